@@ -18,7 +18,7 @@ COMMITTED = [
 NOW = 1_763_683_200.0
 
 
-@pytest.mark.parametrize("step", [*PREPARING, "database", "room", *COMMITTED])
+@pytest.mark.parametrize("step", [*PREPARING, "database", "clear", *COMMITTED])
 def test_a_first_start_killed_at_any_step_is_followed_by_a_good_one(tmp_path, step):
     config = account(tmp_path)
     assert account_child.run(tmp_path, "create", step) == account_child.KILLED
@@ -39,7 +39,7 @@ def test_a_first_start_killed_at_any_step_is_followed_by_a_good_one(tmp_path, st
 def test_every_step_of_a_first_start_is_tried_above(tmp_path):
     steps = []
     open_cheaply(account(tmp_path), at=steps.append).close()
-    assert steps == [*PREPARING, "database", "room", *COMMITTED]
+    assert steps == [*PREPARING, "database", "clear", *COMMITTED]
 
 
 @pytest.mark.parametrize("step", [PREPARING[-1], "database"])
@@ -58,7 +58,7 @@ def test_a_first_plain_start_killed_at_any_step_is_followed_by_a_good_one(tmp_pa
     assert not folder_of(config).unfinished_plain_database.exists()
 
 
-@pytest.mark.parametrize("step", [*PREPARING, "database", "room", *COMMITTED])
+@pytest.mark.parametrize("step", [*PREPARING, "database", "clear", *COMMITTED])
 def test_a_killed_rebuild_loses_no_byte_of_the_old_cache_and_is_finished_later(tmp_path, step):
     config = account(tmp_path)
     open_cheaply(config, clock=lambda: NOW).close()

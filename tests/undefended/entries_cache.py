@@ -94,7 +94,7 @@ CACHE = (
     Defence(
         "a start compares the chain with its anchor",
         "account/audit_anchor.py",
-        "        if before is None or _goes_on(table, before, now):\n            return None\n        if before.count",
+        "        if before is None or _continues(table, before, now):\n            return None\n        if before.count",
         "        return None\n        if before.count",
         (
             "unit/account/test_audit_anchor.py::test_start_says_that_the_end_is_missing",
@@ -105,7 +105,7 @@ CACHE = (
     Defence(
         "an anchor that does not fit is evidence",
         "account/audit_anchor.py",
-        "                if before == now or not _goes_on(table, before, now):\n",
+        "                if before == now or not _continues(table, before, now):\n",
         "                if before == now:\n",
         ("unit/account/test_audit_anchor.py::test_anchor_that_does_not_fit_is_never_overwritten",),
         (50,),

@@ -27,8 +27,8 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_table import ANCHORED, AuditTable
 from mcp_notarium.storage.database import Database
 
-_FORM = "mcp-notarium-audit-anchor"
-_MOST = 1024
+_FORMAT = "mcp-notarium-audit-anchor"
+_MAX_BYTES = 1024
 _MAC = re.compile(r"[0-9a-f]{64}")
 
 
@@ -42,7 +42,7 @@ class AnchorUnusable(NotariumError):
 
 
 def audit_keys(data_key: DataKey | None) -> AuditKeys:
-    """Derive the keys of the chain that belongs to a data key; None is the plain mode."""
+    """Derive the keys of the chain that belongs to a data key; None: the database is not encrypted."""
     if data_key is None:
         return AuditKeys()
     return AuditKeys(
@@ -70,19 +70,19 @@ class Anchor:
 
         Raises ``AnchorUnusable`` if there should be an authentic one.
         """
-        due = _is_due(database)
+        anchored = _was_anchored(database)
         try:
-            raw = read_private(self.folder.audit_anchor, most=_MOST)
-            said = None if raw is None else canonical_json.decode(raw)
+            raw = read_private(self.folder.audit_anchor, most=_MAX_BYTES)
+            fields = None if raw is None else canonical_json.decode(raw)
         except (OSError, KeyFileDamaged):
             raise AnchorUnusable("the anchor cannot be read") from None
-        if said is None:
-            if due:
+        if fields is None:
+            if anchored:
                 raise AnchorUnusable("the anchor is missing, and there was one")
             return None
-        if said.get("generation") != self.generation and not due:
+        if fields.get("generation") != self.generation and not anchored:
             return None  # of the database before this one; a crash came between switch and anchor
-        head = _head(said)
+        head = _parse_head(fields)
         if head is None or raw != self._content(head):
             raise AnchorUnusable("the anchor was changed, or belongs to another cache")
         return head
@@ -90,10 +90,10 @@ class Anchor:
     def write(self, table: AuditTable, database: Database) -> bool:
         """Write the chain's end; False if that failed or must not be done. Never raises."""
         try:
-            now = _flushed(table, database)
+            now = _flush(table, database)
             with database.transaction():
                 before = self.read(database)
-                if before == now or not _goes_on(table, before, now):
+                if before == now or not _continues(table, before, now):
                     return before == now
                 self._replace(now, database)
         except (CacheError, AnchorUnusable, OSError):
@@ -101,11 +101,11 @@ class Anchor:
         return True
 
     def accept(self, table: AuditTable, database: Database) -> Head:
-        """Write the chain's end, whatever the anchor said. Record that in the chain before.
+        """Write the chain's end, whatever the anchor says. Record in the chain before that you do.
 
         Raises ``CacheError`` and ``OSError``.
         """
-        now = _flushed(table, database)
+        now = _flush(table, database)
         with database.transaction():
             self._replace(now, database)
         return now
@@ -124,7 +124,7 @@ class Anchor:
         except AnchorUnusable as error:
             return f"Of the audit chain {error.message}. {LOOK}"
         now = table.head()  # after the anchor: another server may be writing both
-        if before is None or _goes_on(table, before, now):
+        if before is None or _continues(table, before, now):
             return None
         if before.count > now.count:
             gone = before.count - now.count
@@ -136,7 +136,7 @@ class Anchor:
 
     def _content(self, head: Head) -> bytes:
         fields: dict[str, Any] = {
-            "format": _FORM,
+            "format": _FORMAT,
             "version": 1,
             "generation": self.generation,
             "count": head.count,
@@ -157,26 +157,26 @@ class Anchor:
         return check
 
 
-def _flushed(table: AuditTable, database: Database) -> Head:
+def _flush(table: AuditTable, database: Database) -> Head:
     """Flush the chain, whose records of reads were not flushed, and return its end.
 
     If the anchor reached the disk before what it names, a power cut would look like a cut tail.
     """
     with database.transaction(durable=True):
         head = table.head()
-        mark = str(head.count) if _is_due(database) else f"-{head.count}"
+        mark = str(head.count) if _was_anchored(database) else f"-{head.count}"
         database.run(_MARK, (ANCHORED, mark))  # something to flush, even if nothing else is new
     return head
 
 
-def _head(said: dict[str, Any]) -> Head | None:
-    count, mac = said.get("count"), said.get("head")
+def _parse_head(fields: dict[str, Any]) -> Head | None:
+    count, mac = fields.get("count"), fields.get("head")
     if type(count) is not int or count < 0 or not isinstance(mac, str) or not _MAC.fullmatch(mac):
         return None
     return Head(count, mac)
 
 
-def _goes_on(table: AuditTable, before: Head | None, now: Head) -> bool:
+def _continues(table: AuditTable, before: Head | None, now: Head) -> bool:
     """Check whether the chain, which ends at ``now`` or later, has what the anchor names, or pruned it."""
     if before is None or before.count == 0:
         return now.count > 0
@@ -188,12 +188,12 @@ def _goes_on(table: AuditTable, before: Head | None, now: Head) -> bool:
     return found.mac == before.mac
 
 
-def _is_due(database: Database) -> bool:
+def _was_anchored(database: Database) -> bool:
     """Check whether an anchor was written; before the first one the mark is a negative number."""
     row = database.row("SELECT value FROM sync_metadata WHERE key = ?", (ANCHORED,))
     return row is not None and not str(row[0]).startswith("-")
 
 
 LOOK = "Run `mcp-notarium audit verify`."
-"""What to do; every notice of an anchor ends with it, and no other notice does."""
+"""Last sentence of every notice about an anchor, and of no other notice."""
 _MARK = "INSERT OR REPLACE INTO sync_metadata(key, value) VALUES (?, ?)"

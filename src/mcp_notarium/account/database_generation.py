@@ -51,12 +51,12 @@ def create_encrypted(
     parameters: kdf.Parameters,
     now: float,
     bounds: kdf.Bounds = kdf.PRODUCTION,
-    make_room: Callable[[Collection[Path]], None],
+    before_commit: Callable[[Collection[Path]], None],
     at: StepHook = ignore_step,
 ) -> NewCache:
     """Create a new generation with a new data key. Call it under the key lock.
 
-    ``make_room`` is called with the new files when everything is ready, just before the commit point.
+    ``before_commit`` is called with the new files when everything is ready, just before the commit point.
     """
     data_key = DataKey.generate()
     made = key_slots.build(
@@ -79,8 +79,8 @@ def create_encrypted(
             memory_security=settings.memory_security,
         )
         at("database")
-        make_room((*companions(path), folder.prepared_key_file))
-        at("room")
+        before_commit((*companions(path), folder.prepared_key_file))
+        at("clear")
     except BaseException:
         # Created in this call, not in force and still empty: the one thing that may be removed.
         if opened is not None:

@@ -97,11 +97,11 @@ class GenerationWriter:
         )
 
     def demand_space(self, old: Database) -> None:
-        """Demand space for the new database beside the old one. Raises ``CacheFull``."""
+        """Check for space for the new database beside the old one. Raises ``CacheFull``."""
         self.demand_free(int(old.size_bytes() * _SPACE) + _SPACE_FOR_LOG)
 
     def demand_free(self, needed: int) -> None:
-        """Demand so many free bytes. Raises ``CacheFull``."""
+        """Check for so many free bytes. Raises ``CacheFull``."""
         free = shutil.disk_usage(self.folder.path).free
         if free < needed:
             raise CacheFull(
@@ -228,8 +228,10 @@ class GenerationWriter:
         """
         key, keys = data_key.database_key(made.database_salt), audit_keys(data_key)
         with suppress(CacheError, LockedError, OSError):
-            for stray in self.folder.path.glob(temporary_pattern(self.folder.audit_anchor.name)):
-                stray.unlink()  # of a process that was killed while it wrote one
+            for temporary in self.folder.path.glob(
+                temporary_pattern(self.folder.audit_anchor.name)
+            ):
+                temporary.unlink()  # of a process that was killed while it wrote one
             with closing(
                 database_files.connect(self.folder.database(made.generation), key)
             ) as opened:

@@ -87,20 +87,20 @@ class Inspector:
             plain=not settings.db_encryption,
             on_unreadable=OnUnreadable(settings.on_unreadable),
         )
-        seen = _with_driver(seen)
+        seen = _check_driver(seen)
         if not startup_rows_before_open.stops(seen):
             seen = replace(seen, path_problem=find_problem(folder))
         if startup_rows_before_open.stops(seen):
             return Inspection(seen, folder)
         folder = AccountFolder(Path(os.path.realpath(folder.path)))
-        inspection = self._files(Inspection(seen, folder), now)
+        inspection = self._read_files(Inspection(seen, folder), now)
         return (
-            self._plain(inspection, opens=opens)
+            self._inspect_plain(inspection, opens=opens)
             if seen.plain
-            else self._encrypted(inspection, opens=opens)
+            else self._inspect_encrypted(inspection, opens=opens)
         )
 
-    def _files(self, inspection: Inspection, now: float) -> Inspection:
+    def _read_files(self, inspection: Inspection, now: float) -> Inspection:
         """Read everything that can be read without a key."""
         folder = inspection.folder
         files = key_file.load(folder, bounds=self.bounds)
@@ -111,22 +111,24 @@ class Inspector:
             inspection.seen,
             main=files.main.state,
             copy=files.copy.state,
-            change_unfinished=files.copy_stale or bool(files.strays),
+            change_unfinished=files.copy_stale or bool(files.temporary),
             newer_version=files.newer_version,
             files=Files(
                 current=valid is not None and valid.generation in generations,
-                strangers=len(generations - known),
+                unknown=len(generations - known),
                 prepared=prepared is not None,
                 plain=folder.plain_database.exists(),
                 plain_remains=folder.plain_remains.exists(),
-                wal=database_files.has_log(_path(folder, valid, plain=inspection.seen.plain)),
+                wal=database_files.has_log(
+                    _database_path(folder, valid, plain=inspection.seen.plain)
+                ),
             ),
             no_pending=markers.nothing_pending(folder, files, plain=inspection.seen.plain),
             rebuilt_recently=_rebuilt_recently(folder, valid, now=now),
         )
         return replace(inspection, seen=seen, files=files, keyfile=valid)
 
-    def _plain(self, inspection: Inspection, *, opens: bool) -> Inspection:
+    def _inspect_plain(self, inspection: Inspection, *, opens: bool) -> Inspection:
         path = inspection.folder.plain_database
         if not inspection.seen.files.plain or inspection.seen.anything_encrypted:
             return inspection
@@ -136,11 +138,11 @@ class Inspector:
             inspection, seen=replace(inspection.seen, sample=sample, expected=expected)
         )
         if sample.plaintext_magic and opens:
-            return self._opened(inspection, path)
+            return self._open(inspection, path)
         return inspection
 
-    def _encrypted(self, inspection: Inspection, *, opens: bool) -> Inspection:
-        inspection = self._unwrapped(self._with_key(inspection))
+    def _inspect_encrypted(self, inspection: Inspection, *, opens: bool) -> Inspection:
+        inspection = self._unwrap_data_key(self._find_key(inspection))
         seen, found, data_key = inspection.seen, inspection.keyfile, inspection.data_key
         if found is None or data_key is None or not seen.owner_matches or not seen.files.current:
             return inspection
@@ -150,13 +152,13 @@ class Inspector:
         if sample.bad and database_files.has_log(path):  # a server may have begun one meanwhile
             seen = replace(seen, files=replace(seen.files, wal=True))
         inspection = replace(inspection, seen=replace(seen, sample=sample))
-        # Nothing is known against the file; a log may repair what a crash tore.
-        sound = seen.files.wal or not (sample.bad or sample.torn)
-        if sample.good and sound and opens:
-            return self._opened(inspection, path)
+        # A log may repair what a crash tore.
+        openable = seen.files.wal or not (sample.bad or sample.torn)
+        if sample.good and openable and opens:
+            return self._open(inspection, path)
         return inspection
 
-    def _with_key(self, inspection: Inspection) -> Inspection:
+    def _find_key(self, inspection: Inspection) -> Inspection:
         try:
             key = self.key or find_passphrase(
                 self.settings, self.settings.owner_hash, system=self.keychain
@@ -183,16 +185,16 @@ class Inspector:
         return replace(
             inspection.seen,
             keychain=(self.keychain or keychain.system_keychain()).explain_missing_key(),
-            keychain_slot=inspection.keyfile is not None and _of_keychain(inspection.keyfile),
+            keychain_slot=inspection.keyfile is not None and _has_keychain_slot(inspection.keyfile),
         )
 
-    def _unwrapped(self, inspection: Inspection) -> Inspection:
+    def _unwrap_data_key(self, inspection: Inspection) -> Inspection:
         found, key = inspection.keyfile, inspection.key
         if found is None or key is None or inspection.seen.key is not KeySource.FOUND:
             return inspection
         seen = replace(
             inspection.seen,
-            rotated=_day(found.rotated),
+            rotated=_format_day(found.rotated),
             cipher_floor=found.cipher_floor,
             schema_floor=found.schema_floor,
             expected=Identity(
@@ -203,19 +205,19 @@ class Inspector:
             ),
         )
         opened = self._unwrap(found, key)
-        if inspection.files is not None and self._ahead(inspection.files, key, opened):
+        if inspection.files is not None and self._is_copy_ahead(inspection.files, key, opened):
             seen = replace(seen, copy_ahead=True)
         if isinstance(opened, Unwrap):
-            slip = recovery_keys.explain_typo(key.passphrase.reveal_text())
+            typo = recovery_keys.explain_typo(key.passphrase.reveal_text())
             asked = key is self.key or key.origin == KEYCHAIN or key.from_working_folder
-            unasked = self.settings.keychain and not asked and _of_keychain(found)
-            seen = replace(seen, unwrap=opened, slip=slip, keychain_slot=unasked)
+            unasked = self.settings.keychain and not asked and _has_keychain_slot(found)
+            seen = replace(seen, unwrap=opened, typo=typo, keychain_slot=unasked)
             return replace(inspection, seen=seen)
         matches = key_slots.belongs_to(found, opened, self.settings.username)
         seen = replace(seen, unwrap=Unwrap.OPENED, owner_matches=matches)
         return replace(inspection, seen=seen, data_key=opened)
 
-    def _ahead(self, files: KeyFiles, key: FoundKey, opened: DataKey | Unwrap) -> bool:
+    def _is_copy_ahead(self, files: KeyFiles, key: FoundKey, opened: DataKey | Unwrap) -> bool:
         """Check whether the copy is newer than the key file, and not only says so."""
         copy = files.copy_ahead
         if copy is None:
@@ -238,7 +240,7 @@ class Inspector:
                 self._unwrapped_before[name] = Unwrap.FORGED
         return self._unwrapped_before[name]
 
-    def _opened(self, inspection: Inspection, path: Path) -> Inspection:
+    def _open(self, inspection: Inspection, path: Path) -> Inspection:
         seen = inspection.seen
         secret = None
         if inspection.data_key is not None and inspection.keyfile is not None:
@@ -251,7 +253,7 @@ class Inspector:
                 read_only=self.read_only,
             )
             try:
-                schema_seen, identity = _inside(opened)
+                schema_seen, identity = _read_schema(opened)
                 self._examine(inspection, opened, schema_seen)
             except BaseException:
                 opened.close()
@@ -264,7 +266,7 @@ class Inspector:
         return replace(inspection, seen=seen, database=opened)
 
     def _examine(self, inspection: Inspection, opened: Database, schema_seen: SchemaSeen) -> None:
-        """Walk the database where the sampled pages do not prove it sound. Raises ``CacheDamaged``."""
+        """Walk the database where the sampled pages do not prove it undamaged. Raises ``CacheDamaged``."""
         if not schema_seen.ours or schema_seen.version > schema_seen.program:
             return
         marked, sample = markers.is_damage_marked(inspection.folder), inspection.seen.sample
@@ -288,7 +290,7 @@ def verdict(settings: Config, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> Decisio
     return startup_table.decide(inspection.seen)
 
 
-def _of_keychain(found: KeyFile) -> bool:
+def _has_keychain_slot(found: KeyFile) -> bool:
     """Check whether some slot that opens is a keychain's."""
     return any(
         slot.type is SlotType.KEYRING and slot.state is not SlotState.DISABLED
@@ -296,13 +298,13 @@ def _of_keychain(found: KeyFile) -> bool:
     )
 
 
-def _path(folder: AccountFolder, valid: KeyFile | None, *, plain: bool) -> Path | None:
+def _database_path(folder: AccountFolder, valid: KeyFile | None, *, plain: bool) -> Path | None:
     if plain:
         return folder.plain_database
     return None if valid is None else folder.database(valid.generation)
 
 
-def _with_driver(seen: Observations) -> Observations:
+def _check_driver(seen: Observations) -> Observations:
     try:
         found = driver.require_suitable(driver.facts())
     except LockedError as error:
@@ -310,14 +312,14 @@ def _with_driver(seen: Observations) -> Observations:
     return replace(seen, cipher_major=int(found.cipher_version.split(".")[0]))
 
 
-def _inside(database: Database) -> tuple[SchemaSeen, Identity | None]:
+def _read_schema(database: Database) -> tuple[SchemaSeen, Identity | None]:
     """Read schema and identity of an open database; no identity if it is not one of ours."""
     state = migrations.state(database)
     seen = SchemaSeen(version=state.version, program=migrations.SCHEMA_VERSION, ours=state.ours)
-    return seen, _identity(database) if state.ours else None
+    return seen, _read_identity(database) if state.ours else None
 
 
-def _identity(database: Database) -> Identity:
+def _read_identity(database: Database) -> Identity:
     rows: dict[str, object] = dict(
         database.rows(
             "SELECT key, value FROM sync_metadata WHERE key IN "
@@ -346,6 +348,6 @@ def _rebuilt_recently(folder: AccountFolder, keyfile: KeyFile | None, *, now: fl
     return keyfile is not None and keyfile.created >= now - _DAY
 
 
-def _day(epoch: int | None) -> str | None:
+def _format_day(epoch: int | None) -> str | None:
     """Return the UTC day of a time in epoch seconds."""
     return None if epoch is None else datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d")

@@ -62,7 +62,7 @@ def back_up(
         raise ConfigError(
             f"the copy cannot be written: {os_errors.describe(error)}",
             resolution_hint="Give the path of a new file, in a folder you can write to and on a disk "
-            "that has room.",
+            "with free space.",
         ) from error
     return found
 
@@ -94,14 +94,14 @@ def restore(
     with: a key that was changed must not open it again. Raises ``LockedError`` and
     ``ConfigError`` with the key file as it was.
     """
-    wanted = _read(copy, bounds)
-    data_key = key_slots.unlock(wanted, key, bounds=bounds)
+    backup = _read(copy, bounds)
+    data_key = key_slots.unlock(backup, key, bounds=bounds)
     folder = check_folder(settings.account_dir)
-    if not folder.database(wanted.generation).exists():
+    if not folder.database(backup.generation).exists():
         raise LockedError(
             Verdict.DATABASE_MISSING,
             "the database this copy belongs to is not here",
-            resolution_hint=f"Put `{folder.database(wanted.generation).name}` back first, or take "
+            resolution_hint=f"Put `{folder.database(backup.generation).name}` back first, or take "
             "another copy.",
         )
 
@@ -110,43 +110,43 @@ def restore(
             raise KeyFileDamaged("what was written does not open")
 
     with disk_errors("the key file cannot be put back"), key_lock(folder):
-        _demand_newest(folder, wanted, data_key, bounds)
-        _demand_fit(folder, wanted, data_key)
-        aside = _keep(folder, now=clock())
+        _demand_newest(folder, backup, data_key, bounds)
+        _demand_fit(folder, backup, data_key)
+        quarantined = _keep(folder, now=clock())
         at("kept")
-        copied = key_file.store(folder, wanted, check=opens, bounds=bounds, at=at)
-        record_restored(folder, wanted, data_key, at=clock())
-    return RestoreResult(wanted, aside, copied)
+        copied = key_file.store(folder, backup, check=opens, bounds=bounds, at=at)
+        record_restored(folder, backup, data_key, at=clock())
+    return RestoreResult(backup, quarantined, copied)
 
 
 def _demand_newest(
-    folder: AccountFolder, wanted: KeyFile, data_key: DataKey, bounds: Bounds
+    folder: AccountFolder, backup: KeyFile, data_key: DataKey, bounds: Bounds
 ) -> None:
     """Raise if a newer key file of the same data key lies there."""
     there = key_file.load(folder, bounds=bounds)
     for found in (there.main.keyfile, there.copy.keyfile):
-        newer = found is not None and found.sequence > wanted.sequence
+        newer = found is not None and found.sequence > backup.sequence
         if found is not None and newer and key_slots.has_valid_mac(found, data_key):
-            raise _older(wanted, found.sequence, "that lies there")
+            raise _older_error(backup, found.sequence, "that lies there")
 
 
-def _older(wanted: KeyFile, newest: int, which: str) -> LockedError:
+def _older_error(backup: KeyFile, newest: int, which: str) -> LockedError:
     return LockedError(
         Verdict.ROLLBACK_SEEN,
-        f"this copy is older (number {wanted.sequence}) than the key file {which} (number {newest})",
+        f"this copy is older (number {backup.sequence}) than the key file {which} (number {newest})",
         resolution_hint="Take a newer copy: keys that were changed or removed since this one "
         "was made would open the notes again.",
     )
 
 
-def _demand_fit(folder: AccountFolder, wanted: KeyFile, data_key: DataKey) -> None:
+def _demand_fit(folder: AccountFolder, backup: KeyFile, data_key: DataKey) -> None:
     """Raise unless the database opens with this key file and was never opened with a newer one."""
     server_lock = ServerLock(folder)
     try:
         server_lock.share()
-        path = folder.database(wanted.generation)
+        path = folder.database(backup.generation)
         with closing(
-            database_files.connect(path, data_key.database_key(wanted.database_salt))
+            database_files.connect(path, data_key.database_key(backup.database_salt))
         ) as opened:
             seen: dict[str, str] = dict(opened.rows(_TIES))
     except CacheDamaged as error:
@@ -156,14 +156,14 @@ def _demand_fit(folder: AccountFolder, wanted: KeyFile, data_key: DataKey) -> No
         ) from error
     finally:
         server_lock.release()
-    if seen.get("vault_id") != wanted.vault_id:
+    if seen.get("vault_id") != backup.vault_id:
         raise LockedError(
             Verdict.ROLLBACK_SEEN,
             "the database says that it belongs to another key file",
             resolution_hint="Take a copy that was made of this cache.",
         )
-    if int(seen.get("key_sequence", "0")) > wanted.sequence:
-        raise _older(wanted, int(seen["key_sequence"]), "the database was last opened with")
+    if int(seen.get("key_sequence", "0")) > backup.sequence:
+        raise _older_error(backup, int(seen["key_sequence"]), "the database was last opened with")
 
 
 def _keep(folder: AccountFolder, *, now: float) -> Path | None:

@@ -34,7 +34,7 @@ def enable(
     """
     options = replace(options, system=system)
     demand_free(settings, system, options=options)
-    with _stored_secret(settings, system, options) as secret:
+    with _store_secret(settings, system, options) as secret:
         return slot_management.add(
             settings, secret, label=system.name, type_=SlotType.KEYRING, options=options
         )
@@ -68,12 +68,12 @@ def rotate_into_keychain(
     system: Keychain,
     *,
     from_keychain: bool,
-    wanted: Sequence[int] | None = None,
+    slot_ids: Sequence[int] | None = None,
     options: ChangeOptions = DEFAULTS,
 ) -> KeyFile:
     """Replace the present key by a random one that only the keychain holds.
 
-    ``from_keychain``: the keychain holds the present key, too; ``wanted`` as for
+    ``from_keychain``: the keychain holds the present key, too; ``slot_ids`` as for
     ``slot_rotation.rotate_passphrase``. At every moment the keychain's entry opens the cache, or the
     present key that stands elsewhere does. Returns the new key file. Raises as :func:`enable` does, and
     ``SlotsRefused`` if the keychain would be the only way in.
@@ -85,12 +85,12 @@ def rotate_into_keychain(
         return _exchange(settings, system, kept, user_key.generate(), options)
     demand_free(settings, system, options=options)
     current = slot_rotation.prove_key(settings, options=options)
-    demand_another(current.keyfile, without=current.slots_to_replace(wanted))
-    with _stored_secret(settings, system, options) as secret:
+    demand_another(current.keyfile, without=current.slots_to_replace(slot_ids))
+    with _store_secret(settings, system, options) as secret:
         slot_rotation.rotate_passphrase(
             settings,
             new=secret,
-            wanted=wanted,
+            slot_ids=slot_ids,
             keychain=system.name,
             current=current,
             options=options,
@@ -148,14 +148,14 @@ def _exchange(
             options=replace(options, old=kept),
         )
         raise
-    for slot_id in (old.id, *_forgotten(found.keyfile, old)):
+    for slot_id in (old.id, *_find_lost_slots(found.keyfile, old)):
         after = slot_management.change_slot(
             settings, slot_id, slot_changes.remove, options=replace(options, old=secret)
         ).after
     return after
 
 
-def _forgotten(found: KeyFile, old: Slot) -> list[int]:
+def _find_lost_slots(found: KeyFile, old: Slot) -> list[int]:
     """List other slots of this keychain: an interrupted run made them, and the key is lost."""
     return [
         slot.id
@@ -178,7 +178,7 @@ def _is_unused(settings: Config, kept: Secret, options: ChangeOptions) -> bool:
 
 
 @contextmanager
-def _stored_secret(settings: Config, system: Keychain, options: ChangeOptions) -> Iterator[Secret]:
+def _store_secret(settings: Config, system: Keychain, options: ChangeOptions) -> Iterator[Secret]:
     """Store a random key in the keychain, or take what an interrupted run left; remove it after a failure.
 
     It stays if the failure came after the commit point, or if that is uncertain: the keychain is then the

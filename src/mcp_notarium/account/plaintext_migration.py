@@ -1,4 +1,4 @@
-"""Encrypt the cache of the plain mode, then erase the plain bytes.
+"""Encrypt an unencrypted cache, then erase its plain bytes.
 
 The plain database is in force until the encrypted one is complete, compared and committed. Only then
 is it renamed to a name that is never in force, overwritten and removed. The next run continues one
@@ -82,14 +82,14 @@ def encrypt_plain(
             if made is None:
                 raise _missing_encrypted_error()
             return _finish_interrupted(writer, files, made, key)
-        with _plain(folder, settings) as plain, _log(folder) as log:
+        with _open_plain(folder, settings) as plain, _open_log(folder) as log:
             if made is not None:
                 return _finish_interrupted(writer, files, made, key, plain=plain, log=log)
             writer.quarantine_unknown(files.valid)
             return _encrypt(writer, plain, log, key, cost)
 
 
-def _log(folder: AccountFolder) -> AbstractContextManager[FileIO | None]:
+def _open_log(folder: AccountFolder) -> AbstractContextManager[FileIO | None]:
     """Open the log of the plain database: its bytes can be erased when its name is gone."""
     log = companions(folder.plain_database)[1]
     return FileIO(log, "r+") if log.exists() else nullcontext()
@@ -152,7 +152,7 @@ def erase(path: Path) -> bool:
 
 
 @contextmanager
-def _plain(folder: AccountFolder, settings: Config) -> Iterator[Database]:
+def _open_plain(folder: AccountFolder, settings: Config) -> Iterator[Database]:
     """Open the plain database, if it is this account's and of this release."""
     with closing(database_files.connect(folder.plain_database, None)) as plain:
         state = migrations.state(plain)
@@ -228,7 +228,7 @@ def _finish_interrupted(
     ahead = files.copy_ahead
     if ahead is not None and key_slots.has_valid_mac(ahead, data_key):
         raise rollback_error()
-    notes = _compared(folder, plain, made, data_key)
+    notes = _compare_and_count(folder, plain, made, data_key)
 
     def make_durable() -> bool:
         key_file.finish_interrupted_change(folder, files, now=options.clock())
@@ -243,7 +243,7 @@ def _finish_interrupted(
     return EncryptionResult(notes, state)
 
 
-def _compared(
+def _compare_and_count(
     folder: AccountFolder, plain: Database | None, made: KeyFile, data_key: DataKey
 ) -> int:
     """Count the notes of an encrypted cache that is in force already; its rows must be the same.

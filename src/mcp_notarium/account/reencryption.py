@@ -76,8 +76,8 @@ def find_dropped_slots(
         server_lock.exclude()
     finally:
         server_lock.release()
-    carried = _carried(settings, options, current, replacing=replacing)
-    return current, _dropped(current, carried, replacing=replacing)
+    carried = _find_carried(settings, options, current, replacing=replacing)
+    return current, _find_dropped(current, carried, replacing=replacing)
 
 
 def reencrypt(
@@ -139,8 +139,8 @@ def _reencrypt(
         slot = key_slots.open_slot(before, found.passphrase, bounds=options.bounds).slot
         current = ProvenKey(before, found, slot)
         _demand_worth_it(current, replacing=new is not None)
-        carried = _carried(settings, options, current, replacing=new is not None)
-        dropped = _dropped(current, carried, replacing=new is not None)
+        carried = _find_carried(settings, options, current, replacing=new is not None)
+        dropped = _find_dropped(current, carried, replacing=new is not None)
         if dropped and not drop_others:
             raise dropped_slots_error(dropped)
         writer.demand_space(inspection.database)
@@ -195,10 +195,14 @@ def _build(
         if slot.id in carried
     ]
     if new is not None:
-        before = _stood_for(current, carried)
+        before = _replaced_slots(current, carried)
         if isinstance(parameters, KdfPolicy):
             parameters = parameters.parameters_for(slot.kdf for slot in before)
-        label = before[0].label if before and (not _stays(current) or len(before) == 1) else ""
+        label = (
+            before[0].label
+            if before and (not _is_added_beside(current) or len(before) == 1)
+            else ""
+        )
         slots.append(
             key_slots.new_slot(
                 frame, data_key, new, parameters=parameters, label=label, bounds=bounds
@@ -211,12 +215,12 @@ def _build(
     return made, data_key
 
 
-def _stays(current: ProvenKey) -> bool:
+def _is_added_beside(current: ProvenKey) -> bool:
     """Check whether a new key is added beside the one that was used, instead of replacing it."""
     return current.by_keychain or current.slot.type in {SlotType.KEYRING, SlotType.RECOVERY}
 
 
-def _stood_for(current: ProvenKey, carried: _Carried) -> tuple[Slot, ...]:
+def _replaced_slots(current: ProvenKey, carried: _Carried) -> tuple[Slot, ...]:
     """List the slots for whose secrets people now type the new key: the one that was used comes first.
 
     Dropped slots count, too: a calibrated cost must not be lost with its passphrase.
@@ -231,11 +235,15 @@ def _stood_for(current: ProvenKey, carried: _Carried) -> tuple[Slot, ...]:
     return tuple(sorted(typed, key=lambda slot: slot.id != current.slot.id))
 
 
-def _carried(
+def _find_carried(
     settings: Config, options: ChangeOptions, current: ProvenKey, *, replacing: bool
 ) -> _Carried:
     """Find the slots to keep: the one that was used, if it stays, and the keychain's."""
-    carried = {} if replacing and not _stays(current) else {current.slot.id: current.key.passphrase}
+    carried = (
+        {}
+        if replacing and not _is_added_beside(current)
+        else {current.slot.id: current.key.passphrase}
+    )
     keyring = [s for s in current.keyfile.slots if s.type is SlotType.KEYRING and s != current.slot]
     if not keyring or options.system is None:
         return carried
@@ -248,7 +256,7 @@ def _carried(
     return carried
 
 
-def _dropped(current: ProvenKey, carried: _Carried, *, replacing: bool) -> tuple[Slot, ...]:
+def _find_dropped(current: ProvenKey, carried: _Carried, *, replacing: bool) -> tuple[Slot, ...]:
     replaced = {current.slot.id} if replacing else set()
     return tuple(
         slot for slot in current.keyfile.slots if slot.id not in carried and slot.id not in replaced

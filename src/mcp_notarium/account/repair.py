@@ -75,7 +75,7 @@ def repair(
     they were. Once the new generation is in force, what fails is in its ``state``.
     """
     if not settings.db_encryption:
-        raise _only_encrypted()
+        raise _only_encrypted_error()
     folder = find_account(settings)
     with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
         quarantine.remove_work_folder(folder)
@@ -131,7 +131,7 @@ def _salvage(
     def fill(target: Database) -> None:
         try:
             report = table_copy.salvage(
-                lambda: _opened(copy, old, data_key),
+                lambda: _open(copy, old, data_key),
                 target,
                 pages=pages,
                 without=_NOT_TAKEN,
@@ -143,7 +143,7 @@ def _salvage(
                 resolution_hint=startup_outcomes.BEGIN_AGAIN,
             ) from error
         reports.append(report)
-        with closing(_opened(copy, old, data_key)) as damaged:
+        with closing(_open(copy, old, data_key)) as damaged:
             writer.carry_audit(
                 damaged,
                 target,
@@ -191,7 +191,7 @@ def _switch(
 def _demand_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:
     """Check that the copy was never opened with a newer key file. Raises ``LockedError``."""
     try:
-        with closing(_opened(kept, found, data_key)) as opened:
+        with closing(_open(kept, found, data_key)) as opened:
             row = opened.row("SELECT value FROM sync_metadata WHERE key = 'key_sequence'")
     except CacheError:
         return
@@ -203,7 +203,7 @@ def _demand_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:
         )
 
 
-def _only_encrypted() -> InvalidRequest:
+def _only_encrypted_error() -> InvalidRequest:
     return InvalidRequest(
         "`repair` works on encrypted caches, and DB_ENCRYPTION is off",
         resolution_hint="Run `mcp-notarium reset-cache`: it sets a damaged cache aside, deletes "
@@ -219,7 +219,7 @@ def _demand_repairable(inspection: Inspection) -> None:
         raise decision.error()
 
 
-def _opened(path: Path, found: KeyFile, data_key: DataKey) -> Database:
+def _open(path: Path, found: KeyFile, data_key: DataKey) -> Database:
     return database_files.connect(path, data_key.database_key(found.database_salt))
 
 
@@ -230,7 +230,7 @@ def _lengthen(copy: Path) -> None:
 
 def _is_damaged(kept: Path, found: KeyFile, data_key: DataKey) -> bool:
     try:
-        with closing(_opened(kept, found, data_key)) as opened:
+        with closing(_open(kept, found, data_key)) as opened:
             return bool(integrity.check(opened, deep=True))
     except CacheError:
         return True

@@ -1,7 +1,6 @@
 """Migrate a database to the program's schema, after copying it and checking the copy.
 
-No other process has the file open meanwhile. The copy stays in the quarantine folder like everything that
-was set aside.
+No other process has the file open meanwhile. The copy stays in the quarantine.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ def migrate(
     The database was closed by its last user, which has moved the log into it.
     """
     if database_files.has_log(path):
-        raise failed("a write-ahead log is left beside it")
+        raise migration_error("a write-ahead log is left beside it")
     key = None
     if data_key is not None and keyfile is not None:
         key = data_key.database_key(keyfile.database_salt)
     try:
-        copy = _copied(path, quarantine.create_folder(folder, now) / path.name)
+        copy = _copy_database(path, quarantine.create_folder(folder, now) / path.name)
         _check(path, copy, data_key, keyfile)
         opened = database_files.connect(path, key)
         try:
@@ -56,7 +55,7 @@ def migrate(
         finally:
             opened.close()
     except CacheError as error:
-        raise failed(error.message) from error
+        raise migration_error(error.message) from error
     return copy
 
 
@@ -64,7 +63,7 @@ def rehearse(settings: Config, *, bounds: Bounds = PRODUCTION) -> None:
     """Take every step of the migration and undo it, so that a failure is known before a start.
 
     The database is as before. Does nothing where it is in use or needs no migration. Raises
-    ``LockedError`` (MIGRATION_FAILED) if it does not go through, ``CacheFull`` if there is no room for
+    ``LockedError`` (MIGRATION_FAILED) if it does not go through, ``CacheFull`` if there is no space for
     it, and ``LockedError`` (BUSY) while another process holds the folder alone.
     """
     folder = check_folder(settings.account_dir)
@@ -76,12 +75,12 @@ def rehearse(settings: Config, *, bounds: Bounds = PRODUCTION) -> None:
                 if inspection.database is not None and isinstance(
                     startup_table.decide(inspection.seen), Migrate
                 ):
-                    _try(inspection.database)
+                    _rehearse(inspection.database)
         finally:
             server_lock.release()
 
 
-def _try(database: Database) -> None:
+def _rehearse(database: Database) -> None:
     try:
         migrations.rehearse(database)
     except CacheBusy:
@@ -89,10 +88,10 @@ def _try(database: Database) -> None:
     except CacheFull:
         raise
     except CacheError as error:
-        raise failed(error.message) from error
+        raise migration_error(error.message) from error
 
 
-def _copied(path: Path, copy: Path) -> Path:
+def _copy_database(path: Path, copy: Path) -> Path:
     descriptor = os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with path.open("rb") as source, os.fdopen(descriptor, "wb") as target:
         while chunk := source.read(_CHUNK):
@@ -105,12 +104,12 @@ def _copied(path: Path, copy: Path) -> Path:
 
 def _check(path: Path, copy: Path, data_key: DataKey | None, keyfile: KeyFile | None) -> None:
     if _digest(path) != _digest(copy):
-        raise failed("the copy differs from the original")
+        raise migration_error("the copy differs from the original")
     if data_key is None or keyfile is None:
         return
     found = integrity.sample(copy, data_key.page_mac_key(), keyfile.database_salt, every=True)
     if found.bad:
-        raise failed("the database has damaged pages")
+        raise migration_error("the database has damaged pages")
 
 
 def _digest(path: Path) -> bytes:
@@ -118,7 +117,7 @@ def _digest(path: Path) -> bytes:
         return hashlib.file_digest(file, "sha256").digest()
 
 
-def failed(reason: str) -> LockedError:
+def migration_error(reason: str) -> LockedError:
     """Return the error for a cache that cannot be migrated."""
     return LockedError(
         Verdict.MIGRATION_FAILED,

@@ -85,7 +85,7 @@ def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCT
     opened = None
     with suppress(MalformedKey):  # the configured key can be no key at all; it opens nothing then
         if key is not None:
-            opened = _opened(found, key, files.copy_ahead, bounds)
+            opened = _find_opened(found, key, files.copy_ahead, bounds)
     return SlotList(found, opened, uncertain=files.copy_ahead is not None and opened is None)
 
 
@@ -98,7 +98,7 @@ def rollback_error() -> LockedError:
     )
 
 
-def _opened(main: KeyFile, key: Secret, copy: KeyFile | None, bounds: Bounds) -> int | None:
+def _find_opened(main: KeyFile, key: Secret, copy: KeyFile | None, bounds: Bounds) -> int | None:
     """Return the id of the slot that the key opens, None if it opens none. Try the key once on each file.
 
     Raises ``KeyFileDamaged`` (forged), and ``LockedError`` if the key proves a newer ``copy``: it opens
@@ -150,7 +150,7 @@ def add(
             before,
             data_key,
             new,
-            parameters=parameters or _as_dear_as_any(before, settings),
+            parameters=parameters or _cost_of_costliest(before, settings),
             type_=type_,
             label=label,
             bounds=options.bounds,
@@ -162,14 +162,14 @@ def add(
     return apply_change(settings, added, also_opens=(new,), options=options)
 
 
-def _as_dear_as_any(before: KeyFile, settings: Config) -> Parameters:
+def _cost_of_costliest(before: KeyFile, settings: Config) -> Parameters:
     """Return the cost of one more passphrase: an attacker guesses the cheapest one."""
     opening = (slot.kdf for slot in before.slots if slot.state is not SlotState.DISABLED)
     # The algorithm is that of the settings, because it replaces no other slot.
     return replace(stretching(settings), explicit=True).parameters_for(opening)
 
 
-def demand_room(found: KeyFile) -> None:
+def demand_free_slot(found: KeyFile) -> None:
     """Check that a slot can be added, before anybody types or writes. Raises ``SlotsRefused``."""
     if len(found.slots) >= MOST_SLOTS:
         raise SlotsRefused(

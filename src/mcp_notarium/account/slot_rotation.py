@@ -50,10 +50,10 @@ class ProvenKey:
         """Check whether the keychain gave the key; it may be in a slot of type raw all the same."""
         return self.key.origin == KEYCHAIN
 
-    def slots_to_replace(self, wanted: Sequence[int] | None = None) -> tuple[Slot, ...]:
+    def slots_to_replace(self, slot_ids: Sequence[int] | None = None) -> tuple[Slot, ...]:
         """List the slots that a new key replaces. Raises as ``slot_changes.slots_to_replace`` does."""
         return slot_changes.slots_to_replace(
-            self.keyfile, self.slot, by_keychain=self.by_keychain, slot_ids=wanted
+            self.keyfile, self.slot, by_keychain=self.by_keychain, slot_ids=slot_ids
         )
 
 
@@ -94,7 +94,7 @@ def rotate_passphrase(
     new: Secret,
     parameters: Parameters | KdfPolicy | None = None,
     allow_weak: bool = False,
-    wanted: Sequence[int] | None = None,
+    slot_ids: Sequence[int] | None = None,
     keychain: str = "",
     current: ProvenKey | None = None,
     options: ChangeOptions = DEFAULTS,
@@ -102,7 +102,7 @@ def rotate_passphrase(
     """Rotate the key: let ``new`` open the cache instead of the old key.
 
     ``new`` is a passphrase or a raw key; ``parameters`` stretch it (None: :func:`stretching`).
-    ``wanted`` are the slots to replace, if not those of ``slot_changes.slots_to_replace``; ``keychain`` is the
+    ``slot_ids`` are the slots to replace, if not those of ``slot_changes.slots_to_replace``; ``keychain`` is the
     name of the keychain that alone has ``new``; ``current`` what :func:`prove_key` has found already.
     Raises ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's
     verdicts, or BUSY) with nothing changed.
@@ -112,7 +112,7 @@ def rotate_passphrase(
     # The same key in another stretching replaces itself, wherever it is kept.
     kept = current.by_keychain and new != current.key.passphrase
     gone = slot_changes.slots_to_replace(
-        current.keyfile, current.slot, by_keychain=kept, slot_ids=wanted
+        current.keyfile, current.slot, by_keychain=kept, slot_ids=slot_ids
     )
 
     def rewrapped(before: KeyFile, _data_key: DataKey, key: Secret) -> KeyFile:
@@ -145,8 +145,8 @@ def rotate_passphrase(
 
 
 def _notices(gone: Sequence[Slot], *, copied: bool) -> tuple[str, ...]:
-    told = (NEEDED_BY_CLIENTS, OLD_COPIES) if gone else ()
-    return told if copied else (*told, NOT_COPIED)
+    notices = (NEEDED_BY_CLIENTS, OLD_COPIES) if gone else ()
+    return notices if copied else (*notices, NOT_COPIED)
 
 
 def stretching(settings: Config, algorithm: str | None = None) -> KdfPolicy:
@@ -161,9 +161,9 @@ def stretching(settings: Config, algorithm: str | None = None) -> KdfPolicy:
 
 def still_opening(before: KeyFile, after: KeyFile) -> tuple[Slot, ...]:
     """List the slots that opened before a change and open after it."""
-    known = {slot.id for slot in before.slots}
+    ids = {slot.id for slot in before.slots}
     return tuple(
-        slot for slot in after.slots if slot.id in known and slot.state is not SlotState.DISABLED
+        slot for slot in after.slots if slot.id in ids and slot.state is not SlotState.DISABLED
     )
 
 

@@ -95,7 +95,7 @@ class StartupActions:
         found = NewCache(_present(inspection.database), inspection.keyfile, inspection.data_key)
         if found.keyfile is not None:
             record_key_sequence(found.database, found.keyfile)
-        return self._opened(inspection, found, server_lock, notices, created=False)
+        return self._make_opened(inspection, found, server_lock, notices, created=False)
 
     def _finish_key_files(self, inspection: Inspection) -> tuple[str, ...]:
         """Finish an interrupted change; a failing disk is no reason to refuse."""
@@ -105,20 +105,23 @@ class StartupActions:
             key_file.finish_interrupted_change(
                 inspection.folder, inspection.files, now=self.clock()
             )
-            self._set_half_done_aside(inspection)
+            self._quarantine_unfinished(inspection)
         except OSError as error:
             reason = error.strerror or type(error).__name__
             return (f"The key file and its copy could not be brought in line ({reason}).",)
         return ()
 
-    def _set_half_done_aside(self, inspection: Inspection) -> None:
+    def _quarantine_unfinished(self, inspection: Inspection) -> None:
         """Quarantine a prepared key file that never was in force, and the empty database made for it."""
-        half_done = [inspection.folder.prepared_key_file]
+        unfinished_files = [inspection.folder.prepared_key_file]
         unfinished = inspection.files.prepared.keyfile if inspection.files is not None else None
-        counts = inspection.keyfile.generation if inspection.keyfile is not None else None
-        if unfinished is not None and unfinished.generation != counts:
-            half_done = [*companions(inspection.folder.database(unfinished.generation)), *half_done]
-        quarantine.move(inspection.folder, half_done, now=self.clock())
+        in_force = inspection.keyfile.generation if inspection.keyfile is not None else None
+        if unfinished is not None and unfinished.generation != in_force:
+            unfinished_files = [
+                *companions(inspection.folder.database(unfinished.generation)),
+                *unfinished_files,
+            ]
+        quarantine.move(inspection.folder, unfinished_files, now=self.clock())
 
     def _create(
         self,
@@ -131,20 +134,20 @@ class StartupActions:
         """Create a cache; ``instead``: of what is there, which goes to the quarantine."""
         folder, now = inspection.folder, self.clock()
 
-        def make_room(kept: Collection[Path] = ()) -> None:
+        def move_old(kept: Collection[Path] = ()) -> None:
             if instead:
                 quarantine.move(folder, quarantine.list_files(folder, but=kept), now=now)
 
         if inspection.files is not None:
-            key_file.remove_strays(inspection.files)
+            key_file.remove_temporary(inspection.files)
         if inspection.seen.plain:
-            make_room()
+            move_old()
             unfinished = companions(folder.unfinished_plain_database)
             quarantine.move(folder, unfinished, now=now)
             made = database_generation.create_plain(folder, self.settings, now=now, at=self.at)
         else:
             # The only prepared key file there may be is the one that is made now.
-            self._set_half_done_aside(inspection)
+            self._quarantine_unfinished(inspection)
             made = database_generation.create_encrypted(
                 folder,
                 self.settings,
@@ -152,10 +155,10 @@ class StartupActions:
                 parameters=self.parameters,
                 now=now,
                 bounds=self.bounds,
-                make_room=make_room,
+                before_commit=move_old,
                 at=self.at,
             )
-        return self._opened(inspection, made, server_lock, notices, created=True)
+        return self._make_opened(inspection, made, server_lock, notices, created=True)
 
     def _rebuild(self, inspection: Inspection, server_lock: ServerLock, reason: str) -> OpenedCache:
         inspection.close()
@@ -183,10 +186,10 @@ class StartupActions:
             raise (
                 after.error() if isinstance(after, Locked) else busy_error("the cache is changing")
             )
-        said = f"The database was brought from schema {decision.version} to {decision.program}."
-        return self.use(again, server_lock, (said, *decision.notices, *unfinished))
+        notice = f"The database was brought from schema {decision.version} to {decision.program}."
+        return self.use(again, server_lock, (notice, *decision.notices, *unfinished))
 
-    def _opened(
+    def _make_opened(
         self,
         inspection: Inspection,
         made: NewCache,
@@ -230,7 +233,7 @@ def _key_notice(key: FoundKey | None) -> tuple[str, ...]:
 
 
 def _present(value: _Value | None) -> _Value:
-    """Return a value that the decision has made sure of."""
+    """Return a value that the decision guarantees."""
     if value is None:
         raise AssertionError("decided without having seen it")
     return value

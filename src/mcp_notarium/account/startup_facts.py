@@ -51,14 +51,14 @@ class Opening(StrEnum):
 class Files:
     """Hold which files exist.
 
-    ``current``: the database of the generation the key file names. ``strangers``: encrypted
+    ``current``: the database of the generation the key file names. ``unknown``: encrypted
     databases that neither the key file nor a prepared one names. ``prepared``: a whole key file
     that was never switched on. ``plain_remains``: a plain database that has an encrypted one in its place and was not erased to its end.
     ``wal``: a write-ahead log that is not empty lies beside the database in question.
     """
 
     current: bool = False
-    strangers: int = 0
+    unknown: int = 0
     prepared: bool = False
     plain: bool = False
     plain_remains: bool = False
@@ -88,9 +88,9 @@ class SchemaSeen:
 class Observations:
     """Hold everything start-up decides on.
 
-    - ``plain``: the settings ask for the plain mode. ``driver_problem``: why the driver is unsuitable.
+    - ``plain``: DB_ENCRYPTION is off. ``driver_problem``: why the driver is unsuitable.
     - ``source``: the name of the key source. ``reason``: why it, or the keychain, failed. ``weakness``: why
-      the key given makes no new cache. ``slip``: what is wrong with a key meant as a recovery key.
+      the key given makes no new cache. ``typo``: what is wrong with a key meant as a recovery key.
     - ``keychain``: why the keychain has no key, '' if it was not asked. ``keychain_slot``: the keychain of
       some active slot could open the cache, if it were asked.
     - ``change_unfinished``: a crash came between key file and copy, or left temporary files. ``copy_ahead``: the key vouches for a copy that is newer than the key file. ``rotated``: the day of
@@ -106,7 +106,7 @@ class Observations:
     source: str = ""
     reason: str = ""
     weakness: str | None = None
-    slip: str = ""
+    typo: str = ""
     keychain: str = ""
     keychain_slot: bool = False
     main: FileState = FileState.MISSING
@@ -149,4 +149,4 @@ class Observations:
     def anything_encrypted(self) -> bool:
         """Check whether any trace of an encrypted cache lies in the folder."""
         files = self.files
-        return not self.no_key_file or files.current or files.strangers > 0 or files.prepared
+        return not self.no_key_file or files.current or files.unknown > 0 or files.prepared

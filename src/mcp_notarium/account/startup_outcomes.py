@@ -94,21 +94,21 @@ _REBUILD_OFFER = (
     " Or start once with DB_ON_UNREADABLE=rebuild: the old files move to `quarantine/`, nothing "
     "is deleted."
 )
-_GIVE_KEY_ONE = (
+_AGENT_GIVE_KEY = (
     "Ask the user to set DB_ENCRYPTION_KEY to the key of this cache and to restart the client; "
     "`mcp-notarium doctor` helps if it is lost."
 )
-_MAKE_KEY_ONE = (
+_AGENT_MAKE_KEY = (
     "Ask the user to run `mcp-notarium generate-key --file PATH`, to set DB_ENCRYPTION_KEY_FILE=PATH in "
     "the client's configuration, and to restart the client."
 )
-_ONE: Mapping[str, str] = MappingProxyType(
+_AGENT_HINTS: Mapping[str, str] = MappingProxyType(
     {
-        MAKE_KEY: _MAKE_KEY_ONE,
-        STRONGER_KEY: _MAKE_KEY_ONE,
-        GIVE_KEY: _GIVE_KEY_ONE,
-        ANOTHER_KEY: _GIVE_KEY_ONE,
-        TYPE_AGAIN + GIVE_KEY: _GIVE_KEY_ONE,
+        MAKE_KEY: _AGENT_MAKE_KEY,
+        STRONGER_KEY: _AGENT_MAKE_KEY,
+        GIVE_KEY: _AGENT_GIVE_KEY,
+        ANOTHER_KEY: _AGENT_GIVE_KEY,
+        TYPE_AGAIN + GIVE_KEY: _AGENT_GIVE_KEY,
         UNLOCK_KEYCHAIN: "Ask the user to unlock the keychain, if it is locked, and to restart the "
         "client; `mcp-notarium doctor` names other ways.",
         KEYCHAIN_AGAIN: "Ask the user to start the client in the session where that keychain runs; "
@@ -125,7 +125,7 @@ _ONE: Mapping[str, str] = MappingProxyType(
         WAIT: ONE_MORE_TRY,
     }
 )
-"""What an agent is told instead of a hint: one way, which sets nothing aside."""
+"""Agent's hint by the person's hint: one way out, which moves no file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,17 +161,17 @@ class Rebuild:
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """Refuse; nothing was and nothing will be changed. ``one``: the way out for an agent."""
+    """Refuse; nothing was and nothing will be changed. ``agent_hint``: the way out for an agent."""
 
     verdict: Verdict
     message: str
     hint: str
-    one: str = ASK_DOCTOR
+    agent_hint: str = ASK_DOCTOR
 
     def error(self) -> LockedError:
         """Return the refusal as an error."""
         return LockedError(
-            self.verdict, self.message, resolution_hint=self.hint, agent_hint=self.one
+            self.verdict, self.message, resolution_hint=self.hint, agent_hint=self.agent_hint
         )
 
 
@@ -184,7 +184,7 @@ class Row:
     """Hold one case: its name, what is decided, and when; ``plain`` None: in both modes."""
 
     name: str
-    gives: Callable[[Observations], Decision]
+    decide: Callable[[Observations], Decision]
     when: Condition
     plain: bool | None = None
 
@@ -197,23 +197,25 @@ def refuse(name: str, verdict: Verdict, message: str, hint: str, when: Condition
     """Build a row that refuses, whatever the settings say."""
 
     def locked(seen: Observations) -> Decision:
-        return Locked(verdict, _filled(message, seen), _filled(hint, seen), _one(hint))
+        return Locked(verdict, _fill(message, seen), _fill(hint, seen), _agent_hint(hint))
 
     return Row(name, locked, when)
 
 
-def unreadable(name: str, verdict: Verdict, message: str, hint: str, when: Condition) -> Row:
+def refuse_or_rebuild(name: str, verdict: Verdict, message: str, hint: str, when: Condition) -> Row:
     """Build a row that refuses, or rebuilds if the settings ask for it and nothing is lost."""
 
     def locked_or_rebuilt(seen: Observations) -> Decision:
-        said, way_out = _filled(message, seen), _filled(hint, seen)
+        sentence, way_out = _fill(message, seen), _fill(hint, seen)
         obstacle = _obstacle(seen)
         if seen.on_unreadable is not OnUnreadable.REBUILD:
-            return Locked(verdict, said, way_out + ("" if obstacle else _REBUILD_OFFER), _one(hint))
+            return Locked(
+                verdict, sentence, way_out + ("" if obstacle else _REBUILD_OFFER), _agent_hint(hint)
+            )
         if obstacle:
             refused = f" DB_ON_UNREADABLE=rebuild was not followed: {obstacle}."
-            return Locked(verdict, said, way_out + refused, _one(hint))
-        return Rebuild(said)
+            return Locked(verdict, sentence, way_out + refused, _agent_hint(hint))
+        return Rebuild(sentence)
 
     return Row(name, locked_or_rebuilt, when)
 
@@ -227,12 +229,12 @@ def decide_on_damage(*, plain: bool, on_unreadable: OnUnreadable) -> Locked:
             f"new one, if no unfinished write can be inside. Otherwise: {way_out}"
         )
     return Locked(
-        Verdict.DATABASE_DAMAGED, UNREADABLE, way_out, _one(BEGIN_AGAIN if plain else REPAIR)
+        Verdict.DATABASE_DAMAGED, UNREADABLE, way_out, _agent_hint(BEGIN_AGAIN if plain else REPAIR)
     )
 
 
-def _one(hint: str) -> str:
-    return _ONE.get(hint, ASK_DOCTOR)
+def _agent_hint(hint: str) -> str:
+    return _AGENT_HINTS.get(hint, ASK_DOCTOR)
 
 
 def _obstacle(seen: Observations) -> str | None:
@@ -246,12 +248,12 @@ def _obstacle(seen: Observations) -> str | None:
     return None
 
 
-def _filled(template: str, seen: Observations) -> str:
+def _fill(template: str, seen: Observations) -> str:
     source = seen.source or "the key source"
     return template.format(
         driver=seen.driver_problem,
         reason=seen.reason,
-        slip=seen.slip,
+        typo=seen.typo,
         weakness=seen.weakness,
         source=source,
         key=source if source in {"the key given", "the key source"} else f"the key in {source}",

@@ -29,7 +29,7 @@ from mcp_notarium.account.startup_outcomes import (
     Locked,
     Row,
     refuse,
-    unreadable,
+    refuse_or_rebuild,
 )
 from mcp_notarium.crypto.key_file_codec import FileState
 from mcp_notarium.errors import Verdict
@@ -98,14 +98,14 @@ _FOLDER = (
 
 _PLAIN = (
     Row("no plain cache yet", _create, lambda o: not o.files.plain),
-    unreadable(
+    refuse_or_rebuild(
         "the plain database is empty",
         Verdict.DATABASE_MISSING,
         "the database file is empty",
         BEGIN_AGAIN,
         _empty,
     ),
-    unreadable(
+    refuse_or_rebuild(
         "the plain database is no database",
         Verdict.DATABASE_DAMAGED,
         "the database file is no database",
@@ -172,29 +172,29 @@ _KEY_FILE = (
         Verdict.KEY_MISSING,
         "{key} is too weak for a new cache: {weakness}",
         STRONGER_KEY,
-        lambda o: bool(o.weakness) and o.no_key_file and not o.files.strangers,
+        lambda o: bool(o.weakness) and o.no_key_file and not o.files.unknown,
     ),
     Row(
         "no cache yet",
         _create,
         # What a first start that was interrupted has left was never in force.
-        lambda o: o.no_key_file and not (o.files.current or o.files.strangers),
+        lambda o: o.no_key_file and not (o.files.current or o.files.unknown),
     ),
-    unreadable(
+    refuse_or_rebuild(
         "the key file is gone",
         Verdict.KEY_FILE_DAMAGED,
         "the key file is missing beside an encrypted database; without it no key opens it",
         RESTORE,
         lambda o: o.no_key_file,
     ),
-    unreadable(
+    refuse_or_rebuild(
         "the key file and its copy are damaged",
         Verdict.KEY_FILE_DAMAGED,
         "the key file is damaged, and there is no good copy beside it",
         RESTORE,
         lambda o: not o.key_file_usable,
     ),
-    unreadable(
+    refuse_or_rebuild(
         "the key file was tampered with",
         Verdict.KEY_FILE_DAMAGED,
         "the key is right, and the key file was changed by somebody who does not have it",
@@ -208,14 +208,14 @@ _KEY_FILE = (
         COPY_BACK,
         lambda o: o.copy_ahead,
     ),
-    unreadable(
+    refuse_or_rebuild(
         "the key is wrong and meant as a recovery key",
         Verdict.WRONG_KEY,
-        "{source} opens nothing, and as a recovery key it is not whole: {slip}",
+        "{source} opens nothing, and as a recovery key it is not whole: {typo}",
         TYPE_AGAIN + GIVE_KEY,
-        lambda o: o.unwrap is Unwrap.WRONG_KEY and bool(o.slip),
+        lambda o: o.unwrap is Unwrap.WRONG_KEY and bool(o.typo),
     ),
-    unreadable(
+    refuse_or_rebuild(
         "the key is wrong",
         Verdict.WRONG_KEY,
         "{key} is wrong: the key file is whole and does not open with it.{since}",
@@ -239,14 +239,14 @@ _KEY_FILE = (
 )
 
 _DATABASE = (
-    unreadable(
+    refuse_or_rebuild(
         "the database is gone",
         Verdict.DATABASE_MISSING,
         "the database that the key file names is missing",
         BEGIN_AGAIN,
         lambda o: not o.files.current,
     ),
-    unreadable(
+    refuse_or_rebuild(
         "the database is empty",
         Verdict.DATABASE_MISSING,
         "the database file is empty",
@@ -261,7 +261,7 @@ _DATABASE = (
         # The magic bytes are not authenticated: an authentic page says more.
         lambda o: o.sample is not None and o.sample.plaintext_magic and not o.sample.good,
     ),
-    unreadable(
+    refuse_or_rebuild(
         "no page of the database is authentic",
         Verdict.DATABASE_DAMAGED,
         "the key is right, and no page of the database was written with it: the file is destroyed "
@@ -269,7 +269,7 @@ _DATABASE = (
         BEGIN_AGAIN,
         lambda o: o.sample is not None and not o.sample.good,
     ),
-    unreadable(
+    refuse_or_rebuild(
         "the first page is damaged",
         Verdict.DATABASE_DAMAGED,
         "the key is right, and the first page of the database is damaged: without it nothing in the "
@@ -277,7 +277,7 @@ _DATABASE = (
         BEGIN_AGAIN,
         lambda o: o.sample is not None and 1 in o.sample.bad_pages and not o.files.wal,
     ),
-    unreadable(
+    refuse_or_rebuild(
         "some pages are damaged",
         Verdict.DATABASE_DAMAGED,
         "the key is right, and the database is damaged{pages}",

@@ -1,6 +1,6 @@
 """Decide what start-up does, by a table: exactly one decision for what is seen. Pure.
 
-The rows are asked in order; the first that applies decides. A key is judged by the key file alone, a
+The rows are asked in order; the first that applies decides. A key is checked against the key file alone, a
 database only with a key that is proven right. Nothing that exists is ever deleted. Only ``Rebuild`` moves
 a cache: if no unfinished write can be inside, and DB_ON_UNREADABLE=rebuild asks for it.
 """
@@ -22,7 +22,7 @@ from mcp_notarium.account.startup_outcomes import (
     Open,
     Row,
     refuse,
-    unreadable,
+    refuse_or_rebuild,
 )
 from mcp_notarium.account.startup_rows_before_open import OUTSIDE, PLAIN_WARNING
 from mcp_notarium.errors import Verdict
@@ -30,7 +30,7 @@ from mcp_notarium.errors import Verdict
 
 def decide(seen: Observations) -> Decision:
     """Return the decision of the first row that applies; the last one always does."""
-    return row_for(seen).gives(seen)
+    return row_for(seen).decide(seen)
 
 
 def row_for(seen: Observations) -> Row:
@@ -109,14 +109,14 @@ _INSIDE = (
         WAIT,
         lambda o: o.opening is Opening.BUSY,
     ),
-    unreadable(
+    refuse_or_rebuild(
         "the plain database cannot be read",
         Verdict.DATABASE_DAMAGED,
         UNREADABLE,
         BEGIN_AGAIN,
         lambda o: o.plain and o.opening is Opening.DAMAGED,
     ),
-    unreadable(
+    refuse_or_rebuild(
         "the database cannot be read",
         Verdict.DATABASE_DAMAGED,
         UNREADABLE,
@@ -137,7 +137,7 @@ _INSIDE = (
         UPDATE,
         lambda o: o.schema is not None and o.schema.version > o.schema.program,
     ),
-    unreadable(
+    refuse_or_rebuild(
         "the database belongs to another key file",
         Verdict.DATABASE_DAMAGED,
         "the database is not the one the key file names",

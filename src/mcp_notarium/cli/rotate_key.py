@@ -120,7 +120,7 @@ def _rewrap(
             new=new.secret,
             parameters=slot_rotation.stretching(config, args.kdf),
             allow_weak=args.allow_weak or args.keep_key,
-            wanted=None if args.keep_key else [slot.id for slot in gone],
+            slot_ids=None if args.keep_key else [slot.id for slot in gone],
             current=current,
             options=replace(options, at=new.at),
         )
@@ -176,7 +176,7 @@ def _into_keychain(
         config,
         system,
         from_keychain=current.by_keychain,
-        wanted=None if current.by_keychain else [slot.id for slot in gone],
+        slot_ids=None if current.by_keychain else [slot.id for slot in gone],
         options=options,
     )
     talk(f"The key of this cache is changed (key file number {after.sequence}).")

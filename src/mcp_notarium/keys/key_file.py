@@ -24,7 +24,7 @@ from mcp_notarium.files.private_files import (
 )
 
 NOT_COPIED = (
-    "The disk did not take the copy of the key file (`notarium_keys.json.bak`). What was done counts "
+    "The disk did not take the copy of the key file (`notarium_keys.json.bak`). The change is in force "
     "all the same; the next start of a server writes the copy, and until then it is the old one."
 )
 
@@ -40,12 +40,12 @@ class FileReading:
 
 @dataclass(frozen=True, slots=True)
 class KeyFiles:
-    """Hold the key file, its copy, a prepared one, and temporary files left by a crash (``strays``)."""
+    """Hold the key file, its copy, a prepared one, and temporary files left by a crash (``temporary``)."""
 
     main: FileReading
     copy: FileReading
     prepared: FileReading
-    strays: tuple[Path, ...] = ()
+    temporary: tuple[Path, ...] = ()
 
     @property
     def valid(self) -> KeyFile | None:
@@ -88,7 +88,7 @@ def load(folder: AccountFolder, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFi
         main=_read_file(folder.key_file, bounds),
         copy=copy,
         prepared=_read_file(folder.prepared_key_file, bounds),
-        strays=_strays(folder),
+        temporary=_temporary_files(folder),
     )
 
 
@@ -135,16 +135,18 @@ def store(
     def checked(raw: bytes) -> None:
         check(key_file_codec.parse(raw, bounds=bounds))
 
-    behind: list[str] = []
+    steps: list[str] = []
 
-    def told(step: str) -> None:
+    def record(step: str) -> None:
         at(step)
-        behind.append(step)
+        steps.append(step)
 
     try:
-        replace_private(folder.key_file, key_file_codec.serialise(keyfile), check=checked, at=told)
+        replace_private(
+            folder.key_file, key_file_codec.serialise(keyfile), check=checked, at=record
+        )
     except OSError:
-        if "switch" not in behind:
+        if "switch" not in steps:
             raise
         return False
     return _try_store_copy(folder, keyfile, at)
@@ -177,13 +179,13 @@ def finish_interrupted_change(folder: AccountFolder, files: KeyFiles, *, now: fl
         if files.copy_ahead is not None:
             quarantine.move(folder, [folder.key_copy], now=now)
         store_copy(folder, valid)
-    remove_strays(files)
+    remove_temporary(files)
 
 
-def remove_strays(files: KeyFiles) -> None:
+def remove_temporary(files: KeyFiles) -> None:
     """Remove temporary key files. Only under the key lock: otherwise they may be in use."""
-    for stray in files.strays:
-        stray.unlink(missing_ok=True)
+    for path in files.temporary:
+        path.unlink(missing_ok=True)
 
 
 def _try_store_copy(folder: AccountFolder, keyfile: KeyFile, at: StepHook) -> bool:
@@ -215,7 +217,7 @@ def _check_equal(keyfile: KeyFile) -> Callable[[bytes], None]:
     return check
 
 
-def _strays(folder: AccountFolder) -> tuple[Path, ...]:
+def _temporary_files(folder: AccountFolder) -> tuple[Path, ...]:
     if not folder.path.is_dir():
         return ()
     names = (folder.key_file, folder.key_copy, folder.prepared_key_file, folder.pending_marker)

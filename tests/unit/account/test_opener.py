@@ -552,7 +552,7 @@ def test_closing_twice_is_fine_and_a_closed_cache_opens_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "step", ["write_prepared", "verify_prepared", "switch_prepared", "database", "room"]
+    "step", ["write_prepared", "verify_prepared", "switch_prepared", "database", "clear"]
 )
 def test_a_full_disk_during_a_first_start_leaves_nothing_behind(tmp_path, step):
     config = account(tmp_path)

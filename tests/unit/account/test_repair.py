@@ -228,8 +228,8 @@ def test_a_truncated_file_is_reported_completely_and_quickly(copy, kept, monkeyp
     path = database_of(copy)
     os.truncate(path, int(path.stat().st_size * kept) // PAGE * PAGE)
     connections = []
-    real = repairing._opened
-    monkeypatch.setattr(repairing, "_opened", lambda *a: connections.append(a) or real(*a))
+    real = repairing._open
+    monkeypatch.setattr(repairing, "_open", lambda *a: connections.append(a) or real(*a))
     found = repair(copy).salvaged
     assert found.expected in {NOTES, None}
     assert found.notes + len(found.lost) <= 2 * NOTES, "nothing that never was is counted"

@@ -89,7 +89,7 @@ def test_nothing_is_migrated_under_a_running_server(tmp_path, release):
 def test_a_copy_that_differs_stops_the_migration(tmp_path, release, monkeypatch, encrypted):
     config = made(tmp_path, db_encryption=encrypted)
     release(GOOD)
-    real = schema_migration._copied
+    real = schema_migration._copy_database
 
     def spoiled(path, copy):
         real(path, copy)
@@ -97,7 +97,7 @@ def test_a_copy_that_differs_stops_the_migration(tmp_path, release, monkeypatch,
         copy.write_bytes(bytes([*body, last ^ 1]))
         return copy
 
-    monkeypatch.setattr(schema_migration, "_copied", spoiled)
+    monkeypatch.setattr(schema_migration, "_copy_database", spoiled)
     with pytest.raises(LockedError) as refused:
         open_cheaply(config)
     assert refused.value.verdict is Verdict.MIGRATION_FAILED
@@ -110,7 +110,7 @@ def test_a_full_disk_while_copying_leaves_the_old_schema(tmp_path, release, monk
     def full(_path, _copy):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(schema_migration, "_copied", full)
+    monkeypatch.setattr(schema_migration, "_copy_database", full)
     with pytest.raises(CacheFull):
         open_cheaply(config)
 

@@ -76,7 +76,7 @@ CASES = [
     ("the driver is unsuitable", replace(GOOD, driver_problem="it is too old"), 21, "pip"),
     ("the driver is unsuitable", replace(PLAIN, driver_problem="it is too old"), 21, "pip"),
     ("a path is unsafe", replace(GOOD, path_problem=Problem("it is open", "Run `chmod 700 x`.")), 20, "chmod 700"),
-    ("plain mode beside an encrypted cache", replace(PLAIN, files=Files(plain=True, strangers=1)), 22, "DB_ENCRYPTION_KEY"),
+    ("plain mode beside an encrypted cache", replace(PLAIN, files=Files(plain=True, unknown=1)), 22, "DB_ENCRYPTION_KEY"),
     ("plain mode beside an encrypted cache", replace(PLAIN, main=FileState.DAMAGED), 22, "reset-cache"),
     ("encrypted mode beside a plain cache", replace(NOTHING, files=Files(plain=True)), 22, "DB_ENCRYPTION=off"),
     ("a plain cache was not erased to its end", replace(GOOD, files=Files(current=True, plain_remains=True)), 22, "migrate-plaintext"),
@@ -97,20 +97,20 @@ CASES = [
     ("the key of a new cache is weak", replace(NOTHING, weakness="it is short"), 10, "generate-key"),
     ("no cache yet", replace(NOTHING, files=Files(prepared=True)), Create, None),
     ("no cache yet", NOTHING, Create, None),
-    ("the key file is gone", replace(GOOD, **NO_KEY_FILE, files=Files(strangers=1)), 12, "keys restore"),
-    ("the key file is gone", replace(GOOD, **NO_KEY_FILE, files=Files(strangers=1, prepared=True)), 12, "reset-cache"),
+    ("the key file is gone", replace(GOOD, **NO_KEY_FILE, files=Files(unknown=1)), 12, "keys restore"),
+    ("the key file is gone", replace(GOOD, **NO_KEY_FILE, files=Files(unknown=1, prepared=True)), 12, "reset-cache"),
     ("the key file and its copy are damaged", replace(GOOD, main=FileState.DAMAGED, copy=FileState.DAMAGED), 12, "keys restore"),
     ("the key file and its copy are damaged", replace(GOOD, main=FileState.DAMAGED, copy=FileState.MISSING), 12, "keys restore"),
     ("the key file and its copy are damaged", replace(GOOD, main=FileState.MISSING, copy=FileState.DAMAGED), 12, "keys restore"),
     ("the key file was tampered with", replace(GOOD, unwrap=Unwrap.FORGED), 12, "backup"),
     ("the key file is older than its copy", replace(GOOD, copy_ahead=True), 19, "keys restore`"),
     ("the key file is older than its copy", replace(GOOD, copy_ahead=True, unwrap=Unwrap.WRONG_KEY), 19, "keys restore`"),
-    ("the key is wrong and meant as a recovery key", replace(GOOD, unwrap=Unwrap.WRONG_KEY, slip="too short"), 11, "nine groups of four"),
+    ("the key is wrong and meant as a recovery key", replace(GOOD, unwrap=Unwrap.WRONG_KEY, typo="too short"), 11, "nine groups of four"),
     ("the key is wrong", replace(GOOD, unwrap=Unwrap.WRONG_KEY, rotated="2025-11-20"), 11, "DB_ENCRYPTION_KEY"),
     ("the key file is somebody else's", replace(GOOD, owner_matches=False), 15, "SIMPLENOTE_USERNAME"),
     ("the key file asks for a later SQLCipher", replace(GOOD, cipher_floor=5), 21, "pip"),
     ("the database is gone", replace(GOOD, files=Files(), sample=None, **UNOPENED), 14, "backup"),
-    ("the database is gone", replace(GOOD, files=Files(strangers=1), sample=None, **UNOPENED), 14, "backup"),
+    ("the database is gone", replace(GOOD, files=Files(unknown=1), sample=None, **UNOPENED), 14, "backup"),
     ("the database is empty", replace(GOOD, sample=PageSample(size=0, salt_ok=False), **UNOPENED), 14, "backup"),
     ("a plain database in an encrypted one's place", replace(GOOD, sample=PageSample(size=8192, bad=2, plaintext_magic=True), **UNOPENED), 22, "reset-cache"),
     ("no page of the database is authentic", replace(GOOD, sample=PageSample(size=8192, bad=2), **UNOPENED), 13, "reset-cache"),
@@ -195,11 +195,11 @@ def test_an_agent_gets_one_way_out_that_moves_no_file(row, seen, outcome, way_ou
         told = decision.error().to_dict()
         assert told["message"] == decision.message
         assert len(told["message"]) + len(told["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
-        assert told["resolution_hint"] == decision.one
-        assert decision.one.startswith(("Ask the user to ", "Try again in a few seconds"))
-        assert decision.one.endswith(".")
-        assert not RISKY.search(decision.one)
-        commands = set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.one))
+        assert told["resolution_hint"] == decision.agent_hint
+        assert decision.agent_hint.startswith(("Ask the user to ", "Try again in a few seconds"))
+        assert decision.agent_hint.endswith(".")
+        assert not RISKY.search(decision.agent_hint)
+        commands = set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.agent_hint))
         assert commands <= set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.hint)) | {"doctor"}
         if isinstance(outcome, int):
             assert decision.error().resolution_hint == decision.hint
@@ -418,7 +418,7 @@ def promise_of_the_table(seen):
         case Create():
             # No cache was ever in force, so none can be touched.
             assert not seen.files.current
-            assert not seen.files.strangers
+            assert not seen.files.unknown
             assert not seen.files.plain
             assert seen.no_key_file
         case Rebuild():
