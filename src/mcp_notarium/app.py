@@ -110,7 +110,7 @@ async def open_app(
         for notice in app.notices:
             log.warning("cache.notice", message=notice)
         try:
-            async with _running(app.scheduler, log, wanted=syncing, time_to_close=time_to_close):
+            async with _running(app.scheduler, log, enabled=syncing, time_to_close=time_to_close):
                 yield app
             await _close(app, time_to_close)
         finally:
@@ -159,22 +159,22 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
         log=log,
     )
     budget = Budget(config.policy.limits, cache, clock=time.time)
-    odd = opened.anchor.notice(audit.table, opened.database)
-    notices = (*opened.notices, odd) if odd else opened.notices
+    anchor_notice = opened.anchor.notice(audit.table, opened.database)
+    notices = (*opened.notices, anchor_notice) if anchor_notice else opened.notices
     return App(config, cache, store, writer, scheduler, tokens, audit, budget, notices)
 
 
 def _audit(config: Config, opened: OpenedCache) -> AuditLog:
     """Return the audit log; a database without a record gets its first one, which says why."""
     keys = audit_anchor.audit_keys(opened.data_key)
-    trail = AuditLog(opened.database, keys, clock=time.time, days=config.audit_days)
-    if trail.table.head().count == 0:
+    audit = AuditLog(opened.database, keys, clock=time.time, days=config.audit_days)
+    if audit.table.head().count == 0:
         why = "rebuilt" if opened.rebuilt else "created" if opened.created else "upgraded"
-        aside = opened.created and AccountFolder(config.account_dir).quarantine.is_dir()
-        facts = {"why": why} | ({"older_files": "quarantine"} if aside else {})
+        has_older_files = opened.created and AccountFolder(config.account_dir).quarantine.is_dir()
+        facts = {"why": why} | ({"older_files": "quarantine"} if has_older_files else {})
         with suppress(CacheBusy, CacheFull):  # the next record will fail, too
-            trail.table.begin(time.time(), facts=facts)
-    return trail
+            audit.table.begin(time.time(), facts=facts)
+    return audit
 
 
 def _simplenote(config: Config, cache: Cache, tokens: StoredToken) -> Store:
@@ -203,10 +203,10 @@ def _client_id(cache: Cache) -> str:
 
 @asynccontextmanager
 async def _running(
-    scheduler: Scheduler, log: Logger, *, wanted: bool, time_to_close: Callable[[], float]
+    scheduler: Scheduler, log: Logger, *, enabled: bool, time_to_close: Callable[[], float]
 ) -> AsyncIterator[None]:
     """Run sync in a task of its own; end and await it on leaving."""
-    task = asyncio.create_task(scheduler.run(), name="sync") if wanted else None
+    task = asyncio.create_task(scheduler.run(), name="sync") if enabled else None
     if task is not None:
         task.add_done_callback(lambda done: _log_failure(done, log))
     try:

@@ -38,7 +38,7 @@ async def run_in_thread(
     except asyncio.CancelledError:
         handover.abandon()
         raise
-    return handover.taken()
+    return handover.take_result()
 
 
 class _Handover(Generic[_Result]):
@@ -66,12 +66,12 @@ class _Handover(Generic[_Result]):
         with self._lock:
             late = self._abandoned
         if late:
-            self._give_up()
+            self._pass_to_too_late()
             return
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._wake)
 
-    def taken(self) -> _Result:
+    def take_result(self) -> _Result:
         """Return the result, or raise what the call raised. Runs in the loop, once ready."""
         if self._error is not None:
             raise self._error
@@ -81,13 +81,13 @@ class _Handover(Generic[_Result]):
         """Record that nobody waits for the result any more. Runs in the loop."""
         with self._lock:
             self._abandoned = True
-        self._give_up()
+        self._pass_to_too_late()
 
     def _wake(self) -> None:
         if not self.ready.done():
             self.ready.set_result(None)
 
-    def _give_up(self) -> None:
+    def _pass_to_too_late(self) -> None:
         with self._lock:
             results, self._results = self._results, []
         for result in results:

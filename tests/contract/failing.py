@@ -17,7 +17,7 @@ from mcp_notarium.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
-from mcp_notarium.stores.contract import Answer
+from mcp_notarium.stores.contract import PushStatus
 
 SECRET_TEXT = "canary-7f3a in the text"
 
@@ -69,7 +69,7 @@ class FailingContract(OnABench):
             await bench.store.push(write)
         bench.lose_answers(0)
         answer = await bench.store.push(write)
-        assert answer.answer is Answer.REPEATED
+        assert answer.status is PushStatus.REPEATED
         assert answer.revision.content.text == "a\nb\n" == await bench.text("n1")
 
     async def test_lost_request_leaves_the_outcome_unknown(self, bench: Bench) -> None:

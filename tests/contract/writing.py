@@ -10,7 +10,7 @@ import pytest
 from contract.bench import Bench, OnABench, nothing_known
 from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.errors import NoteNotFound, StoreRejected, VersionConflict
-from mcp_notarium.stores.contract import Answer
+from mcp_notarium.stores.contract import PushStatus
 
 TEXTS = [
     "",
@@ -78,7 +78,7 @@ class WritingContract(OnABench):
         one = await self.create(bench, "n1", "one")
         write = self.write(bench.store, "n1", Content("two"), base=one, write_id="0b")
         two = await bench.store.push(write)
-        assert two.answer is Answer.STORED
+        assert two.status is PushStatus.STORED
         assert two.revision.etag != one.etag
 
     async def test_composed_body_reads_as_what_is_stored(self, bench: Bench) -> None:
@@ -98,7 +98,7 @@ class WritingContract(OnABench):
         write = self.write(bench.store, "n1", Content("a\nb\n"), base=base, write_id="0b")
         first = await bench.store.push(write)
         again = await bench.store.push(write)
-        assert again.answer is Answer.REPEATED
+        assert again.status is PushStatus.REPEATED
         assert again.revision == first.revision
         assert await bench.text("n1") == "a\nb\n"
 
@@ -107,7 +107,7 @@ class WritingContract(OnABench):
             return
         write = self.write(bench.store, "n1", Content("a"))
         await bench.store.push(write)
-        assert (await bench.store.push(write)).answer is Answer.REPEATED
+        assert (await bench.store.push(write)).status is PushStatus.REPEATED
         _, entries = await self.whole_listing(bench.store, limit=10)
         assert len(entries) == 1
 
@@ -115,7 +115,7 @@ class WritingContract(OnABench):
         base = await self.create(bench, "n1", "same")
         write = self.write(bench.store, "n1", base.content, base=base, write_id="0b", now=2e9)
         answer = await bench.store.push(write)
-        assert answer.answer is Answer.UNCHANGED
+        assert answer.status is PushStatus.UNCHANGED
         assert answer.revision.etag == base.etag
         assert answer.revision.modified_at == base.modified_at
 
@@ -131,7 +131,7 @@ class WritingContract(OnABench):
             assert await bench.text("n1") == "bc"
         else:
             answer = await bench.store.push(write)
-            assert answer.answer is Answer.STORED
+            assert answer.status is PushStatus.STORED
             assert answer.revision.content.text == "bcd" == await bench.text("n1")
 
     async def test_the_revision_that_a_write_replaced_can_be_read(self, bench: Bench) -> None:

@@ -100,7 +100,7 @@ def reopened(sim, folder):
 def settle(client):
     async def run():
         try:
-            await client.settle(2)
+            await client.run_cycles(2)
         finally:
             await client.remote.close()
 

@@ -174,12 +174,12 @@ async def one_save(world, *, new, wanted, crash_at):
             client.close()
             client = world.client()
             try:
-                await client.settle(4)
+                await client.run_cycles(4)
             except Crash:
                 world.time.now += LEASE + 1
         pushes += client.remote.calls.count("push")
         client.remote.calls.clear()
-        await client.settle(2)
+        await client.run_cycles(2)
         assert client.remote.calls.count("push") == 0
         assert client.cache.pending.all() == []
         if world.place.startswith("stores"):
@@ -244,7 +244,7 @@ def test_saves_into_a_store_that_adds_a_version_of_its_own_make_no_copy_however_
                 told += bool(saved.differs)
                 assert client.remote.calls.count("push") <= 1 + (place == DATED)
                 note = saved.note
-            await client.settle(4)
+            await client.run_cycles(4)
             assert client.contents() == world.store.contents() == {note.id: note.content}
             assert client.cache.pending.all() == []
             assert client.cache.sync_state.differences().count == told

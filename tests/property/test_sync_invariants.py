@@ -86,7 +86,7 @@ def test_the_cursor_moves_only_in_the_transaction_that_stores_what_it_covers(
         again = make()
         assert covered(again, store)
         again.time.now += 1000
-        asyncio.run(again.settle(3))
+        asyncio.run(again.run_cycles(3))
         assert again.contents() == store.contents()
 
 
@@ -122,7 +122,7 @@ def test_a_base_is_always_what_the_store_acknowledged(histories, write_faults, f
                         await client.change(note, f"mine\n{note.text}")
             happen(store, histories[1])
             plan_faults(client, faults)
-            await client.settle(3)
+            await client.run_cycles(3)
 
         with watched(client, check):
             asyncio.run(run())
@@ -158,7 +158,7 @@ def test_applying_remote_changes_never_overwrites_pending_text(history, faults, 
                 assert held() == before
             client.faults.clear()
             client.time.now += 1000
-            await client.settle(4)
+            await client.run_cycles(4)
 
         asyncio.run(run())
         assert client.contents() == store.contents()
@@ -198,7 +198,7 @@ def test_a_retry_carries_the_same_write_id(faults, others_edit, new):
                     store.edit(intent.note_id, lambda text, n=number: f"{n}\n{text}")
                 await client.sync()
             client.faults.clear()
-            await client.settle(2)
+            await client.run_cycles(2)
             return intent
 
         intent = asyncio.run(run())
@@ -295,7 +295,7 @@ def test_a_second_cycle_without_outside_change_has_no_effect(
             if forgets:
                 store.forget_cursors()
             plan_faults(client, faults)
-            await client.settle(3)
+            await client.run_cycles(3)
             client.faults.clear()
             client.time.now += pause
             await client.sync()
@@ -325,7 +325,7 @@ def test_no_user_text_is_lost(history):
                 await user.act(*act)
             client.faults.clear()
             store.put("keeps the account from looking empty", "x\n")
-            await client.settle(4)
+            await client.run_cycles(4)
 
         asyncio.run(run())
         assert user.promised <= user.kept()
@@ -363,4 +363,4 @@ async def _take_in_a_page(histories, order, *, bare):
         await intake.commit(await intake.fetch(batch, Tally()), Tally())
         ids = sorted(client.contents())
         notes = [(client.note(note_id), client.cache.notes.base(note_id)) for note_id in ids]
-        return notes, ledger.cursor, sorted(ledger.doubts())
+        return notes, ledger.cursor, sorted(ledger.unresolved())

@@ -30,12 +30,12 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.stores.contract import (
     Acknowledgement,
-    Answer,
     BaseLookup,
     Capabilities,
     ChangePage,
     Entry,
     ListingPage,
+    PushStatus,
 )
 from support.memory_store import Fields, Kept, Logged, MemoryStore, content_of, etag_of
 
@@ -252,8 +252,8 @@ class MemoryClient:
         kept = self.store.kept(write.note_id)
         revision = _revision(write.note_id, etag_of(kept.head), kept.versions[kept.head], kept.head)
         await self._end(fault, write=True)
-        stored = answer is Answer.STORED and kept.head > 1 and self.capabilities.has_versions
-        ours = kept.head - (answer is not Answer.UNCHANGED)
+        stored = answer is PushStatus.STORED and kept.head > 1 and self.capabilities.has_versions
+        ours = kept.head - (answer is not PushStatus.UNCHANGED)
         alone = (write.base_etag or etag_of(0)) == etag_of(ours) or (strict and stored)
         before = etag_of(kept.head - 1) if stored else None
         number = int((write.base_etag or etag_of(0))[1:]) + 1

@@ -20,7 +20,7 @@ from diff_match_patch import diff_match_patch
 
 from mcp_notarium.domain.note import Content, PendingWrite
 from mcp_notarium.errors import CursorLost, NoteNotFound, VersionConflict
-from mcp_notarium.stores.contract import Answer
+from mcp_notarium.stores.contract import PushStatus
 
 Fields = dict[str, Any]
 
@@ -162,11 +162,11 @@ class MemoryStore:
         """What happened after a place in the log, oldest first."""
         return self._log[sequence:]
 
-    def write(self, write: PendingWrite, *, strict: bool) -> Answer:
+    def write(self, write: PendingWrite, *, strict: bool) -> PushStatus:
         """Take a push as Simperium does; ``strict`` refuses an old base instead of merging."""
         kept = self._notes.get(write.note_id, Kept())
         if write.write_id in kept.write_ids:
-            return Answer.REPEATED
+            return PushStatus.REPEATED
         posted: Fields = json.loads(write.body)
         if strict and write.base_etag != (etag_of(kept.head) if kept.alive else None):
             self.kept(write.note_id)
@@ -177,12 +177,12 @@ class MemoryStore:
             stored = (kept.versions[kept.head] if kept.alive else {}) | posted
         stored = self.rewrite(stored)
         if kept.alive and stored == kept.versions[kept.head]:
-            return Answer.UNCHANGED
+            return PushStatus.UNCHANGED
         self._commit(write.note_id, stored)
         self._notes[write.note_id].write_ids.add(write.write_id)
         if self.afterwards is not None:
             self._commit(write.note_id, self.afterwards(stored))
-        return Answer.STORED
+        return PushStatus.STORED
 
     def _rebase(self, write: PendingWrite, posted: Fields) -> Fields:
         kept = self.kept(write.note_id)

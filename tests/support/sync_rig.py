@@ -144,7 +144,7 @@ class Client:
         """One cycle; gives the state it ended in."""
         return await run_cycle(self.scheduler)
 
-    async def settle(self, cycles: int = 5) -> None:
+    async def run_cycles(self, cycles: int = 5) -> None:
         """Cycles until nothing is left to do (bounded)."""
         for _ in range(cycles):
             await self.sync()

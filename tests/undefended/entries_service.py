@@ -108,8 +108,8 @@ SERVICE = (
     Defence(
         "what was stored is compared with what was sent",
         "sync/conflict_copy.py",
-        "    if stored == sent:\n        return Echo.AS_SENT\n    if not inserted",
-        "    if True:\n        return Echo.AS_SENT\n    if not inserted",
+        "    if stored == sent:\n        return StoredAs.AS_SENT\n    if not inserted",
+        "    if True:\n        return StoredAs.AS_SENT\n    if not inserted",
         (
             "unit/sync/test_conflict_copy.py::test_an_answer_is_checked_for_what_is_left_of_our_change",
             "unit/sync/test_writer_saves.py::test_our_line_is_kept_if_the_revision_before_is_unknown",

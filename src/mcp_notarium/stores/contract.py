@@ -105,7 +105,7 @@ class ChangePage:
     left_out: int = 0
 
 
-class Answer(StrEnum):
+class PushStatus(StrEnum):
     """Name the outcome of a push at the store."""
 
     STORED = "stored"
@@ -127,7 +127,7 @@ class Acknowledgement:
     """
 
     revision: Revision
-    answer: Answer
+    status: PushStatus
     before: str | None = None
     alone: bool = False
     first: str | None = None

@@ -4,9 +4,9 @@
 proxy and no password from the environment. (OpenSSL reads the certificates it trusts from there by
 itself, at each handshake: ``sandbox.confinement`` has removed those variables before.) It knows
 nothing of any service's paths, logins or bodies: an answer below 500 other than 429 is returned as it
-is, for the caller to judge.
+is, for the caller to check.
 
-For a request marked ``write`` it separates what surely never left (``StoreUnavailable``) from what
+For a request marked ``write`` it separates what certainly never left (``StoreUnavailable``) from what
 may have arrived (``OutcomeUnknown``). So mark only writes that may be repeated.
 """
 

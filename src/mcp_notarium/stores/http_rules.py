@@ -117,7 +117,7 @@ class Outcome:
 def error_for(outcome: Outcome, *, write: bool, in_doubt: bool) -> NotariumError:
     """Return the error for the last try and the doubt left by the ones before.
 
-    A write that surely did not arrive gives ``StoreUnavailable``, however it failed.
+    A write that certainly did not arrive gives ``StoreUnavailable``, however it failed.
     """
     if in_doubt:
         return OutcomeUnknown("the write was sent and no answer came back")

@@ -81,7 +81,7 @@ class CycleBackoff:
         self._quiet = 0.0
 
     def record_write(self) -> None:
-        """Count empty cycles anew: something was written here, and the feed tells us our own writes."""
+        """Count empty cycles from zero: something was written here, and the feed tells us our own writes."""
         self._empty = 0
 
     def record_quiet(self, seconds: float) -> None:

@@ -21,7 +21,7 @@ from mcp_notarium.storage.note_rows import BULK_SIZE
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.batch_commit import Batch, BatchCommitter, Tally
 from mcp_notarium.sync.note_fetch import NoteFetcher
-from mcp_notarium.sync.planner import Move, one_each
+from mcp_notarium.sync.planner import Move, deduplicate
 from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.threads import run_in_thread
 
@@ -50,7 +50,7 @@ class BatchApplier:
         A note that the store does not give, while it serves others, stays unanswered and does not
         delay them. An error that concerns all notes (no connection, no login) is raised.
         """
-        remotes = one_each(batch.remotes)
+        remotes = deduplicate(batch.remotes)
         actions = self._committer.plan(remotes)
         decided = zip(remotes, actions, strict=True)
         unknown = [remote for remote, action in decided if action.move is Move.FETCH]
@@ -74,13 +74,13 @@ class BatchApplier:
         """Release what only a bulk load needs, until the next one."""
         await self._bulk.close()
 
-    def due_doubts(self) -> tuple[str, ...]:
-        """Return the notes in doubt to fetch now: without a pending write, and not backed off from."""
-        doubts = self._progress.doubts()
-        busy = self._committer.pending() if doubts else set()
+    def due_unresolved(self) -> tuple[str, ...]:
+        """Return the unresolved notes to fetch now: without a pending write, and not backed off from."""
+        unresolved = self._progress.unresolved()
+        busy = self._committer.pending() if unresolved else set()
         return tuple(
             note_id
-            for note_id in doubts
+            for note_id in unresolved
             if note_id not in busy and not self._fetcher.blocks(note_id)
         )
 

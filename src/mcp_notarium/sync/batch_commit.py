@@ -91,7 +91,7 @@ class BatchCommitter:
                 raise Superseded
             actions = self.plan(batch.remotes)
             applied = self._cache.notes.apply(_changes(actions))
-            deferred = self._record_doubts(zip(batch.remotes, actions, strict=True))
+            deferred = self._record_unresolved(zip(batch.remotes, actions, strict=True))
             if batch.bookmark is not None:
                 batch.bookmark(self._progress)  # INVARIANT 1 (docs/sync.md)
         news = sum(action.move in (Move.STORE, Move.FORGET) for action in actions)
@@ -100,11 +100,11 @@ class BatchCommitter:
     def plan(self, remotes: Sequence[Remote]) -> list[Action]:
         """Decide about each note from the present state of the database."""
         ids = [remote.id for remote in remotes]
-        etags, withheld = self._cache.notes.etags(ids), self._cache.notes.gate.hidden_notes(ids)
+        etags, hidden_notes = self._cache.notes.etags(ids), self._cache.notes.gate.hidden_notes(ids)
         pending = self.pending()
         actions = []
         for remote in remotes:
-            if hidden := withheld.get(remote.id):
+            if hidden := hidden_notes.get(remote.id):
                 known: Known | None = Known(hidden.etag, hidden.server_version)
             else:
                 known = self._known(remote, etags.get(remote.id))
@@ -125,12 +125,12 @@ class BatchCommitter:
             content = note.content if note else None
         return Known(etag, version, content)
 
-    def _record_doubts(self, decided: Iterable[tuple[Remote, Action]]) -> int:
+    def _record_unresolved(self, decided: Iterable[tuple[Remote, Action]]) -> int:
         """Record the notes that could not be decided; they are asked for again. Return how many are new.
 
-        Only a direct answer removes a doubt: a listing may lag behind what raised it.
+        Only a direct answer resolves a note: a listing may lag behind what left it open.
         """
-        before = self._progress.doubts()
+        before = self._progress.unresolved()
         after = dict.fromkeys(before)
         for remote, action in decided:
             if action.move in (Move.FETCH, Move.RESOLVE):
@@ -138,7 +138,7 @@ class BatchCommitter:
             elif isinstance(remote, Confirmed):
                 after.pop(action.id, None)
         if tuple(after) != before:
-            self._progress.mark_doubts(after)
+            self._progress.mark_unresolved(after)
         return len(after.keys() - set(before))
 
 

@@ -65,15 +65,15 @@ class BatchSources:
     async def cycle(self, *, cursor_lost: bool = False) -> Batches:
         """Yield all batches of one cycle, in the order in which they must be stored.
 
-        Notes in doubt come last: they may be failing, and changes do not wait for them.
+        Unresolved notes come last: they may be failing, and changes do not wait for them.
         """
-        doubts = self._applier.due_doubts()
+        unresolved = self._applier.due_unresolved()
         for source in self._due_sources(cursor_lost=cursor_lost):
             async with aclosing(source) as batches:
                 async for batch in batches:
                     yield batch
-        still = frozenset(self._applier.due_doubts()) if doubts else frozenset()
-        again = [Missing(note_id) for note_id in doubts if note_id in still]
+        still = frozenset(self._applier.due_unresolved()) if unresolved else frozenset()
+        again = [Missing(note_id) for note_id in unresolved if note_id in still]
         for batch in split(again, epoch=self._progress.epoch):
             yield batch
 
@@ -226,11 +226,11 @@ class BatchSources:
     async def _sweep(self, *, cursor_lost: bool) -> Batches:
         """Compare a complete listing with the index. Nothing is removed unless every page came."""
         epoch, known = self._progress.epoch, self._cache.notes.etags()
-        withheld = {
+        hidden_notes = {
             note_id: one.etag for note_id, one in self._cache.notes.gate.hidden_notes().items()
         }
         first, listed, left_out = await self._list_everything()
-        plan = plan_sweep(known | withheld, listed)
+        plan = plan_sweep(known | hidden_notes, listed)
         async with aclosing(self._changed(plan.changed, epoch)) as batches:
             async for batch in batches:
                 yield batch

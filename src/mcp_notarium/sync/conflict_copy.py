@@ -59,7 +59,7 @@ def _counted(text: str) -> Counter[str]:
     return Counter(line for line in lines if line.strip())
 
 
-class Echo(Enum):
+class StoredAs(Enum):
     """Name the result of comparing what the store holds with what was sent."""
 
     AS_SENT = "as sent"
@@ -70,15 +70,15 @@ class Echo(Enum):
     TEXT_LOST = "text lost"
 
 
-def judge_echo(*, base: Content, sent: Content, stored: Content) -> Echo:
+def compare_stored(*, base: Content, sent: Content, stored: Content) -> StoredAs:
     """Compare what the store holds after a write with what was sent over ``base``."""
     if stored == sent:
-        return Echo.AS_SENT
+        return StoredAs.AS_SENT
     if not inserted_lines(base.text, sent.text) <= _counted(stored.text):
-        return Echo.TEXT_LOST
+        return StoredAs.TEXT_LOST
     if with_lost_tags(base=base, sent=sent, stored=stored) != stored:
-        return Echo.TAGS_LOST
-    return Echo.MERGED
+        return StoredAs.TAGS_LOST
+    return StoredAs.MERGED
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,9 +114,9 @@ class CycleRunner:
         return Event.PAGE
 
     def retries_due(self) -> bool:
-        """Tell whether an unfinished write or a note in doubt should be tried again now."""
+        """Tell whether an unfinished write or an unresolved note should be tried again now."""
         return self.write_retry_due() or (
-            self._stopwatch() >= self._retry_at and bool(self._applier.due_doubts())
+            self._stopwatch() >= self._retry_at and bool(self._applier.due_unresolved())
         )
 
     def write_retry_due(self) -> bool:

@@ -61,7 +61,7 @@ class IllegalTransition(AssertionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Transition:
     """Hold the new state and the effect to carry out in it."""
 
     state: State
@@ -71,31 +71,31 @@ class Step:
 WORKING = (State.PUSHING, State.INDEXING, State.FETCHING, State.COMMITTING)
 RESTING = (State.IDLE, State.BACKING_OFF, State.NEEDS_AUTH, State.HALTED)
 
-TRANSITIONS: Mapping[tuple[State, Event], Step] = {
+TRANSITIONS: Mapping[tuple[State, Event], Transition] = {
     # Rest ends when something is due; a change feed may bring a page into it.
-    **{(state, Event.DUE): Step(State.PUSHING, Effect.REPLAY) for state in RESTING},
-    (State.IDLE, Event.PAGE): Step(State.FETCHING, Effect.FETCH),
-    (State.IDLE, Event.NOTHING_NEW): Step(State.IDLE, Effect.REST),
+    **{(state, Event.DUE): Transition(State.PUSHING, Effect.REPLAY) for state in RESTING},
+    (State.IDLE, Event.PAGE): Transition(State.FETCHING, Effect.FETCH),
+    (State.IDLE, Event.NOTHING_NEW): Transition(State.IDLE, Effect.REST),
     # One cycle.
-    (State.PUSHING, Event.PUSHED): Step(State.INDEXING, Effect.ASK),
-    (State.INDEXING, Event.PAGE): Step(State.FETCHING, Effect.FETCH),
-    (State.INDEXING, Event.NOTHING_NEW): Step(State.IDLE, Effect.REST),
-    (State.FETCHING, Event.FETCHED): Step(State.COMMITTING, Effect.COMMIT),
-    (State.COMMITTING, Event.MORE): Step(State.INDEXING, Effect.ASK),
+    (State.PUSHING, Event.PUSHED): Transition(State.INDEXING, Effect.ASK),
+    (State.INDEXING, Event.PAGE): Transition(State.FETCHING, Effect.FETCH),
+    (State.INDEXING, Event.NOTHING_NEW): Transition(State.IDLE, Effect.REST),
+    (State.FETCHING, Event.FETCHED): Transition(State.COMMITTING, Effect.COMMIT),
+    (State.COMMITTING, Event.MORE): Transition(State.INDEXING, Effect.ASK),
     # A cursor the store has forgotten: compare everything.
-    (State.IDLE, Event.CURSOR_LOST): Step(State.INDEXING, Effect.SWEEP),
-    (State.INDEXING, Event.CURSOR_LOST): Step(State.INDEXING, Effect.SWEEP),
+    (State.IDLE, Event.CURSOR_LOST): Transition(State.INDEXING, Effect.SWEEP),
+    (State.INDEXING, Event.CURSOR_LOST): Transition(State.INDEXING, Effect.SWEEP),
     # Failures. Nothing is wiped by any of them.
     **{
-        (state, Event.FAILED): Step(State.BACKING_OFF, Effect.BACK_OFF)
+        (state, Event.FAILED): Transition(State.BACKING_OFF, Effect.BACK_OFF)
         for state in (State.IDLE, *WORKING)
     },
     **{
-        (state, Event.LOGIN_REFUSED): Step(State.NEEDS_AUTH, Effect.AWAIT_LOGIN)
+        (state, Event.LOGIN_REFUSED): Transition(State.NEEDS_AUTH, Effect.AWAIT_LOGIN)
         for state in (State.IDLE, *WORKING)
     },
     **{
-        (state, Event.VANISHED): Step(State.HALTED, Effect.HALT)
+        (state, Event.VANISHED): Transition(State.HALTED, Effect.HALT)
         for state in (State.INDEXING, State.FETCHING, State.COMMITTING)
     },
 }
@@ -108,7 +108,7 @@ FAILURES: Mapping[type[NotariumError], Event] = {
 }
 
 
-def receive(state: State, event: Event) -> Step:
+def receive(state: State, event: Event) -> Transition:
     """Return the next step. Raises ``IllegalTransition`` for a pair that is not in the table."""
     step = TRANSITIONS.get((state, event))
     if step is None:

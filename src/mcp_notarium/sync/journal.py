@@ -38,7 +38,7 @@ def make_owner_name() -> str:
 def process_ended(owner: str) -> bool:
     """Tell whether the named process is known to have ended.
 
-    Only processes of this machine are judged. For others, and where the system cannot be asked
+    Only processes of this machine are checked. For others, and where the system cannot be asked
     without harm, the answer is False and the lease decides.
     """
     if os.name != "posix":  # elsewhere signal 0 is not a question
@@ -137,7 +137,7 @@ class Journal:
     def rebase(
         self, write: PendingWrite, *, base: Revision | None, content: Content, body: str
     ) -> PendingWrite | None:
-        """Record the entry anew from ``base`` (None: a new note), under the same write_id.
+        """Record the entry again from ``base`` (None: a new note), under the same write_id.
 
         None, and nothing is recorded, if another process has finished it or taken it over.
         """

@@ -220,10 +220,10 @@ class JournalReplay:
             return await self._pusher.send(write, base=base, replayed=True)
         except DateRefused:
             body = self._store.compose(head, write.content, now=self._clock())
-            anew = self._journal.rebase(write, base=head, content=write.content, body=body)
-            if anew is None:
+            dated = self._journal.rebase(write, base=head, content=write.content, body=body)
+            if dated is None:
                 return PushResult(PushOutcome.AGAIN)
-            return await self._pusher.send(anew, base=base, replayed=True)
+            return await self._pusher.send(dated, base=base, replayed=True)
 
     async def _remove(self, write: PendingWrite, head: Revision) -> PushResult:
         if head.etag != write.base_etag:

@@ -81,7 +81,7 @@ class RemoteState(Enum):
     NEWER = "newer"
     OLDER = "older"
     OTHER = "other"
-    REMADE = "same number, other text"
+    RECREATED = "same number, other text"
     GONE = "gone"
     MISSING = "not mentioned"
 
@@ -122,7 +122,7 @@ CHANGES: Mapping[tuple[LocalState, RemoteState], Row] = {
     (LocalState.KNOWN, RemoteState.OTHER): Row(
         Move.FETCH, "which of the two is newer cannot be told: ask"
     ),
-    (LocalState.KNOWN, RemoteState.REMADE): Row(
+    (LocalState.KNOWN, RemoteState.RECREATED): Row(
         Move.REPLACE, "removed and made again, and its version count came to the same number"
     ),
     (LocalState.KNOWN, RemoteState.GONE): Row(Move.FORGET, "the store says it was removed"),
@@ -139,7 +139,7 @@ CHANGES: Mapping[tuple[LocalState, RemoteState], Row] = {
     (LocalState.PENDING, RemoteState.OTHER): Row(
         Move.RESOLVE, "the writer asks for the newest revision anyway"
     ),
-    (LocalState.PENDING, RemoteState.REMADE): Row(
+    (LocalState.PENDING, RemoteState.RECREATED): Row(
         Move.RESOLVE, "the writer asks for the note anyway"
     ),
     (LocalState.PENDING, RemoteState.GONE): Row(
@@ -182,14 +182,16 @@ def remote_state(known: Known | None, remote: Remote) -> RemoteState:
         case Missing():
             return RemoteState.MISSING
         case Confirmed(answer=answer, seen=seen):
-            return _confirmed(known, answer, still=seen == (known.etag if known else None))
+            return _compare_confirmed(known, answer, still=seen == (known.etag if known else None))
         case Revision() | Entry():
             return _compare(known, remote)
         case _:
             assert_never(remote)
 
 
-def _confirmed(known: Known | None, answer: Revision | Tombstone, *, still: bool) -> RemoteState:
+def _compare_confirmed(
+    known: Known | None, answer: Revision | Tombstone, *, still: bool
+) -> RemoteState:
     """Believe a direct answer while the index still holds what it held when we asked."""
     if isinstance(answer, Tombstone):
         return RemoteState.GONE if still else RemoteState.OTHER
@@ -197,8 +199,8 @@ def _confirmed(known: Known | None, answer: Revision | Tombstone, *, still: bool
         return RemoteState.NEWER if still else RemoteState.OTHER
     relation = _compare(known, answer)
     if relation is RemoteState.SAME:
-        remade = known.content not in (None, answer.content)
-        return RemoteState.REMADE if remade else RemoteState.SAME
+        recreated = known.content not in (None, answer.content)
+        return RemoteState.RECREATED if recreated else RemoteState.SAME
     return RemoteState.NEWER if still else relation
 
 
@@ -237,7 +239,7 @@ def lags_behind(answer: Revision | Tombstone, remote: Remote) -> bool:
     return _compare(Known(remote.etag, remote.server_version), answer) is RemoteState.OLDER
 
 
-def one_each(remotes: Iterable[Remote]) -> tuple[Remote, ...]:
+def deduplicate(remotes: Iterable[Remote]) -> tuple[Remote, ...]:
     """Return the page with one statement per note, at the place of its first mention.
 
     Of several the highest version stays. If that cannot be told, or one of them is a removal, the
@@ -246,11 +248,11 @@ def one_each(remotes: Iterable[Remote]) -> tuple[Remote, ...]:
     kept: dict[str, Remote] = {}
     for remote in remotes:
         before = kept.get(remote.id)
-        kept[remote.id] = remote if before is None else _better(before, remote)
+        kept[remote.id] = remote if before is None else _newer_of(before, remote)
     return tuple(kept.values())
 
 
-def _better(first: Remote, second: Remote) -> Remote:
+def _newer_of(first: Remote, second: Remote) -> Remote:
     if first == second:
         return first
     if isinstance(first, Revision | Entry) and isinstance(second, Revision | Entry):
@@ -272,7 +274,7 @@ class SweepPlan:
 
 def plan_sweep(known: Mapping[str, str], listed: Iterable[Revision | Entry]) -> SweepPlan:
     """Compare a *complete* listing with what was known (id to etag) before its first page."""
-    last = {entry.id: entry for entry in one_each(listed)}
+    last = {entry.id: entry for entry in deduplicate(listed)}
     changed = tuple(
         entry if isinstance(entry, Revision | Entry) else Entry(entry.id, "")
         for entry in last.values()

@@ -1,4 +1,4 @@
-"""Store what sync remembers between cycles (cursors, doubts, requests, results), and report how it stands.
+"""Store what sync remembers between cycles (cursors, unresolved notes, requests, results), and report how it stands.
 
 Every ``mark_*`` method runs inside the transaction that stores what it stands for. Other processes
 read the same rows, so any of them can tell how far the leader is and request a cycle from it.
@@ -22,7 +22,7 @@ SWEEP_PERIOD_BLIND = 3600.0
 """The same where nothing reports removals."""
 
 _EPOCH = "sync.epoch"
-_DOUBTS = "sync.doubts"
+_UNRESOLVED = "sync.doubts"
 _SWEPT_AT = "sync.swept_at"
 _UNSEEN_REMOVALS = "sync.unseen_removals"
 _LOAD_BEGAN_EMPTY = "sync.load_began_empty"
@@ -127,7 +127,7 @@ class SyncProgress:
         self._state.set_progress(
             Progress(anchor_cursor=None, mark=None, loaded=0, total=None, complete=False)
         )
-        for key in (_SWEPT_AT, _UNSEEN_REMOVALS, _DOUBTS, _LOAD_BEGAN_EMPTY, _LEFT_OUT):
+        for key in (_SWEPT_AT, _UNSEEN_REMOVALS, _UNRESOLVED, _LOAD_BEGAN_EMPTY, _LEFT_OUT):
             self._state.set(key, "")
 
     def sweep_due(self, *, feed: bool) -> bool:
@@ -139,13 +139,13 @@ class SyncProgress:
         age = self._clock() - float(self._state.get(_SWEPT_AT) or 0)
         return age < 0 or age >= (SWEEP_PERIOD if feed else SWEEP_PERIOD_BLIND)
 
-    def doubts(self) -> tuple[str, ...]:
-        """Return the notes in doubt: the store said something that could not be decided yet."""
-        return tuple(json.loads(self._state.get(_DOUBTS) or "[]"))
+    def unresolved(self) -> tuple[str, ...]:
+        """Return the notes about which the store said something that could not be decided yet."""
+        return tuple(json.loads(self._state.get(_UNRESOLVED) or "[]"))
 
-    def mark_doubts(self, note_ids: Iterable[str]) -> None:
-        """Record that exactly these notes are in doubt."""
-        self._state.set(_DOUBTS, json.dumps(list(note_ids)))
+    def mark_unresolved(self, note_ids: Iterable[str]) -> None:
+        """Record that exactly these notes are unresolved."""
+        self._state.set(_UNRESOLVED, json.dumps(list(note_ids)))
 
     def record_cycle(
         self, *, serving: int, duration_ms: int, status: str, error: str | None

@@ -24,14 +24,14 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
-from mcp_notarium.stores.contract import WITHDRAWN, Acknowledgement, Answer, Store
+from mcp_notarium.stores.contract import WITHDRAWN, Acknowledgement, PushStatus, Store
 from mcp_notarium.sync.conflict_copy import (
-    Echo,
+    StoredAs,
+    compare_stored,
     copy_content,
     copy_id,
     copy_write_id,
     differences,
-    judge_echo,
     plan_repair,
     with_lost_tags,
 )
@@ -118,7 +118,7 @@ class Pusher:
             answer = await self._store.push(write)
             # Follow-ups of a stored write are sent even if the caller has left.
             WITHDRAWN.set(lambda: False)
-        known = replayed and answer.answer is Answer.REPEATED
+        known = replayed and answer.status is PushStatus.REPEATED
         repair = repair and not write.copied
         earlier = await self._earlier(write.note_id, answer.first)
         if (answer.alone and not known) or self._is_own(write, earlier, repaired=not repair):
@@ -203,13 +203,13 @@ class Pusher:
     ) -> PushResult:
         stored = answer.revision
         sent = self._store.revision_of(write.note_id, write.body).content
-        echo = judge_echo(base=base, sent=sent, stored=stored.content)
-        lost = echo in (Echo.TEXT_LOST, Echo.TAGS_LOST)
-        if lost and answer.answer is Answer.UNCHANGED:
+        stored_as = compare_stored(base=base, sent=sent, stored=stored.content)
+        lost = stored_as in (StoredAs.TEXT_LOST, StoredAs.TAGS_LOST)
+        if lost and answer.status is PushStatus.UNCHANGED:
             return PushResult(PushOutcome.AGAIN)
-        wanted, copies = None, echo is Echo.TEXT_LOST
+        wanted, copies = None, stored_as is StoredAs.TEXT_LOST
         kept: Revision | Tombstone = stored
-        if repair and answer.answer is Answer.STORED:
+        if repair and answer.status is PushStatus.STORED:
             before = answer.before if answer.before != write.base_etag else None
             if earlier is None or before != answer.first:
                 earlier = await self._earlier(write.note_id, before)
@@ -223,13 +223,13 @@ class Pusher:
                     hidden = replace(wanted or stored.content, tags=theirs.tags)
                     wanted = None if hidden == stored.content else hidden
                     kept = stored if wanted is None else Tombstone(stored.id)
-            elif echo is Echo.TAGS_LOST:
+            elif stored_as is StoredAs.TAGS_LOST:
                 wanted = with_lost_tags(base=base, sent=sent, stored=stored.content)
         copies = copies and not write.copied
         follow_ups = [self._copy_of(write)] if copies else []
         if wanted is not None:
             follow_ups.append(self._repair_of(stored, wanted, copied=copies))
-        merged = echo is not Echo.AS_SENT or wanted is not None
+        merged = stored_as is not StoredAs.AS_SENT or wanted is not None
         result = PushResult(PushOutcome.STORED, merged=merged)
         if copies:
             result = replace(result, outcome=PushOutcome.COPIED, copy_id=copy_id(write.write_id))

@@ -324,11 +324,11 @@ class Scheduler:
         return self._tidying
 
     def _nothing_pending(self) -> bool:
-        """Tell whether nothing falls due soon: no unfinished write, note in doubt or suspended feed."""
+        """Tell whether nothing falls due soon: no unfinished write, unresolved note or suspended feed."""
         if self._runner.sources.feed.suspended:
             return False
         with suppress(CacheError):
-            return not self._progress.doubts() and not self._cache.pending.any_in_flight()
+            return not self._progress.unresolved() and not self._cache.pending.any_in_flight()
         return False
 
     def _is_due(self, until: Callable[[], bool]) -> bool:

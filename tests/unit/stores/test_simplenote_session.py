@@ -65,13 +65,16 @@ class Believing:
 
 
 def tokens_of(
-    authenticator: FakeAuthenticator, store: Any = None, clock: Clock | None = None, **given: Any
+    authenticator: FakeAuthenticator,
+    store: Any = None,
+    clock: Clock | None = None,
+    **configured: Any,
 ) -> Tokens:
     return Tokens(
         authenticator=authenticator,
         username="u",
-        password=given.get("password", Secret("p")),
-        token=given.get("token"),
+        password=configured.get("password", Secret("p")),
+        token=configured.get("token"),
         store=store or MemoryTokens(),
         owner=Believing(),
         clock=clock or Clock(),
@@ -80,8 +83,8 @@ def tokens_of(
 
 def test_given_token_comes_before_the_stored_one_and_the_password() -> None:
     authenticator, store = FakeAuthenticator(), MemoryTokens(Secret("stored"))
-    given = tokens_of(authenticator, store, token=Secret("given"))
-    assert asyncio.run(given.current()) == Secret("given")
+    configured = tokens_of(authenticator, store, token=Secret("configured"))
+    assert asyncio.run(configured.current()) == Secret("configured")
     assert asyncio.run(tokens_of(authenticator, store).current()) == Secret("stored")
     assert authenticator.calls == 0
 
@@ -120,7 +123,7 @@ def test_many_refusals_at_once_renew_once(store: type[MemoryTokens]) -> None:
     async def run() -> list[Secret]:
         tokens = tokens_of(authenticator, store())
         old = await tokens.current()
-        return await asyncio.gather(*[tokens.renewed(old) for _ in range(10)])
+        return await asyncio.gather(*[tokens.renew(old) for _ in range(10)])
 
     assert asyncio.run(run()) == [Secret("new-2")] * 10
     assert authenticator.calls == 2
@@ -133,7 +136,7 @@ def test_login_of_another_process_is_taken_up() -> None:
         tokens = tokens_of(authenticator, store, password=None)
         old = await tokens.current()
         store.store(Secret("fresh"))
-        return await tokens.renewed(old)
+        return await tokens.renew(old)
 
     assert asyncio.run(run()) == Secret("fresh")
 
@@ -262,7 +265,7 @@ def test_after_the_token_of_a_login_is_refused_no_login_follows_for_ten_minutes(
 
     async def refused_once(tokens: Tokens) -> None:
         try:
-            renewed = await tokens.renewed(await tokens.current())
+            renewed = await tokens.renew(await tokens.current())
         except LoginRequired:
             return
         tokens.record_use(renewed, accepted=False)
@@ -287,12 +290,12 @@ def test_token_that_is_accepted_ends_the_rest() -> None:
 
     async def run() -> None:
         tokens = tokens_of(authenticator)
-        made = await tokens.renewed(await tokens.current())
+        made = await tokens.renew(await tokens.current())
         tokens.record_use(made, accepted=False)
         with pytest.raises(LoginRequired):
-            await tokens.renewed(made)
+            await tokens.renew(made)
         tokens.record_use(made, accepted=True)
-        assert await tokens.renewed(made) != made
+        assert await tokens.renew(made) != made
 
     asyncio.run(run())
 
@@ -302,10 +305,10 @@ def test_login_of_another_process_is_taken_up_also_while_a_token_rests() -> None
 
     async def run() -> Secret:
         tokens = tokens_of(authenticator, store)
-        made = await tokens.renewed(await tokens.current())
+        made = await tokens.renew(await tokens.current())
         tokens.record_use(made, accepted=False)
         store.store(Secret("fresh"))
-        return await tokens.renewed(made)
+        return await tokens.renew(made)
 
     assert asyncio.run(run()) == Secret("fresh")
 

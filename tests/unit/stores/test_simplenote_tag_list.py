@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.stores.contract import Answer
+from mcp_notarium.stores.contract import PushStatus
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from mcp_notarium.stores.simplenote.tag_list import is_listed, tag_id
 from notarium_devtools.simperium import Simulator
@@ -36,7 +36,7 @@ def test_tag_list_out_of_order_does_not_touch_the_push() -> None:
     async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.faults.status(500, path="*/tag/*", times=99)
         answer = await store.push(pending(store, Content("a", ("new",))))
-        assert answer.answer is Answer.STORED
+        assert answer.status is PushStatus.STORED
         await store.close()
         assert tag_names(sim) == []
 

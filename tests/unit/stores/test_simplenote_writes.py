@@ -18,7 +18,7 @@ from mcp_notarium.errors import (
     StoreRejected,
     VersionConflict,
 )
-from mcp_notarium.stores.contract import Answer
+from mcp_notarium.stores.contract import PushStatus
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from notarium_devtools.simperium import Simulator
 from support.simplenote_client import pending, with_simulator
@@ -57,7 +57,7 @@ def test_push_whose_answer_is_broken_json_asks_for_the_note(share: float) -> Non
     async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.faults.truncate(share=share, method="POST", path="*/note/i/*")
         answer = await store.push(pending(store, Content("a")))
-        assert (answer.answer, answer.revision.etag) == (Answer.STORED, "1")
+        assert (answer.status, answer.revision.etag) == (PushStatus.STORED, "1")
         assert answer.revision == await store.get("n1")
 
     with_simulator(step)
@@ -104,7 +104,7 @@ def test_date_from_a_clock_that_is_far_off_is_refused_as_that(new: bool) -> None
 def test_invalid_diff_is_got_over_by_sending_the_whole_again() -> None:
     async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.faults.status(440, method="POST", path="*/note/i/*")
-        assert (await store.push(pending(store, Content("a")))).answer is Answer.STORED
+        assert (await store.push(pending(store, Content("a")))).status is PushStatus.STORED
 
     with_simulator(step)
 

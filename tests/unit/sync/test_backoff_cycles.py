@@ -21,8 +21,8 @@ asked for every five minutes."""
 HOUR = 3600.0
 
 
-class Lies:
-    """Kinds of lies, by name; each takes the place of methods of the client's store."""
+class WrongAnswers:
+    """Kinds of wrong answers, by name; each takes the place of methods of the client's store."""
 
     def __init__(self, client):
         self.remote = client.remote
@@ -65,7 +65,7 @@ class Lies:
 
         self.remote.list_page = list_page
 
-    # The lies.
+    # The wrong.
 
     def an_unknown_place(self):
         self.feed(lambda *_: CursorLost("unknown"))
@@ -162,7 +162,7 @@ class Lies:
 
 KINDS = sorted(
     name
-    for name in vars(Lies)
+    for name in vars(WrongAnswers)
     if not name.startswith("_") and name not in ("end", "feed", "listing", "later")
 )
 
@@ -186,11 +186,11 @@ def test_reasons_without_news_are_followed_less_and_less_often(client, store, ki
     async def scenario():
         async with running(client):
             await until(lambda: client.scheduler.status().complete)
-            lies = Lies(client)
-            getattr(lies, kind)()
+            wrong = WrongAnswers(client)
+            getattr(wrong, kind)()
             client.scheduler.wake()
             made = [await asked_for(client, seconds) for seconds in (60.0, HOUR, HOUR)]
-            lies.end()
+            wrong.end()
             store.put("n9", "at last\n")
             client.scheduler.wake()
             await until(in_step(store, client))

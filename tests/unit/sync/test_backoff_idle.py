@@ -127,7 +127,7 @@ def test_a_feed_that_was_suspended_is_not_left_waiting_by_it(client, time, monke
     assert again < feed._retry_at + 2.0
 
 
-def test_a_note_in_doubt_is_not_left_waiting_by_it(client, store, time, monkeypatch):
+def test_an_unresolved_note_is_not_left_waiting_by_it(client, store, time, monkeypatch):
     client.remote.poll_seconds = 1000.0
     store.put("n1", "one\n")
     asyncio.run(client.sync())
@@ -135,8 +135,8 @@ def test_a_note_in_doubt_is_not_left_waiting_by_it(client, store, time, monkeypa
     client.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
     client.faults.plan(Fault.UNAVAILABLE, on="get", times=2)
     asyncio.run(client.sync())
-    doubts = client.scheduler._progress.doubts
-    assert doubts() == ("n1",)
+    unresolved = client.scheduler._progress.unresolved
+    assert unresolved() == ("n1",)
     get, asked = client.remote.get, []
 
     async def noted(note_id):
@@ -147,7 +147,7 @@ def test_a_note_in_doubt_is_not_left_waiting_by_it(client, store, time, monkeypa
 
     async def scenario():
         async with running(client):
-            await until(lambda: not doubts())
+            await until(lambda: not unresolved())
 
     asyncio.run(scenario())
     failed, served = asked

@@ -267,7 +267,7 @@ def test_a_full_disk_in_the_thread_is_a_failed_cycle(client, full_store, monkeyp
     failing(monkeypatch, CacheFull("the disk is full"))
     assert asyncio.run(client.sync()) is State.BACKING_OFF
     monkeypatch.undo()
-    asyncio.run(client.settle(2))
+    asyncio.run(client.run_cycles(2))
     assert client.contents() == full_store.contents()
 
 

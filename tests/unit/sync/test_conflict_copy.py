@@ -5,14 +5,14 @@ import pytest
 from mcp_notarium.domain.note import Content
 from mcp_notarium.sync.conflict_copy import (
     MARK,
-    Echo,
     Repair,
+    StoredAs,
+    compare_stored,
     copy_content,
     copy_id,
     copy_write_id,
     differences,
     inserted_lines,
-    judge_echo,
     plan_repair,
     with_lost_tags,
 )
@@ -59,8 +59,8 @@ def test_inserted_lines_are_counted_and_blank_ones_are_not():
     ],
 )
 def test_a_line_survives_whole_or_not_at_all(base, mine, stored, there):
-    echo = judge_echo(base=Content(base), sent=Content(mine), stored=Content(stored))
-    assert (echo is not Echo.TEXT_LOST) is there
+    stored_as = compare_stored(base=Content(base), sent=Content(mine), stored=Content(stored))
+    assert (stored_as is not StoredAs.TEXT_LOST) is there
 
 
 BASE = Content("a\n", ("x",))
@@ -69,23 +69,23 @@ BASE = Content("a\n", ("x",))
 @pytest.mark.parametrize(
     ("stored", "verdict"),
     [
-        (Content("a\nmine\n", ("x", "new")), Echo.AS_SENT),
-        (Content("a\nmine\ntheirs\n", ("x", "new")), Echo.MERGED),
-        (Content("a\nmine\n", ("x", "new", "theirs")), Echo.MERGED),
-        (Content("a\nmine\ntheirs\n", ("x", "theirs")), Echo.TAGS_LOST),
-        (Content("a\nmixed mine\n", ("x", "new")), Echo.TEXT_LOST),
-        (Content("a\n", ("x",)), Echo.TEXT_LOST),
+        (Content("a\nmine\n", ("x", "new")), StoredAs.AS_SENT),
+        (Content("a\nmine\ntheirs\n", ("x", "new")), StoredAs.MERGED),
+        (Content("a\nmine\n", ("x", "new", "theirs")), StoredAs.MERGED),
+        (Content("a\nmine\ntheirs\n", ("x", "theirs")), StoredAs.TAGS_LOST),
+        (Content("a\nmixed mine\n", ("x", "new")), StoredAs.TEXT_LOST),
+        (Content("a\n", ("x",)), StoredAs.TEXT_LOST),
     ],
 )
 def test_an_answer_is_checked_for_what_is_left_of_our_change(stored, verdict):
     sent = Content("a\nmine\n", ("x", "new"))
-    assert judge_echo(base=BASE, sent=sent, stored=stored) is verdict
+    assert compare_stored(base=BASE, sent=sent, stored=stored) is verdict
 
 
 def test_a_lost_trash_flag_is_lost_too():
     sent = Content("a\n", ("x",), trash=True)
     stored = Content("a\ntheirs\n", ("x",))
-    assert judge_echo(base=BASE, sent=sent, stored=stored) is Echo.TAGS_LOST
+    assert compare_stored(base=BASE, sent=sent, stored=stored) is StoredAs.TAGS_LOST
     assert with_lost_tags(base=BASE, sent=sent, stored=stored) == Content(
         "a\ntheirs\n", ("x",), trash=True
     )

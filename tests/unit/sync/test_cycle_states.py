@@ -19,7 +19,7 @@ from mcp_notarium.sync.cycle_states import (
     Event,
     IllegalTransition,
     State,
-    Step,
+    Transition,
     event_of,
     receive,
 )
@@ -47,7 +47,7 @@ def test_a_cycle_with_news_passes_all_states_once_and_ends_idle():
 
 
 def test_news_from_the_feed_are_taken_from_rest_without_asking_first():
-    assert receive(State.IDLE, Event.PAGE) == Step(State.FETCHING, Effect.FETCH)
+    assert receive(State.IDLE, Event.PAGE) == Transition(State.FETCHING, Effect.FETCH)
     assert walk(Event.PAGE, Event.FETCHED, Event.MORE, Event.NOTHING_NEW) is State.IDLE
 
 
@@ -64,7 +64,7 @@ def test_failures_and_refused_logins_are_met_in_every_working_state(state):
 
 @pytest.mark.parametrize("state", [State.BACKING_OFF, State.NEEDS_AUTH, State.HALTED])
 def test_a_stopped_cycle_continues_when_it_is_due_and_only_then(state):
-    assert receive(state, Event.DUE) == Step(State.PUSHING, Effect.REPLAY)
+    assert receive(state, Event.DUE) == Transition(State.PUSHING, Effect.REPLAY)
     for event in set(Event) - {Event.DUE}:
         with pytest.raises(IllegalTransition):
             receive(state, event)

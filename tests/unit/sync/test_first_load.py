@@ -291,7 +291,7 @@ def test_a_mark_the_store_has_forgotten_starts_the_listing_again(clients, store)
     client.remote.list_page = list_page
     client.faults.clear()
     client.faults.plan(Fault.REJECTED, on="list_page")
-    asyncio.run(client.settle(2))
+    asyncio.run(client.run_cycles(2))
     assert client.contents() == store.contents()
 
 
@@ -358,7 +358,7 @@ def test_a_failure_in_the_middle_keeps_what_came_and_continues_later(client, sto
         assert await client.sync() is State.BACKING_OFF
         assert len(client.contents()) == 1100
         assert client.scheduler.status().loaded == 1100
-        await client.settle(2)
+        await client.run_cycles(2)
 
     asyncio.run(scenario())
     assert client.contents() == store.contents()

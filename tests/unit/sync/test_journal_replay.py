@@ -111,7 +111,7 @@ def test_a_conflict_copy_is_made_once_however_often_it_is_tried(client, store, f
         await unanswered(client, note, "mine\n")
         store.edit(note.id, lambda _: "theirs\n")
         client.faults.plan(fault, on="push", times=2)
-        await client.settle()
+        await client.run_cycles()
 
     asyncio.run(scenario())
     assert sorted(content.text for content in store.contents().values()) == [
@@ -463,7 +463,7 @@ def test_a_conflict_copy_that_a_crash_left_behind_is_still_known_as_one(clients,
         # Somebody has made a note of this very id, and the store merges the copy into it.
         store.put(copy.note_id, "in the way\n")
         store.rewrite = lambda fields: fields | {"text": "mixed up\n"}
-        await second.settle()
+        await second.run_cycles()
         assert second.cache.pending.all() == []
         return note, copy
 

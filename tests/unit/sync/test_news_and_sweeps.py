@@ -63,13 +63,13 @@ def test_a_change_of_a_note_whose_write_is_unanswered_waits_for_the_write(loaded
         loaded.faults.plan(Fault.NONSENSE, on="get")
         await loaded.sync()
         assert loaded.note("n03").text == "note 3\n"
-        assert loaded.scheduler._progress.doubts() == ("n03",)
+        assert loaded.scheduler._progress.unresolved() == ("n03",)
         await loaded.sync()
 
     asyncio.run(scenario())
     assert store.text("n03") == "mine\nnote 3\ntheirs\n"
     assert loaded.contents() == store.contents()
-    assert loaded.scheduler._progress.doubts() == ()
+    assert loaded.scheduler._progress.unresolved() == ()
 
 
 def test_one_note_that_cannot_be_read_does_not_hold_up_the_others(loaded, store):
@@ -80,10 +80,10 @@ def test_one_note_that_cannot_be_read_does_not_hold_up_the_others(loaded, store)
     assert sync(loaded) is State.IDLE
     different = {i for i in store.ids() if loaded.contents()[i] != store.contents()[i]}
     assert len(different) == 1
-    assert loaded.scheduler._progress.doubts() == tuple(different)
+    assert loaded.scheduler._progress.unresolved() == tuple(different)
     sync(loaded)
     assert loaded.contents() == store.contents()
-    assert loaded.scheduler._progress.doubts() == ()
+    assert loaded.scheduler._progress.unresolved() == ()
 
 
 def test_a_note_that_reads_older_than_the_feed_said_is_read_again(loaded, store):
@@ -91,10 +91,10 @@ def test_a_note_that_reads_older_than_the_feed_said_is_read_again(loaded, store)
     loaded.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
     loaded.faults.plan(Fault.STALE, on="get")
     sync(loaded)
-    assert loaded.scheduler._progress.doubts() == ("n03",)
+    assert loaded.scheduler._progress.unresolved() == ("n03",)
     sync(loaded)
     assert loaded.contents() == store.contents()
-    assert loaded.scheduler._progress.doubts() == ()
+    assert loaded.scheduler._progress.unresolved() == ()
 
 
 def test_a_removed_id_that_is_used_again_is_followed(loaded, store):

@@ -29,29 +29,29 @@ def changed_elsewhere(loaded, store, *note_ids):
     loaded.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
 
 
-def doubts(client):
-    return client.scheduler._progress.doubts()
+def unresolved(client):
+    return client.scheduler._progress.unresolved()
 
 
 @pytest.mark.parametrize("fault", REFUSALS)
-def test_a_note_that_is_refused_while_others_are_served_is_put_in_doubt(loaded, store, fault):
+def test_a_note_that_is_refused_while_others_are_served_stays_unresolved(loaded, store, fault):
     changed_elsewhere(loaded, store, "n0", "n1", "n2")
     loaded.faults.plan(fault, on="get")
     assert asyncio.run(loaded.sync()) is State.IDLE
-    assert doubts(loaded) == ("n0",)
+    assert unresolved(loaded) == ("n0",)
     assert loaded.remote.calls == ["changes", "get", "get", "get", "changes"]
     assert loaded.cache.sync_state.metrics().error_count == 0
     asyncio.run(loaded.sync())
     assert loaded.contents() == store.contents()
-    assert doubts(loaded) == ()
+    assert unresolved(loaded) == ()
 
 
 @pytest.mark.parametrize("fault", REFUSALS)
-def test_alone_it_is_put_in_doubt_if_a_listing_is_served(loaded, store, fault):
+def test_alone_it_stays_unresolved_if_a_listing_is_served(loaded, store, fault):
     changed_elsewhere(loaded, store, "n0")
     loaded.faults.plan(fault, on="get")
     assert asyncio.run(loaded.sync()) is State.IDLE
-    assert doubts(loaded) == ("n0",)
+    assert unresolved(loaded) == ("n0",)
     assert loaded.remote.calls == ["changes", "get", "list_page", "changes"]
 
 
@@ -61,7 +61,7 @@ def test_or_if_the_change_feed_is_where_listings_fail(loaded, store, fault):
     loaded.faults.plan(fault, on="get")
     loaded.faults.plan(fault, on="list_page", times=9)
     assert asyncio.run(loaded.sync()) is State.IDLE
-    assert doubts(loaded) == ("n0",)
+    assert unresolved(loaded) == ("n0",)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_where_everything_is_refused_the_cycle_ends_and_nothing_is_skipped(
     loaded.faults.plan(fault, on="list_page")
     loaded.faults.plan(fault, on="changes")
     assert asyncio.run(loaded.sync()) is state
-    assert doubts(loaded) == ()
+    assert unresolved(loaded) == ()
     assert loaded.cache.sync_state.cursor() == cursor
     assert loaded.cache.sync_state.metrics().error_count == 1
     asyncio.run(loaded.sync())
@@ -104,7 +104,7 @@ def test_a_failing_note_is_asked_for_after_twice_as_long_each_time(loaded, store
     assert loaded.cache.sync_state.metrics().error_count == 0
 
 
-def test_news_come_before_what_was_in_doubt(loaded, store):
+def test_news_come_before_what_was_unresolved(loaded, store):
     changed_elsewhere(loaded, store, "n0")
     loaded.faults.plan(Fault.UNAVAILABLE, on="get")
     asyncio.run(loaded.sync())
@@ -140,7 +140,7 @@ def test_a_slow_note_delays_no_other_and_gets_twice_the_time_at_each_attempt(
         held = Held(loaded, "n0", monkeypatch)
         changed_elsewhere(loaded, store, "n0", "n1", "n2")
         assert await loaded.sync() is State.IDLE
-        assert doubts(loaded) == ("n0",)
+        assert unresolved(loaded) == ("n0",)
         assert loaded.note("n2").text == store.text("n2")
         monkeypatch.setattr(loaded.remote, "get", answering_after(0.03, loaded.remote.get))
         held.open.set()
@@ -148,7 +148,7 @@ def test_a_slow_note_delays_no_other_and_gets_twice_the_time_at_each_attempt(
 
     asyncio.run(scenario())
     assert loaded.contents() == store.contents()
-    assert doubts(loaded) == ()
+    assert unresolved(loaded) == ()
 
 
 def answering_after(seconds, get):
@@ -163,10 +163,10 @@ def test_an_answer_that_is_older_than_the_news_is_not_used_and_asked_for_again(l
     changed_elsewhere(loaded, store, "n0")
     loaded.faults.plan(Fault.STALE, on="get")
     asyncio.run(loaded.sync())
-    assert doubts(loaded) == ("n0",)
+    assert unresolved(loaded) == ("n0",)
     asyncio.run(loaded.sync())
     assert loaded.contents() == store.contents()
-    assert doubts(loaded) == ()
+    assert unresolved(loaded) == ()
 
 
 def test_many_late_notes_hold_up_no_other(loaded, store, monkeypatch):
@@ -178,7 +178,7 @@ def test_many_late_notes_hold_up_no_other(loaded, store, monkeypatch):
         changed_elsewhere(loaded, store, "n0")
         loaded.faults.plan(Fault.HANG_BEFORE, on="get", times=len(failing))
         assert await loaded.sync() is State.IDLE
-        assert set(doubts(loaded)) == set(failing)
+        assert set(unresolved(loaded)) == set(failing)
         assert loaded.note("n0").text == store.text("n0")
         assert not asyncio.all_tasks() - {asyncio.current_task()}
 
@@ -226,7 +226,7 @@ def test_an_unfinished_write_to_a_failing_note_ends_no_cycle_and_keeps_back_no_o
     assert store.text("n1") == "note 1\nmine\n"
     assert loaded.note("n2").text == store.text("n2")
     monkeypatch.undo()
-    asyncio.run(loaded.settle())
+    asyncio.run(loaded.run_cycles())
     assert store.text("n0") == "note 0\nmine\n"
     assert loaded.cache.pending.all() == []
 
@@ -275,7 +275,7 @@ def test_many_unfinished_writes_that_take_long_leave_room_for_others(loaded, sto
 
     asyncio.run(scenario())
     loaded.faults.clear()
-    asyncio.run(loaded.settle())
+    asyncio.run(loaded.run_cycles())
     assert [store.text(f"n{number}") for number in range(3)] == [
         f"note {number}\nmine\n" for number in range(3)
     ]

@@ -23,8 +23,8 @@ from mcp_notarium.sync.planner import (
     Move,
     RemoteState,
     check_removals,
+    deduplicate,
     lags_behind,
-    one_each,
     plan,
     plan_sweep,
     removal_limit,
@@ -179,23 +179,23 @@ def test_an_answer_older_than_what_made_us_ask_is_not_taken():
 
 @pytest.mark.parametrize("order", list(permutations([revision(3), entry(4), revision(2)])))
 def test_of_several_statements_about_a_note_the_highest_version_stays(order):
-    assert one_each(order) == (entry(4),)
+    assert deduplicate(order) == (entry(4),)
 
 
 def test_of_two_equal_statements_the_one_with_content_stays():
-    assert one_each([entry(3), revision(3)]) == (revision(3),)
-    assert one_each([revision(3), entry(3)]) == (revision(3),)
+    assert deduplicate([entry(3), revision(3)]) == (revision(3),)
+    assert deduplicate([revision(3), entry(3)]) == (revision(3),)
 
 
 def test_statements_that_contradict_each_other_become_a_question():
     for order in permutations([revision(3), Tombstone("n")]):
-        assert one_each(order) == (Missing("n"),)
-    assert one_each([entry(None, etag="a"), entry(None, etag="b")]) == (Missing("n"),)
+        assert deduplicate(order) == (Missing("n"),)
+    assert deduplicate([entry(None, etag="a"), entry(None, etag="b")]) == (Missing("n"),)
 
 
 def test_other_notes_of_a_page_keep_their_place():
     page = [entry(1, note_id="a"), entry(1, note_id="b"), entry(2, note_id="a")]
-    assert one_each(page) == (entry(2, note_id="a"), entry(1, note_id="b"))
+    assert deduplicate(page) == (entry(2, note_id="a"), entry(1, note_id="b"))
 
 
 def test_a_sweep_finds_what_changed_and_what_is_missing():

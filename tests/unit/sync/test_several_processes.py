@@ -218,7 +218,7 @@ def test_a_reset_keeps_unfinished_writes_and_their_base(client, store):
         store.edit(note.id, lambda text: "theirs\n" + text)
         store.forget_versions(note.id)
         await client.scheduler.reset()
-        await client.settle()
+        await client.run_cycles()
         return note
 
     note = asyncio.run(scenario())

@@ -406,7 +406,7 @@ def test_an_unanswered_write_that_cannot_be_released_is_in_doubt_all_the_same(
             await client.writer.save(note=note, content=Content("two\n"))
         assert busy.met
         monkeypatch.undo()
-        await client.settle()
+        await client.run_cycles()
 
     asyncio.run(scenario())
     assert [content.text for content in store.contents().values()] == ["two\n"]
@@ -430,7 +430,7 @@ def test_a_refused_write_whose_intent_cannot_be_dropped_is_in_doubt(
         monkeypatch.undo()
         (write,) = client.cache.pending.all()
         assert caught.value.details == {"id": write.note_id, "write_id": write.write_id}
-        await client.settle()
+        await client.run_cycles()
 
     asyncio.run(scenario())
     texts = [content.text for content in store.contents().values()]
@@ -448,7 +448,7 @@ def test_a_save_is_a_success_although_what_follows_from_it_cannot_be_released(
         saved = await client.change(note, "mine\n")
         assert busy.met
         monkeypatch.undo()
-        await client.settle()
+        await client.run_cycles()
         return saved
 
     saved = asyncio.run(scenario())

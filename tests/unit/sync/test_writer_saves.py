@@ -7,7 +7,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError, VersionConflict
-from mcp_notarium.stores.contract import Acknowledgement, Answer, Capabilities
+from mcp_notarium.stores.contract import Acknowledgement, Capabilities, PushStatus
 from mcp_notarium.sync.conflict_copy import MARK
 from support.memory_client import Fault
 
@@ -195,7 +195,7 @@ def test_an_unchanged_line_that_the_store_spoiled_is_repaired(client, store):
             before = (await client.remote.get(note.id)).etag
             store.put(note.id, "zero\none\nthretwo\n4\n")
             revision = await client.remote.get(note.id)
-            return Acknowledgement(revision, Answer.STORED, before)
+            return Acknowledgement(revision, PushStatus.STORED, before)
 
         client.remote.push = merges_badly
         return await client.change(note, "one\ntwo\nthree\n4\n")

@@ -10,7 +10,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
-from mcp_notarium.stores.contract import Acknowledgement, Answer
+from mcp_notarium.stores.contract import Acknowledgement, PushStatus
 from mcp_notarium.tools import manage
 from mcp_notarium.tools.schemas import ManageRequest
 from support.memory_client import Fault
@@ -49,7 +49,7 @@ async def test_a_store_that_does_not_keep_the_trash_flag_is_no_success(harness):
     version = await noted(harness)
 
     async def keeps_nothing(write):
-        return Acknowledgement(await harness.remote.get(write.note_id), Answer.REPEATED)
+        return Acknowledgement(await harness.remote.get(write.note_id), PushStatus.REPEATED)
 
     harness.remote.push = keeps_nothing
     with pytest.raises(VersionConflict, match="not in the trash") as refused:

@@ -38,7 +38,7 @@ class DoesNotFit(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FeedEntry:
     """Hold one element of the feed. ``before`` None: the note did not exist; removals have no ``after``.
 
     Without readable version numbers it has no ``operations``, and the note is fetched.
@@ -61,18 +61,18 @@ def changes_from(answer: Any, *, cursor: str, base_of: BaseLookup) -> ChangePage
         raise _invalid("no list of changes")
     if not answer:
         return ChangePage((), cursor)
-    by_note: dict[str, list[Change]] = {}
-    readable = [change for change in map(_change, answer) if change is not None]
+    by_note: dict[str, list[FeedEntry]] = {}
+    readable = [change for change in map(_feed_entry, answer) if change is not None]
     for change in readable:
         # Last mention last: the order of the page is that of the newest change of each note.
         steps = by_note.pop(change.note_id, [])
         steps.append(change)
         by_note[change.note_id] = steps
-    changes = [_change_of(note_id, steps, base_of(note_id)) for note_id, steps in by_note.items()]
+    changes = [_combine(note_id, steps, base_of(note_id)) for note_id, steps in by_note.items()]
     return ChangePage(tuple(changes), _next_cursor(answer[-1]), len(answer) - len(readable))
 
 
-def _change(item: Any) -> Change | None:
+def _feed_entry(item: Any) -> FeedEntry | None:
     """Decode one element; None if it is about no note, or about one that cannot be asked for."""
     kind = item.get("o") if isinstance(item, dict) else None
     if isinstance(kind, str) and kind in _BUCKET_GONE:
@@ -81,38 +81,38 @@ def _change(item: Any) -> Change | None:
         return None
     before, after = item.get("sv"), item.get("ev")
     numbered = all(found is None or version_from(found) is not None for found in (before, after))
-    return Change(
+    return FeedEntry(
         note_id=item["id"],
         removed=kind == "-",
         before=version_from(before),
         after=version_from(after),
-        operations=_readable(item.get("v")) if kind == "M" and numbered else None,
+        operations=_bounded(item.get("v")) if kind == "M" and numbered else None,
     )
 
 
-def _readable(operations: Any) -> Any:
+def _bounded(operations: Any) -> Any:
     """Return the operations; None if they are nested too deeply: then the note is fetched."""
     return None if deeper_than(operations, DEEPEST) else operations
 
 
-def _change_of(
-    note_id: str, steps: Sequence[Change], base: Revision | None
+def _combine(
+    note_id: str, steps: Sequence[FeedEntry], base: Revision | None
 ) -> Revision | Tombstone | Entry:
     if steps[-1].removed:
         return Tombstone(note_id)
     newest = max((change.after or 0) for change in steps)
     if any(change.removed for change in steps):
-        return _remade(note_id, newest, base)
+        return _recreated_entry(note_id, newest, base)
     try:
         return _apply_steps(note_id, steps, base, newest)
     except DoesNotFit:
         if base is not None and any(change.before is None for change in steps):
-            return _remade(note_id, newest, base)
+            return _recreated_entry(note_id, newest, base)
         return Entry(note_id, etag_of(newest), newest)
 
 
 def _apply_steps(
-    note_id: str, steps: Sequence[Change], base: Revision | None, newest: int
+    note_id: str, steps: Sequence[FeedEntry], base: Revision | None, newest: int
 ) -> Revision:
     """Apply every step after the base. Raises ``DoesNotFit`` if they do not lead to the newest version."""
     if len(steps) > MOST_STEPS:
@@ -131,10 +131,10 @@ def _apply_steps(
     return revision_from(note_id, fields, version=version)
 
 
-def _remade(note_id: str, version: int, base: Revision | None) -> Entry:
+def _recreated_entry(note_id: str, version: int, base: Revision | None) -> Entry:
     """Return an entry for a note that may have been removed and made again.
 
-    Its version count may have begun anew, so the number tells nothing about newer or older, and
+    Its version count may have begun again, so the number tells nothing about newer or older, and
     the same number may be another note.
     """
     etag = etag_of(version)
@@ -175,21 +175,21 @@ def _apply_to_key(after: dict[str, Any], key: str, operation: Mapping[str, Any])
     if kind == "-":
         del after[key]
     else:
-        after[key] = _changed(after[key], operation)
+        after[key] = _apply_operation(after[key], operation)
 
 
-def _changed(old: Any, operation: Mapping[str, Any]) -> Any:
+def _apply_operation(old: Any, operation: Mapping[str, Any]) -> Any:
     """Apply a replacement or a change of text; any other kind is left to a fetch of the note."""
     match operation.get("o"):
         case "r":
             return _value(operation)
         case "d":
-            return _changed_text(old, _value(operation))
+            return _apply_delta(old, _value(operation))
         case _:
             raise DoesNotFit
 
 
-def _changed_text(old: Any, delta: Any) -> str:
+def _apply_delta(old: Any, delta: Any) -> str:
     """Apply a diff-match-patch delta; its lengths count UTF-16 units and must add up."""
     if not isinstance(old, str) or not isinstance(delta, str):
         raise DoesNotFit

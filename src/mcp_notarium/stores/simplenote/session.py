@@ -42,7 +42,7 @@ class TokenStore(Protocol):
     """Keep a token beyond the process. It may decline to store, by raising a NotariumError."""
 
     def load(self) -> Secret | None:
-        """Read the stored token, anew each time: another process may have logged in."""
+        """Read the stored token again each time: another process may have logged in."""
 
     def store(self, token: Secret) -> None:
         """Store this token instead of any other."""
@@ -74,15 +74,15 @@ class Tokens:
         self._authenticator = authenticator
         self._username = username
         self._password = password or None
-        self._given = token or None
+        self._configured = token or None
         self._store = store
         self._owner = owner
         self._clock = clock
         self._current: Secret | None = None
         self._refusal: _Refusal | None = None
-        self._made: Secret | None = None
+        self._from_login: Secret | None = None
         self._no_login_until = 0.0
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def current(self) -> Secret:
         """Return the token to use.
@@ -90,21 +90,23 @@ class Tokens:
         Raises ``LoginRequired`` if there is none to be had, ``OtherAccount`` if it is another
         account's, and what a request raises if that cannot be found out now.
         """
-        async with self._turn:
+        async with self._lock:
             if self._current is None:
-                self._current = await self._given_one() or await self._another(self._given)
+                self._current = await self._configured_token() or await self._next_token(
+                    self._configured
+                )
             return self._current
 
-    async def renewed(self, refused: Secret) -> Secret:
+    async def renew(self, refused: Secret) -> Secret:
         """Return another token than ``refused``, which the service just refused.
 
         Raises ``LoginRequired`` if there is no other way in, and like :meth:`current`.
         """
-        async with self._turn:
+        async with self._lock:
             if self._current is not None and self._current != refused:
                 return self._current  # another request was faster
             self._current = None
-            self._current = await self._another(refused)
+            self._current = await self._next_token(refused)
             if self._current == refused:
                 self.record_use(refused, accepted=False)
             return self._current
@@ -113,27 +115,27 @@ class Tokens:
         """Record whether the service accepted a renewed token."""
         if accepted:
             self._no_login_until = 0.0
-        elif renewed == self._made:
+        elif renewed == self._from_login:
             self._no_login_until = self._clock() + RELOGIN_PAUSE
 
-    async def _given_one(self) -> Secret | None:
+    async def _configured_token(self) -> Secret | None:
         """Return the configured token; None if there is none, or the service refuses it."""
-        given = _usable(self._given)
-        if given is None or self._owner.recognises(given):
-            return given
-        logged_in = self._stored() == given
-        return given if await self._owner.accepts(given, from_service=logged_in) else None
+        configured = _check_usable(self._configured)
+        if configured is None or self._owner.recognises(configured):
+            return configured
+        logged_in = self._stored_token() == configured
+        return configured if await self._owner.accepts(configured, from_service=logged_in) else None
 
-    async def _another(self, refused: Secret | None) -> Secret:
+    async def _next_token(self, refused: Secret | None) -> Secret:
         """Return the stored token, unless it is the refused one, or a new one by password."""
-        stored = _usable(self._stored())
+        stored = _check_usable(self._stored_token())
         if (
             stored is not None
             and stored != refused
             and await self._owner.accepts(stored, from_service=True)
         ):
             return stored
-        if refused == self._made and self._clock() < self._no_login_until:
+        if refused == self._from_login and self._clock() < self._no_login_until:
             self._current = refused  # other requests may well be served with it
             raise LoginRequired("Simplenote does not accept the login for this")
         made = await self._log_in()
@@ -141,7 +143,7 @@ class Tokens:
             raise LoginRequired("Simplenote does not accept the login any more")
         return made
 
-    def _stored(self) -> Secret | None:
+    def _stored_token(self) -> Secret | None:
         try:
             return self._store.load() or None
         except NotariumError:
@@ -156,7 +158,7 @@ class Tokens:
         except (LoginRequired, RateLimited) as error:
             self._remember(error)
             raise
-        self._refusal, self._made = None, token
+        self._refusal, self._from_login = None, token
         try:
             self._store.store(token)
         except NotariumError:
@@ -211,7 +213,7 @@ class AccountSession:
         try:
             if refused is None:
                 return await self._tokens.current()
-            return await self._tokens.renewed(refused)
+            return await self._tokens.renew(refused)
         except (StoreTimeout, StoreProtocolError) as error:
             if not request.write:
                 raise
@@ -226,7 +228,7 @@ class AccountSession:
         return reply
 
 
-def _usable(token: Secret | None) -> Secret | None:
+def _check_usable(token: Secret | None) -> Secret | None:
     """Return the token. Raises ``LoginRequired`` for one that no header can carry."""
     if token is not None and not usable_in_header(token):
         raise LoginRequired("the configured token has characters that no token has")

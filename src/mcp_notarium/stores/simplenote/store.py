@@ -18,11 +18,11 @@ from mcp_notarium.errors import CursorLost, NoteNotFound, StoreProtocolError, St
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.contract import (
     Acknowledgement,
-    Answer,
     BaseLookup,
     Capabilities,
     ChangePage,
     ListingPage,
+    PushStatus,
 )
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.http_rules import ConnectionDropped
@@ -176,7 +176,7 @@ class SimplenoteStore:
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``. New tags are put on Simplenote's tag list in the background."""
         acknowledged = await self._writes.push(write)
-        if acknowledged.answer is Answer.STORED:
+        if acknowledged.status is PushStatus.STORED:
             self._list_tags(write)
         return acknowledged
 

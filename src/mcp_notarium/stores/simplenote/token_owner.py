@@ -23,7 +23,7 @@ _UNKNOWN = frozenset({400, 404})
 _SAME_SECOND = 1.0
 """Other programs round the date of creation to a whole number."""
 
-Witness = tuple[str, float]
+SampleNote = tuple[str, float]
 """A note in the index: its id, and when it was created (epoch seconds)."""
 
 
@@ -48,7 +48,7 @@ class AccountRecord(Protocol):
     def unfinished(self) -> bool:
         """Tell whether a write is unfinished."""
 
-    def sample_notes(self) -> Sequence[Witness]:
+    def sample_notes(self) -> Sequence[SampleNote]:
         """Return a few notes that are not shared and not in the trash, if there are any."""
 
 
@@ -78,10 +78,10 @@ class TokenOwner:
             return True
         sample_notes = record.sample_notes()
         if sample_notes:
-            known = await self._known(token, sample_notes)
-            if known is None:
+            found = await self._finds_samples(token, sample_notes)
+            if found is None:
                 return False
-            if not known:
+            if not found:
                 raise _other("SIMPLENOTE_TOKEN" if not from_service else "the login")
         elif not from_service and (record.proven or record.unfinished):
             raise _unprovable()
@@ -89,17 +89,19 @@ class TokenOwner:
         record.remember(token, on_trust=trusted and not from_service)
         return True
 
-    async def _known(self, token: Secret, sample_notes: Sequence[Witness]) -> bool | None:
+    async def _finds_samples(
+        self, token: Secret, sample_notes: Sequence[SampleNote]
+    ) -> bool | None:
         """Tell whether at least half of the notes exist under this token; None if it is refused.
 
         Not all of them: some may have been removed elsewhere since.
         """
         found = missed = 0
-        for witness in sample_notes:
-            reply = await self._read(token, witness[0])
+        for sample in sample_notes:
+            reply = await self._read(token, sample[0])
             if reply.status in _REFUSED:
                 return None
-            if _is_witness(reply, witness):
+            if _is_sample_note(reply, sample):
                 found += 1
             else:
                 missed += 1
@@ -113,15 +115,15 @@ class TokenOwner:
         return await self._session.send(Request("GET", url, headers=headers))
 
 
-def _is_witness(reply: Reply, witness: Witness) -> bool:
+def _is_sample_note(reply: Reply, sample: SampleNote) -> bool:
     """Tell whether this is the note. An id alone is no proof: welcome notes of new users share it."""
     if reply.status in _UNKNOWN:
         return False
     if not reply.ok:
         raise StoreProtocolError(f"Simplenote answered with status {reply.status}")
     fields = note_codec.fields_from(parse_json(reply.body, deepest=None))
-    created = note_codec.revision_from(witness[0], fields, version=None).created_at
-    return "creationDate" not in fields or abs(created - witness[1]) < _SAME_SECOND
+    created = note_codec.revision_from(sample[0], fields, version=None).created_at
+    return "creationDate" not in fields or abs(created - sample[1]) < _SAME_SECOND
 
 
 def _other(named: str) -> OtherAccount:

@@ -21,7 +21,7 @@ from mcp_notarium.errors import (
     StoreRejected,
     VersionConflict,
 )
-from mcp_notarium.stores.contract import Acknowledgement, Answer
+from mcp_notarium.stores.contract import Acknowledgement, PushStatus
 from mcp_notarium.stores.http import Reply, Request
 from mcp_notarium.stores.json_answers import parse_json
 from mcp_notarium.stores.simplenote import note_codec
@@ -74,8 +74,8 @@ class NoteWrites:
         if reply.status in (_REPEATED, _EMPTY_CHANGE):
             head = await self._head(write.note_id)
             if reply.status == _REPEATED:
-                return _acknowledgement(head, Answer.REPEATED, next_version=(base or 0) + 1)
-            return Acknowledgement(head, Answer.UNCHANGED, alone=head.server_version == base)
+                return _acknowledgement(head, PushStatus.REPEATED, next_version=(base or 0) + 1)
+            return Acknowledgement(head, PushStatus.UNCHANGED, alone=head.server_version == base)
         if reply.status in _BASE_UNKNOWN and base is not None and not reply.in_doubt:
             await self._conflict(write.note_id)
         raise _refusal(reply)
@@ -119,11 +119,11 @@ class NoteWrites:
             version = None
         if version is None:
             head = await self._head(note_id)
-            return _acknowledgement(head, Answer.STORED, next_version=next_version)
+            return _acknowledgement(head, PushStatus.STORED, next_version=next_version)
         revision = note_codec.revision_from(note_id, fields, version=version)
         # Every stored write makes the next number.
         before = note_codec.etag_of(version - 1) if version > 1 else None
-        return _acknowledgement(revision, Answer.STORED, before, next_version=next_version)
+        return _acknowledgement(revision, PushStatus.STORED, before, next_version=next_version)
 
     async def _head(self, note_id: str) -> Revision:
         """Fetch the newest revision after a write was answered; without it the outcome is unknown."""
@@ -149,7 +149,7 @@ class NoteWrites:
 
 
 def _acknowledgement(
-    revision: Revision, answer: Answer, before: str | None = None, *, next_version: int
+    revision: Revision, answer: PushStatus, before: str | None = None, *, next_version: int
 ) -> Acknowledgement:
     version = revision.server_version
     first = note_codec.etag_of(next_version) if version is None or version > next_version else None
