@@ -31,7 +31,7 @@ def idle(site: Site) -> Iterator[Figure]:
         yield Figure("idle", "share of a core", site.count, "%", share)
         yield Figure("memory", "at rest, warm", site.count, "MB", server.memory())
         server.tool("get", id=corpus.note_id(0))  # after it, what changes a note is imported
-        site.run_cycles(server)
+        site.settle(server)
         yield Figure("memory", "at rest, after a get", site.count, "MB", server.memory())
         seen, requests, sizes = [], [], []
         for number in range(site.pace.changes):

@@ -96,7 +96,7 @@ def _one(site: Site, load: _Load, settings: dict[str, str], name: str) -> None:
         load.all.append(server.age)
         load.peak.append(server.memory("VmHWM"))
         after = site.service.order(traffic=True)
-        site.run_cycles(server)  # what is measured is how it stands when nothing is left to be done
+        site.settle(server)  # what is measured is how it stands when nothing is left to be done
         load.after.append(server.memory())
     load.requests = after["requests"] - before["requests"]
     load.bodies = after["bodies"] - before["bodies"]

@@ -87,7 +87,7 @@ class Site:
             with Speaker(CONSOLE, settings) as server:
                 server.greet()
                 self.wait(server)
-                self.run_cycles(server)
+                self.settle(server)
             self._loaded[name] = settings
         return self._loaded[name]
 

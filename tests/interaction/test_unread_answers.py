@@ -126,7 +126,7 @@ def test_memory_stays_bounded_and_every_answer_comes_whole(client, way):
     all_here(client, calling)
     client.ask(big(calling, "first"))
     client.send(*(big(calling, number) for number in range(MANY)), width=LINE)
-    client.run_cycles()
+    client.settle()
     assert client.peak_mb() < MOST_MB
     missing = set(range(MANY))
     while missing:
@@ -146,7 +146,7 @@ def test_calls_that_wait_for_room_can_be_cancelled(client, way):
         for number in range(1, MANY // 2)
     ]
     client.send(*(big(calling, number) for number in range(MANY // 2)), *off, calling("z", "list"))
-    client.run_cycles()
+    client.settle()
     seen = []
     while not seen or seen[-1] != "z":
         seen.append(client.receive()["id"])
@@ -159,6 +159,6 @@ def test_end_of_input_ends_a_server_whose_answers_nobody_reads(client, way):
     calling = way(client)
     all_here(client, calling)
     client.send(*(big(calling, number) for number in range(MANY // 2)))
-    client.run_cycles()
+    client.settle()
     client.process.stdin.close()
     assert client.process.wait(20) == 0
