@@ -36,7 +36,6 @@ from mcp_notarium.threads import run_in_thread
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
-    from mcp_notarium.domain.policy import Policy
     from mcp_notarium.logs import Logger
     from mcp_notarium.stores.contract import Store
 
@@ -65,11 +64,6 @@ class App:
     budget: Budget
     notices: tuple[str, ...] = ()
     clock: Callable[[], float] = time.time
-
-    @property
-    def policy(self) -> Policy:
-        """Return what the person has decided about agents."""
-        return self.config.policy
 
     def all_notices(self) -> tuple[str, ...]:
         """Return ``notices``, and whether the store changes what it is sent."""

@@ -86,7 +86,7 @@ class Twin(ToolHarness):
         """What an agent is told, as text."""
         try:
             request = TOOLS[tool].request.model_validate(arguments)
-            self.app.policy.require_use(tool, getattr(request, "action", None))
+            self.app.config.policy.require_use(tool, getattr(request, "action", None))
             made = await TOOLS[tool].handle(self.app, request, self.caller)
         except ValidationError as error:
             return f"arguments: {error.error_count()}"

@@ -164,7 +164,7 @@ AGENTS = (
     Defence(
         "the policy is asked before each call",
         "protocol/call_pipeline.py",
-        '        app.policy.require_use(tool.name, getattr(request, "action", None))\n',
+        '        app.config.policy.require_use(tool.name, getattr(request, "action", None))\n',
         "",
         (
             "security/test_adversary_agents.py::test_a_tool_that_the_policy_forbids_does_nothing_even_if_it_is_there",

@@ -150,7 +150,7 @@ def check_policy(found: FoundPolicy) -> Finding:
 
 def policy_digest(app: App) -> Finding:
     """Return the keyed digest that a server started now leaves in the audit log for this policy."""
-    digest = app.audit.digest("policy", app.policy.meaning)
+    digest = app.audit.digest("policy", app.config.policy.meaning)
     return Finding("policy digest", OK, digest or "none without encryption")
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -135,6 +134,8 @@ def find_obstacle(folder: AccountFolder) -> Problem | None:
     place = folder.path.absolute()
     try:
         place = next(one for one in (place, *place.parents) if one.is_dir())
+        import tempfile  # noqa: PLC0415 - slow, rarely needed
+
         Path(tempfile.mkdtemp(prefix=".mcp-notarium-", dir=place)).rmdir()
     except OSError as error:
         return Problem(

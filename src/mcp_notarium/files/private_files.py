@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -186,7 +185,7 @@ def _write_temporary(path: Path, content: bytes, at: StepHook) -> Path:
 def _create_temporary(path: Path) -> tuple[int, Path]:
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | sum(getattr(os, name, 0) for name in _FLAGS)
     for _ in range(_TRIES):
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+        temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
         with suppress(FileExistsError):
             return os.open(temporary, flags, 0o600), temporary
     raise FileExistsError(errno.EEXIST, "no free temporary name")

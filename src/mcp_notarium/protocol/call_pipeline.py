@@ -87,7 +87,7 @@ class CallPipeline:
         await self._flow.wait_for_room()
         request = _request(tool, arguments)
         app.cache.notes.gate.require_match()
-        app.policy.require_use(tool.name, getattr(request, "action", None))
+        app.config.policy.require_use(tool.name, getattr(request, "action", None))
         record.begin(app.audit, request, setting=app.config.destructive)
         made = await tool.handle(app, request, record)
         if tool.read_only and not self._flow.has_room:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -135,6 +134,8 @@ class Confinement:
     def _restrict_files(self) -> str:
         if self._opens:
             create_folder(AccountFolder(self._config.account_dir))  # only what exists can be kept
+        import tempfile  # noqa: PLC0415 - not before the first answer
+
         version = landlock.restrict(find_allowed_access(self._config, opens=self._opens))
         if self._opens:
             # Some libraries want a temporary file while they are imported.

@@ -124,7 +124,7 @@ def name_note(app: App, text: str, *, note_id: str | None) -> str:
 
     The agent reads a question that nobody can be asked, so the question must not show hidden text.
     """
-    if note_id is not None and (app.policy.hides(Field.TEXT) or app.budget.bytes_left == 0):
+    if note_id is not None and (app.config.policy.hides(Field.TEXT) or app.budget.bytes_left == 0):
         return describe_note("", note_id=note_id).replace(" without text", "")
     return describe_note(text, note_id=note_id)
 

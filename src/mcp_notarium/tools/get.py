@@ -41,7 +41,7 @@ async def handle(app: App, request: GetRequest, call: CallContext) -> NoteAnswer
     note = await find_note(app, request.id)
     _check_version(note, request.local_version)
     return NoteAnswer(
-        **fields_of(note, app.policy),
+        **fields_of(note, app.config.policy),
         **text_fields(app, note, start=request.range_line_start, count=request.range_line_count),
     )
 
@@ -73,7 +73,7 @@ def text_fields(
     app: App, note: Note, *, start: int | None = None, count: int | None = None
 ) -> dict[str, Any]:
     """Return the text on the wire: as much of it as is requested, fits, and may be read."""
-    if app.policy.hides(Field.TEXT):
+    if app.config.policy.hides(Field.TEXT):
         return {"text": "", "text_is_partial": True, "note": TEXT_HIDDEN}
     room = app.budget.bytes_left
     most = ANSWER_BYTES if room is None else room - RESERVED_BYTES - json_bytes("".join(note.tags))

@@ -36,8 +36,8 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     field, and ``StillLoading``.
     """
     query = query_of(request)
-    check_query(app.policy, query)
-    await wait_for_notes(app, call)
+    check_query(app.config.policy, query)
+    status = await wait_for_notes(app, call)
     limit = app.budget.limit_rows(request.limit or DEFAULT_LIMIT)
     page = request.page or 1
     found = app.cache.search.find(
@@ -48,14 +48,14 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     )
     pages = ceil(found.total / limit)
     return ListAnswer(
-        content=[_row(summary, app.policy) for summary in found.notes],
+        content=[_row(summary, app.config.policy) for summary in found.notes],
         next_page=page + 1 if page < pages else None,
         total_items=found.total,
         current_page=page,
         total_pages=pages,
         inside_words=found.inside_words or None,
         suggestions=None if found.total else _suggestions(app, query),
-        sync=sync_of(app),
+        sync=sync_of(status, now=app.clock()),
     )
 
 

@@ -178,7 +178,7 @@ def collect_stats(app: App) -> StatsAnswer:
         "pending_writes": len(writes) - rejected,
         "rejected_writes": rejected,
     }
-    if app.policy.visibility.has_rules:
+    if app.config.policy.visibility.has_rules:
         numbers |= dict.fromkeys(_OF_THE_WHOLE_ACCOUNT)
         if not status.complete:
             numbers |= dict.fromkeys(_OF_A_PART)

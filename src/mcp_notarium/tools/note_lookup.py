@@ -33,7 +33,11 @@ async def find_note(app: App, note_id: str) -> Note:
     note = app.cache.notes.get(note_id)
     if note is None and not app.scheduler.status().complete:
         note = await _fetch(app, note_id)
-        if note is None and app.policy.visibility.has_rules and not app.scheduler.status().complete:
+        if (
+            note is None
+            and app.config.policy.visibility.has_rules
+            and not app.scheduler.status().complete
+        ):
             raise still_loading(app, "whether there is one with this id is told when all are here.")
     if note is None:
         raise NoteNotFound("There is no note with this id.", details={"id": note_id[:_ID_SHOWN]})
@@ -58,7 +62,7 @@ async def _ask_store(app: App, note_id: str) -> Revision | None:
     except NoteNotFound:
         return None
     except NotariumError as error:
-        if app.policy.visibility.has_rules:
+        if app.config.policy.visibility.has_rules:
             return None
         if isinstance(error, StoreUnavailable | StoreTimeout):
             error.resolution_hint = (

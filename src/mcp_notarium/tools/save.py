@@ -52,7 +52,7 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     ``ConfirmationRequired``, and what the writer raises.
     """
     _check_shape(request)
-    _check_hidden_fields(app.policy, request)
+    _check_hidden_fields(app.config.policy, request)
     draft = await _draft(app, request)
     if draft.asks and not draft.changes_nothing:
         app.budget.require_write()
@@ -115,7 +115,7 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     if content.text != old.text:
         _check_size(content.text, app.store.capabilities.max_note_bytes)
     if note is None or content != note.content:
-        app.policy.require_write(request.id or "", None if note is None else old, content)
+        app.config.policy.require_write(request.id or "", None if note is None else old, content)
     shares = app.store.capabilities.shares_by_tag
     name = (
         name_note(app, content.text, note_id=None)
@@ -197,7 +197,7 @@ def _answer(
         told = f"stored differently: {differs}. {_SERVICE_CHANGED_IT}"
         fields["note"] = " ".join(filter(None, (told, fields.get("note"))))
     return SavedAnswer(
-        **fields_of(note, app.policy),
+        **fields_of(note, app.config.policy),
         **fields,
         merged=merged or None,
         unchanged=unchanged or None,

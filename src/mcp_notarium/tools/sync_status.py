@@ -24,27 +24,26 @@ _NEEDS_PERSON = ("needs_auth", "halted")
 _POLL_SECONDS = 0.25
 
 
-async def wait_for_notes(app: App, call: CallContext) -> None:
+async def wait_for_notes(app: App, call: CallContext) -> SyncStatus:
     """Wait a moment for the first sync: for its first page, or for all notes if rules hide some.
 
-    Does not wait for a sync that has failed already or that only a person can repair. If rules hide
-    notes, nothing is listed before all are here: a first page with gaps would reveal how many notes are
-    hidden. Raises ``StillLoading`` then.
+    Returns how sync stands then. Does not wait for a sync that has failed already or that only a person
+    can repair. If rules hide notes, nothing is listed before all are here: a first page with gaps would
+    reveal how many notes are hidden. Raises ``StillLoading`` then.
     """
-    all_needed = app.policy.visibility.has_rules
-    told = False
-    for _ in range(round(FIRST_PAGE_SECONDS / _POLL_SECONDS)):
+    all_needed = app.config.policy.visibility.has_rules
+    for poll in range(round(FIRST_PAGE_SECONDS / _POLL_SECONDS) + 1):
         status = app.scheduler.status()
         if status.complete or (status.loaded and not all_needed):
-            return
+            break
         if status.last_error or status.state in _NEEDS_PERSON:
             break
-        if not told:
-            told = True
+        if not poll:
             await call.progress(0, None, "Loading the notes")
         await asyncio.sleep(_POLL_SECONDS)
-    if all_needed and not app.scheduler.status().complete:
+    if all_needed and not status.complete:
         raise still_loading(app, "they are listed when all are here.")
+    return status
 
 
 def still_loading(app: App, until: str) -> StillLoading:
@@ -55,10 +54,9 @@ def still_loading(app: App, until: str) -> StillLoading:
     return StillLoading(f"The notes are being loaded; {until}")
 
 
-def sync_of(app: App) -> Sync | None:
+def sync_of(status: SyncStatus, *, now: float) -> Sync | None:
     """Return what an agent should know about the index before it trusts an answer, or None."""
-    status = app.scheduler.status()
-    note = note_on(status, now=app.clock())
+    note = note_on(status, now=now)
     if note is None:
         return None
     return Sync(

@@ -195,7 +195,7 @@ def test_writes_of_an_hour_are_counted_across_sessions(make_harness):
     harness.now += 1800
     saved(harness, text="two")
     other = type(harness.app.budget)(
-        harness.app.policy.limits, harness.app.cache, clock=harness.clock
+        harness.app.config.policy.limits, harness.app.cache, clock=harness.clock
     )
     with pytest.raises(NotPermitted) as refused:
         other.require_write()
