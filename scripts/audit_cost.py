@@ -122,7 +122,7 @@ async def compare(label, tool, arguments, times, recorded, bare, audit_log) -> N
         pairs.append((took[bare], took[recorded]))
         await asyncio.sleep(0)
     waited, began = audit_log.waiting, time.perf_counter()
-    audit_log.flush(patient=True)
+    audit_log.flush(wait=True)
     flushing = (time.perf_counter() - began) / waited if waited else 0.0
     without, with_ = (statistics.median(each) * 1000 for each in zip(*pairs, strict=True))
     more = (statistics.median(b - a for a, b in pairs) + flushing) * 1000

@@ -108,7 +108,7 @@ async def open_app(
                 yield app
             await _close(app, time_to_close)
         finally:
-            if not read_only and app.audit.flush(patient=True):
+            if not read_only and app.audit.flush(wait=True):
                 opened.anchor.write(app.audit.table, opened.database)
     except CacheDamaged as error:
         raise opener.damage_error(config) from error

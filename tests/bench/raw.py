@@ -10,7 +10,7 @@ import sqlcipher3.dbapi2 as driver
 
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.sql_builder import Statement, build
-from mcp_notarium.storage.database_files import page_cache
+from mcp_notarium.storage.database_files import PAGE_CACHE
 from mcp_notarium.storage.note_search import MOST_RANKED
 
 _KEY = f"x'{'5b' * 80}'"
@@ -49,7 +49,7 @@ class Raw:
         self._db = driver.connect(str(path), isolation_level=None, cached_statements=256)
         if key is not None:
             self._db.set_key(key)
-        self._db.execute(f"PRAGMA cache_size = -{page_cache(Path(path).stat().st_size) // 1024}")
+        self._db.execute(f"PRAGMA cache_size = -{PAGE_CACHE // 1024}")
         self._db.execute("PRAGMA query_only = ON")
 
     @classmethod

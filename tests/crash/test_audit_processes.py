@@ -40,7 +40,7 @@ for number in range(count):
     else:
         trail.open(Entry(at=number, act=name))
         say(number)
-while not trail.flush(patient=True):
+while not trail.flush(wait=True):
     pass
 cache.close()
 say("done")

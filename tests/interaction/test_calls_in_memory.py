@@ -111,7 +111,7 @@ async def notes_that_wait(harness):
 
 
 def recorded(harness):
-    harness.app.audit.flush(patient=True)
+    harness.app.audit.flush(wait=True)
     return [(record.act, record.outcome) for record in harness.app.audit.table.records()]
 
 

@@ -42,7 +42,7 @@ def content_of(result):
 
 
 def outcomes(harness):
-    harness.app.audit.flush(patient=True)
+    harness.app.audit.flush(wait=True)
     return [(r.act, r.decision, r.outcome) for r in harness.app.audit.table.records()]
 
 

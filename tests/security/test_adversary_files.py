@@ -18,10 +18,10 @@ FUNCTION, PERMITTED = 31, 0
 def test_no_function_that_could_load_or_export_is_permitted(name):
     guard = Authorizer()
     for spelled in (name, name.upper()):
-        assert guard.judge(FUNCTION, None, spelled, None, None) != PERMITTED
+        assert guard.authorize(FUNCTION, None, spelled, None, None) != PERMITTED
         with guard.schema_change():
-            assert guard.judge(FUNCTION, None, spelled, None, None) != PERMITTED
-    assert guard.judge(FUNCTION, None, "length", None, None) == PERMITTED
+            assert guard.authorize(FUNCTION, None, spelled, None, None) != PERMITTED
+    assert guard.authorize(FUNCTION, None, "length", None, None) == PERMITTED
 
 
 def test_no_lock_is_taken_through_a_link(tmp_path):

@@ -170,7 +170,7 @@ CACHE = (
     Defence(
         "the authorizer",
         "storage/database_files.py",
-        "        connection.set_authorizer(authorizer.judge)\n",
+        "        connection.set_authorizer(authorizer.authorize)\n",
         "",
         (_GUARD,),
         (24, 29),

@@ -149,7 +149,7 @@ def _of_note(config: Config, note_id: str) -> dict[str, Any]:
             rule = (
                 rules.hidden_by(note_id, note.tags)
                 if base is None
-                else cache.notes.gate.hides(base)
+                else cache.notes.gate.find_rule(base)
             )
             return facts | {"state": "in the cache", "rule": rule, "visible": rule is None}
         withheld = cache.database.row("SELECT rule FROM withheld WHERE id = ?", (note_id,))

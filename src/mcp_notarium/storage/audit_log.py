@@ -18,7 +18,7 @@ from mcp_notarium.errors import CacheDamaged, CacheError, NotRecorded
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
 
-MOST_KEPT: Final = 5000
+MOST_WAITING: Final = 5000
 """Records kept in memory while the disk takes none; one has about half a kilobyte."""
 _PAUSE: Final = 600.0
 """Seconds between two searches for expired records."""
@@ -103,14 +103,14 @@ class AuditLog:
         """Record an act that changes nothing, with the next :meth:`flush`. Never raises."""
         self._waiting.append(entry)
 
-    def flush(self, *, patient: bool = False) -> bool:
+    def flush(self, *, wait: bool = False) -> bool:
         """Store the records in memory without waiting for the disk; False if some could not be stored.
 
-        Unless ``patient`` it does not wait for another process's transaction either. Never raises.
+        Without ``wait`` it does not wait for another process's transaction either. Never raises.
         """
         if not self._waiting and not self._lost:
             return True
-        if patient or self._db.closed:
+        if wait or self._db.closed:
             return self._store(durable=False)
         with self._db.without_waiting():
             return self._store(durable=False)
@@ -132,7 +132,7 @@ class AuditLog:
         try:
             self._append(self._due(), durable=durable)
         except CacheError:
-            while len(self._waiting) > MOST_KEPT:
+            while len(self._waiting) > MOST_WAITING:
                 self._waiting.popleft()
                 self._lost += 1
             return False

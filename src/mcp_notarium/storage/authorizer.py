@@ -1,4 +1,4 @@
-"""Decide what an SQL statement may do; SQLite asks before each prepare.
+"""Authorize SQL statements; SQLite asks before each prepare.
 
 It is the last defence behind bound parameters: one injected ``ATTACH ... KEY ''`` would write every
 note out in clear. It decides from the action alone; its only state is "a migration is running".
@@ -47,7 +47,7 @@ _VIRTUAL_TABLES = frozenset({"fts5", "fts5vocab"})
 
 
 class Authorizer:
-    """Authorize the statements of one connection; pass :meth:`judge` to ``set_authorizer``."""
+    """Authorize the statements of one connection; pass :meth:`authorize` to ``set_authorizer``."""
 
     def __init__(self) -> None:
         self._schema_open = False
@@ -61,7 +61,7 @@ class Authorizer:
         finally:
             self._schema_open = False
 
-    def judge(
+    def authorize(
         self,
         action: int,
         first: str | None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import AbstractContextManager
 
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
@@ -47,7 +46,7 @@ def apply_rules(cache: Cache) -> int:
     with cache.transaction(durable=True):
         if cache.notes.gate.matches_index:
             return 0
-        hidden = _now_hidden(cache)
+        hidden = _find_hidden(cache)
         cache.notes.gate.clear()
         cache.notes.hide(hidden)
         cache.sync_state.set_cursor(None)
@@ -61,18 +60,10 @@ def apply_rules(cache: Cache) -> int:
     return len(hidden)
 
 
-def _now_hidden(cache: Cache) -> dict[str, HiddenNote]:
-    rules = cache.notes.gate.rules
+def _find_hidden(cache: Cache) -> dict[str, HiddenNote]:
     hidden = {}
-    for note_id, tags, etag, version in cache.database.rows(_TAGS_AND_BASES):
-        rule = rules.hidden_by(note_id, json.loads(tags))
-        if rule is None and rules.tags_matter and (base := cache.notes.base(note_id)) is not None:
-            rule = cache.notes.gate.hides(base)
-        if rule is not None:
-            hidden[note_id] = HiddenNote(etag, version, rule)
+    for note_id in cache.notes.etags():
+        base = cache.notes.base(note_id)
+        if base is not None and (rule := cache.notes.gate.find_rule(base)) is not None:
+            hidden[note_id] = HiddenNote(base.etag, base.server_version, rule)
     return hidden
-
-
-_TAGS_AND_BASES = """
-SELECT n.id, n.tags, b.etag, n.server_version FROM notes n JOIN note_base b ON b.pk = n.pk
-"""

@@ -37,10 +37,8 @@ _TEMP_STORE_MEMORY = 2
 _KEY_FORM = re.compile(rb"x'[0-9a-f]{160}'")
 
 _MIB = 1 << 20
-_SMALLEST_CACHE = 24 * _MIB
-_LARGEST_CACHE = 96 * _MIB
-_SECOND_CACHE = 16 * _MIB
-"""For a second connection, which stores many notes and reads few pages twice: less costs time."""
+PAGE_CACHE = 32 * _MIB
+"""Bytes of pages that a connection keeps in memory, at most."""
 
 
 def companions(path: Path) -> tuple[Path, ...]:
@@ -92,15 +90,14 @@ def connect(
     key: Secret | None,
     *,
     memory_security: bool = False,
-    largest_cache: int = _LARGEST_CACHE,
     read_only: bool = False,
 ) -> Database:
     """Open an existing database; the caller has proved the key and checks the schema next.
 
     Raises ``LockedError`` (DATABASE_MISSING, UNSAFE_PATH) before the file is touched, and
     ``CacheDamaged``, ``CacheBusy`` or ``CacheFull`` when it does not open. A new connection does
-    not checkpoint until ``set_checkpointer(True)``. ``largest_cache``: bytes of pages kept in memory,
-    at most. ``read_only``: neither the file nor its log is changed, also not by closing.
+    not checkpoint until ``set_checkpointer(True)``. ``read_only``: neither the file nor its log is
+    changed, also not by closing.
     """
     _check_key_form(key)
     _require_private(path)
@@ -108,7 +105,6 @@ def connect(
         path,
         key,
         memory_security=memory_security,
-        largest_cache=largest_cache,
         read_only=read_only,
     )
 
@@ -171,7 +167,6 @@ def _open(
     key: Secret | None,
     *,
     memory_security: bool,
-    largest_cache: int = _LARGEST_CACHE,
     read_only: bool = False,
 ) -> Database:
     driver.require_suitable(driver.facts())
@@ -203,14 +198,13 @@ def _open(
             path,
             key,
             memory_security=memory_security,
-            largest_cache=_SECOND_CACHE,
             read_only=read_only,
         ),
     )
     try:
         _unlock(database, connection, key, memory_security=memory_security)
-        _configure(database, largest_cache=largest_cache)
-        connection.set_authorizer(authorizer.judge)
+        _configure(database)
+        connection.set_authorizer(authorizer.authorize)
     except BaseException:
         database.close()
         raise
@@ -267,16 +261,10 @@ def _unlock(
         raise CacheDamaged("the cache file has another page size than it was made with")
 
 
-def page_cache(size_bytes: int, *, largest: int = _LARGEST_CACHE) -> int:
-    """Return the bytes of pages that a connection to a database of this size caches, at most."""
-    return min(max(size_bytes // 8, _SMALLEST_CACHE), largest)
-
-
-def _configure(database: Database, *, largest_cache: int) -> None:
-    cache = page_cache(database.size_bytes(), largest=largest_cache)
+def _configure(database: Database) -> None:
     for pragma in (
         "temp_store = MEMORY",  # the other setting writes notes to /var/tmp in clear
-        f"cache_size = -{cache // 1024}",
+        f"cache_size = -{PAGE_CACHE // 1024}",
         "mmap_size = 0",
         "secure_delete = ON",
         "foreign_keys = ON",

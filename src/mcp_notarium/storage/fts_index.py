@@ -16,7 +16,6 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from itertools import islice
 
 from mcp_notarium.search.folding import words_only
 from mcp_notarium.search.stemming import stem
@@ -40,8 +39,8 @@ _LONGEST_TERM = 64
 _SHORT_WORD = 5
 
 
-class _MergeDue(IntEnum):
-    """Say whether a merge of the whole index is due."""
+class _MergeState(IntEnum):
+    """Name the states of the merge of the whole index."""
 
     NOTHING = 0
     START = 1
@@ -79,12 +78,12 @@ class FtsIndex:
         if not secure:
             self._configure("secure-delete", 1)
         if bulk or not secure:
-            self._set_merge_due(_MergeDue.START)  # else some save merges them all, for seconds
+            self._set_merge_state(_MergeState.START)  # else some save merges them all, for seconds
 
     def empty(self) -> None:
         """Remove every term, those of deleted notes included."""
         self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('delete-all')")
-        self._set_merge_due(_MergeDue.NOTHING)
+        self._set_merge_state(_MergeState.NOTHING)
 
     def rebuild(self) -> None:
         """Index every note from nothing."""
@@ -115,12 +114,12 @@ class FtsIndex:
 
         It costs nothing if nothing is due. At the end no term of replaced or removed text is left.
         """
-        owed = _MergeDue(self._db.number("SELECT owed FROM search_index"))
-        if owed is _MergeDue.NOTHING:
+        state = _MergeState(self._db.number("SELECT owed FROM search_index"))
+        if state is _MergeState.NOTHING:
             return False
         with self._db.transaction():
-            worked = self._merge(-_SLICE_PAGES if owed is _MergeDue.START else _SLICE_PAGES)
-            self._set_merge_due(_MergeDue.CONTINUE if worked else _MergeDue.NOTHING)
+            worked = self._merge(-_SLICE_PAGES if state is _MergeState.START else _SLICE_PAGES)
+            self._set_merge_state(_MergeState.CONTINUE if worked else _MergeState.NOTHING)
         if not worked:
             self._db.shrink()  # every page of the index has been read
         return worked
@@ -131,8 +130,8 @@ class FtsIndex:
         # The command itself counts as one change.
         return self._db.number("SELECT total_changes()") - before > 1
 
-    def _set_merge_due(self, due: _MergeDue) -> None:
-        self._db.run("UPDATE search_index SET owed = ?", (int(due),))
+    def _set_merge_state(self, state: _MergeState) -> None:
+        self._db.run("UPDATE search_index SET owed = ?", (int(state),))
 
     def _configure(self, name: str, value: int) -> None:
         self._db.run("INSERT INTO notes_fts(notes_fts, rank) VALUES (?, ?)", (name, value))
@@ -162,11 +161,7 @@ class Vocabulary:
             for term, mistakes in apart.items()
             if 0 < mistakes <= reach
         )
-        # A term that is gone must not displace one that exists.
-        return list(islice((term for *_, term in found if self._is_there(term)), limit))
-
-    def _is_there(self, term: str) -> bool:
-        return self._db.row("SELECT 1 FROM temp.index_terms WHERE term = ?", (term,)) is not None
+        return [term for *_, term in found[:limit]]
 
     def _sharing_a_part(self, word: str, reach: int) -> set[str]:
         """Return terms that may be near: of ``reach + 1`` parts, ``reach`` mistakes leave one intact."""

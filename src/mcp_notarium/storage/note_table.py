@@ -50,8 +50,8 @@ class TagCount:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """Hold what the table has of a note already."""
+class _ExistingNote:
+    """Hold key, version and etag of a stored note."""
 
     pk: int
     local_version: int
@@ -117,8 +117,8 @@ class NoteTable:
 
     def last_seen_etag(self, note_id: str) -> str | None:
         """Return the etag of the last revision that came, also of a hidden note. For sync only."""
-        withheld = self.gate.hidden_notes([note_id])
-        return withheld[note_id].etag if withheld else self.etag(note_id)
+        hidden = self.gate.hidden_notes([note_id])
+        return hidden[note_id].etag if hidden else self.etag(note_id)
 
     def counts(self) -> Counts:
         """Return the totals that triggers keep; the cost is the same at any size."""
@@ -182,15 +182,15 @@ class NoteTable:
         return done
 
     def _apply_admitted(self, batch: Mapping[str, Change]) -> Applied:
-        known = self._known(batch)
+        existing = self._find_existing(batch)
         revisions = [change for change in batch.values() if isinstance(change, Revision)]
-        gone = [old.pk for id_, old in known.items() if isinstance(batch[id_], Tombstone)]
+        gone = [old.pk for id_, old in existing.items() if isinstance(batch[id_], Tombstone)]
         changed = [
             (old, rows_of(revision))
             for revision in revisions
-            if (old := known.get(revision.id)) and old.etag != revision.etag
+            if (old := existing.get(revision.id)) and old.etag != revision.etag
         ]
-        made = (rows_of(revision) for revision in revisions if revision.id not in known)
+        made = (rows_of(revision) for revision in revisions if revision.id not in existing)
         new = list(enumerate(made, self._db.number("SELECT max(pk) FROM notes") + 1))
         rewritten = [old.pk for old, _ in changed]
         with self._index.update(
@@ -202,9 +202,9 @@ class NoteTable:
         stored = len(new) + len(changed)
         return Applied(stored, len(gone), len(batch) - stored - len(gone))
 
-    def _known(self, ids: Iterable[str]) -> dict[str, _Known]:
-        rows = self._db.rows(_KNOWN, (json.dumps(list(ids)),))
-        return {row[0]: _Known(*row[1:]) for row in rows}
+    def _find_existing(self, ids: Iterable[str]) -> dict[str, _ExistingNote]:
+        rows = self._db.rows(_EXISTING, (json.dumps(list(ids)),))
+        return {row[0]: _ExistingNote(*row[1:]) for row in rows}
 
     def _remove(self, pks: list[int]) -> None:
         self._db.run_many("DELETE FROM notes WHERE pk = ?", [(pk,) for pk in pks])
@@ -219,7 +219,7 @@ class NoteTable:
         )
         self._store_parts(new)
 
-    def _update(self, changed: list[tuple[_Known, Rows]]) -> None:
+    def _update(self, changed: list[tuple[_ExistingNote, Rows]]) -> None:
         self._db.run_many(
             _UPDATE,
             (
@@ -227,13 +227,13 @@ class NoteTable:
                 for old, one in changed
             ),
         )
-        placed = [(old.pk, one) for old, one in changed]
-        self._db.run_many("DELETE FROM note_tags WHERE pk = ?", [(pk,) for pk, _ in placed])
-        self._store_parts(placed)
+        rows_by_pk = [(old.pk, one) for old, one in changed]
+        self._db.run_many("DELETE FROM note_tags WHERE pk = ?", [(pk,) for pk, _ in rows_by_pk])
+        self._store_parts(rows_by_pk)
 
-    def _store_parts(self, placed: list[tuple[int, Rows]]) -> None:
-        self._db.run_many(_PUT_BASE, [(pk, *one.base) for pk, one in placed])
-        self._db.run_many(_PUT_TAG, [(pk, *tag) for pk, one in placed for tag in one.tags])
+    def _store_parts(self, rows_by_pk: list[tuple[int, Rows]]) -> None:
+        self._db.run_many(_PUT_BASE, [(pk, *one.base) for pk, one in rows_by_pk])
+        self._db.run_many(_PUT_TAG, [(pk, *tag) for pk, one in rows_by_pk for tag in one.tags])
 
 
 _GET = """
@@ -253,7 +253,7 @@ FROM json_each(?) AS wanted
 CROSS JOIN notes n ON n.id = wanted.value
 CROSS JOIN note_base b ON b.pk = n.pk
 """
-_KNOWN = """
+_EXISTING = """
 SELECT n.id, n.pk, n.local_version, b.etag
 FROM json_each(?) AS wanted
 CROSS JOIN notes n ON n.id = wanted.value

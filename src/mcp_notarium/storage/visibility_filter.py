@@ -61,7 +61,7 @@ class VisibilityGate:
         hidden = {
             change.id: (change, rule)
             for change in batch.values()
-            if isinstance(change, Revision) and (rule := self.hides(change)) is not None
+            if isinstance(change, Revision) and (rule := self.find_rule(change)) is not None
         }
         self._forget([note_id for note_id in batch if note_id not in hidden])
         self.record_hidden(
@@ -73,7 +73,7 @@ class VisibilityGate:
             for note_id, change in batch.items()
         }
 
-    def hides(self, revision: Revision) -> str | None:
+    def find_rule(self, revision: Revision) -> str | None:
         """Return the rule that hides this revision of a note; None if it is visible."""
         rules = self.rules
         clear = not rules.tags_matter or tags_understood(revision.raw)

@@ -228,7 +228,7 @@ class Journal:
 
     def sees_revision(self, revision: Revision) -> bool:
         """Tell whether the policy shows the note as the store has it."""
-        return self._cache.notes.gate.hides(revision) is None
+        return self._cache.notes.gate.find_rule(revision) is None
 
     def in_flight(self, note_id: str) -> PendingWrite | None:
         """Return the note's unfinished entry."""

@@ -40,7 +40,7 @@ def opened_after(gate, harness):
 
 
 def records(harness):
-    harness.app.audit.flush(patient=True)
+    harness.app.audit.flush(wait=True)
     return list(harness.app.audit.table.records())
 
 

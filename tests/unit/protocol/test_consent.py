@@ -88,7 +88,7 @@ async def asked(harness, era, answer, tool, arguments):
 
 
 def last_record(harness):
-    harness.app.audit.flush(patient=True)
+    harness.app.audit.flush(wait=True)
     return list(harness.app.audit.table.records())[-1]
 
 

@@ -9,7 +9,7 @@ from mcp_notarium.audit.verification import FaultKind
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, NotRecorded
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import audit_table
-from mcp_notarium.storage.audit_log import MOST_KEPT, AuditLog
+from mcp_notarium.storage.audit_log import MOST_WAITING, AuditLog
 from mcp_notarium.storage.audit_table import AuditTable, carry_over
 from support import cache_room
 
@@ -361,11 +361,11 @@ def test_outcome_that_cannot_be_stored_now_comes_later_and_lost_reads_are_counte
     trail = trail_of(cache)
     with monkeypatch.context() as patch:
         patch.setattr(trail.table, "append", full)
-        for _ in range(MOST_KEPT + 2):
+        for _ in range(MOST_WAITING + 2):
             trail.note(Entry(at=1, act="tool.get"))
         trail.close(Entry(at=2, act="tool.save"))
-        assert trail.waiting == MOST_KEPT
-    assert trail.flush(patient=True)
+        assert trail.waiting == MOST_WAITING
+    assert trail.flush(wait=True)
     records = list(trail.table.records())
     assert records[0].act == Act.GAP
     assert records[0].facts == '{"not_recorded":3}'

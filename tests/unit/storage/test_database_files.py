@@ -269,12 +269,3 @@ def test_the_check_finds_a_search_index_that_misses_a_note(cache):
     with cache.transaction():
         cache.database.run("UPDATE notes SET text = text || ' more' WHERE pk = 1")
     assert integrity.check(cache.database) != ()
-
-
-def test_a_second_connection_keeps_two_thirds_of_the_pages_in_memory(cache):
-    second = cache.another()
-    for one in (cache, second):
-        one.database._connection.set_authorizer(None)  # which lets nobody ask
-    first, other = (one.database.number("PRAGMA cache_size") for one in (cache, second))
-    second.close()
-    assert (first, other) == (-24 * 1024, -16 * 1024)
