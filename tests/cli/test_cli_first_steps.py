@@ -174,17 +174,17 @@ def test_a_policy_in_an_accounts_folder_stops_the_start_and_says_where_it_belong
     assert run(env, "policy", "check").stdout == f"there is no policy file at {named}\n"
     assert f"policy file: {named} (there is none)" in run(env, "policy", "show").stdout
     assert json.loads(run(env, "policy", "check", "--json").stdout)["looked_at"] == str(right)
-    stray = account_folder(simulator, tmp_path) / "policy.toml"
-    stray.parent.mkdir(mode=0o700, parents=True)
-    stray.parent.parent.chmod(0o700)
-    stray.write_text('mode = "read-only"\n')
-    stray.chmod(0o600)
+    misplaced = account_folder(simulator, tmp_path) / "policy.toml"
+    misplaced.parent.mkdir(mode=0o700, parents=True)
+    misplaced.parent.parent.chmod(0o700)
+    misplaced.write_text('mode = "read-only"\n')
+    misplaced.chmod(0o600)
     for command in ([], ["policy", "check"], ["policy", "show"], ["doctor"]):
         done = run(env, *command, stdin='{"jsonrpc":"2.0"}\n')
         assert done.returncode == 1
         said = done.stdout + done.stderr
-        assert f"~/{stray.relative_to(tmp_path)}" in said
-        assert f"mv ~/{stray.relative_to(tmp_path)} {named}" in said
-    assert run(env | {"NOTARIUM_POLICY_FILE": str(stray)}, "policy", "check").returncode == 0
-    stray.rename(right)
+        assert f"~/{misplaced.relative_to(tmp_path)}" in said
+        assert f"mv ~/{misplaced.relative_to(tmp_path)} {named}" in said
+    assert run(env | {"NOTARIUM_POLICY_FILE": str(misplaced)}, "policy", "check").returncode == 0
+    misplaced.rename(right)
     assert run(env, "policy", "check").stdout == f"{named} is in order\n"

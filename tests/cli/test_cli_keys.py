@@ -321,9 +321,11 @@ def test_doctor_tells_of_the_keys_and_of_who_has_the_cache_open(
     assert run(env, "keys", "add", "--generate").returncode == 0
     assert run(env, "keys", "mark-compromised", "2").returncode == 0
     assert "raw, raw (compromised)" in run(env, "status").stdout
-    stranger = account_folder(simulator, tmp_path) / f"notarium_cache.{'0' * 16}.sqlite.encrypted"
-    stranger.write_bytes(b"x")
-    stranger.chmod(0o600)
+    unknown_file = (
+        account_folder(simulator, tmp_path) / f"notarium_cache.{'0' * 16}.sqlite.encrypted"
+    )
+    unknown_file.write_bytes(b"x")
+    unknown_file.chmod(0o600)
     with Server(env) as server:
         server.tool("list")
         found = doctor(env)
@@ -331,7 +333,7 @@ def test_doctor_tells_of_the_keys_and_of_who_has_the_cache_open(
     assert found["keys"]["state"] == "warn"
     assert "keys remove 2" in found["keys"]["hint"]
     assert found["databases"]["state"] == "warn"
-    assert stranger.name in found["databases"]["seen"]
+    assert unknown_file.name in found["databases"]["seen"]
     if sys.platform == "linux":
         assert f"process {server.process.pid}" in found["open by"]["seen"]
 

@@ -27,7 +27,7 @@ def test_a_note_that_cannot_be_requested_delays_no_other(tmp_path: Path, odd: st
             assert "sync" not in server.tool("list")
             stats = server.tool("manage", action="get_stats")
             assert (stats["sync_left_out"], stats["db_sync_error_count"]) == (1, 0)
-            # Everything anew, and then a sweep, because the service forgets the cursor.
+            # A new full listing, and then a sweep, because the service forgets the cursor.
             server.tool("manage", action="reset_cache", confirm=True)
             server.loaded(2)
             lost = simulator.faults.status(404, path="*/note/changes", times=1)

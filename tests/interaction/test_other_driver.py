@@ -97,7 +97,7 @@ def change_key(folder):
     say("changed")
 
 
-def write_anew(folder):
+def rewrite_database(folder):
     reencryption.reencrypt(
         config_of(folder, OTHER),
         new=Secret(PASSPHRASE),
@@ -121,7 +121,7 @@ def read_changed(folder):
 
 ACTIONS = {
     action.__name__: action
-    for action in (make, put_more, change_key, write_anew, read, read_changed, name_driver)
+    for action in (make, put_more, change_key, rewrite_database, read, read_changed, name_driver)
 }
 
 
@@ -149,6 +149,6 @@ def test_each_continues_where_the_other_stopped(other, capsys, tmp_path, first_h
     assert do("read_changed", mine=True) == [50, 50]
     do("put_more", mine=False)
     assert do("read_changed", mine=True) == [100, 100]
-    do("write_anew", mine=True)
+    do("rewrite_database", mine=True)
     assert do("read", mine=False) == [100, 100]
     assert do("read", mine=True) == [100, 100]

@@ -137,8 +137,12 @@ def key_files(tmp_path_factory):
             config, new=Secret(new), parameters=kdf.CHEAPEST, options=given
         )
     open_cheaply(config).close()
-    stranger = folder_of(made(other)).key_file.read_bytes()
-    return place, {"now": folder.key_file.read_bytes(), "older": older, "other vault": stranger}
+    other_key_file = folder_of(made(other)).key_file.read_bytes()
+    return place, {
+        "now": folder.key_file.read_bytes(),
+        "older": older,
+        "other vault": other_key_file,
+    }
 
 
 @pytest.mark.parametrize("copy", ["now", "older", "other vault", "damaged", "missing"])

@@ -40,13 +40,13 @@ def test_json_is_understood_whatever_the_content_type_says(log_in, sim):
 def test_refusals_are_plain_text(log_in, sim, action):
     good = {"username": sim.username, "password": sim.password}
     wrong = {"username": sim.username, "password": "wrong"}
-    stranger = {"username": "nobody@example.com", "password": "x"}
+    unknown_user = {"username": "nobody@example.com", "password": "x"}
     answers = [
         log_in(good, key=None, action=action),
         log_in(good, key="wrong", action=action),
         log_in(good, app="other-app", action=action),
         log_in(wrong, action=action),
-        log_in(stranger, action=action),
+        log_in(unknown_user, action=action),
     ]
 
     assert [(a.status_code, a.text) for a in answers] == [

@@ -65,7 +65,7 @@ class Account:
         self.over = threading.Event()
         self.servers: dict[int, Client] = {}
         self.logins = 0
-        """How often the password was changed for good: a client that has an older one starts anew."""
+        """How often the password was changed for good: a client that has an older one starts again."""
         self.secrets = {RAW_KEY.removeprefix("raw:"), self.simulator.password, self.simulator.token}
         self._key, self._keys = RAW_KEY, 0
         self._opening = threading.Lock()

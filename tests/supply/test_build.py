@@ -71,9 +71,9 @@ def built(tmp_path_factory):
     subprocess.run([TOP / "scripts" / "sbom", bill], check=True)
     (two / "sbom").mkdir(exist_ok=True)
     shutil.copy(bill, two / "sbom")
-    stray = two / "src/mcp_notarium/__pycache__"
-    stray.mkdir()
-    (stray / "errors.cpython-311.pyc").write_bytes(b"old")
+    old_bytecode = two / "src/mcp_notarium/__pycache__"
+    old_bytecode.mkdir()
+    (old_bytecode / "errors.cpython-311.pyc").write_bytes(b"old")
     (two / "src/mcp_notarium/.env").write_text("SIMPLENOTE_PASSWORD=mine\n")
     return one, (
         build(one, umask=0o022, zone="UTC"),

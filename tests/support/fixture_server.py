@@ -52,7 +52,7 @@ async def call_tool(_context, params):
         case "surrogate":
             text = "a\ud83db"
         case "noisy":
-            print("printed")  # noqa: T201 - a stray print is the point
+            print("printed")  # noqa: T201 - tests a print to standard output
             os.write(1, b"written\n")
             subprocess.run(["/bin/echo", "from a child"], check=True)  # noqa: ASYNC221 - so is this
             text = sys.stdin.read()

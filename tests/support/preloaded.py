@@ -1,8 +1,8 @@
 """Start the program without its imports, which cost more than most commands.
 
 A process of its own imports everything once and forks for each start: the program is then a process with its
-own files, environment and limits, as one that was started anew. What a start imports, and when, is seen by
-tests that start the program themselves (``Talker``); ``./scripts/test --all`` starts it anew everywhere.
+own files, environment and limits, like a newly started one. What a start imports, and when, is seen by
+tests that start the program themselves (``Talker``); ``./scripts/test --all`` starts it everywhere.
 """
 
 from __future__ import annotations

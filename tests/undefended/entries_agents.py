@@ -62,7 +62,7 @@ AGENTS = (
         (36, 37),
     ),
     Defence(
-        "hidden characters are told",
+        "invisible characters are reported",
         "protocol/call_pipeline.py",
         "        value = add_boundaries(add_findings(value))\n",
         "        value = add_boundaries(value)\n",

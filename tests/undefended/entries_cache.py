@@ -35,7 +35,7 @@ CACHE = (
         (12,),
     ),
     Defence(
-        "a lost database is not made anew",
+        "a lost database is not recreated",
         "account/startup_rows_before_open.py",
         "        lambda o: not o.files.current,\n",
         "        lambda _o: False,\n",

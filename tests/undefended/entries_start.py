@@ -45,7 +45,7 @@ START = (
         (f"{_SESSION}::test_the_eras_do_not_mix",),
     ),
     Defence(
-        "the SDK is told of a handshake in a form that it accepts",
+        "the SDK gets a handshake in a form that it accepts",
         "protocol/session.py",
         '"params": _normalized(params, self._version)',
         '"params": params',
@@ -84,7 +84,7 @@ START = (
         ),
     ),
     Defence(
-        "who waits for the SDK at the end is told",
+        "calls that wait for the SDK at the end get an error",
         "protocol/transport.py",
         "            for line in self._session.break_off():\n",
         "            for line in []:\n",

@@ -259,12 +259,12 @@ def test_a_wrong_key_heals_nothing(tmp_path):
 
 def test_strays_of_a_crash_are_removed_when_the_key_is_proven(tmp_path):
     config = made(tmp_path)
-    stray = config.account_dir / ".notarium_keys.json.0123456789ab.tmp"
-    stray.touch(mode=0o600)
+    temporary = config.account_dir / ".notarium_keys.json.0123456789ab.tmp"
+    temporary.touch(mode=0o600)
     refused(replace(config, db_key=Secret(OTHER)))
-    assert stray.exists()
+    assert temporary.exists()
     open_cheaply(config).close()
-    assert not stray.exists()
+    assert not temporary.exists()
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"\x00" * 100])
@@ -594,12 +594,12 @@ def test_a_failed_start_holds_no_lock(tmp_path):
 
 def test_databases_of_other_generations_are_left_alone(tmp_path):
     config = made(tmp_path)
-    stranger = folder_of(config).database("0" * 16)
-    stranger.touch(mode=0o600)
-    stranger.write_bytes(b"somebody's")
+    unknown_file = folder_of(config).database("0" * 16)
+    unknown_file.touch(mode=0o600)
+    unknown_file.write_bytes(b"somebody's")
     with closing(open_cheaply(config)) as opened:
         assert not opened.created
-    assert stranger.read_bytes() == b"somebody's"
+    assert unknown_file.read_bytes() == b"somebody's"
 
 
 def test_the_key_is_stretched_once_although_a_start_may_look_twice(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""A cache written anew under a new data key: the same notes, other bytes, no old way in."""
+"""Test a cache rewritten under a new data key: the same notes, other bytes, no old way in."""
 
 import shutil
 from contextlib import closing
@@ -355,11 +355,11 @@ def test_a_copy_whose_index_is_wrong_never_counts(tmp_path, monkeypatch):
 def test_databases_that_no_key_file_names_are_quarantined(tmp_path):
     config = filled(tmp_path)
     folder = folder_of(config)
-    stranger = folder.database("0" * 16)
-    stranger.write_bytes(b"somebody's")
-    stranger.chmod(0o600)
+    unknown_file = folder.database("0" * 16)
+    unknown_file.write_bytes(b"somebody's")
+    unknown_file.chmod(0o600)
     reencrypted(config)
-    assert not stranger.exists()
+    assert not unknown_file.exists()
     assert [path.read_bytes() for path in folder.quarantine.rglob("*0000*")] == [b"somebody's"]
 
 
@@ -367,11 +367,11 @@ def test_databases_that_no_key_file_names_are_quarantined(tmp_path):
 def test_files_beside_a_database_that_was_never_created_are_quarantined_too(tmp_path, suffix):
     config = filled(tmp_path)
     folder = folder_of(config)
-    stray = folder.path / (folder.database("0" * 16).name + suffix)
-    stray.touch(mode=0o600)
+    orphan = folder.path / (folder.database("0" * 16).name + suffix)
+    orphan.touch(mode=0o600)
     reencrypted(config)
-    assert not stray.exists()
-    assert [path.name for path in folder.quarantine.rglob("*0000*")] == [stray.name]
+    assert not orphan.exists()
+    assert [path.name for path in folder.quarantine.rglob("*0000*")] == [orphan.name]
 
 
 def test_databases_in_the_quarantine_are_named(tmp_path):

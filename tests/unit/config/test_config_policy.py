@@ -67,16 +67,16 @@ def test_a_policy_file_in_the_accounts_folder_stops_the_start(room, right):
     folder.mkdir(mode=0o700)
     if right:
         put(room / "data" / "policy.toml")
-    stray = put(folder / "policy.toml")
+    misplaced = put(folder / "policy.toml")
     with pytest.raises(ConfigError) as error:
         loaded(room)
-    assert str(stray) in error.value.message
+    assert str(misplaced) in error.value.message
     assert str(room / "data" / "policy.toml") in error.value.resolution_hint
     assert ("holds. Put the rules in there" in error.value.resolution_hint) is right
-    assert loaded(room, NOTARIUM_POLICY_FILE=str(stray)).policy.path == stray
-    stray.unlink()
-    stray.symlink_to(room / "nowhere")
-    assert str(stray) in refused(room)
+    assert loaded(room, NOTARIUM_POLICY_FILE=str(misplaced)).policy.path == misplaced
+    misplaced.unlink()
+    misplaced.symlink_to(room / "nowhere")
+    assert str(misplaced) in refused(room)
 
 
 def test_a_wrong_file_stops_the_start(room):

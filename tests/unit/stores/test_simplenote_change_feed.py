@@ -154,7 +154,7 @@ def test_chain_of_changes_comes_out_as_the_last() -> None:
 
 
 def test_chain_with_very_many_steps_is_asked_for_instead_of_followed() -> None:
-    """Each step makes the whole text anew: 50,000 of a note of a megabyte took half a minute."""
+    """Each step rebuilt the whole text: 50,000 of a note of a megabyte took half a minute."""
     steps = [
         change(number, number + 1, f"={number + 2}\t+!") for number in range(1, MOST_STEPS + 2)
     ]
