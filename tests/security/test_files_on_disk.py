@@ -155,7 +155,7 @@ def test_a_temporary_name_that_is_taken_is_never_written_through(tmp_path, monke
     names = iter(["taken", "taken", "free"])
     monkeypatch.setattr(private_files.secrets, "token_hex", lambda _size: next(names))
     (tmp_path / ".file.taken.tmp").symlink_to(tmp_path / "victim")
-    private_files.replace_private(tmp_path / "file", b"content", check=lambda _read: None)
+    private_files.replace_private(tmp_path / "file", b"content")
     assert not (tmp_path / "victim").exists()
     assert (tmp_path / "file").read_bytes() == b"content"
 
@@ -165,7 +165,7 @@ def test_when_all_temporary_names_are_taken_the_old_file_stays(tmp_path, monkeyp
     (tmp_path / ".file.taken.tmp").touch()
     (tmp_path / "file").write_bytes(b"old")
     with pytest.raises(FileExistsError):
-        private_files.replace_private(tmp_path / "file", b"new", check=lambda _read: None)
+        private_files.replace_private(tmp_path / "file", b"new")
     assert (tmp_path / "file").read_bytes() == b"old"
 
 

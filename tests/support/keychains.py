@@ -81,4 +81,4 @@ def _entries(path: Path) -> dict[str, str]:
 
 
 def _keep(path: Path, entries: dict[str, str]) -> None:
-    replace_private(path, json.dumps(entries).encode(), check=lambda _written: None)
+    replace_private(path, json.dumps(entries).encode())

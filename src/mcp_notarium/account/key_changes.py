@@ -1,9 +1,9 @@
 """Change the key file of an account by the steps of ``crypto/slot_changes``, whatever the change is.
 
-Only the key file is written; running servers keep the data key and notice nothing. What was written is
-read back and opened before it is in force. The database is opened before anything is written, because it
-alone knows whether the key file is the newest one, and once more afterwards. After a crash the folder has
-the old key file or the new one, and the next start cleans up.
+Only the key file is written; running servers keep the data key and notice nothing. It is opened before it
+is written, and read back before it is in force. The database is opened before anything is written, because
+it alone knows whether the key file is the newest one, and once more afterwards. After a crash the folder
+has the old key file or the new one, and the next start cleans up.
 """
 
 from __future__ import annotations

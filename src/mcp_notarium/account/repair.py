@@ -168,7 +168,7 @@ def _switch(
     try:
         kept = quarantine.create_folder(folder, options.clock())
         content = key_file_codec.serialise(old)
-        replace_private(kept / folder.key_file.name, content, check=lambda _written: None)
+        replace_private(kept / folder.key_file.name, content)
     except BaseException:
         remove_prepared(folder, made)
         raise

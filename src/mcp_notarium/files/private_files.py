@@ -55,17 +55,15 @@ def open_regular(path: Path) -> BinaryIO:
     return file
 
 
-def replace_private(
-    path: Path, content: bytes, *, check: Callable[[bytes], None], at: StepHook = ignore_step
-) -> None:
+def replace_private(path: Path, content: bytes, *, at: StepHook = ignore_step) -> None:
     """Replace the file at ``path`` by ``content``, whole or not at all; flushed when it returns.
 
-    ``check`` gets what was read back from the disk before the switch and raises if it is wrong.
+    Raises ``OSError``, with the old file as it was, also if the new one reads back differently.
     Steps reported to ``at``: write, sync, verify, switch, sync_folder.
     """
     temporary = _write_temporary(path, content, at)
     try:
-        check(read_private(temporary, most=len(content)) or b"")
+        _compare(temporary, content)
         at("verify")
         temporary.replace(path)
     except BaseException:
@@ -74,6 +72,11 @@ def replace_private(
     at("switch")
     sync_folder(path.parent)
     at("sync_folder")
+
+
+def _compare(path: Path, content: bytes) -> None:
+    if read_private(path, most=len(content)) != content:
+        raise OSError(errno.EIO, "it reads back differently from the disk")
 
 
 def create_private(path: Path, content: bytes, *, at: StepHook = ignore_step) -> None:
@@ -88,13 +91,8 @@ def create_private(path: Path, content: bytes, *, at: StepHook = ignore_step) ->
     with suppress(OSError):  # a folder that cannot be listed can still be written to
         for orphan in filter(lambda one: ours.fullmatch(one.name), path.parent.iterdir()):
             orphan.unlink(missing_ok=True)
-
-    def check(written: bytes) -> None:
-        if written != content:
-            raise OSError(errno.EIO, "it reads back differently from the disk")
-
     try:
-        replace_private(path, content, check=check, at=at)
+        replace_private(path, content, at=at)
     except BaseException:
         path.unlink(missing_ok=True)  # its name may not be on the disk
         raise

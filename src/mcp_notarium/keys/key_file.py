@@ -94,12 +94,7 @@ def load(folder: AccountFolder, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFi
 
 def prepare(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> None:
     """Write a key file that is not in force yet."""
-    replace_private(
-        folder.prepared_key_file,
-        key_file_codec.serialise(keyfile),
-        check=_check_equal(keyfile),
-        at=at,
-    )
+    replace_private(folder.prepared_key_file, key_file_codec.serialise(keyfile), at=at)
 
 
 def commit(folder: AccountFolder) -> None:
@@ -127,14 +122,12 @@ def store(
 ) -> bool:
     """Replace the key file, then its copy.
 
-    ``check`` gets what was read back from the disk before the switch; if it raises, the old key file
-    stays in force and nothing new is left. Returns False if the new one is in force and the disk
-    refused to flush its name, or the copy; the next start writes that.
+    ``check`` gets what the written bytes say; if it raises, or the disk does not return those bytes, the
+    old key file stays in force and nothing new is left. Returns False if the new one is in force and the
+    disk refused to flush its name, or the copy; the next start writes that.
     """
-
-    def checked(raw: bytes) -> None:
-        check(key_file_codec.parse(raw, bounds=bounds))
-
+    content = key_file_codec.serialise(keyfile)
+    check(key_file_codec.parse(content, bounds=bounds))
     steps: list[str] = []
 
     def record(step: str) -> None:
@@ -142,9 +135,7 @@ def store(
         steps.append(step)
 
     try:
-        replace_private(
-            folder.key_file, key_file_codec.serialise(keyfile), check=checked, at=record
-        )
+        replace_private(folder.key_file, content, at=record)
     except OSError:
         if "switch" not in steps:
             raise
@@ -157,7 +148,6 @@ def store_copy(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore
     replace_private(
         folder.key_copy,
         key_file_codec.serialise(keyfile),
-        check=_check_equal(keyfile),
         at=lambda step: at(f"{step}_copy"),
     )
 
@@ -173,8 +163,7 @@ def finish_interrupted_change(folder: AccountFolder, files: KeyFiles, *, now: fl
     if files.main.keyfile is None:
         if files.main.state is FileState.DAMAGED:
             quarantine.move(folder, [folder.key_file], now=now)
-        content = key_file_codec.serialise(valid)
-        replace_private(folder.key_file, content, check=_check_equal(valid))
+        replace_private(folder.key_file, key_file_codec.serialise(valid))
     elif files.copy.keyfile != valid:
         if files.copy_ahead is not None:
             quarantine.move(folder, [folder.key_copy], now=now)
@@ -192,7 +181,7 @@ def _try_store_copy(folder: AccountFolder, keyfile: KeyFile, at: StepHook) -> bo
     # A caller that gets an error here would go on with the old key, and that opens nothing now.
     try:
         store_copy(folder, keyfile, at=at)
-    except (OSError, KeyFileDamaged):
+    except OSError:
         return False
     return True
 
@@ -207,14 +196,6 @@ def _read_file(path: Path, bounds: kdf.Bounds) -> FileReading:
         return FileReading(FileState.NEWER, version=newer.version)
     except KeyFileDamaged:
         return FileReading(FileState.DAMAGED)
-
-
-def _check_equal(keyfile: KeyFile) -> Callable[[bytes], None]:
-    def check(written: bytes) -> None:
-        if written != key_file_codec.serialise(keyfile):
-            raise KeyFileDamaged("it reads back differently from the disk")
-
-    return check
 
 
 def _temporary_files(folder: AccountFolder) -> tuple[Path, ...]:

@@ -9,8 +9,8 @@ from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, slot_changes
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
+from mcp_notarium.files import private_files
 from mcp_notarium.files.locks import key_lock
-from mcp_notarium.keys import key_file
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import integrity
 from support import account_child
@@ -251,12 +251,10 @@ def test_a_full_disk_before_the_switch_leaves_the_old_passphrase_and_no_stray(tm
 
 def test_a_disk_that_stores_nothing_is_noticed_before_the_switch(tmp_path, monkeypatch):
     config = made(tmp_path)
-    real = key_file.replace_private
-
-    def lossy(path, content, *, check, at):
-        real(path, content[:-1], check=check, at=at)
-
-    monkeypatch.setattr(key_file, "replace_private", lossy)
+    real = private_files._write_temporary
+    monkeypatch.setattr(
+        private_files, "_write_temporary", lambda path, content, at: real(path, content[:-1], at)
+    )
     unchanged(config, LockedError)
     monkeypatch.undo()
     assert opens(config, Secret(PASSPHRASE))

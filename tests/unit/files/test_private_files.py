@@ -8,29 +8,23 @@ from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.files import private_files
 
 
-def keep(_content):
-    """Accept whatever was read back."""
-
-
 def test_content_is_put_in_place_whole_and_private(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")
-    private_files.replace_private(path, b"new", check=keep)
+    private_files.replace_private(path, b"new")
     assert path.read_bytes() == b"new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_check_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+def test_content_that_reads_back_differently_leaves_the_old_file_and_nothing_else(
+    tmp_path, monkeypatch
+):
     path = tmp_path / "file"
     path.write_bytes(b"old")
-
-    def refuse(content):
-        assert content == b"new"
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        private_files.replace_private(path, b"new", check=refuse)
+    monkeypatch.setattr(private_files, "read_private", lambda _path, most: b"new"[: most - 1])
+    with pytest.raises(OSError, match="reads back differently"):
+        private_files.replace_private(path, b"new")
     assert path.read_bytes() == b"old"
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
@@ -45,14 +39,14 @@ def test_a_failure_before_the_switch_leaves_the_old_file_and_nothing_else(tmp_pa
             raise OSError(errno.ENOSPC, "full")
 
     with pytest.raises(OSError, match="full"):
-        private_files.replace_private(path, b"new", check=keep, at=fail)
+        private_files.replace_private(path, b"new", at=fail)
     assert path.read_bytes() == b"old"
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
 def test_steps_are_reported_in_order(tmp_path):
     steps = []
-    private_files.replace_private(tmp_path / "file", b"x", check=keep, at=steps.append)
+    private_files.replace_private(tmp_path / "file", b"x", at=steps.append)
     assert steps == ["write", "sync", "verify", "switch", "sync_folder"]
 
 
@@ -67,7 +61,7 @@ def test_the_file_is_flushed_before_the_switch_and_the_folder_after(tmp_path, mo
             real(fd),
         ),
     )
-    private_files.replace_private(tmp_path / "file", b"x", check=keep, at=events.append)
+    private_files.replace_private(tmp_path / "file", b"x", at=events.append)
     assert events == ["write", "file", "sync", "verify", "switch", "folder", "sync_folder"]
 
 
