@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
+import structlog
+
 from mcp_notarium import logs
 from mcp_notarium.cli import main as cli
 from mcp_notarium.errors import StoreError
@@ -178,6 +180,11 @@ def library_with_wrong_arguments(text):
 @sink
 def unknown_library(text):
     logging.getLogger("whatever").error(text)
+
+
+@sink
+def library_with_structlog(text):
+    structlog.get_logger("other").error(text, token=text, exc_info=caught(text))
 
 
 @sink

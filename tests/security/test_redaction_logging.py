@@ -393,10 +393,10 @@ def test_the_folder_of_the_log_file_must_exist(tmp_path):
     assert not (tmp_path / "missing").exists()
 
 
-def test_configuring_does_not_import_the_stdlibs_logging():
+def test_configuring_imports_neither_structlog_nor_the_stdlibs_logging():
     program = (
         "import sys; from mcp_notarium import logs; logs.get('x').debug('x.y'); logs.configure();"
-        "print(sorted({'logging', 'json', 'asyncio', 'mcp'} & set(sys.modules)))"
+        "print(sorted({'structlog', 'logging', 'json', 'asyncio', 'mcp'} & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {program}"],

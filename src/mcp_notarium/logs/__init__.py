@@ -1,7 +1,7 @@
 """Log events: named loggers, one redacted line per event, to stderr and a file.
 
 No other package configures logging. stdout belongs to the protocol and is never written to. The
-import is cheap: the stdlib's logging is loaded with the first line that is really
+import is cheap: structlog and the stdlib's logging are loaded with the first line that is really
 written, or by :func:`configure_full`.
 
 ::

@@ -97,7 +97,7 @@ class Logger:
     def _log(self, level: int, event: str, facts: dict[str, object]) -> None:
         if level < STATE.level:
             return
-        from mcp_notarium.logs import pipeline  # noqa: PLC0415 - imports logging: not before it is used
+        from mcp_notarium.logs import pipeline  # noqa: PLC0415 - imports structlog: not before it is used
 
         pipeline.emit(self.name, level, event, facts)
 

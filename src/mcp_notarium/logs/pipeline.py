@@ -1,8 +1,8 @@
 """Process every event: allow-list, redaction, rendering, the last filter, the sinks.
 
-Our own events and the records of other libraries both go through the stdlib's loggers, to the same
-handlers and the same filter. If anything raises on the way, the event is dropped and ``[dropped]`` is
-written in its place.
+Our own events go through structlog into the stdlib's loggers. Records of other libraries start
+there, so they reach the same handlers and the same filter. If anything raises on the way, the event is
+dropped and ``[dropped]`` is written in its place.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
+
+import structlog
+from structlog.stdlib import ProcessorFormatter
+from structlog.typing import EventDict, Processor
 
 from mcp_notarium.logs.logger import (
     DEBUG,
@@ -32,15 +36,36 @@ OWN = "mcp_notarium"
 NOISY = ("httpx", "httpcore", "mcp", "asyncio", "keyring", "filelock", "hpack", "dotenv")
 """Libraries we load: logged from WARNING on, and in full only at debug and trace."""
 
+Renderer = Callable[[Any, str, EventDict], str]
+
 _attached: list[tuple[logging.Logger, logging.Handler]] = []
+_stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+_as_json: Renderer = structlog.processors.JSONRenderer()  # type: ignore[assignment]  # str, for str
+
+
+class _Bound(structlog.BoundLoggerBase):
+    """Extend structlog's logger by a numeric level, so that TRACE is one of them."""
+
+    def emit(self, level: int, event: str, facts: dict[str, object]) -> None:
+        positional, keywords = self._process_event(LEVEL_NAMES[level], event, facts)
+        self._logger.log(level, *positional, **keywords)
 
 
 class LineHandler(logging.Handler):
-    """Redact a record and write it as one line."""
+    """Format a record through the redacting pipeline and write it as one line."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__()
-        self._sink = sink
+        self._write = sink.write
+        render = _as_json if sink.as_json else for_people
+        self.setFormatter(
+            ProcessorFormatter(
+                foreign_pre_chain=[describe_record, _place_and_time, _permitted],
+                processors=[ProcessorFormatter.remove_processors_meta, _filtered(render)],
+                pass_foreign_args=True,
+                use_get_message=False,
+            )
+        )
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record. What cannot be made safe is dropped, what cannot be written is lost."""
@@ -49,42 +74,16 @@ class LineHandler(logging.Handler):
         except Exception:  # noqa: BLE001 - fails closed, whatever a value's methods raised
             line = dropped()
         with suppress(OSError, ValueError):
-            self._sink.write(line + "\n")
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line, filtered by the redactor before and after it is rendered.
-
-        The current redactor is asked each time: a secret learnt later is removed from every later line.
-        """
-        facts = current_redactor().facts(_event(record))
-        line = json.dumps(facts) if self._sink.as_json else for_people(facts)
-        return one_line(current_redactor().rendered(line))
+            self._write(line + "\n")
 
 
 def emit(name: str, level: int, event: str, facts: dict[str, object]) -> None:
     """Log one event of our own. Never raises."""
     try:
         start()
-        logging.getLogger(f"{OWN}.{name}").log(level, event, extra={"facts": facts})
+        _bound(name).emit(level, event, facts)
     except Exception:  # noqa: BLE001 - fails closed, and logging never breaks the caller
         drop()
-
-
-def _event(record: logging.LogRecord) -> dict[str, object]:
-    """Return time, level, source and event, then the facts; exceptions under ``exception``."""
-    time = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
-    if not record.name.startswith(f"{OWN}."):
-        return {"timestamp": time} | describe_record(record)
-    head = {
-        "timestamp": time,
-        "level": LEVEL_NAMES[record.levelno],
-        "logger": record.name.removeprefix(f"{OWN}."),
-        "event": record.msg,
-    }
-    facts = dict(record.facts)  # type: ignore[attr-defined]  # put there by :func:`emit`
-    if (error := facts.pop("exc", None)) is not None:
-        facts["exception"] = error
-    return head | facts | head
 
 
 def start() -> None:
@@ -109,6 +108,7 @@ def stop() -> bool:
         for target, handler in _attached:
             target.removeHandler(handler)
         _attached.clear()
+    structlog.reset_defaults()
     return found
 
 
@@ -124,11 +124,13 @@ def dropped() -> str:
     return json.dumps({"level": LEVEL_NAMES[ERROR], "event": DROPPED})
 
 
-def for_people(facts: dict[str, Any]) -> str:
+def for_people(_logger: Any, _method: str, event: EventDict) -> str:
     """Render a line for a terminal: time, level, source, event, facts."""
-    time, level, source, event, *rest = facts.items()
-    head = f"{str(time[1])[11:19]} {str(level[1]).upper():<8} {source[1]}: {event[1]}"
-    return " ".join([head, *(f"{name}={_short(value)}" for name, value in rest)])
+    facts = dict(event)
+    time = str(facts.pop("timestamp", ""))[11:19]
+    level = str(facts.pop("level", "")).upper()
+    head = f"{time} {level:<8} {facts.pop('logger', '')}: {facts.pop('event', '')}"
+    return " ".join([head, *(f"{name}={_short(value)}" for name, value in facts.items())])
 
 
 def _short(value: object) -> str:
@@ -143,6 +145,61 @@ def _listen_to_libraries() -> None:
     level = DEBUG if STATE.level <= DEBUG else max(STATE.level, WARNING)
     for name in (None, *NOISY):
         logging.getLogger(name).setLevel(level)
+    # For a library that uses structlog itself: its default would print to stdout.
+    structlog.configure(
+        processors=[_library_event, _permitted, ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+
+
+def _permitted(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Pass every fact through the allow-list: :meth:`Redactor.facts`.
+
+    The current redactor is asked each time: a secret learnt later is removed from every later line.
+    """
+    return current_redactor().facts({str(name): value for name, value in event.items()})
+
+
+def _filtered(render: Renderer) -> Renderer:
+    """Return ``render`` with its line filtered once more and kept to one line."""
+
+    def process(logger: Any, method: str, event: EventDict) -> str:
+        return one_line(current_redactor().rendered(render(logger, method, event)))
+
+    return process
+
+
+def _place_and_time(logger: Any, method: str, event: EventDict) -> EventDict:
+    stamped = _stamp(logger, method, event)
+    first = {name: stamped.pop(name) for name in ("timestamp", "level", "logger", "event")}
+    return first | dict(stamped)
+
+
+def _library_event(logger: Any, method: str, event: EventDict) -> EventDict:
+    words = f"[withheld: {len(str(event.get('event')))} characters]"
+    told = {"level": method, "logger": getattr(logger, "name", "structlog"), "message": words}
+    return _place_and_time(logger, method, told | {"event": "library.message"})
+
+
+def _own_event(name: str) -> Processor:
+    def process(logger: Any, method: str, event: EventDict) -> EventDict:
+        event["logger"] = name
+        event["level"] = method
+        if (error := event.pop("exc", None)) is not None:
+            event["exception"] = error
+        return _place_and_time(logger, method, event)
+
+    return process
+
+
+def _bound(name: str) -> _Bound:
+    processors: list[Processor] = [
+        _own_event(name),
+        _permitted,
+        ProcessorFormatter.wrap_for_formatter,
+    ]
+    return _Bound(logging.getLogger(f"{OWN}.{name}"), processors, {})
 
 
 def _sinks() -> tuple[Sink, ...]:

@@ -70,7 +70,7 @@ def configure(
 
 def configure_full() -> None:
     """Load the pipeline and listen to other libraries, before they are first used. Idempotent."""
-    from mcp_notarium.logs import pipeline  # noqa: PLC0415 - imports logging
+    from mcp_notarium.logs import pipeline  # noqa: PLC0415 - imports structlog
 
     pipeline.start()
 

@@ -17,6 +17,8 @@ from http import HTTPStatus
 from itertools import takewhile
 from typing import Any
 
+from structlog.typing import EventDict
+
 from mcp_notarium.logs.logger import current_redactor
 
 _TALK_OF_FILES = ("filelock", "keyring")
@@ -49,18 +51,22 @@ _ITEM = "i"
 """Whatever follows it belongs to an account."""
 
 
-def describe_record(record: logging.LogRecord) -> dict[str, object]:
+def describe_record(_logger: Any, _method: str, event: EventDict) -> EventDict:
     """Turn a stdlib record into an event of ours; the pipeline redacts it like any other."""
-    event: dict[str, object] = {
+    record: logging.LogRecord = event["_record"]
+    told: EventDict = {
+        "event": "library.message",
         "level": record.levelname.casefold(),
         "logger": record.name,
-        "event": "library.message",
         "where": f"{record.module}:{record.lineno}",
-        "message": _message(record, str(record.msg), record.args),
+        "message": _message(record, event["event"], event["positional_args"]),
     }
     if record.exc_info and record.exc_info[1] is not None:
-        event["exception"] = record.exc_info[1]
-    return event
+        told["exception"] = record.exc_info[1]
+    # ProcessorFormatter removes these two again and requires them.
+    told["_record"] = None
+    told["_from_structlog"] = False
+    return told
 
 
 def _message(record: logging.LogRecord, template: str, args: Any) -> str:
