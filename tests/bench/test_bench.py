@@ -138,7 +138,7 @@ def test_the_groups_that_may_be_chosen_are_those_that_exist():
     assert "calls" in GROUPS
 
 
-def test_what_queries_find_is_what_the_texts_hold():
+def test_queries_find_exactly_what_the_texts_contain():
     texts = {
         key: note["content"]
         for key, note in corpus.notes(NOTES)

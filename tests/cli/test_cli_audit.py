@@ -39,7 +39,7 @@ def head_of(env: dict[str, str]) -> str:
     return json.loads(run(env, "audit", "verify", "--json").stdout)["head"]
 
 
-def test_what_a_server_did_is_on_record_and_whole(env: dict[str, str]) -> None:
+def test_the_records_of_a_server_are_complete(env: dict[str, str]) -> None:
     done = run(env, "audit", "verify")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The audit chain is whole." in done.stdout

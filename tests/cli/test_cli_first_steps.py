@@ -131,7 +131,7 @@ def test_a_weak_key_makes_no_cache_anywhere(simulator: Simulator, tmp_path: Path
     assert not [file.name for file in folder.glob("notarium_*")]
 
 
-def test_who_insists_gets_a_cache_with_a_weak_key_and_a_warning(
+def test_allow_weak_makes_a_cache_with_a_weak_key_and_a_warning(
     simulator: Simulator, tmp_path: Path
 ) -> None:
     env = environment(simulator, tmp_path, DB_ENCRYPTION_KEY=WEAK)

@@ -209,7 +209,7 @@ def test_a_command_that_prints_nothing_needs_no_standard_output(tmp_path):
     assert done.returncode == Verdict.KEY_MISSING, done.stderr
 
 
-def test_what_goes_to_stderr_never_stands_in_the_output_where_that_is_closed(tmp_path):
+def test_text_for_a_closed_stderr_never_reaches_the_output(tmp_path):
     done = redirected("2>&-", "generate-key", tmp_path=tmp_path)
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 1

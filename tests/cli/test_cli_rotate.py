@@ -142,7 +142,7 @@ def test_no_key_is_made_that_cannot_be_printed(home: Home, command: list[str]) -
     assert fingerprint(home.folder / "notarium") == before
 
 
-def test_who_has_lost_the_passphrase_comes_in_by_the_key_on_paper(home: Home) -> None:
+def test_without_the_passphrase_the_recovery_key_opens(home: Home) -> None:
     home.add(PAPER, "on paper")
     lost = home.env(DB_ENCRYPTION_KEY=None)
     with Terminal(lost, "rotate-key", "--ask-old") as screen:
@@ -261,7 +261,7 @@ def test_the_kdf_changes_only_on_request_and_the_change_is_printed(home: Home) -
         assert home.unchanged("rotate-key", *wrong, DB_ENCRYPTION_KEY=NEW).returncode == 1
 
 
-def test_both_ways_name_the_files_in_which_the_old_key_stands(home: Home) -> None:
+def test_both_commands_name_the_files_with_the_old_key(home: Home) -> None:
     config = home.folder / ".cursor" / "mcp.json"
     config.parent.mkdir()
     config.write_text(json.dumps({"env": {"DB_ENCRYPTION_KEY": WORDS}}))

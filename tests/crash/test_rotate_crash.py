@@ -40,7 +40,7 @@ def test_killed_after_any_step_exactly_the_passphrase_of_the_table_opens(tmp_pat
 
 
 @pytest.mark.parametrize("row", REWRAP, ids=lambda row: row.step)
-def test_killed_after_any_step_the_next_rotation_works_and_tidies_up(tmp_path, row):
+def test_killed_after_any_step_the_next_rotation_works_and_removes_old_files(tmp_path, row):
     config = made(tmp_path)
     assert account_child.run(tmp_path, "rotate", row.step) == account_child.KILLED
     done = rotate_to_third(config, PASSPHRASE if row.opens == "old" else OTHER)

@@ -185,7 +185,7 @@ def test_a_stopped_server_delays_no_change_of_key_and_continues_afterwards(accou
 
 
 @pytest.mark.slow("commands wait for a lock that is held")
-def test_a_server_that_stands_still_in_the_middle_of_a_write_does_so_neither(account):
+def test_a_server_stopped_in_the_middle_of_a_write_delays_no_change_of_key_either(account):
     with Server(account.env) as server:
         server.tool("save", text="before\n")
         assert server.leave() == 0
@@ -206,7 +206,7 @@ def test_a_server_that_stands_still_in_the_middle_of_a_write_does_so_neither(acc
 
 
 @pytest.mark.slow("a command waits for a lock that is held")
-def test_a_process_that_stands_still_while_it_changes_the_keys_is_named(account):
+def test_a_process_stopped_while_it_changes_the_keys_is_named(account):
     with Server(account.env) as server:
         server.tool("save", text="before\n")
         assert server.leave() == 0

@@ -128,7 +128,7 @@ def test_a_failure_of_the_disk_is_called_one_only_while_what_was_before_counts(
 
 
 @pytest.mark.parametrize("name", ["migrate-plaintext", "repair", "purge"])
-def test_what_is_left_is_cleared_by_the_command_that_is_named(tried, name, monkeypatch, capsys):
+def test_the_named_command_removes_the_old_files(tried, name, monkeypatch, capsys):
     (story,) = (one for one in STORIES if one.name == name)
     *_, whole = tried(story)
     for number in range(max(whole.commit, 1), whole.count + 1):

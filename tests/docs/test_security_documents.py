@@ -127,7 +127,7 @@ def test_a_requirement_needs_the_evidence_of_its_state(check, state, evidence, s
     assert (wrong == []) is sound, wrong
 
 
-def test_a_requirement_that_stands_there_twice_is_named(check):
+def test_a_repeated_requirement_is_named(check):
     head = "| requirement | asks for | state | evidence |\n|---|---|---|---|\n"
     assert check.compliance(head + f"| A 1 | x | met | {REAL} |\n" * 2)
 

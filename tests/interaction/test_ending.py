@@ -30,7 +30,7 @@ def leave_by(server: Server, way: str) -> float:
 
 @pytest.mark.parametrize("way", ["hang up", "signal"])
 @pytest.mark.parametrize("method", ["POST", "GET"])
-def test_a_write_without_an_answer_does_not_hold_up_the_end(
+def test_a_write_without_an_answer_does_not_delay_the_end(
     tmp_path: Path, method: str, way: str
 ) -> None:
     simulator = Simulator(poll_seconds=5)
@@ -44,7 +44,7 @@ def test_a_write_without_an_answer_does_not_hold_up_the_end(
     assert not list(tmp_path.rglob("*-wal")), "the database was closed, not cut off"
 
 
-def test_a_first_load_in_full_swing_does_not_hold_up_the_end(tmp_path: Path) -> None:
+def test_a_running_first_load_does_not_delay_the_end(tmp_path: Path) -> None:
     simulator = Simulator()
     simulator.load({f"n{n}": {"content": f"note {n}\n" * 40} for n in range(4000)})
     with simulator.running(), Server(environment(simulator, tmp_path)) as server:

@@ -316,7 +316,7 @@ def test_a_configuration_that_cannot_work_exits_before_the_handshake(
         ({"NOTARIUM_DATA_DIR": "/proc/foo"}, 20),
     ],
 )
-def test_what_the_server_refuses_the_commands_refuse_too_and_name_no_command_that_knows_more(
+def test_commands_refuse_what_the_server_refuses_and_name_no_useless_command(
     simulator: Simulator, filled: Path, change: dict[str, str | None], code: int
 ) -> None:
     env = environment(simulator, filled, **change)

@@ -135,7 +135,7 @@ def a_closed_input() -> dict[str, Any]:
 
 @pytest.mark.parametrize("stdin", [nobody, an_empty_pipe, a_closed_input])
 @missing
-def test_where_nobody_can_speak_it_is_said_and_the_process_ends(
+def test_without_a_possible_client_the_error_is_printed_and_the_process_ends(
     tmp_path: Path,
     given: dict[str, str],
     names: tuple[str, ...],
@@ -194,7 +194,7 @@ def test_a_signal_ends_the_waiting(tmp_path: Path) -> None:
     ],
     ids=lambda wrong: next(iter(wrong)),
 )
-def test_what_is_wrong_ends_the_process_whoever_speaks(
+def test_an_invalid_setting_ends_the_process_with_any_client(
     tmp_path: Path, wrong: dict[str, str]
 ) -> None:
     with server(tmp_path, wrong) as talker:

@@ -160,7 +160,7 @@ def test_ordinary_writing_is_not_reported(text):
         ("\U0001f3f4\U000e0067\U000e0062\U000e007f", "tag"),
     ],
 )
-def test_what_only_looks_like_ordinary_writing_is_reported(text, kind):
+def test_invisible_characters_that_only_imitate_ordinary_writing_are_reported(text, kind):
     assert list(found(text)) == [kind]
 
 

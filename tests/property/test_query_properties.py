@@ -221,7 +221,7 @@ SMALL = SearchTables([Entry("one two ++ 東京 Łódź", ("a",)), Entry("", (), 
 @example("\u0301")
 @example("\U00010ffff")
 @settings(max_examples=250, deadline=None)
-def test_whatever_is_typed_runs_or_is_a_query_error(text):
+def test_any_typed_text_runs_or_is_a_query_error(text):
     with suppress(QueryError):
         query = parse(text)
         statements = build(query, limit=5)

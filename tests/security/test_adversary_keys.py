@@ -24,7 +24,7 @@ from support.long import LONG
 
 
 @pytest.mark.parametrize("left", ["by a kill", "by a clean stop"])
-def test_however_many_wrong_keys_are_tried_no_byte_changes(tmp_path, left):
+def test_any_number_of_wrong_keys_changes_no_byte(tmp_path, left):
     config = made(tmp_path)
     if left == "by a kill":
         assert account_child.run(tmp_path, "write") == account_child.KILLED

@@ -162,7 +162,7 @@ def test_certificates_of_the_environment_are_not_trusted(simulator, tmp_path, ce
     assert not (tmp_path / "session-keys").exists()
 
 
-def test_a_program_that_heeds_the_environment_would_trust_them(certificate):
+def test_a_program_that_follows_the_environment_would_trust_them(certificate):
     """The control: the certificate is good, and it is the environment alone that vouches for it."""
     code = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=5).status)"
     with answering(context=serving(certificate)) as (evil, asked, _):

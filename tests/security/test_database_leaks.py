@@ -43,7 +43,7 @@ def leaks(folder):
     }
 
 
-def test_no_marker_stands_in_clear_in_any_file_of_the_folder(tmp_path):
+def test_no_marker_is_in_clear_in_any_file_of_the_folder(tmp_path):
     cache = fill(tmp_path, KEY)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"cache.db", "cache.db-wal", "cache.db-shm"}

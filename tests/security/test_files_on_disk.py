@@ -174,7 +174,7 @@ def test_a_generation_in_the_key_file_cannot_lead_out_of_the_folder(tmp_path):
     assert folder_of(account(tmp_path)).database("0" * 16).parent == account(tmp_path).account_dir
 
 
-def test_no_key_stands_in_any_file_error_or_notice(tmp_path):
+def test_no_key_is_in_any_file_error_or_notice(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config)) as opened:
         said = repr(opened) + "".join(opened.notices)

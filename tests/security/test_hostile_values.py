@@ -56,7 +56,7 @@ def _read_all(server: Server) -> int:
     return found
 
 
-def test_any_value_in_any_field_of_a_note_is_read_and_spoils_no_other(world: World) -> None:
+def test_any_value_in_any_field_of_a_note_is_read_and_affects_no_other_note(world: World) -> None:
     number = 0
     for field in FIELDS:
         for value in (*JSON_VALUES, *(CLOCKS if "Date" in field else ())):
@@ -93,7 +93,7 @@ def test_any_value_in_any_field_of_a_note_is_read_and_spoils_no_other(world: Wor
     world.in_step(server)
 
 
-def test_any_value_in_any_part_of_an_entry_or_a_change_spoils_no_other(world: World) -> None:
+def test_any_value_in_any_part_of_an_entry_or_a_change_affects_no_other(world: World) -> None:
     odd = [
         {"id": f"odd{number}-{part}", "v": 1, "d": {"content": "x"}} | {part: value}
         for number, value in enumerate(JSON_VALUES)

@@ -15,7 +15,7 @@ def found(rule, text, *, module="mcp_notarium.tools.sample"):
     return [fault.what for fault in rule.Rule().faults(module, text)]
 
 
-def test_nothing_but_what_is_listed_starts_a_program_or_listens(rule, capsys):
+def test_only_listed_code_starts_a_program_or_listens(rule, capsys):
     assert rule.main() == 0, capsys.readouterr().err
 
 
@@ -86,7 +86,7 @@ def test_everything_that_is_let_through_says_why(rule):
         "from mcp_notarium.cli import keys\ndef f(): return keys.subprocess",
     ],
 )
-def test_what_could_start_a_program_or_listen_is_found(rule, text):
+def test_code_that_could_start_a_program_or_listen_is_found(rule, text):
     assert found(rule, text)
 
 
@@ -101,11 +101,11 @@ def test_what_could_start_a_program_or_listen_is_found(rule, text):
         "import __future__\n# os.fork()",
     ],
 )
-def test_what_can_do_neither_is_not_called_a_fault(rule, text):
+def test_harmless_code_is_no_fault(rule, text):
     assert not found(rule, text)
 
 
-def test_what_is_let_through_in_one_module_is_not_in_another(rule):
+def test_an_exception_for_one_module_does_not_apply_to_another(rule):
     text = "import ctypes"
     assert not found(rule, text, module="mcp_notarium.sandbox.landlock")
     assert found(rule, text, module="mcp_notarium.cli.main") == ["import ctypes"]
@@ -120,6 +120,6 @@ def test_a_module_of_any_package_is_looked_at(rule, tmp_path):
     assert [fault.place for fault in rule.find_faults(tmp_path)] == places
 
 
-def test_what_is_let_through_and_not_needed_any_more_is_named(rule):
+def test_an_unused_exception_is_named(rule):
     gone = min(rule.PERMITTED)
     assert [fault.place for fault in rule.stale({*rule.PERMITTED} - {gone})] == [gone]

@@ -82,7 +82,7 @@ def test_no_program_is_started_and_no_address_is_bound(seen):
     assert seen[0] == []
 
 
-def test_no_address_that_stands_in_a_note_is_opened(seen):
+def test_no_address_from_a_note_is_opened(seen):
     assert seen[1] == []
 
 

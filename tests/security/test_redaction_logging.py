@@ -94,7 +94,7 @@ def test_note_text_reaches_no_line_even_at_trace(logging_to):
     assert events(stream)[0]["length"] == len(NOTE)
 
 
-def test_an_event_is_one_line_whatever_stands_in_it(logging_to, tmp_path):
+def test_an_event_is_one_line_with_any_content(logging_to, tmp_path):
     forged = 'x\n{"event":"forged"}\r\x1b[2J\u2028\u202e\x85'
     stream = logging_to("info", tmp_path / "log", stream=Terminal())
     OWN.info("tests.event", reason=forged, path=forged, note_id="a\nb")

@@ -189,7 +189,7 @@ def test_a_secret_says_nothing_of_itself():
         pickle.dumps(secret)
 
 
-def test_what_a_command_says_is_clean_where_nothing_follows(monkeypatch, capsys):
+def test_errors_of_a_command_are_redacted_also_without_logging(monkeypatch, capsys):
     """Standard error is scrubbed too while logging is configured; here it is not."""
     monkeypatch.setattr(logger.STATE, "redactor", None)
     logs.protect(*map(Secret, SECRETS.values()))

@@ -95,7 +95,7 @@ def test_a_statement_with_anything_else_in_it_is_found(rule, text):
         "from operator import methodcaller\nlower = methodcaller('lower')",
     ],
 )
-def test_what_is_made_of_constants_is_not_called_a_fault(rule, text):
+def test_a_statement_of_constants_is_no_fault(rule, text):
     assert not found(rule, text, beside="SQL = 'SELECT 1'")
 
 
@@ -106,13 +106,13 @@ def test_changing_a_key_in_place_is_found_in_any_spelling(rule, tmp_path):
 
 
 @pytest.mark.parametrize("which", ["BUILDERS", "MENTIONED", "BY_NAME"])
-def test_what_is_let_through_and_not_needed_any_more_is_named(rule, which):
+def test_an_unused_exception_is_named(rule, which):
     gone = min(getattr(rule, which))
     needed = {*rule.BUILDERS, *rule.MENTIONED, *rule.BY_NAME} - {gone}
     assert [fault.place for fault in rule.stale(needed)] == [gone]
 
 
-def test_what_is_let_through_in_one_module_is_not_in_another(rule):
+def test_an_exception_for_one_module_does_not_apply_to_another(rule):
     text = "def f(record, signal, name): return record.number, getattr(signal, name, None)"
     verify, run, other = (
         rule.Module(name, text)

@@ -132,7 +132,7 @@ AGENTS = (
         "        return\n",
         (
             f"{_POLICY}::test_no_call_lifts_a_protecting_tag_or_hides_a_note",
-            "unit/domain/test_policy.py::test_what_may_be_written_is_what_stays_visible",
+            "unit/domain/test_policy.py::test_only_notes_that_stay_visible_may_be_written",
         ),
         (39,),
     ),

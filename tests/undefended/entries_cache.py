@@ -271,7 +271,7 @@ CACHE = (
         "search/fts_expression.py",
         """return '"' + text.replace("\\0", " ").replace('"', '""') + '"'""",
         "return text",
-        ("property/test_query_properties.py::test_whatever_is_typed_runs_or_is_a_query_error",),
+        ("property/test_query_properties.py::test_any_typed_text_runs_or_is_a_query_error",),
         (30,),
     ),
     Defence(
@@ -281,7 +281,7 @@ CACHE = (
         '            return Statement(_LITERAL.replace("?", f"\'{text}\'"))\n',
         (
             "security/test_adversary_arguments.py::test_no_argument_reaches_the_database_as_its_language",
-            "unit/search/test_sql_builder.py::test_what_is_typed_never_stands_in_the_sql",
+            "unit/search/test_sql_builder.py::test_typed_text_is_never_in_the_sql",
         ),
         (30,),
     ),

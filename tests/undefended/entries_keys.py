@@ -14,7 +14,7 @@ KEYS = (
         "        if seen.on_unreadable is not OnUnreadable.REBUILD:\n            return Locked(",
         "        if seen.on_unreadable is None:\n            return Locked(",
         (
-            "security/test_adversary_keys.py::test_however_many_wrong_keys_are_tried_no_byte_changes",
+            "security/test_adversary_keys.py::test_any_number_of_wrong_keys_changes_no_byte",
             "unit/account/test_rebuilding.py::test_without_the_setting_nothing_moves",
         ),
         (1,),
@@ -298,7 +298,7 @@ KEYS = (
         "    if kind not in _ALLOWED:\n        return _refuse(backend)\n    return backend",
         "    return backend",
         (
-            "unit/keys/test_keychain.py::test_what_protects_nothing_is_refused_by_name_and_never_touched",
+            "unit/keys/test_keychain.py::test_an_unprotected_keychain_is_refused_by_name_and_never_used",
         ),
         (46,),
     ),

@@ -42,7 +42,7 @@ REDACTION = (
         "logs/redactor.py",
         "        if redaction_rules.is_secret(name) or isinstance(value, Secret):\n",
         "        if isinstance(value, Secret):\n",
-        (f"{_REDACTOR}::test_whatever_stands_under_a_secrets_name_is_blotted",),
+        (f"{_REDACTOR}::test_any_value_under_a_name_of_a_secret_is_redacted",),
         (32,),
     ),
     Defence(
@@ -61,7 +61,7 @@ REDACTION = (
         "logs/redactor.py",
         "        return redaction_rules.redact_shapes(self.without_known(line), email_key=self.email_key)\n",
         "        return self.without_known(line)\n",
-        (f"{_SHAPES}::test_what_looks_like_a_secret_is_blotted_unasked",),
+        (f"{_SHAPES}::test_text_that_looks_like_a_secret_is_redacted",),
         (32,),
     ),
     Defence(
@@ -77,7 +77,7 @@ REDACTION = (
         "logs/pipeline.py",
         "        return one_line(current_redactor().rendered(render(logger, method, event)))\n",
         "        return current_redactor().rendered(render(logger, method, event))\n",
-        (f"{_LOGGING}::test_an_event_is_one_line_whatever_stands_in_it",),
+        (f"{_LOGGING}::test_an_event_is_one_line_with_any_content",),
         (34,),
     ),
     Defence(
@@ -211,7 +211,7 @@ REDACTION = (
         '    line = several_lines(logs.scrub(text)) + "\\n"\n',
         '    line = several_lines(text) + "\\n"\n',
         (
-            "security/test_redaction_matrix.py::test_what_a_command_says_is_clean_where_nothing_follows",
+            "security/test_redaction_matrix.py::test_errors_of_a_command_are_redacted_also_without_logging",
         ),
         (32,),
     ),

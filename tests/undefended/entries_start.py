@@ -80,7 +80,7 @@ START = (
         " and not held and written <= MOST_ALONE:",
         " and not held:",
         (
-            "unit/protocol/test_server_before_loop.py::test_reader_that_takes_nothing_does_not_hold_up_the_end",
+            "unit/protocol/test_server_before_loop.py::test_reader_that_takes_nothing_does_not_delay_the_end",
         ),
     ),
     Defence(

@@ -135,7 +135,7 @@ def test_a_weak_passphrase_makes_no_cache_unless_it_is_allowed(tmp_path, weak):
     open_cheaply(config).close()  # what is there already opens as ever
 
 
-def test_nothing_of_a_note_or_name_stands_in_clear_on_the_disk(tmp_path):
+def test_no_part_of_a_note_or_name_is_in_clear_on_the_disk(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config)) as opened:
         put(opened, "mark", "PLAINTEXT-MARKER")
@@ -153,7 +153,7 @@ def test_a_wrong_key_is_proven_without_touching_anything(tmp_path):
     assert OTHER not in error.message
 
 
-def test_fifty_wrong_keys_beside_a_left_over_log_change_no_byte(tmp_path):
+def test_fifty_wrong_keys_with_an_old_log_change_no_byte(tmp_path):
     config = made(tmp_path)
     assert account_child.run(tmp_path, "write") == account_child.KILLED
     log = database_of(config).with_name(database_of(config).name + "-wal")

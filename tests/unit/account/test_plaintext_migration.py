@@ -182,7 +182,7 @@ def test_interrupted_erasing_is_reported_at_the_start_and_continued_by_the_next_
     assert not folder_of(config).plain_remains.exists()
 
 
-def test_what_is_left_of_the_plain_cache_stays_until_the_encrypted_one_is_proven(tmp_path):
+def test_the_plain_cache_stays_until_the_encrypted_one_is_proven(tmp_path):
     config = half_erased(tmp_path, lambda whole: whole)
     with pytest.raises(LockedError) as error:
         encrypt(config, KEY)

@@ -279,7 +279,7 @@ def test_a_key_of_the_keychain_that_opens_nothing_blocks_no_other_key(tmp_path):
     ]
 
 
-def test_what_would_not_follow_is_known_before_anything_begins(tmp_path):
+def test_slots_that_would_not_follow_are_known_before_the_work_begins(tmp_path):
     config, paper = filled(tmp_path), recovery_keys.generate()
     slot_management.add(config, paper, options=GIVEN)
     before = fingerprint(config.account_dir)

@@ -247,7 +247,7 @@ def test_where_no_end_is_readable_the_search_for_it_ends(copy, monkeypatch):
 
 
 @pytest.mark.parametrize("step", ["prepare", "copy"])
-def test_what_a_killed_repair_left_is_removed_by_the_next(copy, step):
+def test_files_of_a_killed_repair_are_removed_by_the_next(copy, step):
     damage(copy, [50])
     old = database_of(copy).read_bytes()
 

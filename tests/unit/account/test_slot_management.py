@@ -241,7 +241,7 @@ def test_a_recovery_key_is_proven_by_opening(tmp_path):
         slot_management.recovery_slot(config, typed, bounds=BOUNDS)
 
 
-def test_who_has_lost_the_passphrase_gets_in_with_the_recovery_key_and_sets_a_new_one(tmp_path):
+def test_a_lost_passphrase_is_replaced_with_the_recovery_key(tmp_path):
     config, paper = made(tmp_path), recovery_keys.generate()
     add(config, paper)
     back_in = replace(GIVEN, old=paper)

@@ -281,7 +281,7 @@ def test_the_steps_are_those_of_the_table_in_its_order(tmp_path):
     assert steps == [row.step for row in REWRAP]
 
 
-def test_what_the_rotation_does_not_do_is_said(tmp_path):
+def test_the_rotation_says_what_it_does_not_do(tmp_path):
     notices = " ".join(change(made(tmp_path)).notices)
     assert "configuration" in notices
     assert "backups" in notices
@@ -331,7 +331,7 @@ def with_paper(tmp_path, *others):
     return config
 
 
-def test_who_has_lost_the_passphrase_gets_a_new_one_by_the_recovery_key_and_keeps_that(tmp_path):
+def test_the_recovery_key_sets_a_new_passphrase_and_stays(tmp_path):
     config = with_paper(tmp_path)
     done = change(config, old=PAPER)
     assert [opens(config, key) for key in (*LOST, NEW)] == [False, True, True]
@@ -343,7 +343,7 @@ def test_who_has_lost_the_passphrase_gets_a_new_one_by_the_recovery_key_and_keep
     assert done.proven
 
 
-def test_where_there_is_no_passphrase_beside_the_recovery_key_the_new_one_is_one_more(tmp_path):
+def test_without_a_passphrase_beside_the_recovery_key_the_new_key_is_added(tmp_path):
     config = with_paper(tmp_path)
     options = ChangeOptions(bounds=BOUNDS, old=PAPER)
     slot_management.change_slot(config, 1, slot_changes.remove, options=options)

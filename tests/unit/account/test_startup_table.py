@@ -263,11 +263,11 @@ def test_a_good_copy_takes_the_place_of_a_lost_key_file_with_a_notice(main):
     "left",
     [{"change_unfinished": True}, {"files": Files(current=True, prepared=True)}],
 )
-def test_what_a_crash_left_is_brought_to_rest(left):
+def test_files_left_by_a_crash_are_cleaned_up(left):
     assert decide(replace(GOOD, **left)) == Open(finish_key_files=True)
 
 
-def test_who_gives_a_wrong_key_learns_every_way_out():
+def test_a_wrong_key_error_names_every_way_out():
     wrong = replace(GOOD, unwrap=Unwrap.WRONG_KEY, source="DB_ENCRYPTION_KEY")
     assert "rotate-key --ask-old" in decide(wrong).hint
     assert "keys restore FILE" in decide(wrong).hint

@@ -79,7 +79,7 @@ def test_record_that_says_what_cannot_be_counted_is_a_fault_of_the_chain():
 
 
 @pytest.mark.parametrize("text", ["no JSON", "7", '"x"', "[1, {}]", "[" * 100_000])
-def test_record_that_was_changed_is_shown_as_it_stands(records, text):
+def test_changed_record_is_shown_as_it_is(records, text):
     changed = replace(records[0], notes=text, facts=text, act="a\x1b[2J")
     assert export.as_json(changed)["mac"] == changed.mac
     assert list(export.export_lines([changed], now_ms=0, end=Head()))

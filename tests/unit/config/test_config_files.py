@@ -338,7 +338,9 @@ def test_a_wrong_value_is_refused_with_the_place_it_comes_from(folder):
     assert f"(from {named})" in refusal(folder, {}, env_file=named).message
 
 
-def test_a_required_variable_that_a_dotenv_spoils_is_missing_and_the_refusal_says_why(folder):
+def test_a_required_variable_with_an_invalid_dotenv_value_is_missing_and_the_refusal_says_why(
+    folder,
+):
     write(folder / ".env", "SIMPLENOTE_USERNAME='a\tb'\n")
     with pytest.raises(ConfigError) as caught:
         load(folder, {})

@@ -136,7 +136,7 @@ def test_only_what_no_keychain_can_have_is_missing_for_sure(tmp_path):
 @pytest.mark.parametrize(
     "wrong", [{"LOG_LEVEL": "loud"}, {"DB_ENCRYPTION_KEY_FILE": "/nowhere/key"}]
 )
-def test_what_is_wrong_beside_what_is_missing_is_refused(tmp_path, wrong):
+def test_an_invalid_setting_besides_a_missing_one_is_refused(tmp_path, wrong):
     with pytest.raises(ConfigError) as caught:
         lacking(tmp_path, wrong)
     assert not isinstance(caught.value, SettingsMissing)

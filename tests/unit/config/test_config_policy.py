@@ -153,7 +153,7 @@ def test_a_folder_that_a_link_leads_through_counts_too(room):
 
 
 @needs_posix
-def test_what_belongs_to_somebody_else_is_refused(room, monkeypatch):
+def test_a_file_of_another_user_is_refused(room, monkeypatch):
     path, uid = put(room / "data" / "policy.toml"), os.geteuid()
     if uid:
         monkeypatch.setattr(os, "geteuid", lambda: uid + 1)

@@ -77,7 +77,7 @@ def test_a_bomb_is_refused_before_any_work(bomb, monkeypatch):
         kdf.derive(WORDS, salt=SALT, parameters=bomb)
 
 
-def test_memory_that_cannot_be_had_is_said_and_nothing_weaker_is_tried(monkeypatch):
+def test_missing_memory_is_reported_and_no_lower_cost_is_tried(monkeypatch):
     tries = []
 
     def failing(**cost):

@@ -62,7 +62,7 @@ def test_nothing_above_the_ceiling_is_even_tried():
         ((Argon2id(memory_kib=1024 * MIB, time_cost=16),), Argon2id()),
     ],
 )
-def test_it_finds_room_beside_the_other_slots_of_the_key_file(beside, expected):
+def test_the_proposed_cost_fits_beside_the_other_slots_of_the_key_file(beside, expected):
     measure, tried = machine(0.0)
     best = propose(measure, target=1.0, most_memory_kib=1024 * MIB, beside=beside)
     assert best.parameters == expected

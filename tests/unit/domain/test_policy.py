@@ -63,7 +63,7 @@ def test_tools_that_are_off_or_could_never_be_used_do_not_exist():
     tags,
     tags,
 )
-def test_what_may_be_written_is_what_stays_visible(rules, before, after):
+def test_only_notes_that_stay_visible_may_be_written(rules, before, after):
     policy = Policy(visibility=rules)
     found = refusal(policy.require_write, "1", Content("", before), Content("", after))
     assert (found is None) == rules.sees("1", after)

@@ -73,7 +73,7 @@ def test_many_may_hold_the_lock_and_none_is_alone_then(mine):
     alone.release()
 
 
-def test_who_is_alone_may_let_others_in_again(mine):
+def test_an_exclusive_lock_can_become_shared_again(mine):
     one, other = ServerLock(mine), ServerLock(mine)
     one.exclude(timeout=0)
     with pytest.raises(LockedError):
@@ -94,7 +94,7 @@ def test_waiting_ends_when_the_place_becomes_free(mine):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="holds nothing there")
-def test_who_is_refused_a_place_in_the_folder_keeps_no_file_open(mine):
+def test_a_refused_lock_keeps_no_file_open(mine):
     alone = ServerLock(mine).exclude()
     try:
         before = len(list(Path("/dev/fd").iterdir()))

@@ -50,7 +50,7 @@ def test_real_keychains_keep_give_and_forget(module, name):
 
 
 @pytest.mark.parametrize(("module", "name"), REFUSED)
-def test_what_protects_nothing_is_refused_by_name_and_never_touched(module, name):
+def test_an_unprotected_keychain_is_refused_by_name_and_never_used(module, name):
     refused = backend(module, name)
     keychain = Keychain(lambda: refused)
     assert not keychain.usable
@@ -146,7 +146,7 @@ def test_a_dialog_that_nobody_answers_is_not_waited_for_without_end(kind):
     dialog.answered.set()
 
 
-def test_beside_an_open_dialog_no_second_one_is_opened_and_its_answer_ends_that():
+def test_no_second_dialog_opens_beside_an_open_one_whose_answer_ends_it():
     dialog = Dialog()
     one = dialog.backend()
     keychain = Keychain(lambda: one, timeouts=IMPATIENT)

@@ -37,7 +37,7 @@ REDACTOR = Redactor(email_key=b"k")
         ('"mail":"ada@example.org"', "ada"),
     ],
 )
-def test_what_looks_like_a_secret_is_blotted_unasked(text, hidden):
+def test_text_that_looks_like_a_secret_is_redacted(text, hidden):
     shown = REDACTOR.text(text)
     assert hidden not in shown
     assert REDACTOR.text(shown) == shown, "a second pass changes nothing"

@@ -49,7 +49,7 @@ def test_text_under_a_listed_name_passes():
      "key", "Authorization", "cookies", "db_key", "passphrase", "client.secret", "salt", "dek"],
 )  # fmt: skip
 @pytest.mark.parametrize("value", ["abc", 123456, ["abc"], {"a": "abc"}, b"abc"])
-def test_whatever_stands_under_a_secrets_name_is_blotted(name, value):
+def test_any_value_under_a_name_of_a_secret_is_redacted(name, value):
     assert PLAIN.facts({name: value}) == {name: REDACTED}
 
 

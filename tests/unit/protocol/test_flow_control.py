@@ -46,7 +46,7 @@ def test_room_is_given_to_one_after_another_in_the_order_they_came():
     assert flow.has_room
 
 
-def test_who_finds_room_does_not_wait():
+def test_a_call_that_finds_capacity_does_not_wait():
     async def scenario():
         room = FlowControl().wait_for_room()
         try:

@@ -72,7 +72,7 @@ def test_client_that_stopped_reading_is_the_end(pipe):
 
 
 @pytest.mark.parametrize("flood", [PING, TooLong(b"", b"")], ids=["pings", "too long"])
-def test_reader_that_takes_nothing_does_not_hold_up_the_end(pipe, flood):
+def test_reader_that_takes_nothing_does_not_delay_the_end(pipe, flood):
     count = 3000
     queue, found = filled(*[flood] * count, EndOfInput(), Loaded("event loop")), []
     thread = threading.Thread(target=lambda: found.append(alone(queue, pipe[1])), daemon=True)

@@ -49,7 +49,7 @@ def test_closed_descriptors_are_no_accident(closed):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX")
-def test_what_is_not_there_yet_is_waited_for_whatever_the_parent_has_set():
+def test_non_blocking_pipes_of_the_parent_are_waited_for():
     reading, writing = os.pipe()
     try:
         for end in (reading, writing):

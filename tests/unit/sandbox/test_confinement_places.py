@@ -15,7 +15,7 @@ def places(folder):
     return found
 
 
-def test_who_opens_no_account_keeps_no_data_folder(tmp_path):
+def test_a_server_that_opens_no_account_has_no_access_to_the_data_folder(tmp_path):
     config = Config(username="", data_dir=tmp_path)
     assert tmp_path in confinement.find_allowed_access(config).keep
     assert tmp_path not in confinement.find_allowed_access(config, opens=False).keep

@@ -71,7 +71,7 @@ def test_everything_is_there_and_nothing_else(source, target):
     assert target.sync_state.cursor() == "here"
 
 
-def test_what_was_to_be_kept_stays_as_it_was(source, target):
+def test_the_rows_to_keep_stay_unchanged(source, target):
     table_copy.copy_into(source.database, target.database, keep=TIES)
     assert target.sync_state.get("generation") == "new"
     assert target.sync_state.get("a") == "b"

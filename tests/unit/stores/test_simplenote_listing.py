@@ -76,7 +76,7 @@ def test_a_place_too_long_to_be_kept_is_refused(place: str) -> None:
         page_from(_answer(**{place: "m" * 1025}), mark=None, with_content=True)
 
 
-def test_a_note_nested_too_deeply_does_not_spoil_its_neighbours() -> None:
+def test_a_note_nested_too_deeply_does_not_affect_other_notes() -> None:
     deep: Any = "x"
     for _ in range(DEEPEST + 1):
         deep = [deep]

@@ -73,7 +73,7 @@ def test_the_accounts_own_token_is_proven_once_and_costs_nothing_afterwards() ->
     _trying(step)
 
 
-def test_some_notes_removed_elsewhere_do_not_spoil_the_proof() -> None:
+def test_some_notes_removed_elsewhere_do_not_prevent_the_proof() -> None:
     async def step(sim: Simulator, of: Any) -> None:
         for note_id, _ in NOTES[::2]:
             sim.delete(note_id)
@@ -155,7 +155,7 @@ def test_a_refused_token_is_not_tried_on_notes_and_the_password_is_used_instead(
     _trying(step)
 
 
-def test_what_cannot_be_found_out_now_is_neither_believed_nor_called_foreign() -> None:
+def test_a_token_that_cannot_be_checked_now_is_neither_accepted_nor_called_foreign() -> None:
     async def step(sim: Simulator, of: Any) -> None:
         record = MemoryRecord(NOTES)
         sim.stop_listening()

@@ -148,7 +148,7 @@ def test_bad_version_is_a_conflict_or_a_missing_note() -> None:
 
 
 @pytest.mark.parametrize("status", [404, 405, 409, 412])
-def test_refused_delete_of_a_note_that_stands_is_no_success(status: int) -> None:
+def test_refused_delete_of_an_existing_note_is_no_success(status: int) -> None:
     async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="a", deleted=True)
         old = (await store.get("n1")).etag

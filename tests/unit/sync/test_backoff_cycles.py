@@ -202,7 +202,7 @@ def test_reasons_without_news_are_followed_less_and_less_often(client, store, ki
     assert max(hours) <= (MOST_FAILING if failing else MOST)
 
 
-def test_what_the_feed_tells_of_our_own_writes_is_no_reason_to_listen_less(client, store):
+def test_feed_entries_about_our_own_writes_do_not_slow_down_listening(client, store):
     pauses = []
 
     async def scenario():

@@ -32,7 +32,7 @@ def test_it_ends_with_a_write_of_another_process(clients, idle):
     assert not idle.skips()
 
 
-def test_what_was_written_during_the_look_that_found_nothing_is_looked_at_again(client, idle):
+def test_a_write_during_a_poll_that_found_nothing_is_polled_again(client, idle):
     client.cache.database.run(PUT)
     assert not idle.skips()
     client.cache.database.run(PUT)

@@ -74,7 +74,7 @@ def test_notes_can_be_read_while_others_are_being_stored(client, full_store, gat
     assert client.contents() == full_store.contents()
 
 
-def test_what_a_load_took_is_given_back_once(client, full_store, monkeypatch):
+def test_memory_of_a_load_is_given_back_once(client, full_store, monkeypatch):
     given = []
     monkeypatch.setattr(
         batch_apply, "release_memory", lambda: given.append(threading.current_thread())
@@ -221,7 +221,7 @@ def test_a_connection_in_use_stays_open_though_the_event_loop_ends(
     connections[0].close()
 
 
-def test_what_was_on_its_way_for_an_emptied_cache_is_not_stored(client, full_store, gate):
+def test_a_page_fetched_for_an_emptied_cache_is_not_stored(client, full_store, gate):
     async def scenario():
         load = asyncio.create_task(client.sync())
         await until(gate.reached.is_set)

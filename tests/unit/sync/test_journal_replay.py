@@ -216,7 +216,7 @@ def test_what_the_store_refuses_for_good_is_kept_as_rejected_and_not_sent_again(
     assert kept.reason
 
 
-def test_one_stubborn_write_does_not_hold_up_the_others(client, store):
+def test_one_failing_write_does_not_delay_the_others(client, store):
     async def scenario():
         first, second = await client.create("one\n"), await client.create("two\n")
         client.faults.plan(Fault.TIMEOUT, on="push", times=2)

@@ -28,7 +28,7 @@ def test_the_lock_file_is_private(tmp_path):
     leader.release()
 
 
-def test_where_no_lock_can_be_had_nobody_leads(tmp_path):
+def test_without_a_lock_nobody_leads(tmp_path):
     assert not Leader(tmp_path).acquire()
 
 

@@ -72,7 +72,7 @@ def test_a_change_of_a_note_whose_write_is_unanswered_waits_for_the_write(loaded
     assert loaded.scheduler._progress.unresolved() == ()
 
 
-def test_one_note_that_cannot_be_read_does_not_hold_up_the_others(loaded, store):
+def test_one_note_that_cannot_be_read_does_not_delay_the_others(loaded, store):
     for note_id in ("n03", "n04", "n05"):
         store.edit(note_id, lambda text: text + "more\n")
     loaded.faults.plan(Fault.WITHOUT_CONTENT, on="changes")

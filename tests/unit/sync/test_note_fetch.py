@@ -73,9 +73,7 @@ def test_or_if_the_change_feed_is_where_listings_fail(loaded, store, fault):
         (Fault.LOGIN, State.NEEDS_AUTH),
     ],
 )
-def test_where_everything_is_refused_the_cycle_ends_and_nothing_is_skipped(
-    loaded, store, fault, state
-):
+def test_if_every_note_is_refused_the_cycle_ends_and_skips_none(loaded, store, fault, state):
     cursor = loaded.cache.sync_state.cursor()
     changed_elsewhere(loaded, store, "n0", "n1")
     loaded.faults.plan(fault, on="get", times=2)
@@ -169,7 +167,7 @@ def test_an_answer_that_is_older_than_the_news_is_not_used_and_asked_for_again(l
     assert unresolved(loaded) == ()
 
 
-def test_many_late_notes_hold_up_no_other(loaded, store, monkeypatch):
+def test_many_slow_notes_delay_no_other(loaded, store, monkeypatch):
     async def scenario():
         monkeypatch.setattr(note_fetch, "ITEM_SECONDS", 0.02)
         failing = [f"failing{number}" for number in range(note_fetch.FETCHES + 1)]

@@ -106,7 +106,7 @@ def test_absence_from_a_listing_removes_nothing_but_asks():
         Confirmed(Tombstone("n"), "r5"),
     ],
 )
-def test_whatever_happened_there_a_write_in_flight_is_resolved_first(remote):
+def test_a_write_in_flight_is_resolved_first_in_every_case(remote):
     assert plan(Local(HELD.known, pending=True), remote) == Action(Move.RESOLVE, "n")
 
 

@@ -331,7 +331,7 @@ def test_a_feed_that_fails_in_an_unexpected_way_does_not_end_sync(client, store,
 
 
 @pytest.mark.parametrize("news", [True, False])
-def test_what_the_feed_was_asked_before_a_request_does_not_answer_the_request(
+def test_a_feed_answer_from_before_a_request_does_not_answer_the_request(
     client, store, monkeypatch, news
 ):
     """A cycle for somebody asks the store after he has asked for it, and finishes open writes."""

@@ -140,9 +140,7 @@ def test_a_leader_without_a_login_lets_one_with_a_login_lead(clients, store, tim
     asyncio.run(scenario())
 
 
-def test_where_nobody_has_a_login_all_say_so_and_each_tries_again_in_minutes_only(
-    clients, store, time
-):
+def test_without_any_login_all_servers_say_so_and_retry_only_after_minutes(clients, store, time):
     group = [clients() for _ in range(3)]
     for client in group:
         client.faults.plan(Fault.LOGIN, times=10**6)

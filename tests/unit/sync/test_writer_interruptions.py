@@ -312,7 +312,7 @@ def test_a_call_waits_for_no_write_that_is_finished_behind_the_callers_back(clie
     assert len(store.ids()) == 2
 
 
-def test_what_follows_from_a_write_is_sent_though_its_caller_has_left(client, store):
+def test_requests_that_follow_a_write_are_sent_although_its_caller_has_left(client, store):
     async def scenario():
         note = await client.create("hello world\n")
         client.faults.plan(Fault.RACE, on="push", edit=lambda _: "hello brave world\n")

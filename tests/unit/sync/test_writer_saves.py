@@ -260,7 +260,7 @@ def test_a_store_that_refuses_stale_bases_is_asked_again_with_the_merge(clients,
     assert saved.merged is True
 
 
-def test_a_note_that_never_stands_still_is_refused_with_nothing_left_behind(clients, store):
+def test_a_note_that_changes_all_the_time_is_refused_and_leaves_no_entry(clients, store):
     client = clients(capabilities=STRICT)
 
     async def scenario():
