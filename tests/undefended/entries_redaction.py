@@ -226,8 +226,8 @@ REDACTION = (
     Defence(
         "protocol errors are scrubbed",
         "protocol/sdk_server.py",
-        "    told = logs.scrub_for_client(error.to_dict())\n",
-        "    told = error.to_dict()\n",
+        "    facts = logs.scrub_for_client(error.to_dict())\n",
+        "    facts = error.to_dict()\n",
         (_MATRIX,),
         (32,),
     ),

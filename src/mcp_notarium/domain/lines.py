@@ -67,8 +67,8 @@ def preview(text: str, lines: int = 1) -> str:
     Each is cut after at most 80 characters, never inside a visible character. A note of white space
     only gives ``(empty note)``.
     """
-    filled = (line for line in map(str.strip, text.split(LF)) if line)
-    return LF.join(map(shorten, islice(filled, lines))) or EMPTY
+    nonblank = (line for line in map(str.strip, text.split(LF)) if line)
+    return LF.join(map(shorten, islice(nonblank, lines))) or EMPTY
 
 
 def shorten(line: str, width: int = WIDTH) -> str:

@@ -207,7 +207,7 @@ _KEY_LINE = re.compile(
 
 
 def _lines(text: str) -> dict[str, int]:
-    """Return the line of each key, as far as it can be told line by line; for messages only."""
+    """Return the line of each key, as far as single lines show it; for messages only."""
     found: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.split("\n"), 1):

@@ -90,9 +90,9 @@ class AppHolder:
         self._letting_go.set()
 
     def answer(self, error: NotariumError) -> NotariumError:
-        """Return what a call is told that failed: if the server is locked, why it is and the way out.
+        """Return the error for a call that failed: if the server is locked, the reason and the way out.
 
-        A write that was sent before stays in doubt: it is not to be repeated after a repair.
+        A write that was sent before may have been stored: it is not to be repeated after a repair.
         """
         if not self.locked:
             return error

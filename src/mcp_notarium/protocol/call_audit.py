@@ -24,7 +24,7 @@ from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.tools.catalog import Tool
 
 SECONDS: Final = 0.5
-"""How long a record of a read may be in memory only."""
+"""Seconds that a record of a read may be in memory only."""
 _AGAIN: Final = 2.0
 _MOST_EARLY: Final = 1000
 _FORBIDDEN: Final = 403

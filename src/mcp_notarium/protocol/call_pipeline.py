@@ -26,7 +26,7 @@ from mcp_notarium.tools.schemas import FromNotes
 from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings
 
 if TYPE_CHECKING:
-    from mcp_notarium.app import App
+    pass
 
 Json = dict[str, Any]
 
@@ -93,16 +93,11 @@ class CallPipeline:
         if tool.read_only and not self._flow.has_room:
             await self._flow.wait_for_room()  # it has waited for the network
         answer = success(made)
-        _count(app, tool, answer)
+        if tool.read_only:
+            app.budget.charge_read(answer.size)
+        else:  # an answer that tells of a change is never taken back
+            app.budget.record_read(answer.size)
         return answer
-
-
-def _count(app: App, tool: Tool, answer: Answer) -> None:
-    """Take the answer from what may be read. One that tells of a change is never taken back."""
-    if tool.read_only:
-        app.budget.charge_read(answer.size)
-    else:
-        app.budget.record_read(answer.size)
 
 
 def _request(tool: Tool, arguments: Json) -> BaseModel:

@@ -34,7 +34,7 @@ from mcp_notarium.tools.call_context import (
 
 ASKING_SECONDS: Final = 55.0
 OPEN_SECONDS: Final = 600.0
-"""How long a question stays open whose answer comes with another call."""
+"""Seconds that a question stays open whose answer comes with another call."""
 MOST_OPEN: Final = 64
 
 _QUESTION: Final = "confirm"

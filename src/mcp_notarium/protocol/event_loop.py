@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 OPENING_SECONDS: Final = 3.0
-"""How long the account may take to open when the client has asked for notes and left."""
+"""Seconds the account may take to open when the client has asked for notes and left."""
 
 
 def run(
@@ -47,7 +47,7 @@ def run(
 ) -> int:
     """Serve until the client leaves; returns the exit code.
 
-    The SDK is on its way, and told by a ``Loaded`` in the queue. ``held``: what came before. ``refused``
+    A ``Loaded`` in the queue announces the SDK. ``held``: what came before. ``refused``
     has been reported: nothing is opened then.
     """
 
@@ -74,7 +74,9 @@ def run(
                 tasks.start_soon(_pump, queue, held, transport, sdk)
                 await first_of(sdk.wait, transport.over.wait)
                 if sdk.is_set():
-                    await _serve_sdk(pipeline, transport)
+                    from mcp_notarium.protocol import sdk_server  # noqa: PLC0415 - the loader has imported it
+
+                    await sdk_server.serve(sdk_server.build(pipeline), transport)
             deadline.begin()
             await holder.leave(within=deadline.for_closing())
             tasks.cancel_scope.cancel()
@@ -83,16 +85,10 @@ def run(
     return anyio.run(serve)
 
 
-async def _serve_sdk(pipeline: CallPipeline, transport: Transport) -> None:
-    from mcp_notarium.protocol import sdk_server  # noqa: PLC0415 - the loader has imported it
-
-    await sdk_server.serve(sdk_server.build(pipeline), transport)
-
-
 async def _pump(
     queue: EventQueue, held: Sequence[Event], transport: Transport, sdk: anyio.Event
 ) -> None:
-    """Hand the transport everything that arrives, in order."""
+    """Pass everything that arrives to the transport, in order."""
     events = [*held]
     while True:
         for event in events:

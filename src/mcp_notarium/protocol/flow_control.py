@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 MOST_UNREAD: Final = 16 * 1024 * 1024
 MOST_UNANSWERED: Final = 32 * 1024 * 1024
 LINE_BYTES: Final = 16 * 1024
-"""What each line counts beside its own length: a static reply is about as long."""
+"""Bytes that each line counts beside its own length: a static reply is about as long."""
 CALL_BYTES: Final = 128 * 1024
-"""What a request that the SDK answers counts beside its line: 256 of them fill their bound."""
+"""Bytes that a request for the SDK counts beside its line: 256 of them fill their bound."""
 
 
 class FlowControl:

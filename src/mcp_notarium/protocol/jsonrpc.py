@@ -1,7 +1,7 @@
 """Decode one line of JSON-RPC, and refuse what is no message. Pure.
 
 What cannot be understood becomes a :class:`Refusal`, with the id of the request
-wherever it can be told; the protocol's schemas want it left out otherwise, never null.
+where it is known; the protocol's schemas want it left out otherwise, never null.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INVALID_PARAMS: Final = -32602
 CONNECTION_CLOSED: Final = -32000
 
 DEEPEST: Final = 200
-"""How deep values may be nested in each other; what is deeper cannot be looked at safely."""
+"""Greatest depth of values nested in each other; deeper ones cannot be walked safely."""
 
 _VALUE = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\\x00-\x1f]{0,200}")\s*'
 _AT_HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _VALUE + rb"[,}]")
@@ -96,9 +96,9 @@ def _checked(value: Json) -> Json | Refusal | None:
     if value.get("jsonrpc") != "2.0":
         return _refused(value)
     if "method" in value:
-        sound = isinstance(value["method"], str) and isinstance(value.get("params"), dict | None)
-        sound = sound and ("id" not in value or is_id(value["id"]))
-        if not sound or has_lone_surrogate([value["method"], value.get("id")]):
+        valid = isinstance(value["method"], str) and isinstance(value.get("params"), dict | None)
+        valid = valid and ("id" not in value or is_id(value["id"]))
+        if not valid or has_lone_surrogate([value["method"], value.get("id")]):
             return _refused(value)
     elif not _answers(value):
         return _refused(value)

@@ -93,8 +93,8 @@ def _protocol_error(message: str, *, hint: str, **details: list[str]) -> MCPErro
     error = InvalidRequest(
         message, subcategory="arguments", details=dict(details), resolution_hint=hint
     )
-    told = logs.scrub_for_client(error.to_dict())
-    return MCPError(types.INVALID_PARAMS, told["message"], data=told)
+    facts = logs.scrub_for_client(error.to_dict())
+    return MCPError(types.INVALID_PARAMS, facts["message"], data=facts)
 
 
 async def guard(ctx: Context, call_next: CallNext) -> HandlerResult:

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from mcp_notarium.logs import Logger
 
 _TURN_SECONDS = 0.001
-"""How long a thread may keep Python from another that waits for it. With the usual 5 ms whoever stores
-or answers during a first load waits so long at every step."""
+"""Seconds that a thread may keep Python from another that waits for it. With the usual 5 ms every step of
+storing and answering waits that long during a first load."""
 MOST_ALONE = 48 * 1024
 """Bytes of replies before there is an event loop: a pipe takes them even if nobody reads."""
-_PATIENCE = 10.0
-"""How many seconds a server that lacks a required setting waits for somebody to tell that."""
+_FIRST_BYTE_SECONDS = 10.0
+"""Seconds that a server without a required setting waits for a client."""
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 
@@ -79,8 +79,8 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, notice: 
         sys.stderr.write(notice)
     from mcp_notarium.sandbox.confinement import Confinement  # noqa: PLC0415 - see the top
 
-    wanted = sandbox or settings.config.sandbox
-    confinement = Confinement(settings.config, wanted, opens=settings.missing is None)
+    mode = sandbox or settings.config.sandbox
+    confinement = Confinement(settings.config, mode, opens=settings.missing is None)
     flow, buffer = FlowControl(), LineBuffer()
     session = Session(StaticReplies(offering(stored(), settings.config.policy.tools)), flow)
     read_lines(incoming, queue, flow, buffer, first=confinement.drop_all_rights)
@@ -102,7 +102,7 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, notice: 
         load,
         protect=_protect,
         confine=confine,
-        patience=None if settings.missing is None or buffer.fed else _PATIENCE,
+        patience=None if settings.missing is None or buffer.fed else _FIRST_BYTE_SECONDS,
         spoken=lambda: buffer.fed,
     )
     if held is None:
@@ -285,7 +285,7 @@ def _load(queue: EventQueue, settings: config.Loaded, confined: str) -> None:
 
         gc.freeze()
         queue.put(Loaded("SDK"))
-    except BaseException as error:  # noqa: BLE001 - told to the main thread, which raises it
+    except BaseException as error:  # noqa: BLE001 - the main thread raises it
         queue.put(Loaded("", error))
     finally:
         gc.enable()

@@ -175,13 +175,13 @@ class Session:
     def _notification(self, message: Json, size: int) -> None:
         """Queue a notification, or a client's answer, if the SDK can make something of it."""
         method = message.get("method")
-        wanted = self._era is not _Era.UNKNOWN
+        forward = self._era is not _Era.UNKNOWN
         if method == "notifications/initialized":
-            wanted = self._era is _Era.HANDSHAKE and not self._initialized
-            self._initialized = self._initialized or wanted
+            forward = self._era is _Era.HANDSHAKE and not self._initialized
+            self._initialized = self._initialized or forward
         elif method == "notifications/cancelled":
-            wanted = wanted and not self._cancel(message.get("params", {}).get("requestId"))
-        if wanted:
+            forward = forward and not self._cancel(message.get("params", {}).get("requestId"))
+        if forward:
             self._queue(_Waiting(message, size))
         else:
             self._flow.done(size)

@@ -1,6 +1,6 @@
 """Take standard input and output for the protocol alone, and read lines of the one.
 
-After :func:`claim` a stray ``print``, a library's warning or a child process writes to stderr, and
+After :func:`claim` a ``print``, a library's warning or a child process writes to stderr, and
 whoever reads standard input finds it empty. Imports only the smallest modules of the standard library:
 it runs before everything else.
 

@@ -38,7 +38,7 @@ ANSWERS: Final = 0.8
 CLOSING: Final = 0.9
 """The part after which nothing is waited for any more: sync and connections are closed, or not."""
 LAST_WORDS_SECONDS: Final = 0.05
-"""How long writing may take that some calls have no answer."""
+"""Seconds that writing the last errors may take."""
 
 Wait = Callable[[], Awaitable[object]]
 _Job = tuple[bytes, "asyncio.Future[None]"]

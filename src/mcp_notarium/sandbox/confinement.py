@@ -101,12 +101,12 @@ class Confinement:
     ``ConfigError`` where confinement is required and the system has nothing of the kind.
     """
 
-    def __init__(self, config: Config, wanted: Sandbox, *, opens: bool = True) -> None:
+    def __init__(self, config: Config, mode: Sandbox, *, opens: bool = True) -> None:
         self._config = config
-        self._wanted = wanted
+        self._mode = mode
         self._opens = opens
         self.how = "off"
-        if wanted == "require":
+        if mode == "require":
             _require_support(landlock.version())
 
     def enter(self) -> None:
@@ -114,7 +114,7 @@ class Confinement:
 
         Raises ``ConfigError`` where confinement is required and fails.
         """
-        if self._wanted == "off":
+        if self._mode == "off":
             return
         files = self._attempt(self._restrict_files, _NO_LANDLOCK, required=True)
         calls = self._attempt(
@@ -127,7 +127,7 @@ class Confinement:
             return restrict()
         except OSError as error:
             reason = error.strerror or str(error)
-            if self._wanted == "require" and required:
+            if self._mode == "require" and required:
                 raise _not_confined_error(reason) from error
             return f"{failure}: {reason}"
 
@@ -148,7 +148,7 @@ class Confinement:
 
     def drop_all_rights(self) -> None:
         """Confine a thread that needs nothing but what it has open. Never raises."""
-        if self._wanted == "off":
+        if self._mode == "off":
             return
         with suppress(OSError):
             # The C library aborts the process if it cannot load this where it ends a thread, and Python
@@ -160,15 +160,15 @@ class Confinement:
             seccomp.restrict()
 
 
-def describe_effect(wanted: Sandbox) -> str | None:
+def describe_effect(mode: Sandbox) -> str | None:
     """Describe how a server would be confined here, in the words of its log; None: it is switched off.
 
     Confines nothing. Raises ``ConfigError`` where confinement is required and not possible.
     """
     known = landlock.version()
-    if wanted == "require":
+    if mode == "require":
         _require_support(known)
-    if wanted == "off":
+    if mode == "off":
         return None
     by_landlock = _describe_landlock(known) if known else f"{_NO_LANDLOCK}: {landlock.UNSUPPORTED}"
     missing = seccomp.explain_missing_support()

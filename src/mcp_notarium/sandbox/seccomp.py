@@ -106,7 +106,7 @@ _NEVER: dict[str, tuple[int | None, int | None]] = {
     # memory that nobody else sees, or that faults when the process likes
     "userfaultfd": (323, 282),
     "memfd_secret": (447, 447),
-    # watch files: Landlock does not judge who is told of a change
+    # watch files: Landlock does not restrict notifications of changes
     "inotify_add_watch": (254, 27),
     "fanotify_init": (300, 262),
     "fanotify_mark": (301, 263),

@@ -57,19 +57,19 @@ def split(
 
     Exclusions go into the expression if there is anything to exclude from.
     """
-    wanted, unwanted, rest = [], [], []
+    required, excluded_parts, rest = [], [], []
     for condition in conditions:
         if part := match_of(condition, expansions):
-            wanted.append(part)
+            required.append(part)
         elif isinstance(condition, Not) and (part := match_of(condition.condition, expansions)):
-            unwanted.append((part, condition))
+            excluded_parts.append((part, condition))
         else:
             rest.append(condition)
-    if not wanted:
-        return None, [*(condition for _, condition in unwanted), *rest]
-    expression = _joined(" AND ", wanted)
-    if unwanted:
-        excluded = _joined(" OR ", [part for part, _ in unwanted])
+    if not required:
+        return None, [*(condition for _, condition in excluded_parts), *rest]
+    expression = _joined(" AND ", required)
+    if excluded_parts:
+        excluded = _joined(" OR ", [part for part, _ in excluded_parts])
         expression = f"({expression} NOT {excluded})"
     return expression, rest
 

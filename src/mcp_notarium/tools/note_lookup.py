@@ -38,7 +38,7 @@ async def find_note(app: App, note_id: str) -> Note:
             and app.config.policy.visibility.has_rules
             and not app.scheduler.status().complete
         ):
-            raise still_loading(app, "whether there is one with this id is told when all are here.")
+            raise still_loading(app, "whether there is one with this id shows when all are here.")
     if note is None:
         raise NoteNotFound("There is no note with this id.", details={"id": note_id[:_ID_SHOWN]})
     return note

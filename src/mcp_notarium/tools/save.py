@@ -194,8 +194,8 @@ def _answer(
             "Your change collided with one made elsewhere; the copy keeps your text too."
         )
     if differs:
-        told = f"stored differently: {differs}. {_SERVICE_CHANGED_IT}"
-        fields["note"] = " ".join(filter(None, (told, fields.get("note"))))
+        sentence = f"stored differently: {differs}. {_SERVICE_CHANGED_IT}"
+        fields["note"] = " ".join(filter(None, (sentence, fields.get("note"))))
     return SavedAnswer(
         **fields_of(note, app.config.policy),
         **fields,

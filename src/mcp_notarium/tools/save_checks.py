@@ -1,7 +1,7 @@
 """Decide which tags a note may get, and whether a new text drops most of the old one. Pure.
 
 Tags hold no white space and no comma, and ``Work`` and ``work`` are one tag. Existing tags stay as
-they are, however odd: other clients have set them. A tag that is an e-mail address shares the note with
+they are: other clients have set them. A tag that is an e-mail address shares the note with
 that person. The store decides what it takes for an address, so every tag that could be one counts.
 
 A text keeps what both texts contain: whole lines in any order, or runs of three words. So sorting a list,
@@ -33,17 +33,17 @@ _ADDRESS = re.compile(r"[^@]@+[^@]")
 """Text on both sides of the sign: also ``"a@b"@example.org`` and ``name@host``, but not ``@home``."""
 
 
-def check_tags(wanted: Sequence[str], *, present: Sequence[str] = ()) -> tuple[str, ...]:
+def check_tags(requested: Sequence[str], *, present: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the tags to store: trimmed, each once, in the given order.
 
     Raises ``InvalidRequest`` for a *new* tag that is empty, too long, or holds white space or a
     comma, and for more than 100 tags if the note had fewer.
     """
-    if tuple(wanted) == tuple(present):
+    if tuple(requested) == tuple(present):
         return tuple(present)
     kept: dict[str, str] = {}
     spelled = {tag_key(tag): tag for tag in reversed(present)}
-    for tag in wanted:
+    for tag in requested:
         name = tag if tag in present else _name(tag)
         kept.setdefault(tag_key(name), spelled.get(tag_key(name), name))
     if len(kept) > max(MOST_TAGS, len(present)):
@@ -73,10 +73,10 @@ def _name(tag: str) -> str:
     return name
 
 
-def find_new_addresses(wanted: Sequence[str], *, present: Sequence[str]) -> tuple[str, ...]:
-    """Return the e-mail addresses among ``wanted`` that the note is not shared with yet."""
+def find_new_addresses(requested: Sequence[str], *, present: Sequence[str]) -> tuple[str, ...]:
+    """Return the e-mail addresses among ``requested`` that the note is not shared with yet."""
     known = {tag_key(tag) for tag in present}
-    return tuple(tag for tag in wanted if tag_key(tag) not in known and _may_be_address(tag))
+    return tuple(tag for tag in requested if tag_key(tag) not in known and _may_be_address(tag))
 
 
 def _may_be_address(tag: str) -> bool:

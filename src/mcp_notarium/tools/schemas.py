@@ -22,7 +22,7 @@ QUIET: dict[str, Any] = {"x-quiet": True}
 
 
 def _whole(value: Any) -> Any:
-    """Refuse ``true`` where a number is wanted: pydantic would take it for 1."""
+    """Refuse ``true`` as a number: pydantic would take it for 1."""
     if isinstance(value, bool):
         raise PydanticCustomError("int_type", "Input should be a whole number")
     return value

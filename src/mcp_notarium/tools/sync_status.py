@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_notarium.sync.progress import SyncStatus
 
 FIRST_PAGE_SECONDS = 8.0
-"""How long the first ``list`` on an empty index waits; clients give up after 30 to 60 seconds."""
+"""Seconds that the first ``list`` on an empty index waits; clients give up after 30 to 60 seconds."""
 
 _NEEDS_PERSON = ("needs_auth", "halted")
 _POLL_SECONDS = 0.25
@@ -47,7 +47,7 @@ async def wait_for_notes(app: App, call: CallContext) -> SyncStatus:
 
 
 def still_loading(app: App, until: str) -> StillLoading:
-    """Return the error for what cannot be told before all notes are here; ``until`` says what happens then."""
+    """Return the error for an answer that needs all notes; ``until`` says what happens when they are here."""
     status = app.scheduler.status()
     if status.needs_login or status.state == "halted":
         return StillLoading(note_on(status, now=app.clock()) or "The notes are not here.")
