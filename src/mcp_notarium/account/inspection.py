@@ -83,22 +83,20 @@ class Inspector:
         """Inspect once; ``opens`` False: from outside only. The caller closes the inspection, or takes the database over."""
         settings = self.settings
         folder = AccountFolder(settings.account_dir)
-        seen = Observations(
-            plain=not settings.db_encryption,
-            on_unreadable=OnUnreadable(settings.on_unreadable),
+        seen = _check_driver(
+            Observations(
+                plain=not settings.db_encryption,
+                on_unreadable=OnUnreadable(settings.on_unreadable),
+            )
         )
-        seen = _check_driver(seen)
         if not startup_rows_before_open.stops(seen):
             seen = replace(seen, path_problem=find_problem(folder))
         if startup_rows_before_open.stops(seen):
             return Inspection(seen, folder)
         folder = AccountFolder(Path(os.path.realpath(folder.path)))
         inspection = self._read_files(Inspection(seen, folder), now)
-        return (
-            self._inspect_plain(inspection, opens=opens)
-            if seen.plain
-            else self._inspect_encrypted(inspection, opens=opens)
-        )
+        inspect = self._inspect_plain if seen.plain else self._inspect_encrypted
+        return inspect(inspection, opens=opens)
 
     def _read_files(self, inspection: Inspection, now: float) -> Inspection:
         """Read everything that can be read without a key."""
@@ -167,8 +165,15 @@ class Inspector:
             reason = str(error.details.get("reason", error.message))
             seen = replace(inspection.seen, key=KeySource.KEYCHAIN_UNUSABLE, reason=reason)
             return replace(inspection, seen=seen)
+        if key is None and not self.settings.keychain:
+            return inspection
         if key is None:
-            return replace(inspection, seen=self._without_key(inspection))
+            # Another keychain may have been in use, or none runs here.
+            found, system = inspection.keyfile, self.keychain or keychain.system_keychain()
+            has_slot = found is not None and _has_keychain_slot(found)
+            reason = system.explain_missing_key()
+            seen = replace(inspection.seen, keychain=reason, keychain_slot=has_slot)
+            return replace(inspection, seen=seen)
         seen = replace(inspection.seen, source=key.origin, key=KeySource.FOUND)
         try:
             weakness = user_key.weakness(key.passphrase, account=self.settings.username)
@@ -177,16 +182,6 @@ class Inspector:
         except MalformedKey as malformed:
             seen = replace(seen, key=KeySource.MALFORMED, reason=malformed.reason)
         return replace(inspection, seen=seen, key=key)
-
-    def _without_key(self, inspection: Inspection) -> Observations:
-        """Say what the lack of a key means: another keychain may have been in use, or none runs here."""
-        if not self.settings.keychain:
-            return inspection.seen
-        return replace(
-            inspection.seen,
-            keychain=(self.keychain or keychain.system_keychain()).explain_missing_key(),
-            keychain_slot=inspection.keyfile is not None and _has_keychain_slot(inspection.keyfile),
-        )
 
     def _unwrap_data_key(self, inspection: Inspection) -> Inspection:
         found, key = inspection.keyfile, inspection.key

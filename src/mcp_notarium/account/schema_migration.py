@@ -49,11 +49,8 @@ def migrate(
     try:
         copy = _copy_database(path, quarantine.create_folder(folder, now) / path.name)
         _check(path, copy, data_key, keyfile)
-        opened = database_files.connect(path, key)
-        try:
+        with closing(database_files.connect(path, key)) as opened:
             migrations.migrate(opened)
-        finally:
-            opened.close()
     except CacheError as error:
         raise migration_error(error.message) from error
     return copy

@@ -68,12 +68,6 @@ def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCT
     folder = check_folder(settings.account_dir)
     with disk_errors("the key file cannot be read"):
         files = key_file.load(folder, bounds=bounds)
-    if files.newer_version is not None:
-        raise LockedError(
-            Verdict.SCHEMA_NEWER,
-            f"the key file has format version {files.newer_version}",
-            resolution_hint="Update MCP Notarium to the release that wrote it.",
-        )
     found = files.valid
     if found is None:
         # No key is tried here, so any will do; nothing is asked of a keychain.

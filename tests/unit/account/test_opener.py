@@ -257,7 +257,7 @@ def test_a_wrong_key_heals_nothing(tmp_path):
     refused(replace(config, db_key=Secret(OTHER)))
 
 
-def test_strays_of_a_crash_are_removed_when_the_key_is_proven(tmp_path):
+def test_temporary_files_of_a_crash_are_removed_when_the_key_is_proven(tmp_path):
     config = made(tmp_path)
     temporary = config.account_dir / ".notarium_keys.json.0123456789ab.tmp"
     temporary.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""Test a cache rewritten under a new data key: the same notes, other bytes, no old way in."""
+"""A cache re-encrypted under a new data key: the same notes, other bytes, no old way in."""
 
 import shutil
 from contextlib import closing
@@ -303,7 +303,7 @@ def test_while_a_server_runs_it_is_refused_and_the_server_is_named(tmp_path):
     reencrypted(config)
 
 
-def test_too_little_room_is_seen_before_anything_is_written(tmp_path, monkeypatch):
+def test_too_little_space_is_noticed_before_anything_is_written(tmp_path, monkeypatch):
     config = filled(tmp_path)
     usage = shutil.disk_usage(tmp_path)._replace(free=10_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)

@@ -38,7 +38,7 @@ def add(config, key=NEW, **options):
     )
 
 
-def test_room_is_demanded_before_anybody_types(tmp_path):
+def test_a_free_slot_is_demanded_before_anybody_types(tmp_path):
     config = made(tmp_path)
     for number in range(2, MOST_SLOTS + 1):
         slot_management.demand_free_slot(
