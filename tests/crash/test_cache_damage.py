@@ -66,7 +66,7 @@ def problems(file):
         cache = reopen(file.parent)
     except CacheDamaged as refusal:
         return (refusal.message,)
-    found = integrity.check(cache.database, deep=True)
+    found = integrity.check(cache.database)
     cache.close()
     return found
 

@@ -85,7 +85,7 @@ class Account:
             keychain=False,
         )
         with closing(opener.open_cache(config)) as opened:
-            assert integrity.check(opened.database, deep=True) == ()
+            assert integrity.check(opened.database) == ()
             assert not opened.created
             return dict(opened.database.rows("SELECT id, text FROM notes"))
 

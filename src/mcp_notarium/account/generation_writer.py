@@ -297,7 +297,7 @@ def compare(old: Database, new: Database) -> None:
 
 def demand_undamaged(new: Database) -> None:
     """Demand that every page is authentic and the index fits the notes. Raises ``CacheDamaged``."""
-    wrong = integrity.check(new, deep=True)
+    wrong = integrity.check(new)
     if wrong:
         raise CacheDamaged(f"what was written is damaged: {wrong[0]}")
 

@@ -231,6 +231,6 @@ def _lengthen(copy: Path) -> None:
 def _is_damaged(kept: Path, found: KeyFile, data_key: DataKey) -> bool:
     try:
         with closing(_open(kept, found, data_key)) as opened:
-            return bool(integrity.check(opened, deep=True))
+            return bool(integrity.check(opened))
     except CacheError:
         return True

@@ -47,7 +47,7 @@ class Fault:
 class Verification:
     """Hold the result for a chain. ``first`` is the number of its oldest record, 0 if there is none.
 
-    ``notes`` lists facts that are no fault but should be known.
+    ``notes`` lists facts that are no fault but worth a line.
     """
 
     head: Head

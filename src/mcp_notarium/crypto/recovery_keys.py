@@ -1,7 +1,7 @@
 """Encode and decode recovery keys: 160 random bits that a person can write on paper. Pure.
 
 Nine groups of four letters, Crockford's base 32 (no I, L, O, U): eight groups of key and one of
-checksum, so that a typing error is told from a wrong key. Spaces for hyphens or nothing at all,
+checksum, so that a typo differs from a wrong key. Spaces for hyphens or nothing at all,
 small letters, and the look-alikes I, L (one) and O (zero) are read as what they were meant to be.
 """
 
@@ -16,7 +16,6 @@ from mcp_notarium.secret import Secret
 
 SIZE = 20
 """Bytes of a recovery key."""
-GROUPS = 9
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _GROUP = 4
@@ -88,11 +87,6 @@ def read(text: str) -> Secret:
     if check != _check(material):
         raise MalformedKey("the recovery key has a typo: its last group does not fit")
     return Secret(material)
-
-
-def groups(shown: Secret) -> list[str]:
-    """Return the groups of a key as shown, for typing one of them back."""
-    return shown.reveal_text().split("-")
 
 
 def _letters(number: int, count: int) -> str:

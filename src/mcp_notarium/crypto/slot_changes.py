@@ -54,8 +54,8 @@ def find_slot(keyfile: KeyFile, slot_id: int) -> Slot:
     for slot in keyfile.slots:
         if slot.id == slot_id:
             return slot
-    known = ", ".join(str(slot.id) for slot in keyfile.slots)
-    raise SlotsRefused(f"there is no slot {slot_id}; there are {known}")
+    ids = ", ".join(str(slot.id) for slot in keyfile.slots)
+    raise SlotsRefused(f"there is no slot {slot_id}; there are {ids}")
 
 
 def describe_slot(slot: Slot) -> str:

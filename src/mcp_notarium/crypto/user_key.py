@@ -69,7 +69,7 @@ def generate() -> Secret:
 def weakness(given: Secret, *, account: str) -> str | None:
     """Return why a new key is too weak, or None. Random keys are never weak.
 
-    ``account`` is the name of the account, an e-mail address: it is known, and so is each part of it.
+    ``account`` is the name of the account, an e-mail address: it is public, and so is each part of it.
     Raises ``MalformedKey`` like :func:`read`.
     """
     key = read(given)
@@ -84,8 +84,8 @@ def weakness(given: Secret, *, account: str) -> str | None:
     if len(set(_without_patterns(folded, _WORDS))) < _LEFT_OVER:
         return "it is made of well-known words and sequences"
     names = [account.casefold(), *account.casefold().split("@")]
-    known = [name for name in names if len(name) >= _SHORTEST_NAME]
-    if len(set(_without_patterns(folded, (*known, *_WORDS)))) < _LEFT_OVER:
+    public = [name for name in names if len(name) >= _SHORTEST_NAME]
+    if len(set(_without_patterns(folded, (*public, *_WORDS)))) < _LEFT_OVER:
         return "it is made of the account's name and well-known words and sequences"
     return None
 

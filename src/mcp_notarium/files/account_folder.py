@@ -31,7 +31,7 @@ _SYNCED = re.compile(
     re.IGNORECASE,
 )
 _OCTAL = re.compile(r"\\([0-7]{3})")
-"""How the kernel writes white space and backslashes in a name; other letters stand as they are."""
+"""Escape of white space and backslashes in the kernel's names; other letters stand as they are."""
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "afs", "ceph", "9p", "davfs"}
 _MOUNTS = Path("/proc/self/mountinfo")
 _POINT, _AFTER_DASH = 4, 1
@@ -156,7 +156,7 @@ def folder_errors(folder: AccountFolder) -> Iterator[None]:
         try:
             yield
         except CacheError as error:
-            # SQLite says only that it cannot; what is in the way is known to the folder.
+            # SQLite says only that it cannot open; the folder shows the obstacle.
             obstacle = find_obstacle(folder) if type(error) is CacheError else None
             if obstacle is None:
                 raise

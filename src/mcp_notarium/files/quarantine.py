@@ -41,10 +41,10 @@ def move_all(folder: AccountFolder, *, now: float) -> Path | None:
         if all(path.exists() for path in existing):
             raise
         raise Unfinished(
-            "the disk failed while the old cache was set aside "
+            "the disk failed while the old cache was moved to the quarantine "
             f"({os_errors.describe_with_path(error)}): it is in `quarantine/`, in whole or in part",
             resolution_hint="Nothing is deleted. Run `mcp-notarium reset-cache` again when the disk is "
-            "well: it sets aside the rest and goes on.",
+            "well: it moves the rest and goes on.",
         ) from error
 
 
@@ -116,4 +116,4 @@ def create_folder(folder: AccountFolder, now: float) -> Path:
             continue
         sync_folder(folder.quarantine)
         return target
-    raise FileExistsError("too much was set aside within one second")
+    raise FileExistsError("too much was moved to the quarantine within one second")

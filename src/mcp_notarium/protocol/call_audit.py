@@ -221,7 +221,7 @@ class Recording:
 
     def _entry(self, log: AuditLog | None, *, outcome: str) -> Entry:
         notes, asked_id = self._notes, self._call.arguments.get("id")
-        if not notes and isinstance(asked_id, str) and log is not None and log.known(asked_id):
+        if not notes and isinstance(asked_id, str) and log is not None and log.has_note(asked_id):
             notes = (asked_id,)
         if log is not None and self._digest is None:  # once a call: a note may have a megabyte
             self._digest = log.digest(self._call.tool, self._call.arguments)
@@ -230,7 +230,7 @@ class Recording:
             act=self._act,
             client=self._call.client,
             digest=self._digest or "",
-            notes=tuple(map(log.named, notes)) if log is not None else (),
+            notes=tuple(map(log.note_reference, notes)) if log is not None else (),
             decision=self._decided(),
             outcome=outcome,
             bytes_out=self._bytes,

@@ -60,7 +60,7 @@ class AuditLog:
         """Return the keyed digest of a call; see :meth:`AuditKeys.digest`."""
         return self._keys.digest(name, arguments)
 
-    def named(self, note_id: str) -> str:
+    def note_reference(self, note_id: str) -> str:
         """Return a note's id as it may be recorded; see :meth:`AuditKeys.note`."""
         return self._keys.note(note_id)
 
@@ -68,7 +68,7 @@ class AuditLog:
         """Return epoch seconds, as records have them."""
         return self._clock()
 
-    def known(self, note_id: str) -> bool:
+    def has_note(self, note_id: str) -> bool:
         """Tell whether this is the id of a stored note. Never raises."""
         try:
             return self._db.row("SELECT 1 FROM notes WHERE id = ?", (note_id,)) is not None

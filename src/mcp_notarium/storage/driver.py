@@ -81,7 +81,7 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """Hold what is known of the driver. ``provider`` is empty if it is not SQLCipher."""
+    """Describe the driver. ``provider`` is empty if it is not SQLCipher."""
 
     distribution: str
     cipher_version: str

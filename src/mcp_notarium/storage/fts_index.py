@@ -190,8 +190,8 @@ class Vocabulary:
             if fresh is None:
                 self._terms = "\n" + "".join(f"{term}\n" for term in self._read())
             else:
-                known = set(self._terms.split("\n"))
-                self._terms += "".join(f"{term}\n" for term in self._terms_of(fresh) - known)
+                present = set(self._terms.split("\n"))
+                self._terms += "".join(f"{term}\n" for term in self._terms_of(fresh) - present)
             self._changes = changes
         return self._terms
 

@@ -98,15 +98,15 @@ def _bad_pages(file: BinaryIO, pages: Iterable[int], mac_key: bytes) -> Iterable
             yield number
 
 
-def check(database: Database, *, deep: bool = False) -> tuple[str, ...]:
+def check(database: Database) -> tuple[str, ...]:
     """Check the file; return its faults in technical words, empty if there are none.
 
     Move the WAL into the main file first: the page check does not know the WAL and would report
-    false damage. ``deep`` also compares indexes with their tables (twice the time). A fault closes the
-    connection. Raises ``CacheBusy`` or ``CacheFull`` if the WAL could not be moved.
+    false damage. Indexes are compared with their tables. A fault closes the connection. Raises
+    ``CacheBusy`` or ``CacheFull`` if the WAL could not be moved.
     """
     questions = ["PRAGMA cipher_integrity_check"] if database.encrypted else []
-    questions += [f"PRAGMA {'integrity' if deep else 'quick'}_check", _SEARCH_CHECK]
+    questions += ["PRAGMA integrity_check", _SEARCH_CHECK]
     return _faults(database, questions, move=True, checks=1)
 
 

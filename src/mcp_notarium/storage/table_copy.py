@@ -110,15 +110,15 @@ _PROBES = 16
 """A slice is given up if none of this many keys can be read: the service has its notes, too."""
 _ROWS_OF_A_PAGE = 40
 _GAP = 4096
-"""How many keys after the last readable note are tried if nothing tells the last key."""
+"""Keys tried after the last readable note if the last key cannot be read."""
 
 
 @dataclass(slots=True)
 class SalvageReport:
-    """Hold what was copied. ``lost``: keys (pk) of notes that exist, or may exist, unreadable.
+    """Hold the result of a salvage. ``lost``: keys (pk) of notes that exist, or may exist, unreadable.
 
     ``expected``: how many notes the database says it has; None if that cannot be read either.
-    ``open_end``: more notes may follow the last readable one; nothing tells how many.
+    ``open_end``: an unknown number of notes may follow the last readable one.
     ``complete`` names the small tables of which every row was read.
     """
 

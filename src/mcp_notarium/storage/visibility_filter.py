@@ -1,7 +1,7 @@
 """Keep notes that a policy hides out of the index. A hidden note is not stored.
 
 A hidden note leaves no row in ``notes``, its base, its tags or the full-text index. Every answer made
-from those is therefore the answer of an account without the note. ``withheld`` holds what sync needs;
+from those is therefore the answer of an account without the note. The table ``withheld`` is for sync alone;
 no tool reads it. The database records by which rules it was filled (``RULES_KEY``); a process with
 other rules stores nothing.
 """
@@ -24,7 +24,7 @@ RULES_KEY = "policy.visibility"
 
 @dataclass(frozen=True, slots=True)
 class HiddenNote:
-    """Hold what is known of a hidden note: the last revision and the rule that hides it."""
+    """Describe a hidden note: its last revision and the rule that hides it."""
 
     etag: str
     server_version: int | None

@@ -122,8 +122,3 @@ def test_a_mistyped_recovery_key_is_recognised(text):
 )
 def test_other_keys_are_not_called_recovery_keys(text):
     assert recovery_keys.explain_typo(text) == ""
-
-
-def test_its_groups_can_be_typed_back():
-    assert recovery_keys.groups(recovery_keys.write(KNOWN))[:2] == ["000G", "40R4"]
-    assert len(recovery_keys.groups(recovery_keys.generate())) == recovery_keys.GROUPS

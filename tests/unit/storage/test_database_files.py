@@ -261,7 +261,7 @@ def test_creating_beside_an_orphaned_wal_is_refused(tmp_path):
 
 def test_a_sound_cache_has_nothing_to_report(either):
     store(either, corpus.revisions(30))
-    assert integrity.check(either.database, deep=True) == ()
+    assert integrity.check(either.database) == ()
 
 
 def test_the_check_finds_a_search_index_that_misses_a_note(cache):

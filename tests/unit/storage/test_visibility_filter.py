@@ -122,7 +122,7 @@ def test_stricter_rules_remove_at_once_and_compare_everything_again(cache, count
     assert ruled.sync_state.progress().complete
     assert found(ruled, "secretive") == []
     assert ruled.sync_state.get(RULES_KEY) == NO_PRIVATE.digest
-    assert integrity.check(ruled.database, deep=True) == ()
+    assert integrity.check(ruled.database) == ()
     with ruled.database.path.open("rb") as file:
         assert b"secretive" not in file.read()
 
