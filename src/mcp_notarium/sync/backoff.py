@@ -1,4 +1,4 @@
-"""Compute when sync may ask again: after failures, empty cycles, single items, idle polls.
+"""Compute when sync may ask again: after failures, empty cycles, single items.
 
 Every class counts; none waits, reads a clock or draws a random number. Seconds are passed in, or come
 from a ``stopwatch`` that gives seconds from any start.
@@ -6,7 +6,6 @@ from a ``stopwatch`` that gives seconds from any start.
 * ``CycleBackoff``: how long the cycle runner waits.
 * ``ItemBackoff``: which single notes or writes are not asked for at the moment.
 * ``FeedHealth``: whether to use the change feed or listings.
-* ``IdleCheck``: whether a poll of the database can be skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from mcp_notarium.errors import CacheError, NotariumError, RateLimited
+from mcp_notarium.errors import NotariumError, RateLimited
 
 FIRST_DELAY = 1.0
 """Seconds; the ceiling of the first pause after a failure. It doubles with each further one."""
@@ -31,8 +30,6 @@ FEED_FAILURES = 2
 FEED_FIRST_PAUSE = 2.0
 """Seconds of the first suspension; until then listings are polled. An outage that ends between a
 failure of the feed and the listing after it looks like a feed that is broken alone."""
-IDLE_SECONDS = 5.0
-"""Longest time one poll result is reused: some things fall due by the clock, without any write."""
 
 
 def backoff_delay(failures: int, *, jitter: float, retry_after: float | None = None) -> float:
@@ -190,32 +187,3 @@ class FeedHealth:
         """Ask the feed first again: the listing fails as well, so the feed is not to blame."""
         self._failures = min(self._failures, FEED_FAILURES - 1)
         self._retry_at = 0.0
-
-
-class IdleCheck:
-    """Skip a poll of the database when nothing has been written since one that found nothing to do.
-
-    ``stamp`` gives a value of the database that differs after every write.
-    """
-
-    def __init__(
-        self, stamp: Callable[[], tuple[int, int]], *, stopwatch: Callable[[], float]
-    ) -> None:
-        self._stamp = stamp
-        self._stopwatch = stopwatch
-        self._now: tuple[int, int] | None = None
-        self._idle: tuple[int, int] | None = None
-        self._until = 0.0
-
-    def skips(self) -> bool:
-        """Tell whether the poll can be skipped. Call it before every poll."""
-        try:
-            self._now = self._stamp()
-        except CacheError:
-            self._now = None  # the poll itself reports it
-        return self._now is not None and self._now == self._idle and self._stopwatch() < self._until
-
-    def record_idle(self) -> None:
-        """Reuse this poll, made after :meth:`skips`: it found nothing."""
-        self._idle = self._now
-        self._until = self._stopwatch() + IDLE_SECONDS

@@ -14,15 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import ListingPage, Store
-from mcp_notarium.sync.backoff import IdleCheck
+from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.batch_apply import release_memory
 from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Effect, Event, State
-from mcp_notarium.sync.listing import FIRST_PAGE
 from mcp_notarium.sync.progress import SyncProgress, SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
 
@@ -120,7 +117,6 @@ class Scheduler:
             stopwatch=stopwatch,
             log=log,
         )
-        self._idle = IdleCheck(cache.database.stamp, stopwatch=stopwatch)
         self._woken = asyncio.Event()
         self._tidying = False
 
@@ -171,16 +167,14 @@ class Scheduler:
 
         Raises what the store raises, with nothing emptied, if it cannot be read.
         """
-        page = await self._store.list_page(
-            since=None, mark=None, limit=FIRST_PAGE, with_content=True
-        )
+        await self._store.list_page(since=None, mark=None, limit=1, with_content=False)
         with self._cache.transaction(durable=True):
-            kept = self._bases_of_unfinished()
+            unfinished = {write.note_id for write in self._cache.pending.in_flight()}
+            bases = [self._cache.notes.base(note_id) for note_id in sorted(unfinished)]
             self._cache.notes.clear()
             self._progress.mark_emptied()
             # Without its base the text of an unfinished write could not be merged any more.
-            self._cache.notes.apply(kept)
-            self._store_first_page(page, {base.id for base in kept})
+            self._cache.notes.apply(base for base in bases if base is not None)
         self.wake()
 
     def status(self) -> SyncStatus:
@@ -194,23 +188,6 @@ class Scheduler:
             at_least=sources.count.so_far,
             feed=sources.feed.usable(self._stopwatch()),
         )
-
-    def _bases_of_unfinished(self) -> list[Revision]:
-        unfinished = {write.note_id for write in self._cache.pending.in_flight()}
-        bases = (self._cache.notes.base(note_id) for note_id in sorted(unfinished))
-        return [base for base in bases if base is not None]
-
-    def _store_first_page(self, page: ListingPage, kept: set[str]) -> None:
-        revisions = [entry for entry in page.entries if isinstance(entry, Revision)]
-        if len(revisions) < len(page.entries):
-            return  # the first load will fetch them
-        self._cache.notes.apply(revision for revision in revisions if revision.id not in kept)
-        self._progress.mark_load_began(empty=not kept)
-        self._progress.mark_left_out(page.left_out)
-        if page.next_mark is None:
-            self._progress.mark_loaded(anchor=page.cursor, total=page.total)
-        else:
-            self._progress.mark_loading(anchor=page.cursor, mark=page.next_mark, total=page.total)
 
     # Leading.
 
@@ -299,16 +276,13 @@ class Scheduler:
         while not (feed is not None and feed.done()):
             if self._woken.is_set():
                 return True
-            skip = self._idle.skips()
-            if not skip and self._is_due(until):
+            if self._is_due(until):
                 return True
             left = deadline - self._stopwatch()
             if left <= 0:
                 return False
-            tidying = not skip and self._tidy_index()
-            if not skip and not tidying and self._nothing_pending():
-                self._idle.record_idle()
-            await self._tick(min(FAST_TICK if tidying else TICK, left), feed)
+            tick = FAST_TICK if self._tidy_index() else TICK
+            await self._tick(min(tick, left), feed)
         return False
 
     def _tidy_index(self) -> bool:
@@ -322,14 +296,6 @@ class Scheduler:
         if before and not self._tidying:
             release_memory()
         return self._tidying
-
-    def _nothing_pending(self) -> bool:
-        """Tell whether nothing falls due soon: no unfinished write, unresolved note or suspended feed."""
-        if self._runner.sources.feed.suspended:
-            return False
-        with suppress(CacheError):
-            return not self._progress.unresolved() and not self._cache.pending.any_in_flight()
-        return False
 
     def _is_due(self, until: Callable[[], bool]) -> bool:
         with suppress(CacheError):
