@@ -104,7 +104,7 @@ async def open_app(
         for notice in app.notices:
             log.warning("cache.notice", message=notice)
         try:
-            async with _running(app.scheduler, log, enabled=syncing, time_to_close=time_to_close):
+            async with _run_sync(app.scheduler, log, enabled=syncing, time_to_close=time_to_close):
                 yield app
             await _close(app, time_to_close)
         finally:
@@ -126,10 +126,10 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
     )
     store = _simplenote(config, cache, tokens)
 
-    def nothing_pending() -> None:
+    def set_marker_if_empty() -> None:
         opened.pending_marker.set_if_empty(opened.database)
 
-    def differed(note_id: str) -> None:
+    def log_difference(note_id: str) -> None:
         log.warning("sync.stored_differently", note_id=note_id)
 
     writer = Writer(
@@ -139,8 +139,8 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
         owner=make_owner_name(),
         lease=2 * config.api_timeout + _LEASE_MARGIN,
         before_record=opened.pending_marker.remove,
-        after_last_entry=nothing_pending,
-        on_difference=differed,
+        after_last_entry=set_marker_if_empty,
+        on_difference=log_difference,
     )
     scheduler = Scheduler(
         cache,
@@ -196,7 +196,7 @@ def _client_id(cache: Cache) -> str:
 
 
 @asynccontextmanager
-async def _running(
+async def _run_sync(
     scheduler: Scheduler, log: Logger, *, enabled: bool, time_to_close: Callable[[], float]
 ) -> AsyncIterator[None]:
     """Run sync in a task of its own; end and await it on leaving."""

@@ -136,7 +136,7 @@ SERVICE = (
     Defence(
         "one sweep in a cycle",
         "sync/cycle_runner.py",
-        "        if event is Event.CURSOR_LOST and self._lost:\n",
+        "        if event is Event.CURSOR_LOST and self._cursor_lost:\n",
         "        if False:\n",
         (
             "unit/sync/test_backoff_cycles.py::test_reasons_without_news_are_followed_less_and_less_often",

@@ -70,7 +70,7 @@ async def _log_in(config: Config, args: argparse.Namespace) -> int:
 
 
 async def _token(config: Config, args: argparse.Namespace) -> Secret:
-    authenticator = Authenticator.opened(
+    authenticator = Authenticator.open(
         urls=Urls.from_settings(api=config.api_url, auth=config.auth_url, app=config.app_url),
         api_key=config.api_key,
         timeout=config.api_timeout,

@@ -262,7 +262,7 @@ async def _read(response: httpx.Response, *, largest: int, cut: bool) -> bytes:
         raise StoreProtocolError("the note store compressed its answer in a way not asked for")
     parts: list[bytes] = []
     size = 0
-    chunks = _decompressed(response, largest=largest, cut=cut)
+    chunks = _decompress(response, largest=largest, cut=cut)
     async for part in chunks if encoding == "gzip" else response.aiter_bytes():
         parts.append(part)
         size += len(part)
@@ -273,9 +273,7 @@ async def _read(response: httpx.Response, *, largest: int, cut: bool) -> bytes:
     return b"".join(parts)[:largest]
 
 
-async def _decompressed(
-    response: httpx.Response, *, largest: int, cut: bool
-) -> AsyncIterator[bytes]:
+async def _decompress(response: httpx.Response, *, largest: int, cut: bool) -> AsyncIterator[bytes]:
     """Decompress a gzip body, up to one byte over ``largest`` and never more.
 
     Input that expands to nothing, or comes after the end, counts as well: it could go on for ever.

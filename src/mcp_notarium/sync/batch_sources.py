@@ -19,7 +19,6 @@ from mcp_notarium.sync.backoff import FeedHealth
 from mcp_notarium.sync.batch_apply import BatchApplier
 from mcp_notarium.sync.batch_commit import Batch, split
 from mcp_notarium.sync.listing import (
-    BARE_PAGE,
     FIRST_PAGE,
     PAGE,
     Listing,
@@ -190,7 +189,7 @@ class BatchSources:
         here = {note_id for note_id in removed if self._cache.notes.etag(note_id) is not None}
         if here:
             total = self._cache.notes.counts().total
-            check_removals(total, here, trashed=self._trashed(here), swept=False)
+            check_removals(total, here, trashed=self._in_trash(here), swept=False)
 
     async def _without_feed(self) -> Batches:
         delta = self._store.capabilities.delta_listing
@@ -231,12 +230,12 @@ class BatchSources:
         }
         first, listed, left_out = await self._list_everything()
         plan = plan_sweep(known | hidden_notes, listed)
-        async with aclosing(self._changed(plan.changed, epoch)) as batches:
+        async with aclosing(self._fetch_changed(plan.changed, epoch)) as batches:
             async for batch in batches:
                 yield batch
         # Withheld notes have nothing here to lose, and nothing may show that they are missing.
         missing = {absent.id for absent in plan.missing} & known.keys()
-        check_removals(len(known), missing, trashed=self._trashed(missing), swept=True)
+        check_removals(len(known), missing, trashed=self._in_trash(missing), swept=True)
         bookmark = partial(
             SyncProgress.mark_swept, cursor=first if cursor_lost else None, left_out=left_out
         )
@@ -248,15 +247,14 @@ class BatchSources:
         first: str | None = None
         left_out = 0
         listed: list[Revision | Entry] = []
-        bare = Listing(first=BARE_PAGE, limit=BARE_PAGE, with_content=False)
-        async with aclosing(pages(self._store, bare)) as all_pages:
+        async with aclosing(pages(self._store, Listing(with_content=False))) as all_pages:
             async for page in all_pages:
                 first = page.cursor if first is None else first
                 listed += page.entries
                 left_out += page.left_out
         return first, listed, left_out
 
-    async def _changed(self, changed: tuple[Revision | Entry, ...], epoch: int) -> Batches:
+    async def _fetch_changed(self, changed: tuple[Revision | Entry, ...], epoch: int) -> Batches:
         if len(changed) < RELIST:
             for batch in split(changed, epoch=epoch):
                 yield batch
@@ -265,7 +263,7 @@ class BatchSources:
             async for page in all_pages:
                 yield Batch(page.entries, epoch)
 
-    def _trashed(self, note_ids: set[str]) -> set[str]:
+    def _in_trash(self, note_ids: set[str]) -> set[str]:
         notes = ((note_id, self._cache.notes.get(note_id)) for note_id in note_ids)
         return {note_id for note_id, note in notes if note is not None and note.trash}
 

@@ -51,10 +51,10 @@ def copy_content(content: Content, *, shares_by_tag: bool) -> Content:
 
 def inserted_lines(base: str, mine: str) -> Counter[str]:
     """Count the lines that ``mine`` has more often than ``base``, without terminators or blank lines."""
-    return _counted(mine) - _counted(base)
+    return _count_lines(mine) - _count_lines(base)
 
 
-def _counted(text: str) -> Counter[str]:
+def _count_lines(text: str) -> Counter[str]:
     lines = (line.rstrip("\r\n") for line in split_lines(text))
     return Counter(line for line in lines if line.strip())
 
@@ -74,7 +74,7 @@ def compare_stored(*, base: Content, sent: Content, stored: Content) -> StoredAs
     """Compare what the store holds after a write with what was sent over ``base``."""
     if stored == sent:
         return StoredAs.AS_SENT
-    if not inserted_lines(base.text, sent.text) <= _counted(stored.text):
+    if not inserted_lines(base.text, sent.text) <= _count_lines(stored.text):
         return StoredAs.TEXT_LOST
     if with_lost_tags(base=base, sent=sent, stored=stored) != stored:
         return StoredAs.TAGS_LOST
@@ -100,11 +100,11 @@ def plan_repair(*, base: Content, sent: Content, theirs: Content, stored: Conten
     """
     merged = merge_content(base, sent, theirs)
     if merged is None:
-        common = _counted(sent.text) & _counted(theirs.text)
+        common = _count_lines(sent.text) & _count_lines(theirs.text)
         both = inserted_lines(base.text, sent.text) | inserted_lines(base.text, theirs.text)
-        whole = (common | both) <= _counted(stored.text)
+        whole = (common | both) <= _count_lines(stored.text)
         return None if whole else Repair(theirs, copies=True)
-    whole = _counted(merged.text) <= _counted(stored.text)
+    whole = _count_lines(merged.text) <= _count_lines(stored.text)
     if whole and set(merged.tags) <= set(stored.tags) and merged.trash == stored.trash:
         return None
     return Repair(merged, copies=False)
@@ -126,13 +126,13 @@ def differences(*, sent: Content, stored: Content) -> str:
         for change in find_changes(split_lines(sent.text), split_lines(stored.text))
         for line in range(change.low + 1, max(change.high, change.low + 1) + 1)
     ]
-    parts = [_lines(lines)] if lines else []
+    parts = [_name_lines(lines)] if lines else []
     parts += ["tags"] if sent.tags != stored.tags else []
     parts += ["trash"] if sent.trash != stored.trash else []
     return ", ".join(parts)
 
 
-def _lines(numbers: list[int]) -> str:
+def _name_lines(numbers: list[int]) -> str:
     named = ", ".join(map(str, numbers[:MOST_LINES]))
     more = len(numbers) - MOST_LINES
     return (

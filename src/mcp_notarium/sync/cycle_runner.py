@@ -60,15 +60,15 @@ class CycleRunner:
         self._batch: Batch | None = None
         self._tally = Tally()
         self._began = 0.0
-        self._serving = 0
+        self._last_request = 0
         self._failure: NotariumError | None = None
         self._retry_at = 0.0
         self.backoff = CycleBackoff()
         self._began_by_feed = False
         self._unwritten_since = False
-        self._lost = False
-        self._finished = 0
-        self._seen: tuple[int, int] | None = None
+        self._cursor_lost = False
+        self._finished_writes = 0
+        self._stamp_at_end: tuple[int, int] | None = None
 
     async def work(self, event: Event) -> Effect:
         """Follow the table from ``event`` to the next resting state; return its effect.
@@ -78,18 +78,18 @@ class CycleRunner:
         if event is Event.DUE:
             self._begin()
             with suppress(CacheError):
-                self._serving = self._progress.last_request
+                self._last_request = self._progress.last_request
         self._began_by_feed = event is not Event.DUE
         # The feed repeats what was written here since the last cycle.
-        self._unwritten_since = self._stamp() == self._seen
+        self._unwritten_since = self._stamp() == self._stamp_at_end
         try:
             while True:
-                step = receive(self.state, event)
-                self.state = step.state
-                if step.state in RESTING:
+                transition = receive(self.state, event)
+                self.state = transition.state
+                if transition.state in RESTING:
                     self._end()
-                    return step.effect
-                event = await self._guarded(step.effect)
+                    return transition.effect
+                event = await self._perform_guarded(transition.effect)
         finally:
             await self._drop_plan()
             await self._applier.close()
@@ -104,13 +104,13 @@ class CycleRunner:
             batches = await self.sources.listen()
         except CacheDamaged:
             raise
-        except Exception as error:  # noqa: BLE001 - as in _guarded
+        except Exception as error:  # noqa: BLE001 - as in _perform_guarded
             self._begin()
-            return self._failed(error)
+            return self._event_of_failure(error)
         self._begin()
         if not batches:
             return Event.NOTHING_NEW
-        self._batch, self._plan = batches[0], _each(batches[1:])
+        self._batch, self._plan = batches[0], _iterate(batches[1:])
         return Event.PAGE
 
     def retries_due(self) -> bool:
@@ -145,11 +145,11 @@ class CycleRunner:
     def _begin(self) -> None:
         self._began = self._stopwatch()
         self._tally = Tally()
-        self._serving = 0
-        self._finished = 0
-        self._lost = False
+        self._last_request = 0
+        self._finished_writes = 0
+        self._cursor_lost = False
 
-    async def _guarded(self, effect: Effect) -> Event:
+    async def _perform_guarded(self, effect: Effect) -> Event:
         try:
             return await self._perform(effect)
         except Superseded:
@@ -159,21 +159,21 @@ class CycleRunner:
             raise
         except Exception as error:  # noqa: BLE001 - one bad answer must not end sync for good
             await self._drop_plan()
-            return self._failed(error)
+            return self._event_of_failure(error)
 
-    def _failed(self, error: Exception) -> Event:
+    def _event_of_failure(self, error: Exception) -> Event:
         if not isinstance(error, NotariumError):
             error = StoreUnavailable(f"sync met an unexpected {type(error).__name__}")
         self._failure = error
         event = event_of(error, state=self.state)
-        if event is Event.CURSOR_LOST and self._lost:
+        if event is Event.CURSOR_LOST and self._cursor_lost:
             # It has just given this cursor. One sweep a cycle, or sweeps never end.
             self._failure = StoreProtocolError(
                 "the note store rejects the cursor it has just given"
             )
             self.sources.feed.record_failure(self._stopwatch())
             return Event.FAILED
-        self._lost = self._lost or event is Event.CURSOR_LOST
+        self._cursor_lost = self._cursor_lost or event is Event.CURSOR_LOST
         return event
 
     async def _perform(self, effect: Effect) -> Event:
@@ -196,7 +196,7 @@ class CycleRunner:
 
     async def _replay(self) -> Event:
         outcomes = await self._writer.replay.finish_all()
-        self._finished = outcomes.total() - outcomes[None]
+        self._finished_writes = outcomes.total() - outcomes[None]
         if self._log and outcomes.total() > outcomes[PushOutcome.STORED]:
             self._log.warning(
                 "sync.replayed",
@@ -227,23 +227,23 @@ class CycleRunner:
             await plan.aclose()
 
     def _end(self) -> None:
-        well = self.state is State.IDLE
-        if not well:
+        succeeded = self.state is State.IDLE
+        if not succeeded:
             self.backoff.record_failure()
-        elif self._tally.news or self._finished:
+        elif self._tally.news or self._finished_writes:
             self.backoff.reset()
         elif not self._unwritten_since:
             self.backoff.record_write()
         elif self._began_by_feed or self._tally.deferred:
             self.backoff.record_empty()
-        if well:
+        if succeeded:
             self._failure = None
         if not self._began_by_feed:
             self._retry_at = self._stopwatch() + FIRST_DELAY
         self._record()
-        self._seen = self._stamp()
+        self._stamp_at_end = self._stamp()
         if self._log is not None:
-            self._log_end(self._log, well=well)
+            self._log_end(self._log, succeeded=succeeded)
 
     def _stamp(self) -> tuple[int, int] | None:
         """Return a value that is the same if nothing was written to the database in between."""
@@ -255,7 +255,7 @@ class CycleRunner:
         """Store how the cycle ended."""
         try:
             self._progress.record_cycle(
-                serving=self._serving,
+                serving=self._last_request,
                 duration_ms=max(0, round((self._stopwatch() - self._began) * 1000)),
                 status=self.state.value,
                 error=self.last_error,
@@ -264,9 +264,9 @@ class CycleRunner:
             if self._log:
                 self._log.warning("sync.not_recorded", error=type(error).__name__)
 
-    def _log_end(self, log: Logger, *, well: bool) -> None:
+    def _log_end(self, log: Logger, *, succeeded: bool) -> None:
         tally = self._tally
-        if not well:
+        if not succeeded:
             error = type(self._failure).__name__
             log.warning("sync.cycle_failed", state=self.state.value, error=error)
         elif self._hides:  # the other numbers would count hidden notes too
@@ -291,6 +291,6 @@ class CycleRunner:
         return self._cache.notes.gate.rules.has_rules
 
 
-async def _each(batches: Iterable[Batch]) -> AsyncGenerator[Batch, None]:
+async def _iterate(batches: Iterable[Batch]) -> AsyncGenerator[Batch, None]:
     for batch in batches:
         yield batch

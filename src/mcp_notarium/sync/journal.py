@@ -216,7 +216,7 @@ class Journal:
         )
         return self._cache.pending.get(write.write_id) if claimed else None
 
-    def claimable(self, write: PendingWrite) -> bool:
+    def can_claim(self, write: PendingWrite) -> bool:
         """Tell whether :meth:`claim` would succeed now."""
         mine, now = write.owner == self._owner, self._clock()
         leased = now < write.lease_until <= now + LONGEST_LEASE

@@ -90,7 +90,7 @@ class JournalReplay:
         return tuple(
             write.write_id
             for write in self._cache.pending.in_flight()
-            if self._journal.claimable(write) and self._is_free(write)
+            if self._journal.can_claim(write) and self._is_free(write)
         )
 
     def _is_free(self, write: PendingWrite) -> bool:
@@ -193,7 +193,7 @@ class JournalReplay:
             return self._finish_with_head(write, head)
         if head.etag == write.base_etag:
             return await self._send(write, head)
-        base = self._base_of(write) or await self._older(write)
+        base = self._base_of(write) or await self._read_base(write)
         merged = None if base is None else merge_content(base, write.content, head.content)
         if merged is None and write.copied:
             return self._finish_with_head(write, head)
@@ -242,7 +242,7 @@ class JournalReplay:
         base = self._cache.notes.base(write.note_id)
         return base.content if base and base.etag == write.base_etag else None
 
-    async def _older(self, write: PendingWrite) -> Content | None:
+    async def _read_base(self, write: PendingWrite) -> Content | None:
         """Read the base from the store's history, if the index has lost it."""
         if not self._store.capabilities.has_versions or write.base_etag is None:
             return None

@@ -17,8 +17,6 @@ from mcp_notarium.stores.contract import ListingPage, Store
 FIRST_PAGE = 100
 """Small, so that the newest notes can be read after one short request."""
 PAGE = 1000
-BARE_PAGE = 1000
-"""Entries without content are small."""
 READ_AHEAD = 1
 """Pages that wait while another is being read, and one or two are being stored."""
 MOST_PAGES = 20_000
@@ -46,7 +44,6 @@ class Listing:
     since: str | None = None
     mark: str | None = None
     first: int = PAGE
-    limit: int = PAGE
     with_content: bool = True
 
 
@@ -67,7 +64,7 @@ async def pages(store: Store, listing: Listing) -> Pages:
         empty = 0 if page.entries or page.left_out else empty + 1
         if listed > MOST_NOTES or empty > MOST_EMPTY:
             break
-        mark, size = page.next_mark, listing.limit
+        mark, size = page.next_mark, PAGE
     raise StoreProtocolError("a listing of the note store has no end")
 
 
@@ -94,8 +91,10 @@ async def read_ahead(store: Store, listing: Listing) -> Pages:
         while isinstance(item, ListingPage):
             await asyncio.sleep(0)  # the reader may wait to put the next one down
             after = None if ready.empty() else ready.get_nowait()
-            if isinstance(after, ListingPage) and _fit_one_batch(item, after):
-                item, after = join_pages(item, after), None
+            if isinstance(after, ListingPage):
+                joined = join_pages(item, after)
+                if len(joined.entries) <= BATCH:
+                    item, after = joined, None
             yield item
             item = after or await ready.get()
         if item.error is not None:
@@ -138,15 +137,11 @@ class NoteCount:
                 self._task.exception()  # a missing total is no failure of the load
 
     async def _all(self) -> int:
-        listing = Listing(first=BARE_PAGE, limit=BARE_PAGE, with_content=False)
+        listing = Listing(with_content=False)
         async with aclosing(pages(self._store, listing)) as all_pages:
             async for page in all_pages:
                 self.so_far += len(page.entries)
         return self.so_far
-
-
-def _fit_one_batch(page: ListingPage, after: ListingPage) -> bool:
-    return len(page.entries) + len(after.entries) <= BATCH
 
 
 def join_pages(earlier: ListingPage, later: ListingPage) -> ListingPage:

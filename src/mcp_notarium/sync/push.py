@@ -120,7 +120,7 @@ class Pusher:
             WITHDRAWN.set(lambda: False)
         known = replayed and answer.status is PushStatus.REPEATED
         repair = repair and not write.copied
-        earlier = await self._earlier(write.note_id, answer.first)
+        earlier = await self._read_revision(write.note_id, answer.first)
         if (answer.alone and not known) or self._is_own(write, earlier, repaired=not repair):
             return await self._accept_alone(write, answer)
         return await self._accept(write, base, answer, earlier, repair=repair)
@@ -212,7 +212,7 @@ class Pusher:
         if repair and answer.status is PushStatus.STORED:
             before = answer.before if answer.before != write.base_etag else None
             if earlier is None or before != answer.first:
-                earlier = await self._earlier(write.note_id, before)
+                earlier = await self._read_revision(write.note_id, before)
             if earlier is not None:
                 theirs = earlier.content
                 planned = plan_repair(base=base, sent=sent, theirs=theirs, stored=stored.content)
@@ -255,7 +255,7 @@ class Pusher:
         same = repaired and first.content == sent.content
         return same or first.modified_at == sent.modified_at
 
-    async def _earlier(self, note_id: str, etag: str | None) -> Revision | None:
+    async def _read_revision(self, note_id: str, etag: str | None) -> Revision | None:
         """Read an earlier revision of a note; None if it is not known.
 
         Our write is stored already, so a failure here is not an error.

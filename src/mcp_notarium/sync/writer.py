@@ -147,7 +147,7 @@ class Writer:
                 saved = await self._attempt(note, wanted, lock)
                 if saved is not None:
                     return saved
-        raise self._conflict(note.id)
+        raise self._conflict_error(note.id)
 
     async def remove(self, note: Note) -> None:
         """Remove a note for good, as the caller read it. A note already gone is success.
@@ -157,7 +157,7 @@ class Writer:
         """
         async with self._locks.lock(note.id) as lock:
             await self._finish_earlier_write(note.id, lock)
-            etag = self._removable(note)
+            etag = self._etag_to_remove(note)
             if etag is not None:
                 write = self._journal.make(
                     note_id=note.id,
@@ -187,7 +187,7 @@ class Writer:
                 body=self._store.compose(None, content, now=self._clock()),
             )
             result = await lock.run_withdrawable(self._send_creation(write))
-            return self._saved(note_id, result)
+            return self._make_saved(note_id, result)
 
     async def _resume_creation(self, content: Content) -> Saved | None:
         same = (
@@ -195,7 +195,7 @@ class Writer:
             for write in self._cache.pending.in_flight()
             if write.kind is WriteKind.CREATE and write.content == content
         )
-        write = next(filter(self._journal.claimable, same), None)
+        write = next(filter(self._journal.can_claim, same), None)
         if write is None:
             return None
         async with self._locks.lock(write.note_id) as lock:
@@ -230,8 +230,10 @@ class Writer:
         if wanted is None or wanted == head.content:
             self._journal.adopt(head, seen=seen)
             if wanted is None:
-                raise self._conflict(note.id)
-            return self._saved(note.id, PushResult(PushOutcome.STORED, merged=wanted != content))
+                raise self._conflict_error(note.id)
+            return self._make_saved(
+                note.id, PushResult(PushOutcome.STORED, merged=wanted != content)
+            )
         write = self._journal.make(
             note_id=note.id,
             kind=WriteKind.UPDATE,
@@ -242,7 +244,7 @@ class Writer:
         result = await lock.run_withdrawable(self._send_update(write, head, seen))
         if result.outcome is PushOutcome.AGAIN:
             return None
-        return self._saved(note.id, result, merged=head.content != note.content)
+        return self._make_saved(note.id, result, merged=head.content != note.content)
 
     async def _head(self, note_id: str, seen: str | None) -> Revision:
         head = await get_newest(self._store, note_id)
@@ -254,7 +256,7 @@ class Writer:
         if isinstance(head, Tombstone) or not self._journal.sees_revision(head):
             # A note that was hidden elsewhere is gone to the caller here.
             self._journal.adopt(head, seen=seen)
-            raise _removed(note_id)
+            raise _removed_error(note_id)
         return head
 
     async def _send_update(
@@ -268,7 +270,7 @@ class Writer:
             return PushResult(PushOutcome.AGAIN)
         except NoteNotFound:
             self._journal.adopt(Tombstone(write.note_id), seen=head.etag)
-            raise _removed(write.note_id) from None
+            raise _removed_error(write.note_id) from None
         if result.outcome is PushOutcome.AGAIN:
             self._pusher.drop(write)
         return result
@@ -280,10 +282,10 @@ class Writer:
             self._pusher.drop(write)
             raise add_outcome(error, NOT_SAVED) from None
 
-    def _saved(self, note_id: str, result: PushResult, *, merged: bool = False) -> Saved:
+    def _make_saved(self, note_id: str, result: PushResult, *, merged: bool = False) -> Saved:
         note = self._cache.notes.get(note_id)
         if note is None and self._cache.notes.gate.rules.has_rules:
-            raise _removed(note_id)  # or hidden just now; the error must not tell which
+            raise _removed_error(note_id)  # or hidden just now; the error must not tell which
         if note is None:
             raise NoteNotFound(
                 "the note was removed right after it was saved", details={"id": note_id}
@@ -294,13 +296,13 @@ class Writer:
         merged = merged or result.merged
         return Saved(note, merged=merged, copy_id=copy_id, differs=result.differs)
 
-    def _removable(self, note: Note) -> str | None:
+    def _etag_to_remove(self, note: Note) -> str | None:
         """Return the etag to remove; None if the note is gone already."""
         current = self._cache.notes.get(note.id)
         if current is None:
             return None
         if current.local_version != note.local_version:
-            raise self._conflict(note.id, removing=True)
+            raise self._conflict_error(note.id, removing=True)
         if self._store.capabilities.trash_before_delete and not current.trash:
             raise InvalidRequest(
                 "only a note in the trash can be deleted for good",
@@ -311,7 +313,7 @@ class Writer:
 
     async def _send_removal(self, write: PendingWrite, etag: str) -> None:
         if not self._journal.record(write, seen=etag):
-            raise self._conflict(write.note_id, removing=True)
+            raise self._conflict_error(write.note_id, removing=True)
         try:
             await self._pusher.remove(write)
         except NOT_STORED as error:
@@ -321,7 +323,7 @@ class Writer:
                 if self._cache.notes.etag(write.note_id) is None:
                     return  # somebody else removed it, or the policy hides it by now
             if isinstance(error, VersionConflict):
-                raise self._conflict(write.note_id, removing=True) from None
+                raise self._conflict_error(write.note_id, removing=True) from None
             raise add_outcome(error, NOT_REMOVED) from None
 
     async def _refresh(self, note_id: str) -> None:
@@ -353,7 +355,7 @@ class Writer:
                 ) from error
         raise CacheBusy("another process is saving this note")
 
-    def _conflict(self, note_id: str, *, removing: bool = False) -> VersionConflict:
+    def _conflict_error(self, note_id: str, *, removing: bool = False) -> VersionConflict:
         """Make the error that tells a caller which version to look at."""
         note = self._cache.notes.get(note_id)
         now = {"current_local_version": note.local_version} if note else {}
@@ -371,7 +373,7 @@ def add_outcome(error: NotariumError, what: str) -> NotariumError:
     return error
 
 
-def _removed(note_id: str) -> NoteNotFound:
+def _removed_error(note_id: str) -> NoteNotFound:
     return NoteNotFound(
         "the note was removed elsewhere in the meantime; nothing was saved",
         details={"id": note_id},

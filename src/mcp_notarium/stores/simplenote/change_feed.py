@@ -58,7 +58,7 @@ def changes_from(answer: Any, *, cursor: str, base_of: BaseLookup) -> ChangePage
     anything that is not a feed.
     """
     if not isinstance(answer, list):
-        raise _invalid("no list of changes")
+        raise _invalid_error("no list of changes")
     if not answer:
         return ChangePage((), cursor)
     by_note: dict[str, list[FeedEntry]] = {}
@@ -146,11 +146,11 @@ def _recreated_entry(note_id: str, version: int, base: Revision | None) -> Entry
 def _next_cursor(last: Any) -> str:
     cursor = last.get("cv") if isinstance(last, dict) else None
     if not isinstance(cursor, str) or not 0 < len(cursor) <= LONGEST_PLACE:
-        raise _invalid("no place in the stream of changes")
+        raise _invalid_error("no place in the stream of changes")
     return cursor
 
 
-def _invalid(what: str) -> StoreProtocolError:
+def _invalid_error(what: str) -> StoreProtocolError:
     return StoreProtocolError(f"Simplenote answered a change feed with {what}")
 
 

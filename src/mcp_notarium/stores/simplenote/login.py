@@ -68,7 +68,7 @@ class Authenticator:
         self._api_key = api_key
 
     @classmethod
-    def opened(cls, *, urls: Urls, api_key: Secret, timeout: float) -> Self:
+    def open(cls, *, urls: Urls, api_key: Secret, timeout: float) -> Self:
         """Open one with connections of its own; ``timeout`` in seconds. Close it after use."""
         return cls(
             session=HttpSession(bases=urls.all(), timeout=timeout), urls=urls, api_key=api_key

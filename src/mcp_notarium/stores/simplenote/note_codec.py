@@ -86,7 +86,7 @@ def compose_fields(base: Fields | None, content: Content, *, now: float) -> Fiel
     if wanted.tags != seen.tags:
         edits["tags"] = list(wanted.tags)
     if wanted.trash != seen.trash:
-        edits["deleted"] = _like(base.get("deleted"), wanted.trash)
+        edits["deleted"] = _as_type_of(base.get("deleted"), wanted.trash)
     return base | edits
 
 
@@ -134,7 +134,7 @@ def _flag(value: Any) -> bool:
     return isinstance(value, bool | int | float) and bool(value)
 
 
-def _like(old: Any, flag: bool) -> bool | int:  # noqa: FBT001 - the flag is what is converted
+def _as_type_of(old: Any, flag: bool) -> bool | int:  # noqa: FBT001 - the flag is what is converted
     if isinstance(old, int) and not isinstance(old, bool):
         return int(flag)
     return flag
@@ -158,14 +158,14 @@ def page_from(answer: Any, *, mark: str | None, with_content: bool) -> ListingPa
     A missing, empty or repeated mark ends the listing. Raises ``StoreProtocolError``.
     """
     if not isinstance(answer, dict) or not isinstance(answer.get("index"), list):
-        raise _invalid("no list of notes")
-    cursor = _opaque(answer.get("current"))
+        raise _invalid_error("no list of notes")
+    cursor = _read_place(answer.get("current"))
     if not cursor:
-        raise _invalid("no place in the stream of changes")
-    following = _opaque(answer.get("mark"))
+        raise _invalid_error("no place in the stream of changes")
+    following = _read_place(answer.get("mark"))
     listed = [item for item in answer["index"] if has_address(item)]
-    if not listed and not all(map(_named, answer["index"])):
-        raise _invalid("no entry that is one")
+    if not listed and not all(map(_has_id, answer["index"])):
+        raise _invalid_error("no entry that is one")
     return ListingPage(
         entries=tuple(_entry(item, with_content=with_content) for item in listed),
         cursor=cursor,
@@ -198,7 +198,7 @@ def _entry(item: Any, *, with_content: bool) -> Revision | Entry:
 
 def has_address(item: Any) -> bool:
     """Tell whether this is about a note that can be asked for."""
-    return _named(item) and is_possible_id(item["id"])
+    return _has_id(item) and is_possible_id(item["id"])
 
 
 def version_from(value: Any) -> int | None:
@@ -208,17 +208,17 @@ def version_from(value: Any) -> int | None:
     return value
 
 
-def _named(item: Any) -> bool:
+def _has_id(item: Any) -> bool:
     return isinstance(item, dict) and isinstance(item.get("id"), str)
 
 
-def _opaque(value: Any) -> str:
+def _read_place(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
     if len(str(value)) > LONGEST_PLACE:
-        raise _invalid("a place too long to be kept")
+        raise _invalid_error("a place too long to be kept")
     return str(value)
 
 
-def _invalid(what: str) -> StoreProtocolError:
+def _invalid_error(what: str) -> StoreProtocolError:
     return StoreProtocolError(f"Simplenote answered a listing with {what}")

@@ -149,13 +149,13 @@ class SimplenoteStore:
         """See ``Store.get``."""
         version = None if etag is None else note_codec.version_of(etag)
         if not is_possible_id(note_id) or (etag is not None and version is None):
-            raise _missing(note_id)
+            raise _missing_error(note_id)
         url = self._urls.item(NOTES, note_id, version=version, query={})
         reply = await self._get(url)
         if reply.status == _NOT_FOUND and version is None:
             reply = await self._get(url)  # the note is forgotten here for one: better ask twice
         if reply.status == _NOT_FOUND or (reply.status == _BAD_REQUEST and not _plain(note_id)):
-            raise _missing(note_id)
+            raise _missing_error(note_id)
         fields = note_codec.fields_from(_value(reply))
         found = version_in(reply)
         if found is None:
@@ -208,7 +208,7 @@ class SimplenoteStore:
         query |= {"mark": mark} if mark is not None else {}
         reply = await self._get(self._urls.bucket(NOTES, "index", query))
         if since is not None and reply.status in _UNKNOWN:
-            raise _lost()
+            raise _cursor_lost_error()
         if len(reply.body) < THREAD_BYTES:
             return _read(reply, mark, with_content=with_content)
         return await run_in_thread(
@@ -222,7 +222,7 @@ class SimplenoteStore:
         try:
             reply = await (self._account.send(_long_poll(url)) if patient else self._get(url))
             if reply.status in _UNKNOWN:
-                raise _lost()
+                raise _cursor_lost_error()
             answer = _value(reply, deepest=None)
         except AnswerTooLarge as error:
             raise CursorLost("the list of changes cannot be read") from error
@@ -252,9 +252,9 @@ def _read(reply: Reply, mark: str | None, *, with_content: bool) -> ListingPage:
     return note_codec.page_from(_value(reply, deepest=None), mark=mark, with_content=with_content)
 
 
-def _missing(note_id: str) -> NoteNotFound:
+def _missing_error(note_id: str) -> NoteNotFound:
     return NoteNotFound("Simplenote has no such note", details={"id": note_id})
 
 
-def _lost() -> CursorLost:
+def _cursor_lost_error() -> CursorLost:
     return CursorLost("Simplenote does not know this place in its changes any more")

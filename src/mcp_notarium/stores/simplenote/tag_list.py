@@ -94,7 +94,7 @@ class TagList:
         before = {tag_id(tag) for tag in await earlier()}
         self._seen |= before
         for tag in tags:
-            if tag_id(tag) not in before and tag_id(tag) not in await self._listed():
+            if tag_id(tag) not in before and tag_id(tag) not in await self._listed_ids():
                 await self._create(tag)
             self._seen.add(tag_id(tag))
 
@@ -111,7 +111,7 @@ class TagList:
         if reply.ok and self._known is not None:
             self._known.add(tag_id(tag))
 
-    async def _listed(self) -> set[str]:
+    async def _listed_ids(self) -> set[str]:
         if self._known is None:
             self._known = await self._read_list()
         return self._known

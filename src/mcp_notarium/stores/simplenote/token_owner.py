@@ -82,9 +82,9 @@ class TokenOwner:
             if found is None:
                 return False
             if not found:
-                raise _other("SIMPLENOTE_TOKEN" if not from_service else "the login")
+                raise _other_account_error("SIMPLENOTE_TOKEN" if not from_service else "the login")
         elif not from_service and (record.proven or record.unfinished):
-            raise _unprovable()
+            raise _unprovable_error()
         trusted = record.on_trust if sample_notes else True
         record.remember(token, on_trust=trusted and not from_service)
         return True
@@ -126,11 +126,11 @@ def _is_sample_note(reply: Reply, sample: SampleNote) -> bool:
     return "creationDate" not in fields or abs(created - sample[1]) < _SAME_SECOND
 
 
-def _other(named: str) -> OtherAccount:
+def _other_account_error(named: str) -> OtherAccount:
     return OtherAccount(f"{named} is of another account than the notes in this cache")
 
 
-def _unprovable() -> OtherAccount:
+def _unprovable_error() -> OtherAccount:
     return OtherAccount(
         "SIMPLENOTE_TOKEN cannot be proven to be of this account: no note is here to try it on"
     )

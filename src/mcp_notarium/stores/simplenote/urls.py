@@ -27,7 +27,7 @@ class Urls:
     @classmethod
     def from_settings(cls, *, api: str, auth: str, app: str) -> Self:
         """Make URLs from settings: a Simperium host named without a path means its version 1."""
-        return cls(api=_versioned(api), auth=_versioned(auth), app=app)
+        return cls(api=_add_version(api), auth=_add_version(auth), app=app)
 
     def all(self) -> tuple[str, str, str]:
         """Return every base URL, for the list of hosts that may be contacted."""
@@ -68,7 +68,7 @@ def is_possible_id(item_id: str) -> bool:
     return 0 < length <= LONGEST_ID and item_id.strip(".") != ""
 
 
-def _versioned(base: str) -> str:
+def _add_version(base: str) -> str:
     return base if urlsplit(base).path.strip("/") else f"{base.rstrip('/')}/1"
 
 

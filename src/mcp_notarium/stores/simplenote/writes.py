@@ -63,7 +63,7 @@ class NoteWrites:
             raise StoreRejected("Simplenote takes no note of this id")
         base = None if write.base_etag is None else note_codec.version_of(write.base_etag)
         if write.base_etag is not None and base is None:
-            await self._conflict(write.note_id)
+            await self._raise_conflict(write.note_id)
         request = self._push_request(write, base)
         reply = await self._account.send(request)
         if reply.status == _INVALID_DIFF:
@@ -77,8 +77,8 @@ class NoteWrites:
                 return _acknowledgement(head, PushStatus.REPEATED, next_version=(base or 0) + 1)
             return Acknowledgement(head, PushStatus.UNCHANGED, alone=head.server_version == base)
         if reply.status in _BASE_UNKNOWN and base is not None and not reply.in_doubt:
-            await self._conflict(write.note_id)
-        raise _refusal(reply)
+            await self._raise_conflict(write.note_id)
+        raise _refusal_error(reply)
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
         """See ``Store.delete``. A note that is not in the trash gives ``StoreRejected``."""
@@ -94,7 +94,7 @@ class NoteWrites:
         if reply.status in _NOT_DELETED:
             await self._accept_absence(note_id, etag)
         elif not reply.ok:
-            raise _refusal(reply)
+            raise _refusal_error(reply)
         elif reply.body.strip():
             # The service answers without a body; a page with text comes from a proxy in between.
             await self._accept_absence(note_id, etag)
@@ -132,10 +132,10 @@ class NoteWrites:
         except (StoreError, LoginRequired) as error:
             raise OutcomeUnknown("the write was answered, and then the note was not") from error
 
-    async def _conflict(self, note_id: str) -> NoReturn:
+    async def _raise_conflict(self, note_id: str) -> NoReturn:
         """Raise ``VersionConflict``, or ``NoteNotFound`` if the note is gone."""
         await self._get(note_id)
-        raise _changed_since(note_id)
+        raise _conflict_error(note_id)
 
     async def _accept_absence(self, note_id: str, etag: str) -> None:
         """Accept a refused delete if the note is gone; otherwise raise the reason."""
@@ -145,7 +145,7 @@ class NoteWrites:
             return
         if head.etag == etag:
             raise StoreProtocolError("Simplenote refused to delete the note and gave no reason")
-        raise _changed_since(note_id)
+        raise _conflict_error(note_id)
 
 
 def _acknowledgement(
@@ -156,11 +156,11 @@ def _acknowledgement(
     return Acknowledgement(revision, answer, before, alone=version == next_version, first=first)
 
 
-def _changed_since(note_id: str) -> VersionConflict:
+def _conflict_error(note_id: str) -> VersionConflict:
     return VersionConflict("the note has another revision at Simplenote", details={"id": note_id})
 
 
-def _refusal(reply: Reply) -> NotariumError:
+def _refusal_error(reply: Reply) -> NotariumError:
     """Return the error for a refused write."""
     if reply.in_doubt:
         return OutcomeUnknown("the write was sent and no answer came back")
