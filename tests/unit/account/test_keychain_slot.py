@@ -17,7 +17,7 @@ from support import keychains
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, fingerprint, made, open_cheaply
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
-PAPER = recovery_keys.generate()
+RECOVERY_KEY = recovery_keys.generate()
 
 
 def by_keychain(config):
@@ -202,21 +202,21 @@ def rotated_into(config, system, **options):
     return keychain_slot.rotate_into_keychain(config, system, options=GIVEN, **options)
 
 
-def with_paper(tmp_path):
+def with_recovery_key(tmp_path):
     config = made(tmp_path)
-    slot_management.add(config, PAPER, label="on paper", options=GIVEN)
+    slot_management.add(config, RECOVERY_KEY, label="on paper", options=GIVEN)
     return config
 
 
 def test_the_key_moves_into_the_keychain_and_the_old_one_opens_nothing(tmp_path):
-    config, system = with_paper(tmp_path), keychains.working()
+    config, system = with_recovery_key(tmp_path), keychains.working()
     after = rotated_into(config, system, from_keychain=False)
     assert [(slot.type, slot.label) for slot in after.slots] == [
         (SlotType.RECOVERY, "on paper"),
         (SlotType.KEYRING, "KWallet"),
     ]
     open_cheaply(by_keychain(config), system=system).close()
-    open_cheaply(replace(config, db_key=PAPER)).close()
+    open_cheaply(replace(config, db_key=RECOVERY_KEY)).close()
     with pytest.raises(LockedError) as refused:
         open_cheaply(config)
     assert refused.value.verdict is Verdict.WRONG_KEY
@@ -246,7 +246,7 @@ def test_nor_by_an_exchange_where_it_is_the_only_one_already(tmp_path):
 
 @pytest.mark.parametrize("beside", [True, False], ids=["beside a passphrase", "beside paper"])
 def test_a_key_of_the_keychain_gives_way_to_another(tmp_path, beside):
-    config, system = with_paper(tmp_path), keychains.working()
+    config, system = with_recovery_key(tmp_path), keychains.working()
     if beside:
         keychain_slot.enable(config, system, options=GIVEN)
     else:
@@ -266,7 +266,7 @@ def test_a_raw_key_that_only_the_keychain_has_gives_way_to_a_slot_that_says_so(t
     config = by_keychain(account(tmp_path))
     system.set(keychain.KEY, config.owner_hash, user_key.generate())
     open_cheaply(config, system=system).close()
-    slot_management.add(config, PAPER, options=replace(GIVEN, system=system))
+    slot_management.add(config, RECOVERY_KEY, options=replace(GIVEN, system=system))
     after = rotated_into(config, system, from_keychain=True)
     assert [slot.type for slot in after.slots] == [SlotType.RECOVERY, SlotType.KEYRING]
     open_cheaply(config, system=system).close()
@@ -314,7 +314,7 @@ def test_a_passphrase_of_an_earlier_release_can_get_a_new_derivation(tmp_path):
 
 @pytest.mark.parametrize("step", ["switch", "write_copy", "prove"])
 def test_what_counts_is_not_taken_out_of_the_keychain_by_a_failure_behind_it(tmp_path, step):
-    config, system = with_paper(tmp_path), keychains.working()
+    config, system = with_recovery_key(tmp_path), keychains.working()
 
     class Stopped(BaseException):
         pass

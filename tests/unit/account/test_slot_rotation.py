@@ -317,14 +317,14 @@ def test_a_rotation_beside_a_killed_servers_log_keeps_what_is_in_it(tmp_path):
         assert row == ("written",)
 
 
-PAPER = recovery_keys.generate()
-LOST = (Secret(PASSPHRASE), PAPER)
+RECOVERY_KEY = recovery_keys.generate()
+LOST = (Secret(PASSPHRASE), RECOVERY_KEY)
 
 
-def with_paper(tmp_path, *others):
+def with_recovery_key(tmp_path, *others):
     """A cache with a passphrase, a recovery key, and more."""
     config = made(tmp_path)
-    for key, label in ((PAPER, "on paper"), *others):
+    for key, label in ((RECOVERY_KEY, "on paper"), *others):
         slot_management.add(
             config, key, label=label, parameters=kdf.CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
         )
@@ -332,8 +332,8 @@ def with_paper(tmp_path, *others):
 
 
 def test_the_recovery_key_sets_a_new_passphrase_and_stays(tmp_path):
-    config = with_paper(tmp_path)
-    done = change(config, old=PAPER)
+    config = with_recovery_key(tmp_path)
+    done = change(config, old=RECOVERY_KEY)
     assert [opens(config, key) for key in (*LOST, NEW)] == [False, True, True]
     found = {slot.type: slot for slot in keyfile_of(config).slots}
     assert (found["recovery"].id, found["recovery"].label) == (2, "on paper")
@@ -344,43 +344,43 @@ def test_the_recovery_key_sets_a_new_passphrase_and_stays(tmp_path):
 
 
 def test_without_a_passphrase_beside_the_recovery_key_the_new_key_is_added(tmp_path):
-    config = with_paper(tmp_path)
-    options = ChangeOptions(bounds=BOUNDS, old=PAPER)
+    config = with_recovery_key(tmp_path)
+    options = ChangeOptions(bounds=BOUNDS, old=RECOVERY_KEY)
     slot_management.change_slot(config, 1, slot_changes.remove, options=options)
-    done = change(config, old=PAPER)
+    done = change(config, old=RECOVERY_KEY)
     assert done.gone == ()
-    assert [opens(config, key) for key in (PAPER, NEW)] == [True, True]
+    assert [opens(config, key) for key in (RECOVERY_KEY, NEW)] == [True, True]
 
 
 def test_which_of_several_passphrases_is_lost_is_not_guessed(tmp_path):
-    config = with_paper(tmp_path, (Secret("two slow trains cross the valley"), "the laptop"))
-    error = unchanged(config, SlotsRefused, old=PAPER)
+    config = with_recovery_key(tmp_path, (Secret("two slow trains cross the valley"), "the laptop"))
+    error = unchanged(config, SlotsRefused, old=RECOVERY_KEY)
     assert 'slot 1 (passphrase); slot 3 ("the laptop", passphrase)' in error.message
     assert "--slot" in error.resolution_hint
-    change(config, old=PAPER, slot_ids=[3])
+    change(config, old=RECOVERY_KEY, slot_ids=[3])
     assert opens(config, Secret(PASSPHRASE))
     assert keyfile_of(config).slots[-1].label == "the laptop"
 
 
 def test_a_recovery_key_is_no_new_key(tmp_path):
-    unchanged(with_paper(tmp_path), SlotsRefused, new=recovery_keys.generate())
+    unchanged(with_recovery_key(tmp_path), SlotsRefused, new=recovery_keys.generate())
 
 
 def test_a_disk_that_fails_after_the_switch_fails_nothing_that_counts(tmp_path):
-    config = with_paper(tmp_path)
+    config = with_recovery_key(tmp_path)
 
     def fail(name):
         if name == "write_copy":
             raise OSError(28, "No space left on device")
 
-    change(config, old=PAPER, at=fail)
+    change(config, old=RECOVERY_KEY, at=fail)
     assert [opens(config, key) for key in (*LOST, NEW)] == [False, True, True]
 
 
 def test_the_old_key_is_proven_before_a_new_one_is_asked_for(tmp_path):
-    config = with_paper(tmp_path)
+    config = with_recovery_key(tmp_path)
     before = fingerprint(config.account_dir)
-    found = slot_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=PAPER))
+    found = slot_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=RECOVERY_KEY))
     assert (found.slot.id, found.by_keychain) == (2, False)
     with pytest.raises(LockedError) as refused:
         slot_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=NEW))
