@@ -41,11 +41,11 @@ from mcp_notarium.storage.table_copy import OnProgress
 RETIRES = "retires"
 """Row of ``sync_metadata``: the generation that this database has replaced for good."""
 TIES = frozenset({"vault_id", "generation", "key_sequence", RETIRES, ANCHORED})
-"""What ties a database to its key file and its anchor; everything else in it is copied."""
+"""Keys of the rows that tie a database to its key file and its anchor; every other row is copied."""
 _SPACE = 1.5
-"""Free space that is asked for, in sizes of the old database: the new one and its log ..."""
+"""Free space that a new database and its log need, in sizes of the old database."""
 _SPACE_FOR_LOG = 8 << 20
-"""... which is emptied at 4 MiB, but no earlier than at the end of a transaction."""
+"""Bytes that the log may need besides: it is emptied at 4 MiB, but not within a transaction."""
 
 
 class Step(StrEnum):

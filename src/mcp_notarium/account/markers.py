@@ -28,8 +28,8 @@ from mcp_notarium.keys.key_file import KeyFiles
 from mcp_notarium.storage.database_files import Database
 
 _DAMAGED = canonical_json.encode({"format": "mcp-notarium-damage-met", "version": 1})
-_FORM = "mcp-notarium-nothing-pending"
-_MOST = 512
+_FORMAT = "mcp-notarium-nothing-pending"
+_MAX_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class PendingMarker:
     def is_set(self) -> bool:
         """Check whether it is certain that no unfinished write is inside."""
         try:
-            raw = read_private(self.folder.pending_marker, most=_MOST)
+            raw = read_private(self.folder.pending_marker, most=_MAX_BYTES)
         except OSError:
             return False
         return raw == self._content()
@@ -72,7 +72,9 @@ class PendingMarker:
                 replace_private(self.folder.pending_marker, self._content())
 
     def _content(self) -> bytes:
-        return canonical_json.encode({"format": _FORM, "generation": self.generation, "version": 1})
+        return canonical_json.encode(
+            {"format": _FORMAT, "generation": self.generation, "version": 1}
+        )
 
 
 def nothing_pending(folder: AccountFolder, files: KeyFiles, *, plain: bool) -> bool:
@@ -93,7 +95,7 @@ def nothing_pending(folder: AccountFolder, files: KeyFiles, *, plain: bool) -> b
 def marked_generation(folder: AccountFolder) -> str | None:
     """Return the generation that the marker speaks about, or None."""
     try:
-        raw = read_private(folder.pending_marker, most=_MOST)
+        raw = read_private(folder.pending_marker, most=_MAX_BYTES)
         found = canonical_json.decode(raw or b"").get("generation")
     except (OSError, KeyFileDamaged):
         return None

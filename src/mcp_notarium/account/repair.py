@@ -46,9 +46,9 @@ from mcp_notarium.storage.table_copy import OnProgress, SalvageReport
 
 _UNUSABLE = "the cache cannot be repaired"
 _SPACE = 2.4
-"""Free space that is asked for, in sizes of the old database: its copy and the new one."""
+"""Free space that a copy and a new database need, in sizes of the old database."""
 _MOST_CUT = 16
-"""A file that was cut to less than this part of it gives nothing."""
+"""Largest quotient of the size before a file was cut and after; a shorter rest gives nothing."""
 _NOT_TAKEN = generation_writer.TIES | {"owner_identity_hash"}
 
 

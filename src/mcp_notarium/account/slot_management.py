@@ -137,7 +137,7 @@ def add(
     demand_label(label)
     demand_strong(new, account=settings.username, allow_weak=allow_weak)
 
-    def added(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
+    def make(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
         if _opened_by(before, new, options.bounds) is not None:
             raise SlotsRefused("this key opens the cache already")
         slot = key_slots.new_slot(
@@ -153,7 +153,7 @@ def add(
             before, data_key, slots=(*before.slots, slot), bounds=options.bounds
         )
 
-    return apply_change(settings, added, also_opens=(new,), options=options)
+    return apply_change(settings, make, also_opens=(new,), options=options)
 
 
 def _cost_of_costliest(before: KeyFile, settings: Config) -> Parameters:
@@ -187,7 +187,7 @@ def change_slot(
 ) -> ChangeResult:
     """Disable, enable, mark or remove a slot. Raises as ``apply_change``, and ``SlotsRefused``."""
 
-    def changed(before: KeyFile, data_key: DataKey, key: Secret) -> KeyFile:
+    def make(before: KeyFile, data_key: DataKey, key: Secret) -> KeyFile:
         after = change(before, data_key, slot_id)
         if _opened_by(after, key, options.bounds) is None:
             raise SlotsRefused(
@@ -197,7 +197,7 @@ def change_slot(
             )
         return after
 
-    return apply_change(settings, changed, options=options)
+    return apply_change(settings, make, options=options)
 
 
 def recovery_slot(settings: Config, typed: str, *, bounds: Bounds = PRODUCTION) -> Slot:

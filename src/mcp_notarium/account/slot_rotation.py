@@ -115,7 +115,7 @@ def rotate_passphrase(
         current.keyfile, current.slot, by_keychain=kept, slot_ids=slot_ids
     )
 
-    def rewrapped(before: KeyFile, _data_key: DataKey, key: Secret) -> KeyFile:
+    def make(before: KeyFile, _data_key: DataKey, key: Secret) -> KeyFile:
         return slot_changes.rewrap(
             before,
             old=key,
@@ -129,9 +129,9 @@ def rotate_passphrase(
         )
 
     if current.slot in gone:
-        done = apply_change(settings, rewrapped, instead=new, options=options)
+        done = apply_change(settings, make, instead=new, options=options)
     else:
-        done = apply_change(settings, rewrapped, also_opens=(new,), options=options)
+        done = apply_change(settings, make, also_opens=(new,), options=options)
     ids = {slot.id for slot in done.before.slots}
     return RotationResult(
         sequence=done.after.sequence,

@@ -21,7 +21,7 @@ class OnUnreadable(StrEnum):
 
 
 class KeySource(StrEnum):
-    """Name whether the first key source that is present gives a key."""
+    """Name the result of looking for a key in the first source that is present."""
 
     ABSENT = "absent"
     FOUND = "found"
@@ -132,10 +132,10 @@ class Observations:
     @property
     def key_file_usable(self) -> bool:
         """Check whether the key file or its copy reads well."""
-        return self.main is FileState.OK or self.recovered
+        return self.main is FileState.OK or self.only_copy_readable
 
     @property
-    def recovered(self) -> bool:
+    def only_copy_readable(self) -> bool:
         """Check whether only the copy of the key file reads well."""
         broken = self.main in {FileState.MISSING, FileState.DAMAGED}
         return broken and self.copy is FileState.OK

@@ -39,7 +39,7 @@ def row_for(seen: Observations) -> Row:
 
 
 def _open(seen: Observations) -> Decision:
-    unfinished = seen.change_unfinished or seen.files.prepared or seen.recovered
+    unfinished = seen.change_unfinished or seen.files.prepared or seen.only_copy_readable
     return Open(notices=_notices(seen), finish_key_files=unfinished and not seen.plain)
 
 
@@ -52,7 +52,7 @@ def _notices(seen: Observations) -> tuple[str, ...]:
     if seen.plain:
         return (PLAIN_WARNING,)
     found = []
-    if seen.recovered:
+    if seen.only_copy_readable:
         found.append(
             f"The key file was {seen.main.value}; its copy `notarium_keys.json.bak` is good and "
             "takes its place."

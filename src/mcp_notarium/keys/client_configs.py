@@ -15,10 +15,10 @@ from pathlib import Path
 
 from mcp_notarium.secret import Secret
 
-_MOST = 16 * 1024 * 1024
-"""Bytes read of a file; some clients keep their history in the same file."""
+_MAX_BYTES = 16 * 1024 * 1024
+"""Bytes that are read of a file; some clients keep their history in the same file."""
 _SHORTEST = 8
-"""A shorter key would be found in every file."""
+"""Bytes of the shortest key that is searched for; a shorter one would be found in every file."""
 
 _CODE = ("Code", "Code - Insiders", "VSCodium")
 _HOMES = (".config", "Library/Application Support", "AppData/Roaming")
@@ -101,7 +101,7 @@ def _read_content(path: Path) -> bytes:
     try:
         with os.fdopen(os.open(path, flags), "rb") as file:
             plain = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            return file.read(_MOST) if plain else b""
+            return file.read(_MAX_BYTES) if plain else b""
     except OSError:
         return b""
 
