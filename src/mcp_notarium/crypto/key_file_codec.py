@@ -32,7 +32,7 @@ _LABEL = re.compile(r"[\x20-\x7e]{0,64}")
 
 
 class SlotType(StrEnum):
-    """Say where the secret that opens a slot comes from."""
+    """Name the sources of the secret that opens a slot."""
 
     PASSPHRASE = "passphrase"  # noqa: S105 - a word of the format, not a password
     RAW = "raw"
@@ -41,7 +41,7 @@ class SlotType(StrEnum):
 
 
 class SlotState(StrEnum):
-    """Say whether a slot opens: ``COMPROMISED`` opens and should go, ``DISABLED`` never opens."""
+    """Name the states of a slot: ``COMPROMISED`` opens and should go, ``DISABLED`` never opens."""
 
     ACTIVE = "active"
     DISABLED = "disabled"
@@ -49,7 +49,7 @@ class SlotState(StrEnum):
 
 
 class FileState(StrEnum):
-    """Say how a key file (or its copy) reads without a key."""
+    """Name the results of reading a key file (or its copy) without a key."""
 
     MISSING = "missing"
     OK = "ok"

@@ -33,7 +33,7 @@ SCHEMA_VERSION = MIGRATIONS[-1].version
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """Hold what a database says about its schema."""
+    """Describe the schema of a database."""
 
     version: int
     application_id: int

@@ -33,7 +33,7 @@ _LOGIN_TOKEN = "login_token"  # noqa: S105 - the name of a row, not a token
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Hold how far the first load is. ``anchor_cursor`` is the cursor of its first page.
+    """Hold the progress of the first load. ``anchor_cursor`` is the cursor of its first page.
 
     ``mark`` is where the next page starts, ``total`` how many notes the store has (None: unknown).
     """
@@ -65,7 +65,7 @@ class Differences:
 
 
 class SyncState:
-    """Hold what sync must remember between two starts of the program."""
+    """Store the rows that sync needs after a restart."""
 
     def __init__(self, database: Database) -> None:
         self._db = database

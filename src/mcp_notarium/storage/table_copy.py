@@ -142,8 +142,10 @@ def salvage(
     ``target`` is new and empty; ``pages`` the pages that the damaged file really has. Raises
     ``CacheError`` if not even the tables can be found.
     """
-    _require_tables(opens)
-    found = SalvageReport(expected=_expected_notes(opens))
+    with closing(opens()) as damaged:
+        damaged.rows("SELECT name FROM sqlite_master")
+    counts = _try_rows(opens, "SELECT active + trashed FROM note_counts")
+    found = SalvageReport(expected=counts[0][0] if counts else None)
     _copy_notes(opens, target, found, pages=pages, on_progress=on_progress)
     for name in ("pending_writes", "sync_metadata"):
         if _copy_small_table(opens, target, name, without):
@@ -218,17 +220,6 @@ def _try_rows(opens: Open, sql: str, parameters: tuple[object, ...] = ()) -> lis
             return damaged.rows(sql, parameters)
     except CacheError:
         return None
-
-
-def _require_tables(opens: Open) -> None:
-    """Raise ``CacheError`` if not even the tables can be found."""
-    with closing(opens()) as damaged:
-        damaged.rows("SELECT name FROM sqlite_master")
-
-
-def _expected_notes(opens: Open) -> int | None:
-    rows = _try_rows(opens, "SELECT active + trashed FROM note_counts")
-    return rows[0][0] if rows else None
 
 
 def _last_key(opens: Open) -> int | None:
