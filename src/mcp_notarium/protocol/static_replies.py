@@ -27,35 +27,23 @@ def stored() -> Json:
 def offering(replies: Json, tools: Collection[str]) -> Json:
     """Return the replies of a server that offers these tools only."""
     gone = {tool["name"] for listed in replies["lists"] for tool in listed["tools"]} - set(tools)
-    modern = {
-        version: {method: _reply_without(answer, gone) for method, answer in answers.items()}
-        for version, answers in replies["modern"].items()
-    }
-    narrowed = {
-        "initialize": _without(replies["initialize"], gone),
-        "lists": [_without(listed, gone) for listed in replies["lists"]],
-        "modern": modern,
-    }
-    return replies | narrowed
+
+    def narrow(node: Any, key: str = "") -> Any:
+        if key == "instructions":
+            return instructions_without(node, gone)
+        if isinstance(node, list):
+            kept = node if key != "tools" else [tool for tool in node if tool["name"] not in gone]
+            return [narrow(each) for each in kept]
+        return {k: narrow(v, k) for k, v in node.items()} if isinstance(node, dict) else node
+
+    narrowed: Json = narrow(replies) if gone else replies
+    return narrowed
 
 
 def instructions_without(instructions: str, gone: Collection[str]) -> str:
     """Return the instructions without the lines that name a tool that is ``gone``."""
     lines = instructions.split("\n")
     return "\n".join(line for line in lines if not any(f"`{name}`" in line for name in gone))
-
-
-def _reply_without(reply: Reply, gone: Collection[str]) -> Reply:
-    return {"result": _without(reply["result"], gone)} if "result" in reply else reply
-
-
-def _without(result: Json, gone: Collection[str]) -> Json:
-    narrowed = dict(result)
-    if "tools" in result:
-        narrowed["tools"] = [tool for tool in result["tools"] if tool["name"] not in gone]
-    if "instructions" in result:
-        narrowed["instructions"] = instructions_without(result["instructions"], gone)
-    return narrowed
 
 
 class StaticReplies:
