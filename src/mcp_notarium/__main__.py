@@ -16,7 +16,7 @@ import os
 from collections.abc import Sequence
 
 _ENV_FILE = "--env-file"
-_NOTE = """\
+_TERMINAL_NOTICE = """\
 This is an MCP server; it is usually started by an MCP client and now waits for one on stdin.
 To set it up:   mcp-notarium --help
 To stop it:     Ctrl+C
@@ -26,12 +26,12 @@ To stop it:     Ctrl+C
 def main(argv: Sequence[str] | None = None) -> int:
     """Run with ``argv`` (default: the process's arguments) and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    serving = _serving(arguments)
+    serving = _parse_serve(arguments)
     if serving is None:
         from mcp_notarium.cli import main as cli  # noqa: PLC0415 - argparse, only for the verbs
 
         return cli.run(arguments)
-    notice = _NOTE if not arguments and os.isatty(0) else ""
+    notice = _TERMINAL_NOTICE if not arguments and os.isatty(0) else ""
     from mcp_notarium.protocol.server import serve  # noqa: PLC0415 - a verb does not need the server
 
     try:
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _serving(arguments: list[str]) -> dict[str, str] | None:
+def _parse_serve(arguments: list[str]) -> dict[str, str] | None:
     """Return the options of ``[--env-file PATH] [serve] [--env-file PATH]``; None for anything else."""
     options: dict[str, str] = {}
     rest = list(arguments)

@@ -290,7 +290,7 @@ def test_no_two_columns_of_the_table_touch(
         (account_folder(simulator, tmp_path) / "notarium_keys.json").read_bytes()
     )
     dear = replace(found.slots[0], kdf=kdf.Argon2id(memory_kib=1 << 20, time_cost=16, lanes=16))
-    table = keys.table(SlotList(replace(found, slots=(dear, *found.slots)), opened_by=1))
+    table = keys.format_table(SlotList(replace(found, slots=(dear, *found.slots)), opened_by=1))
     cells = [re.split(r" {2,}", line) for line in table.splitlines()[:3]]
     assert [len(row) for row in cells] == [5, 6, 6], table
 

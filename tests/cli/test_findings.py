@@ -40,4 +40,4 @@ def test_an_old_key_is_worth_a_reminder(days, state):
     ],
 )
 def test_repair_says_no_more_than_is_known(found, says):
-    assert says in cache.missing(found)
+    assert says in cache.describe_missing(found)

@@ -44,7 +44,7 @@ class Holder:
 
 class Finaliser:
     def __init__(self, text):
-        self.text = text
+        self.redact_text = text
 
     def __del__(self):
         raise ValueError(self.text)
@@ -308,14 +308,14 @@ def _to_the_client(text):
 
 def switch_off():
     """The same ways out with the redaction removed: what the search must then find."""
-    redactor.Redactor.text = lambda self, text: text
-    redactor.Redactor.rendered = lambda self, text: text
-    redactor.Redactor.value = lambda self, name, value, depth=0: (
+    redactor.Redactor.redact_text = lambda self, text: text
+    redactor.Redactor.redact_line = lambda self, text: text
+    redactor.Redactor.redact_value = lambda self, name, value, depth=0: (
         redactor.describe(value) if isinstance(value, BaseException) else _shown(value)
     )
-    redactor.message_of = lambda error: f"{error} {error.__dict__}"
+    redactor.describe_message = lambda error: f"{error} {error.__dict__}"
     third_party._message = lambda record, template, args: template % args if args else template
-    redactor.Redactor.without_known = lambda self, text: text
+    redactor.Redactor.remove_secrets = lambda self, text: text
     logger.scrub = lambda text: text
 
 

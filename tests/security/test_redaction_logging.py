@@ -190,7 +190,7 @@ def test_an_address_is_cut_to_what_every_account_has(logging_to, address, shown)
             "b'Set-Cookie'",
         ),
         (("%s", "(b'divorce-lawyer', b'1')"), "b'1'"),
-        (("%s", "b'/ divorce'"), "[withheld]"),
+        (("%s", "b'/ divorce'"), "[hidden]"),
         (('HTTP Request: GET x "%s"', "HTTP/1.1 500 divorce"), '"HTTP/1.1 500"'),
     ],
 )
@@ -234,7 +234,7 @@ def test_what_the_redaction_cannot_handle_is_dropped_and_nothing_else_lost(loggi
     OWN.info("tests.before")
     OWN.info("tests.odd", anything=Hostile(SECRET))
     with monkeypatch.context() as patch:
-        patch.setattr(Redactor, "rendered", lambda self, text: 1 / 0)
+        patch.setattr(Redactor, "redact_line", lambda self, text: 1 / 0)
         OWN.info("tests.unredactable", reason=SECRET)
         logging.getLogger("httpx").warning(SECRET)
         sys.stderr.write(SECRET + "\n")
@@ -411,7 +411,7 @@ def test_configuring_imports_neither_structlog_nor_the_stdlibs_logging():
 def test_a_secret_of_several_lines_is_blotted_though_standard_error_is_read_by_lines():
     inner = io.StringIO()
     secret = "correct horse\nbattery staple\r\nand a third line"
-    stream = RedactingStream(inner, Redactor(b"k").with_secret(Secret(secret)).text)
+    stream = RedactingStream(inner, Redactor(b"k").with_secret(Secret(secret)).redact_text)
     print(f"refused: {secret}", file=stream)
     stream.finish()
     shown = inner.getvalue()
@@ -422,7 +422,7 @@ def test_a_secret_of_several_lines_is_blotted_though_standard_error_is_read_by_l
 
 def test_text_written_in_pieces_is_joined_before_it_is_searched():
     inner = io.StringIO()
-    stream = RedactingStream(inner, Redactor(b"k").with_secret(Secret(SECRET)).text)
+    stream = RedactingStream(inner, Redactor(b"k").with_secret(Secret(SECRET)).redact_text)
     for piece in ("say ", SECRET[:9], SECRET[9:], " twice\nand ", "so on"):
         stream.write(piece)
         stream.flush()

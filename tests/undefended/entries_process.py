@@ -280,7 +280,7 @@ PROCESS = (
     Defence(
         "a .env that others can write",
         "config/text_files.py",
-        "    if problem := _file_problem(path, opened.status) or in_folder:\n",
+        "    if problem := _find_file_problem(path, opened.status) or in_folder:\n",
         "    if problem := None:\n",
         (f"{_CONFIG}::test_a_dotenv_that_others_may_have_written_is_ignored_with_the_reason",),
         (44,),
@@ -298,8 +298,8 @@ PROCESS = (
     Defence(
         "a policy that cannot be trusted stops the start",
         "config/policy_file.py",
-        "    if problem := _problem(path, opened):\n",
-        "    if (problem := _problem(path, opened)) and False:\n",
+        "    if problem := _find_problem(path, opened):\n",
+        "    if (problem := _find_problem(path, opened)) and False:\n",
         ("interaction/test_policy.py::test_a_policy_that_cannot_be_trusted_stops_the_start",),
         (39,),
     ),

@@ -21,7 +21,7 @@ REDACTION = (
     Defence(
         "registry: secrets that are known",
         "logs/redactor.py",
-        "        return text if self._known is None else self._known.sub(REDACTED, text)\n",
+        "        return text if self._pattern is None else self._pattern.sub(REDACTED, text)\n",
         "        return text\n",
         (_MATRIX,),
         (32, 33),
@@ -59,31 +59,31 @@ REDACTION = (
     Defence(
         "shapes: what looks like a secret",
         "logs/redactor.py",
-        "        return redaction_rules.redact_shapes(self.without_known(line), email_key=self.email_key)\n",
-        "        return self.without_known(line)\n",
+        "        return redaction_rules.redact_shapes(self.remove_secrets(line), email_key=self.email_key)\n",
+        "        return self.remove_secrets(line)\n",
         (f"{_SHAPES}::test_text_that_looks_like_a_secret_is_redacted",),
         (32,),
     ),
     Defence(
         "the finished line is filtered once more",
         "logs/pipeline.py",
-        "        return one_line(current_redactor().rendered(render(logger, method, event)))\n",
+        "        return one_line(current_redactor().redact_line(render(logger, method, event)))\n",
         "        return one_line(render(logger, method, event))\n",
-        (f"{_LOGGING}::test_a_secret_that_only_the_finished_line_spells_is_blotted",),
+        (f"{_LOGGING}::test_a_secret_that_only_the_finished_line_spells_is_redacted",),
         (32,),
     ),
     Defence(
         "one event is one line",
         "logs/pipeline.py",
-        "        return one_line(current_redactor().rendered(render(logger, method, event)))\n",
-        "        return current_redactor().rendered(render(logger, method, event))\n",
+        "        return one_line(current_redactor().redact_line(render(logger, method, event)))\n",
+        "        return current_redactor().redact_line(render(logger, method, event))\n",
         (f"{_LOGGING}::test_an_event_is_one_line_with_any_content",),
         (34,),
     ),
     Defence(
         "facts pass the allow-list",
         "logs/pipeline.py",
-        "    return current_redactor().facts({str(name): value for name, value in event.items()})\n",
+        "    return current_redactor().redact_facts({str(name): value for name, value in event.items()})\n",
         "    return {str(name): value for name, value in event.items()}\n",
         (f"{_LOGGING}::test_note_text_reaches_no_line_even_at_trace",),
         (32, 33),
@@ -91,7 +91,7 @@ REDACTION = (
     Defence(
         "other libraries' messages are withheld",
         "logs/third_party.py",
-        '    return template if args else f"[withheld: {len(template)} characters]"\n',
+        '    return template if args else f"[hidden: {len(template)} characters]"\n',
         "    return template % args if args else template\n",
         (f"{_LOGGING}::test_of_another_library_only_the_constant_template_is_shown",),
         (33,),
@@ -99,7 +99,7 @@ REDACTION = (
     Defence(
         "addresses in other libraries' messages",
         "logs/third_party.py",
-        "    return _ADDRESS.sub(_cut, text)\n",
+        "    return _ADDRESS.sub(_cut_address, text)\n",
         "    return text\n",
         (f"{_LOGGING}::test_an_address_is_cut_to_what_every_account_has",),
         (33,),
@@ -115,8 +115,8 @@ REDACTION = (
     Defence(
         "lines written in pieces are joined first",
         "logs/sinks.py",
-        '        whole, newline, self._held = (self._held + text).rpartition("\\n")\n',
-        '        whole, newline, self._held = text, "", ""\n        self._pass_on(text)\n',
+        '        whole, newline, self._pending = (self._pending + text).rpartition("\\n")\n',
+        '        whole, newline, self._pending = text, "", ""\n        self._write_clean(text)\n',
         (_MATRIX,),
         (32,),
     ),
@@ -173,7 +173,7 @@ REDACTION = (
     Defence(
         "messages of foreign exceptions are withheld",
         "logs/redactor.py",
-        '    return f"[withheld: {_length(error)} characters]"\n',
+        '    return f"[hidden: {_message_length(error)} characters]"\n',
         "    return str(error)\n",
         (f"{_REDACTOR}::test_our_errors_keep_their_message_and_others_only_their_length",),
         (32, 35),
@@ -190,10 +190,10 @@ REDACTION = (
     Defence(
         "a scrubbing that fails says nothing",
         "logs/logger.py",
-        "        return current_redactor().text(text)\n"
+        "        return current_redactor().redact_text(text)\n"
         "    except Exception:  # noqa: BLE001 - fails closed: nothing is better than a secret\n"
         "        return DROPPED\n",
-        "        return current_redactor().text(text)\n    except Exception:\n        return text\n",
+        "        return current_redactor().redact_text(text)\n    except Exception:\n        return text\n",
         ("security/test_redaction_logging.py::test_text_that_cannot_be_scrubbed_is_not_shown",),
         (32,),
     ),
@@ -242,7 +242,7 @@ REDACTION = (
     Defence(
         "headers in other libraries' messages",
         "logs/third_party.py",
-        '    return found[0] if shown else "[withheld]"\n',
+        '    return found[0] if shown else "[hidden]"\n',
         "    return found[0]\n",
         (
             f"{_LOGGING}::test_what_a_service_says_in_headers_is_redacted",

@@ -129,10 +129,10 @@ def open_chain(config: Config, *, read_only: bool = False) -> Iterator[OpenChain
 
 
 def _verify(args: argparse.Namespace) -> int:
-    expected = None if args.expect is None else _head(args.expect)
+    expected = None if args.expect is None else _parse_head(args.expect)
     with open_chain(command_setup.prepare(args), read_only=True) as chain:
         found = chain.verify(expected)
-    print_data(_facts(found), _text(found), as_json=args.json)
+    print_data(_as_json(found), _as_text(found), as_json=args.json)
     return 0 if found.whole else BROKEN_EXIT
 
 
@@ -145,7 +145,7 @@ def _accept(args: argparse.Namespace) -> int:
             talk("The anchor fits: there is nothing to accept.")
             return 0 if before.whole else BROKEN_EXIT
         # Standard output, like every verdict: on stderr the head would be taken for a key and redacted.
-        sys.stdout.write(_text(before) + "\n")
+        sys.stdout.write(_as_text(before) + "\n")
         sys.stdout.flush()
         end = f"{before.head.count}:{before.head.mac[:_SHOWN_DIGITS]}…"
         if not (
@@ -159,11 +159,11 @@ def _accept(args: argparse.Namespace) -> int:
         chain.anchor.accept(chain.audit_log.table, chain.database)
         after = chain.verify(None)
     talk("On record, and there is a new anchor.")
-    sys.stdout.write(_text(after) + "\n")
+    sys.stdout.write(_as_text(after) + "\n")
     return 0 if after.whole else BROKEN_EXIT
 
 
-def _facts(found: Verification) -> dict[str, Any]:
+def _as_json(found: Verification) -> dict[str, Any]:
     return {
         "whole": found.whole,
         "first": found.first,
@@ -173,7 +173,7 @@ def _facts(found: Verification) -> dict[str, Any]:
     }
 
 
-def _text(found: Verification) -> str:
+def _as_text(found: Verification) -> str:
     lines = [
         f"{fault.kind.value} at record {fault.number}: {fault.words}" for fault in found.faults
     ]
@@ -193,12 +193,12 @@ def _tail(args: argparse.Namespace) -> int:
         table = chain.audit_log.table
         records = list(table.records(first=max(1, table.head().count - args.n + 1)))
     for record in records:
-        line = json.dumps(export.as_json(record)) if args.json else _line(record)
+        line = json.dumps(export.as_json(record)) if args.json else _format_record(record)
         sys.stdout.write(line + "\n")
     return 0
 
 
-def _line(record: Record) -> str:
+def _format_record(record: Record) -> str:
     shown = export.as_json(record)
     outcome = record.outcome or ("agreed" if record.refers else "begun")
     notes = shown["notes"] if isinstance(shown["notes"], list) else [shown["notes"]]
@@ -219,7 +219,7 @@ def _export(args: argparse.Namespace) -> int:
             "--sign goes with --out", resolution_hint="The signature is a file beside the export."
         )
     key = None if args.sign is None else _private_key(args.sign)
-    since = None if args.since is None else _day(args.since)
+    since = None if args.since is None else _parse_day(args.since)
     with open_chain(command_setup.prepare(args)) as chain:
         now = time.time()
         chain.audit_log.open(Entry(at=now, act="cli.audit.export", client=CLIENT))
@@ -235,7 +235,7 @@ def _export(args: argparse.Namespace) -> int:
         content = b"".join(lines)
     _write_new(args.out, content)
     if key is not None:
-        _write_new(_signature_of(args.out), base64.b64encode(key.sign(content)) + b"\n")
+        _write_new(_signature_path(args.out), base64.b64encode(key.sign(content)) + b"\n")
     if first > end.count:
         talk(f"No record is of that day or later: {args.out} only names the end of the chain.")
     else:
@@ -252,7 +252,7 @@ def _verify_export(args: argparse.Namespace) -> int:
     if args.public is None:
         lines.append("note: no --public key was given, so nothing says who made this file.")
     else:
-        signed = _is_signed(content, _read(_signature_of(args.file)), _public_key(args.public))
+        signed = _is_signed(content, _read(_signature_path(args.file)), _public_key(args.public))
         lines.append("The signature fits." if signed else "The signature does NOT fit.")
     if len(exported) <= 1:
         lines.append("note: there is no record in it; the head is that of the chain at that time.")
@@ -268,7 +268,7 @@ def _private_key(path: Path) -> Ed25519PrivateKey:
         key = serialization.load_pem_private_key(content, password=None)
         if isinstance(key, Ed25519PrivateKey):
             return key
-    raise _no_key("private", "openssl genpkey -algorithm ed25519 -out FILE")
+    raise _key_error("private", "openssl genpkey -algorithm ed25519 -out FILE")
 
 
 def _public_key(path: Path) -> Ed25519PublicKey:
@@ -277,7 +277,7 @@ def _public_key(path: Path) -> Ed25519PublicKey:
         key = serialization.load_pem_public_key(content)
         if isinstance(key, Ed25519PublicKey):
             return key
-    raise _no_key("public", "openssl pkey -in FILE -pubout")
+    raise _key_error("public", "openssl pkey -in FILE -pubout")
 
 
 def _is_signed(content: bytes, signature: bytes, key: Ed25519PublicKey) -> bool:
@@ -297,14 +297,14 @@ def _read(path: Path) -> bytes:
         ) from None
 
 
-def _no_key(kind: str, made_by: str) -> ConfigError:
+def _key_error(kind: str, made_by: str) -> ConfigError:
     return ConfigError(
         f"that file holds no {kind} Ed25519 key in PEM form without a passphrase",
         resolution_hint=f"`{made_by}` makes one.",
     )
 
 
-def _signature_of(path: Path) -> Path:
+def _signature_path(path: Path) -> Path:
     return path.with_name(path.name + ".sig")
 
 
@@ -318,7 +318,7 @@ def _write_new(path: Path, content: bytes) -> None:
         ) from None
 
 
-def _head(text: str) -> Head:
+def _parse_head(text: str) -> Head:
     match = _HEAD.fullmatch(text.strip())
     if match is None:
         raise InvalidRequest(
@@ -329,7 +329,7 @@ def _head(text: str) -> Head:
     return Head(int(match[1]), match[2])
 
 
-def _day(text: str) -> float:
+def _parse_day(text: str) -> float:
     try:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
     except ValueError:

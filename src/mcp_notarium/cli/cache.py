@@ -53,7 +53,7 @@ _POLL_SECONDS = 0.5
 _EMPTIED = (
     "The cache was emptied; what has arrived is kept, and the next server start continues loading."
 )
-_SET_ASIDE = "The old cache is in the quarantine; the next server start makes a new one or goes on."
+_REPLACED = "The old cache is in the quarantine; the next server start makes a new one or goes on."
 _OTHER_KEYS = (
     "note: only the key that is given now opens a new cache. Other keys of the old one, a recovery key "
     "on paper too, do not; make new ones afterwards (`mcp-notarium keys recovery create`, `keys add`)."
@@ -69,36 +69,36 @@ def run_reset(args: argparse.Namespace) -> int:
 async def _reset(config: Config, *, yes: bool) -> int:
     config = replace(
         config, on_unreadable="refuse"
-    )  # nothing is set aside before the person agrees
+    )  # nothing moves to the quarantine before the person agrees
     try:
         async with open_app(config, whole=True) as app:
             signals.watch_folder(config.account_dir)  # opening may have created the database
-            if not _agreed("Empty the cache and load every note again?", yes=yes):
+            if not _confirm("Empty the cache and load every note again?", yes=yes):
                 return 1
             signals.note_change(_EMPTIED)
             with command_setup.record_command(app, "cli.reset-cache"):
                 await app.scheduler.reset()
-            return await _loaded(app)
+            return await _load(app)
     except LockedError as error:
-        talk(f"The cache cannot be used: {_sentence(error)}")
+        talk(f"The cache cannot be used: {_end_sentence(error)}")
     except OtherAccount as error:
-        talk(f"The cache cannot be emptied in place: {_sentence(error)}")
+        talk(f"The cache cannot be emptied in place: {_end_sentence(error)}")
     if config.db_encryption:
-        _demand_key(config)  # else nothing would replace what is set aside
+        _demand_key(config)  # else nothing would replace what is moved
         talk(_OTHER_KEYS)
-    if not _agreed(
+    if not _confirm(
         "Move it to the quarantine (nothing is deleted) and start a new one? A write that was "
         "never confirmed would stay in the old files.",
         yes=yes,
     ):
         return 1
     unsent = purge.may_hold_unsent_text(config)
-    signals.note_change(_SET_ASIDE)
+    signals.note_change(_REPLACED)
     moved = purge.reset_account(config)
-    talk(f"The old files are in {moved}." if moved else "There was nothing to set aside.")
+    talk(f"The old files are in {moved}." if moved else "There was nothing to move.")
     if moved and unsent:
         talk("WARNING: text that the note store has not confirmed may be inside. Keep them.")
-    return await _filled(config)
+    return await _load_new(config)
 
 
 def _demand_key(config: Config) -> None:
@@ -115,29 +115,29 @@ def _demand_key(config: Config) -> None:
     )
 
 
-def _sentence(error: NotariumError) -> str:
+def _end_sentence(error: NotariumError) -> str:
     """Return the message with one full stop; some are sentences already."""
     return f"{error.message.rstrip('.')}."
 
 
-def _agreed(question: str, *, yes: bool) -> bool:
+def _confirm(question: str, *, yes: bool) -> bool:
     if yes or ask_yes(question):
         return True
     talk("Nothing was changed. (In a script, say --yes.)")
     return False
 
 
-async def _filled(config: Config) -> int:
+async def _load_new(config: Config) -> int:
     async with open_app(config) as app:
         try:
-            return await _loaded(app)
+            return await _load(app)
         except LoginRequired as error:
-            talk(f"The new cache is ready and empty: {_sentence(error)}")
+            talk(f"The new cache is ready and empty: {_end_sentence(error)}")
             talk(f"→ {error.resolution_hint}")
             return 0
 
 
-async def _loaded(app: App) -> int:
+async def _load(app: App) -> int:
     """Wait for the first load and report progress. Raises ``LoginRequired`` if it cannot begin."""
     cycle = asyncio.create_task(app.scheduler.sync_now(_LONGEST_SYNC))
     while not cycle.done():
@@ -156,7 +156,7 @@ async def _loaded(app: App) -> int:
     return 0
 
 
-def missing(found: SalvageReport) -> str:
+def describe_missing(found: SalvageReport) -> str:
     """Return what is known of the notes that could not be recovered."""
     fetched = "the next sync compares everything with the note store and fetches what is missing."
     if found.expected is not None:
@@ -174,7 +174,7 @@ def missing(found: SalvageReport) -> str:
 def run_repair(args: argparse.Namespace) -> int:
     """Repair; exit code 0 when a sound database is in force, also if it was sound before.
 
-    Raises ``Unfinished`` if the new one is in force and the old files are not set aside.
+    Raises ``Unfinished`` if the new one is in force and the old files are not all in the quarantine.
     """
     config = command_setup.prepare(args)
     options = ChangeOptions(
@@ -187,15 +187,15 @@ def run_repair(args: argparse.Namespace) -> int:
         return 0
     found = done.salvaged
     talk(f"A sound cache is in force: {found.notes:,} notes came over.")
-    talk(missing(found))
+    talk(describe_missing(found))
     if "pending_writes" not in found.complete:
         talk("WARNING: not every unfinished write could be read. One may be only in the old files.")
     talk("Every key that opened the cache opens it as before.")
     say_unless_copied(done.state.copied)
     done.state.demand_finished(
-        "the repaired cache is in force, but the old files are not all set aside",
+        "the repaired cache is in force, but the old files are not all in the quarantine",
         hint="Nothing is lost, and servers can be started. Run `mcp-notarium repair` again when the "
-        f"disk is well: it sets aside what is not yet in {done.quarantine}.",
+        f"disk is well: it moves the rest to {done.quarantine}.",
     )
     talk(f"The old files are in {done.quarantine}, as they were.")
     return 0

@@ -52,26 +52,28 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
             "only a passphrase has a key derivation to calibrate; a random key needs none",
             resolution_hint="Nothing needs to be done. To calibrate another slot's passphrase, use --ask-key.",
         )
-    present, beside = _present(config, found)
-    if isinstance(present, kdf.Pbkdf2Sha512):
+    current, beside = _find_current(config, found)
+    if isinstance(current, kdf.Pbkdf2Sha512):
         raise InvalidRequest(
-            f"the key derivation of the passphrase is {describe_cost(present)}, and only the cost of Argon2id "
+            f"the key derivation of the passphrase is {describe_cost(current)}, and only the cost of Argon2id "
             "is measured; nothing was changed",
             resolution_hint="`mcp-notarium rotate-key --kdf argon2id --keep-key` changes that; or set "
             "DB_ENCRYPTION_KDF_ITERATIONS and run `mcp-notarium rotate-key --kdf pbkdf2-sha512 "
             "--keep-key` for more rounds.",
         )
     limit = _memory_limit()
-    talk(f"Measuring, with up to {_shown(limit)} of memory and about {args.seconds:g} s a time ...")
+    talk(
+        f"Measuring, with up to {_format_memory(limit)} of memory and about {args.seconds:g} s a time ..."
+    )
     best = kdf.propose(measure_seconds, target=args.seconds, most_memory_kib=limit, beside=beside)
     chosen = best.parameters
     talk(
-        f"{describe_cost(chosen)} takes {best.seconds:.2f} s here. Today it is {describe_cost(present)}."
+        f"{describe_cost(chosen)} takes {best.seconds:.2f} s here. Today it is {describe_cost(current)}."
     )
-    if chosen == present:
+    if chosen == current:
         talk("That is the same. Nothing is changed.")
         return 0
-    if _cheaper(chosen, present):
+    if _is_cheaper(chosen, current):
         talk("note: that is LESS than today: guessing the passphrase would become cheaper.")
         if args.yes:
             talk("Nothing is changed. (Without --yes the command asks.)")
@@ -86,7 +88,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     return 0
 
 
-def _present(
+def _find_current(
     config: Config, key: Secret
 ) -> tuple[kdf.Argon2id | kdf.Pbkdf2Sha512, list[kdf.Parameters]]:
     """Return the passphrase's key derivation today, and the others beside it.
@@ -111,7 +113,7 @@ def describe_cost(parameters: kdf.Parameters) -> str:
             return "none needed (random key)"
 
 
-def _cheaper(one: kdf.Argon2id, other: kdf.Argon2id) -> bool:
+def _is_cheaper(one: kdf.Argon2id, other: kdf.Argon2id) -> bool:
     """Return whether guessing needs less memory, or fills less of it in total."""
     return one.memory_kib < other.memory_kib or one.work < other.work
 
@@ -153,5 +155,5 @@ def _memory_limit() -> int:
     return max(floor.memory_kib, min(affordable, ceiling.memory_kib))
 
 
-def _shown(kib: int) -> str:
+def _format_memory(kib: int) -> str:
     return f"{kib >> 20} GiB" if kib >= 1 << 20 else f"{kib >> 10} MiB"

@@ -27,7 +27,9 @@ def run(args: argparse.Namespace) -> int:
     settings = inspected.settings
     facts = [asdict(one) for one in settings]
     print_data(
-        logs.scrub_for_client(facts), logs.scrub_for_client(table(settings)), as_json=args.json
+        logs.scrub_for_client(facts),
+        logs.scrub_for_client(format_table(settings)),
+        as_json=args.json,
     )
     problem = inspected.source_problem
     for note in [*([problem.message] if problem else []), *inspected.warnings]:
@@ -35,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def table(settings: tuple[Setting, ...]) -> str:
+def format_table(settings: tuple[Setting, ...]) -> str:
     """Return the settings as aligned columns; a problem stands on a line of its own below its row."""
     rows = [(one.name, one_line(one.value) or "-", one.origin, one.purpose) for one in settings]
     heading, *shown = columns([HEADINGS, *rows])

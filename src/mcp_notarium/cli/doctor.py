@@ -52,32 +52,32 @@ def run(args: argparse.Namespace) -> int:
         return _print(found, 1, as_json=args.json)
     config = loaded.config
     found = [Finding("configuration", OK, f"account folder {config.account_dir}")]
-    found += [_libraries(), _keychain(config)]
+    found += [_check_libraries(), _check_keychain(config)]
     found += [
         doctor_checks.check_policy(loaded.policy),
         doctor_checks.check_sandbox(config.sandbox),
     ]
-    cache, code = _cache(config, args)
+    cache, code = _check_cache(config, args)
     refused = any(one.name == "sandbox" and one.state == BAD for one in found)
     return _print(found + cache, code or int(refused), as_json=args.json)
 
 
-def _cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int]:
+def _check_cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int]:
     """Return the findings about the database, its verdict first, and the exit code."""
     facts, inside = status.collect(config), check_folder(config)
     config = replace(config, on_unreadable="refuse")
     if facts["exit_code"] == 0 and facts["cache"] == status.IN_ORDER:
         try:
-            inside += asyncio.run(_inside(config, deep=args.deep, offline=args.offline))
+            inside += asyncio.run(_check_open_cache(config, deep=args.deep, offline=args.offline))
         except (LockedError, CacheError) as error:
             facts = status.describe_failure(error)
-        inside += _passphrase(config)
+        inside += _check_passphrase(config)
     if any(one.name == "pages" and one.state == BAD for one in inside):
         facts = status.describe_failure(opener.damage_error(config))
-    return [_verdict(facts), *inside], facts["exit_code"]
+    return [_verdict_finding(facts), *inside], facts["exit_code"]
 
 
-def _passphrase(config: Config) -> list[Finding]:
+def _check_passphrase(config: Config) -> list[Finding]:
     """Return whether the key that opens the database can be guessed."""
     key = find_passphrase(config, config.owner_hash) if config.db_encryption else None
     if key is None:
@@ -89,7 +89,7 @@ def _passphrase(config: Config) -> list[Finding]:
     return [Finding("passphrase", WARN, f"the one in {key.origin} can be guessed: {reason}", hint)]
 
 
-def _libraries() -> Finding:
+def _check_libraries() -> Finding:
     try:
         seen = driver.facts()
     except LockedError as error:
@@ -103,7 +103,7 @@ def _libraries() -> Finding:
     )
 
 
-def _keychain(config: Config) -> Finding:
+def _check_keychain(config: Config) -> Finding:
     if not config.keychain:
         return Finding("keychain", OK, "switched off (NOTARIUM_KEYCHAIN=off)")
     system = system_keychain()
@@ -115,7 +115,7 @@ def _keychain(config: Config) -> Finding:
         return Finding("keychain", WARN, error.message, error.resolution_hint or "")
 
 
-def _verdict(facts: dict[str, Any]) -> Finding:
+def _verdict_finding(facts: dict[str, Any]) -> Finding:
     if facts["exit_code"]:
         return Finding(
             "cache", BAD, f"{facts['verdict']}: {facts['message']}", facts["resolution_hint"]
@@ -123,21 +123,21 @@ def _verdict(facts: dict[str, Any]) -> Finding:
     return Finding("cache", OK, facts["cache"])
 
 
-async def _inside(config: Config, *, deep: bool, offline: bool) -> list[Finding]:
+async def _check_open_cache(config: Config, *, deep: bool, offline: bool) -> list[Finding]:
     async with open_app(config, syncing=False, read_only=True) as app:
         found = [
-            _sync(app),
-            _writes(app),
-            *_differences(app),
-            doctor_checks.policy_digest(app),
-            _chain(app),
+            _check_sync(app),
+            _check_writes(app),
+            *_check_differences(app),
+            doctor_checks.check_policy_digest(app),
+            _check_chain(app),
         ]
         if not offline:
-            found.append(await _service(app))
-    return [_pages(config, app.cache.database, deep=deep), *found]
+            found.append(await _check_service(app))
+    return [_check_pages(config, app.cache.database, deep=deep), *found]
 
 
-def _pages(config: Config, database: Database, *, deep: bool) -> Finding:
+def _check_pages(config: Config, database: Database, *, deep: bool) -> Finding:
     """Check the pages. Beside a server, which this would slow down, only if asked for."""
     folder = AccountFolder(config.account_dir)
     if not deep and find_holders(folder.server_lock):
@@ -151,7 +151,7 @@ def _pages(config: Config, database: Database, *, deep: bool) -> Finding:
     return Finding("pages", OK, f"every page is authentic, {agree}")
 
 
-def _sync(app: App) -> Finding:
+def _check_sync(app: App) -> Finding:
     facts = app.cache.sync_state.metrics()
     if facts.last_sync_at is None:
         return Finding(
@@ -166,7 +166,7 @@ def _sync(app: App) -> Finding:
     return Finding("sync", OK, f"last cycle: {facts.status}")
 
 
-def _writes(app: App) -> Finding:
+def _check_writes(app: App) -> Finding:
     writes = len(app.cache.pending.all())
     if not writes:
         return Finding("writes", OK, "none unfinished")
@@ -174,26 +174,26 @@ def _writes(app: App) -> Finding:
     return Finding("writes", WARN, f"{writes} unfinished", hint)
 
 
-def _differences(app: App) -> list[Finding]:
+def _check_differences(app: App) -> list[Finding]:
     seen = describe_differences(app.cache.sync_state)
     hint = "Compare such a note in the note store's own app; look for a proxy on the way."
     return [Finding("texts", WARN, seen, hint)] if seen else []
 
 
-def _chain(app: App) -> Finding:
+def _check_chain(app: App) -> Finding:
     """Check the end of the audit chain, as every start does; ``audit verify`` checks all of it."""
-    odd = audit_anchor.find_chain_notice(app.notices)
-    if odd is None:
+    notice = audit_anchor.find_chain_notice(app.notices)
+    if notice is None:
         seen = "its end matches the anchor; `mcp-notarium audit verify` checks all of it"
         return Finding("audit chain", OK, seen)
     hint = (
         f"{audit_anchor.LOOK} If you know why (you put back an older copy of the folder, say), "
         "`mcp-notarium audit accept` records that."
     )
-    return Finding("audit chain", WARN, odd.removesuffix(audit_anchor.LOOK).rstrip(), hint)
+    return Finding("audit chain", WARN, notice.removesuffix(audit_anchor.LOOK).rstrip(), hint)
 
 
-async def _service(app: App) -> Finding:
+async def _check_service(app: App) -> Finding:
     try:
         await app.store.list_page(since=None, mark=None, limit=1, with_content=False)
     except NotariumError as error:

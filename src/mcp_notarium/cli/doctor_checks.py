@@ -53,9 +53,12 @@ def check_folder(config: Config) -> list[Finding]:
     folder = AccountFolder(config.account_dir)
     if not folder.path.is_dir():
         return []
-    checks: list[Callable[[Config, AccountFolder], Iterator[Finding]]] = [_permissions, _locks]
+    checks: list[Callable[[Config, AccountFolder], Iterator[Finding]]] = [
+        _check_permissions,
+        _check_locks,
+    ]
     if find_problem(folder) is None:
-        checks = [_keys, *checks, _quarantine]
+        checks = [_check_keys, *checks, _check_quarantine]
     found: list[Finding] = []
     for check in checks:
         with suppress(OSError):  # the verdict reports an unreadable folder
@@ -63,14 +66,14 @@ def check_folder(config: Config) -> list[Finding]:
     return found
 
 
-def _keys(config: Config, folder: AccountFolder) -> Iterator[Finding]:
+def _check_keys(config: Config, folder: AccountFolder) -> Iterator[Finding]:
     """Check the key slots, and find databases that no key opens; the verdict reports a lost key file."""
     if not config.db_encryption:
         return
     with suppress(LockedError):
         found = slot_management.list_slots(config, None).keyfile
         yield check_slots(found, now=time.time())
-        yield _databases(folder, found.generation)
+        yield _check_databases(folder, found.generation)
 
 
 def check_slots(found: KeyFile, *, now: float) -> Finding:
@@ -78,14 +81,14 @@ def check_slots(found: KeyFile, *, now: float) -> Finding:
     active = [s for s in found.slots if s.state is not SlotState.DISABLED]
     days = max((int(now) - (found.rotated or found.created)) // _DAY, 0)
     seen = f"{', '.join(s.type.value for s in active)}; last changed {days} days ago"
-    known = any(s.state is SlotState.COMPROMISED for s in active)
-    says = keys.advice(found.slots)
+    compromised = any(s.state is SlotState.COMPROMISED for s in active)
+    says = keys.advise(found.slots)
     if days >= OLD_DAYS:
         says.append("The key is old: replace it with `mcp-notarium rotate-key`.")
-    return Finding("keys", WARN if known or days >= OLD_DAYS else OK, seen, " ".join(says))
+    return Finding("keys", WARN if compromised or days >= OLD_DAYS else OK, seen, " ".join(says))
 
 
-def _databases(folder: AccountFolder, generation: str) -> Finding:
+def _check_databases(folder: AccountFolder, generation: str) -> Finding:
     generations = folder.generations()
     unknown = [folder.database(g).name for g in generations if g != generation]
     if unknown:
@@ -96,7 +99,7 @@ def _databases(folder: AccountFolder, generation: str) -> Finding:
     return Finding("databases", OK, "one, and the key file names it")
 
 
-def _permissions(config: Config, _folder: AccountFolder) -> Iterator[Finding]:
+def _check_permissions(config: Config, _folder: AccountFolder) -> Iterator[Finding]:
     """Check the rest of the files too: start-up only refuses what it opens itself."""
     if os.name != "posix":
         yield Finding("permissions", OK, "left to the system's own rules for your folder")
@@ -111,7 +114,7 @@ def _permissions(config: Config, _folder: AccountFolder) -> Iterator[Finding]:
     yield Finding("permissions", WARN, f"{len(seen)} can be read by others", f"Run {commands}")
 
 
-def _locks(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
+def _check_locks(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
     """Return who has the account open, and who is changing its keys or moving its files."""
     users = "; ".join(str(one) for one in find_holders(folder.server_lock))
     yield Finding("open by", OK, users or "nobody else that could be seen")
@@ -119,8 +122,8 @@ def _locks(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
     yield Finding("changed by", OK, changers or "nobody that could be seen")
 
 
-def _quarantine(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
-    """Report the files that were set aside; they stay until the person removes them."""
+def _check_quarantine(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
+    """Report the files in the quarantine; they stay until the person removes them."""
     place = folder.quarantine
     work = quarantine.work_folder(folder)
     if work.exists():
@@ -148,19 +151,19 @@ def check_policy(found: FoundPolicy) -> Finding:
     return Finding("policy", OK, f"{where}; mode {found.policy.mode}; tools: {tools}")
 
 
-def policy_digest(app: App) -> Finding:
+def check_policy_digest(app: App) -> Finding:
     """Return the keyed digest that a server started now leaves in the audit log for this policy."""
     digest = app.audit.digest("policy", app.config.policy.meaning)
     return Finding("policy digest", OK, digest or "none without encryption")
 
 
-def check_sandbox(wanted: Sandbox) -> Finding:
+def check_sandbox(mode: Sandbox) -> Finding:
     """Return whether a server would confine itself, and to what, on this kernel."""
     try:
-        effect = describe_effect(wanted)
+        effect = describe_effect(mode)
     except ConfigError as error:
         return Finding("sandbox", BAD, error.message, error.resolution_hint or "")
     if effect is None:
         return Finding("sandbox", WARN, "off: a server keeps all its rights (NOTARIUM_SANDBOX=off)")
     weak = "not confined" in effect and sys.platform == "linux"
-    return Finding("sandbox", WARN if weak else OK, f"{wanted}: {effect}")
+    return Finding("sandbox", WARN if weak else OK, f"{mode}: {effect}")

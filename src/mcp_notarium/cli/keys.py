@@ -95,26 +95,26 @@ def run_keys(args: argparse.Namespace) -> int:
 
 
 def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    found = slot_management.list_slots(config, _available_key(config, asked))
-    print_data(_facts(found), table(found), as_json=args.json)
+    found = slot_management.list_slots(config, _find_key(config, asked))
+    print_data(_as_json(found), format_table(found), as_json=args.json)
     if found.uncertain:
         talk(f"note: {_UNCERTAIN}")
     return 0
 
 
-def _available_key(config: Config, asked: Secret | None) -> Secret | None:
+def _find_key(config: Config, asked: Secret | None) -> Secret | None:
     if asked is not None:
         return asked
     found = find_passphrase(config, config.owner_hash)
     return found.passphrase if found else None
 
 
-def _facts(found: SlotList) -> dict[str, Any]:
+def _as_json(found: SlotList) -> dict[str, Any]:
     keyfile = found.keyfile
     return {
         "sequence": keyfile.sequence,
-        "created": _day(keyfile.created),
-        "rotated": None if keyfile.rotated is None else _day(keyfile.rotated),
+        "created": _format_day(keyfile.created),
+        "rotated": None if keyfile.rotated is None else _format_day(keyfile.rotated),
         "slots": [
             {
                 "slot": slot.id,
@@ -129,7 +129,7 @@ def _facts(found: SlotList) -> dict[str, Any]:
     }
 
 
-def table(found: SlotList) -> str:
+def format_table(found: SlotList) -> str:
     """Return the slots as a table, with advice about them."""
     lines = columns(
         [("slot", "type", "state", "cost", "label")]
@@ -143,15 +143,15 @@ def table(found: SlotList) -> str:
     rotated = found.keyfile.rotated
     lines.append("")
     lines.append(
-        f"Made {_day(found.keyfile.created)}, key last changed "
-        f"{_day(rotated) if rotated else 'never'}; key file number {found.keyfile.sequence}."
+        f"Made {_format_day(found.keyfile.created)}, key last changed "
+        f"{_format_day(rotated) if rotated else 'never'}; key file number {found.keyfile.sequence}."
     )
     if found.opened_by is None:
         lines.append("No available key opens it, so nothing proves that this list is true.")
-    return "\n".join(lines + advice(found.keyfile.slots))
+    return "\n".join(lines + advise(found.keyfile.slots))
 
 
-def advice(found: tuple[Slot, ...]) -> list[str]:
+def advise(found: tuple[Slot, ...]) -> list[str]:
     """Return what a person should know about these slots."""
     says = [
         f"Slot {slot.id} is known to others: remove it (`mcp-notarium keys remove {slot.id}`)."
@@ -257,14 +257,14 @@ def _back_up(config: Config, asked: Secret | None, args: argparse.Namespace) -> 
         if error.verdict is not Verdict.ROLLBACK_SEEN:
             raise
         # Only a key tells whether the copy is really newer.
-        copied = key_file_backup.back_up(config, args.path, key=_available_key(config, asked))
+        copied = key_file_backup.back_up(config, args.path, key=_find_key(config, asked))
     talk(f"The key file (number {copied.sequence}) is copied to {args.path}.")
     talk("note: it opens with every key that opens the cache today, also after you change them.")
     return 0
 
 
 def _restore(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    key = _available_key(config, asked) or ask_secret("Key: ")
+    key = _find_key(config, asked) or ask_secret("Key: ")
     beside = AccountFolder(config.account_dir).key_copy
     done = key_file_backup.restore(config, args.path or beside, key)
     talk(f"Key file number {done.keyfile.sequence} is in force again; it opens the database.")
@@ -274,7 +274,7 @@ def _restore(config: Config, asked: Secret | None, args: argparse.Namespace) -> 
     return 0
 
 
-def _day(epoch: int) -> str:
+def _format_day(epoch: int) -> str:
     return datetime.fromtimestamp(epoch, UTC).date().isoformat()
 
 

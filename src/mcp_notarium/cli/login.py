@@ -52,7 +52,7 @@ async def _log_in(config: Config, args: argparse.Namespace) -> int:
             )
         signals.watch_folder(config.account_dir)  # opening may have created the database
         before = app.tokens.load()
-        token = await _token(config, args)
+        token = await _obtain_token(config, args)
         with command_setup.record_command(app, "cli.login"):
             app.tokens.store(token)
             try:
@@ -69,7 +69,7 @@ async def _log_in(config: Config, args: argparse.Namespace) -> int:
     return 0
 
 
-async def _token(config: Config, args: argparse.Namespace) -> Secret:
+async def _obtain_token(config: Config, args: argparse.Namespace) -> Secret:
     authenticator = Authenticator.open(
         urls=Urls.from_settings(api=config.api_url, auth=config.auth_url, app=config.app_url),
         api_key=config.api_key,

@@ -70,13 +70,13 @@ class NewKey:
             while left:
                 left = left[os.write(sys.stdout.fileno(), left) :]
         except OSError as error:
-            raise _unprintable(error.strerror) from None
+            raise _print_error(error.strerror) from None
         # In a file it must survive a power cut as the change itself does.
         with suppress(OSError, ValueError):
             os.fsync(sys.stdout.fileno())
 
 
-def _unprintable(reason: str | None) -> ConfigError:
+def _print_error(reason: str | None) -> ConfigError:
     return ConfigError(
         f"the new key cannot be printed ({reason}); nothing is changed",
         resolution_hint="Check where standard output goes, then run the command again.",
@@ -127,7 +127,7 @@ def read(args: argparse.Namespace, *, account: str) -> NewKey:
     """Return the new key of ``account``. Call it last: a person may have to type it twice."""
     if args.generate:
         if sys.stdout.closed:
-            raise _unprintable("standard output is closed")
+            raise _print_error("standard output is closed")
         return NewKey(user_key.generate(), made=True)
     if args.new_key_file is not None:
         return NewKey(_from_file(args.new_key_file))

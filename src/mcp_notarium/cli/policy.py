@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     """Show, check or explain."""
     try:
         if args.action == "check" and args.file is not None:
-            return _in_order(read_policy(args.file.expanduser(), named=True), as_json=args.json)
+            return _report_valid(read_policy(args.file.expanduser(), named=True), as_json=args.json)
         loaded = command_setup.load(args)
     except ConfigError as error:
         if args.action != "check" or not args.json:
@@ -60,18 +60,18 @@ def run(args: argparse.Namespace) -> int:
         print_data(facts | error.details, "", as_json=True)
         return error.exit_code
     if args.action == "check":
-        return _in_order(loaded.policy, as_json=args.json)
+        return _report_valid(loaded.policy, as_json=args.json)
     if args.action == "show":
         return _show(loaded.policy, as_json=args.json)
     facts = explain(loaded.config, args.note, args.tool)
-    print_data(facts, "\n".join(_sentences(facts)), as_json=args.json)
+    print_data(facts, "\n".join(_describe(facts)), as_json=args.json)
     return 0
 
 
-def _in_order(found: FoundPolicy, *, as_json: bool) -> int:
+def _report_valid(found: FoundPolicy, *, as_json: bool) -> int:
     where = display_path(found.looked_at)
     said = f"there is no policy file at {where}" if found.path is None else f"{where} is in order"
-    print_data({"ok": True} | _file(found), said, as_json=as_json)
+    print_data({"ok": True} | _file_facts(found), said, as_json=as_json)
     return 0
 
 
@@ -79,8 +79,8 @@ def _show(found: FoundPolicy, *, as_json: bool) -> int:
     rows = rules(found)
     file = display_path(found.looked_at) + (" (there is none)" if found.path is None else "")
     lines = [f"policy file: {file}", ""]
-    lines += [f"{key:<28}{_said(value):<32}{origin}" for key, value, origin in rows]
-    facts = _file(found) | {
+    lines += [f"{key:<28}{_format_value(value):<32}{origin}" for key, value, origin in rows]
+    facts = _file_facts(found) | {
         "tools": list(found.policy.tools),
         "rules": [{"rule": key, "value": value, "from": origin} for key, value, origin in rows],
     }
@@ -89,7 +89,7 @@ def _show(found: FoundPolicy, *, as_json: bool) -> int:
     return 0
 
 
-def _file(found: FoundPolicy) -> dict[str, Any]:
+def _file_facts(found: FoundPolicy) -> dict[str, Any]:
     file = None if found.path is None else str(found.path)
     return {"file": file, "looked_at": str(found.looked_at)}
 
@@ -113,10 +113,10 @@ def rules(found: FoundPolicy) -> list[tuple[str, Any, str]]:
     rows += [
         (f"limits.{one.name}", getattr(policy.limits, one.name)) for one in fields(policy.limits)
     ]
-    return [(key, value, _origin(found, key)) for key, value in rows]
+    return [(key, value, _find_origin(found, key)) for key, value in rows]
 
 
-def _origin(found: FoundPolicy, key: str) -> str:
+def _find_origin(found: FoundPolicy, key: str) -> str:
     if key == "mode" and found.read_only:
         return READ_ONLY_VARIABLE
     if found.path is None or key not in found.lines:
@@ -127,16 +127,18 @@ def _origin(found: FoundPolicy, key: str) -> str:
 
 def explain(config: Config, note_id: str, tool: str) -> dict[str, Any]:
     """Return what applies to this note and this tool, as far as the database can tell, as JSON values."""
-    return _of_note(config, note_id) | _of_tool(config.policy, tool)
+    return _explain_note(config, note_id) | _explain_tool(config.policy, tool)
 
 
-def _of_note(config: Config, note_id: str) -> dict[str, Any]:
+def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
     rules = config.policy.visibility
     facts: dict[str, Any] = {"note": note_id, "state": "unknown", "rule": None}
     facts["visible"] = None
     if not isinstance(inspection.verdict(config), Open):
         return (
-            facts | _by_id(config, note_id) | {"remark": "There is no cache that could be asked."}
+            facts
+            | _explain_id(config, note_id)
+            | {"remark": "There is no cache that could be asked."}
         )
     opened = opener.open_cache(config, read_only=True)
     try:
@@ -157,19 +159,19 @@ def _of_note(config: Config, note_id: str) -> dict[str, Any]:
             return facts | {"state": "withheld", "rule": withheld[0], "visible": False}
         complete = read_status(cache).complete
         remark = "There is no such note." if complete else "Not all notes have been loaded yet."
-        return facts | _by_id(config, note_id) | {"remark": facts.get("remark", remark)}
+        return facts | _explain_id(config, note_id) | {"remark": facts.get("remark", remark)}
     finally:
         opened.close()
 
 
-def _by_id(config: Config, note_id: str) -> dict[str, Any]:
+def _explain_id(config: Config, note_id: str) -> dict[str, Any]:
     """Return what can be said of a note whose tags are unknown."""
     if note_id in config.policy.visibility.hidden_ids:
         return {"rule": "hidden_ids", "visible": False}
     return {}
 
 
-def _of_tool(policy: Policy, tool: str) -> dict[str, Any]:
+def _explain_tool(policy: Policy, tool: str) -> dict[str, Any]:
     actions = _ACTIONS if tool == "manage" else (None,)
     refused = {}
     for action in actions:
@@ -187,7 +189,7 @@ def _of_tool(policy: Policy, tool: str) -> dict[str, Any]:
     }
 
 
-def _sentences(facts: dict[str, Any]) -> list[str]:
+def _describe(facts: dict[str, Any]) -> list[str]:
     note = one_line(facts["note"])
     lines = {
         True: [f"Note {note} can be seen by agents."],
@@ -201,7 +203,7 @@ def _sentences(facts: dict[str, Any]) -> list[str]:
     return lines + [f"`{name}` is refused: {why}" for name, why in facts["refused"].items()]
 
 
-def _said(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "-"
     return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

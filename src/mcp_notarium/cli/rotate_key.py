@@ -185,7 +185,7 @@ def _into_keychain(
     talk(f"note: {slot_rotation.OLD_COPIES}")
     if not current.by_keychain:
         _tell_old_key_places(config, current, gone, then="take it out there")
-    for notice in keys.advice(after.slots):
+    for notice in keys.advise(after.slots):
         talk(f"note: {notice}")
     return 0
 

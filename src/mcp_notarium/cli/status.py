@@ -2,8 +2,8 @@
 
 Checks every page, with ``--deep`` also what is on them, and changes no file; only damage that it finds
 is marked, so that the next start knows it too. Tries a pending migration and undoes it. Exit code: 0,
-the verdict's (10-23), or 1 if the disk is full. Asks the store nothing, and never sets anything aside,
-whatever DB_ON_UNREADABLE says.
+the verdict's (10-23), or 1 if the disk is full. Asks the store nothing, and never moves anything to
+the quarantine, whatever DB_ON_UNREADABLE says.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the state; the exit code says it too."""
     config = command_setup.prepare(args)
     facts = collect(config, deep=args.deep)
-    print_data(facts, text(facts), as_json=args.json)
+    print_data(facts, format_facts(facts), as_json=args.json)
     return int(facts["exit_code"])
 
 
@@ -82,12 +82,12 @@ def collect(config: Config, *, deep: bool = False) -> dict[str, Any]:
     }
     try:
         # Asked with the settings as they are, because a refusal says why no rebuild is possible.
-        return facts | _by_decision(cautious, inspection.verdict(config), deep=deep)
+        return facts | _decision_facts(cautious, inspection.verdict(config), deep=deep)
     except (LockedError, CacheError) as error:
         return facts | describe_failure(error)
 
 
-def _by_decision(config: Config, decision: Decision, *, deep: bool) -> dict[str, Any]:
+def _decision_facts(config: Config, decision: Decision, *, deep: bool) -> dict[str, Any]:
     """Return what start-up would do; only a database that is in order is opened."""
     match decision:
         case Locked():
@@ -98,14 +98,14 @@ def _by_decision(config: Config, decision: Decision, *, deep: bool) -> dict[str,
                 raise LockedError(
                     Verdict.UNSAFE_PATH, obstacle.reason, resolution_hint=obstacle.command
                 )
-            return _in_order("not made yet")
+            return _ok_facts("not made yet")
         case Migrate(version, program):
             schema_migration.rehearse(config)
-            return _in_order(f"schema {version}; the next start migrates it to {program}")
+            return _ok_facts(f"schema {version}; the next start migrates it to {program}")
         case Rebuild():
-            return _by_decision(config, inspection.verdict(config), deep=deep)
+            return _decision_facts(config, inspection.verdict(config), deep=deep)
         case Open():
-            facts = asyncio.run(_inside(config, deep=deep)) | _key_facts(config)
+            facts = asyncio.run(_open_facts(config, deep=deep)) | _key_facts(config)
             _require_space(config)
             return facts
 
@@ -123,7 +123,7 @@ def _require_space(config: Config) -> None:
             raise OSError(error.errno, error.strerror, str(config.account_dir)) from error
 
 
-def _in_order(cache: str) -> dict[str, Any]:
+def _ok_facts(cache: str) -> dict[str, Any]:
     return {"verdict": "ok", "exit_code": 0, "cache": cache}
 
 
@@ -145,20 +145,20 @@ def _key_facts(config: Config) -> dict[str, Any]:
     keyfile = slot_management.list_slots(config, None).keyfile
     active = [slot for slot in keyfile.slots if slot.state is not SlotState.DISABLED]
     return {
-        "keys": ", ".join(_opening(slot) for slot in active),
-        "key_changed_at": _time(keyfile.rotated or keyfile.created),
+        "keys": ", ".join(_describe_slot(slot) for slot in active),
+        "key_changed_at": _format_time(keyfile.rotated or keyfile.created),
     }
 
 
-def _opening(slot: Slot) -> str:
+def _describe_slot(slot: Slot) -> str:
     """Return the type of a slot, and whether its key has to go."""
     known = slot.state is SlotState.COMPROMISED
     return f"{slot.type.value} ({slot.state.value})" if known else slot.type.value
 
 
-async def _inside(config: Config, *, deep: bool) -> dict[str, Any]:
+async def _open_facts(config: Config, *, deep: bool) -> dict[str, Any]:
     async with open_app(config, syncing=False, whole=True, read_only=True) as app:
-        facts = _in_order(IN_ORDER) | _cache_facts(app) | {"checked": "every page"}
+        facts = _ok_facts(IN_ORDER) | _cache_facts(app) | {"checked": "every page"}
     if not deep:
         return facts
     wrong, compared = check_pages(config, app.cache.database)
@@ -200,7 +200,7 @@ def _cache_facts(app: App) -> dict[str, Any]:
         "complete": app.scheduler.status().complete,
         "size_bytes": app.cache.database.size_bytes(),
         "schema_version": app.cache.database.user_version(),
-        "last_sync_at": _time(metrics.last_sync_at),
+        "last_sync_at": _format_time(metrics.last_sync_at),
         "last_sync_status": metrics.status or None,
         "last_error": metrics.last_error,
         "pending_writes": sum(write.state is WriteState.IN_FLIGHT for write in writes),
@@ -212,7 +212,7 @@ def _cache_facts(app: App) -> dict[str, Any]:
     }
 
 
-def text(facts: dict[str, Any]) -> str:
+def format_facts(facts: dict[str, Any]) -> str:
     """Return the facts as aligned lines, the verdict last."""
     left_out = {"verdict", "exit_code", "message", "resolution_hint", "notices"}
     lines = [
@@ -230,7 +230,7 @@ def text(facts: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _time(epoch: float | None) -> str | None:
+def _format_time(epoch: float | None) -> str | None:
     return None if epoch is None else datetime.fromtimestamp(epoch, UTC).isoformat(" ", "seconds")
 
 

@@ -34,7 +34,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Hold the configuration, the origin of each setting, and what was odd but usable.
+    """Hold the configuration, the origin of each setting, and warnings.
 
     ``missing``: why no account can be opened with it.
     """
@@ -109,12 +109,12 @@ def load(
     reading = inspect(environ, cwd=cwd, env_file=env_file)
     missing = None
     if problems := reading.problems():
-        missing = _joined(problems, reasons=reading.reasons())
+        missing = _join_problems(problems, reasons=reading.reasons())
         if complete or not isinstance(missing, SettingsMissing):
             raise missing
     found = settings.build_policy(reading.picks)
     config = settings.build_config(reading.picks, found)
-    policy_file.refuse_stray_file(found, account_dir=config.account_dir)
+    policy_file.refuse_misplaced_file(found, account_dir=config.account_dir)
     return Loaded(config, reading.settings, reading.warnings, found, missing)
 
 
@@ -158,7 +158,7 @@ def _working_folder() -> Path:
         return Path(os.path.sep)
 
 
-def _joined(problems: tuple[ConfigError, ...], *, reasons: tuple[str, ...]) -> ConfigError:
+def _join_problems(problems: tuple[ConfigError, ...], *, reasons: tuple[str, ...]) -> ConfigError:
     messages = "; ".join(problem.message for problem in problems)
     if len(problems) > 1:
         messages = f"{len(problems)} settings need attention: {messages}"

@@ -53,22 +53,22 @@ def find_policy(*, named: Path | None, data_dir: Path, read_only: bool) -> Found
     return replace(found, policy=found.policy.read_only(), read_only=True)
 
 
-def refuse_stray_file(found: FoundPolicy, *, account_dir: Path) -> None:
+def refuse_misplaced_file(found: FoundPolicy, *, account_dir: Path) -> None:
     """Raise ``ConfigError`` for a policy file in the account's folder, where none is read.
 
     Whoever put it there believes that its rules hold.
     """
-    stray = account_dir / FILE_NAME
-    if not os.path.lexists(stray):
+    misplaced = account_dir / FILE_NAME
+    if not os.path.lexists(misplaced):
         return
-    if found.path is not None and os.path.realpath(found.path) == os.path.realpath(stray):
+    if found.path is not None and os.path.realpath(found.path) == os.path.realpath(misplaced):
         return
     if found.path is None:
-        hint = f"Run `mv {display_path(stray)} {display_path(found.looked_at)}`: there it holds for all accounts."
+        hint = f"Run `mv {display_path(misplaced)} {display_path(found.looked_at)}`: there it holds for all accounts."
     else:
-        hint = f"{display_path(found.path)} holds. Put the rules in there, and remove {display_path(stray)}."
+        hint = f"{display_path(found.path)} holds. Put the rules in there, and remove {display_path(misplaced)}."
     raise ConfigError(
-        f"a policy file lies in an account's folder, where it is not read: {display_path(stray)}",
+        f"a policy file lies in an account's folder, where it is not read: {display_path(misplaced)}",
         resolution_hint=hint,
     )
 
@@ -79,13 +79,13 @@ def read_policy(path: Path, *, named: bool) -> FoundPolicy:
         opened = read_unlinked_file(path)
     except FileNotFoundError:
         if named:
-            raise _untrusted(path, "it does not exist", _instead(path)) from None
+            raise _policy_error(path, "it does not exist", _replace_hint(path)) from None
         return FoundPolicy(PERMISSIVE, path)
     except (OSError, ValueError) as error:
         if not named and isinstance(error, OSError) and error.errno in _NO_FOLDER:
             return FoundPolicy(PERMISSIVE, path)  # whoever needs the folder refuses it
-        raise _untrusted(path, _reason(path, error), _instead(path)) from error
-    if problem := _problem(path, opened):
+        raise _policy_error(path, _describe_error(path, error), _replace_hint(path)) from error
+    if problem := _find_problem(path, opened):
         raise problem
     from mcp_notarium.domain.policy_parser import parse_policy  # noqa: PLC0415 - only where there is such a file
 
@@ -93,24 +93,24 @@ def read_policy(path: Path, *, named: bool) -> FoundPolicy:
     return FoundPolicy(text.policy, path, path, text.lines)
 
 
-def _problem(path: Path, opened: TextFile) -> ConfigError | None:
+def _find_problem(path: Path, opened: TextFile) -> ConfigError | None:
     """Return why the file or a folder above it may not be trusted, and the command that repairs it."""
     if sys.platform == "win32":
         return None
     ours = opened.status.st_uid == os.geteuid()
     if not ours and opened.status.st_uid != 0:
-        return _untrusted(path, "it belongs to another user", _instead(path))
+        return _policy_error(path, "it belongs to another user", _replace_hint(path))
     if opened.status.st_nlink != 1:
-        return _untrusted(path, "it has a second name (hard link)", _instead(path))
+        return _policy_error(path, "it has a second name (hard link)", _replace_hint(path))
     if opened.status.st_mode & (_OTHERS if ours else _OTHERS_CHANGE):
         what = "others may read or change it" if ours else "others may change it"
-        return _untrusted(
+        return _policy_error(
             path, what, f"Run `chmod {'600' if ours else 'go-w'} {display_path(path)}`."
         )
-    return _folder_problem(path)
+    return _find_folder_problem(path)
 
 
-def _folder_problem(path: Path) -> ConfigError | None:
+def _find_folder_problem(path: Path) -> ConfigError | None:
     """Return why a folder above the file may not be trusted.
 
     Whoever may rename such a folder may put another file in its place.
@@ -120,29 +120,31 @@ def _folder_problem(path: Path) -> ConfigError | None:
     for folder in dict.fromkeys((place, real, *place.parents, *real.parents)):
         status = folder.stat()
         if status.st_uid not in {0, os.geteuid()}:
-            return _untrusted(path, "a folder above it belongs to another user", _instead(path))
+            return _policy_error(
+                path, "a folder above it belongs to another user", _replace_hint(path)
+            )
         if not status.st_mode & _OTHERS_CHANGE or status.st_mode & stat.S_ISVTX:
             continue
         if folder in {place, real} or not is_group_private(folder, status):
             hint = f"Run `chmod go-w {display_path(folder)}`."
-            return _untrusted(path, "others may change a folder above it", hint)
+            return _policy_error(path, "others may change a folder above it", hint)
     return None
 
 
-def _untrusted(path: Path, reason: str, hint: str) -> ConfigError:
+def _policy_error(path: Path, reason: str, hint: str) -> ConfigError:
     return ConfigError(
         f"the policy file {display_path(path)} cannot be used: {reason}", resolution_hint=hint
     )
 
 
-def _instead(path: Path) -> str:
+def _replace_hint(path: Path) -> str:
     return (
         f"Put a plain file of your own at {display_path(path)} (chmod 600), or name another one by "
         f"{FILE_VARIABLE}. `mcp-notarium policy check` tells whether it is in order."
     )
 
 
-def _reason(path: Path, error: Exception) -> str:
+def _describe_error(path: Path, error: Exception) -> str:
     if path.is_symlink():
         return "it is a symbolic link, which is not followed"
     if isinstance(error, OSError):

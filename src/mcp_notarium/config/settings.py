@@ -98,7 +98,7 @@ def fill_defaults(picks: dict[str, Pick], environ: Mapping[str, str]) -> None:
         picks["SIMPLENOTE_USERNAME"] = Pick(backend, DEFAULT, warnings=username.warnings)
     folder = picks["NOTARIUM_DATA_DIR"]
     if folder.text is None and folder.problem is None:
-        picks["NOTARIUM_DATA_DIR"] = _default_folder(folder, environ)
+        picks["NOTARIUM_DATA_DIR"] = _pick_default_folder(folder, environ)
     if picks[_KEY].found_in:
         picks[_KEY] = _warn_of_origin(picks[_KEY])
 
@@ -180,7 +180,7 @@ def _warn_of_origin(key: Pick) -> Pick:
     return replace(key, warnings=(*key.warnings, warning))
 
 
-def _default_folder(pick: Pick, environ: Mapping[str, str]) -> Pick:
+def _pick_default_folder(pick: Pick, environ: Mapping[str, str]) -> Pick:
     try:
         folder = default_data_dir(environ)
     except RuntimeError:  # no home folder to be found

@@ -39,7 +39,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Hold the sources in rank order, with what was odd about finding them."""
+    """Hold the sources in rank order, with warnings about them."""
 
     sources: tuple[Source, ...]
     warnings: tuple[str, ...] = ()
@@ -55,15 +55,15 @@ def gather_sources(environ: Mapping[str, str], *, cwd: Path, env_file: Path | No
         if name.startswith(_OWN_PREFIXES) and name not in BY_NAME and name not in FILE_NAMES
     )
     try:
-        more = _named(cwd / env_file) if env_file else _found(cwd / ".env")
+        more = _read_named(cwd / env_file) if env_file else _read_dotenv(cwd / ".env")
     except ConfigError as problem:
         return Sources((real,), unknown, problem)
     return Sources((real, *more.sources), unknown + more.warnings)
 
 
-def _named(path: Path) -> Sources:
+def _read_named(path: Path) -> Sources:
     opened = read_named_file(path, called="--env-file", name=display_path(path))
-    values, warnings = _parse(opened, label="the file named by --env-file")
+    values, warnings = _parse_lines(opened, label="the file named by --env-file")
     if opened.readable_by_others or opened.foreign:
         warnings.append("the file named by --env-file can be read by others; chmod 600 it.")
     return Sources(
@@ -71,7 +71,7 @@ def _named(path: Path) -> Sources:
     )
 
 
-def _found(path: Path) -> Sources:
+def _read_dotenv(path: Path) -> Sources:
     try:
         opened = read_found_file(path)
     except FileNotFoundError:
@@ -82,13 +82,13 @@ def _found(path: Path) -> Sources:
             f"{problem.message} ({display_path(path)}). {problem.resolution_hint or ''}"
         )
         return Sources((), (ignored.rstrip(),))
-    values, warnings = _parse(opened, label="the .env in the working folder")
+    values, warnings = _parse_lines(opened, label="the .env in the working folder")
     return Sources(
         (Source(".env", values, Trust.WORKING_FOLDER, display_path(path)),), tuple(warnings)
     )
 
 
-def _parse(opened: TextFile, *, label: str) -> tuple[dict[str, str], list[str]]:
+def _parse_lines(opened: TextFile, *, label: str) -> tuple[dict[str, str], list[str]]:
     """Return our variables among the lines; the file may hold many foreign ones."""
     from dotenv.parser import parse_stream  # noqa: PLC0415 - only where such a file exists
 
@@ -134,11 +134,11 @@ def pick(
     try:
         found = _find(variable, sources, warnings)
         if found is None:
-            return _default(variable, warnings)
-        text = _content(variable, found, warnings, cwd=cwd, environ=environ)
-        text = _read(variable, text, warnings, cwd=cwd)
+            return _pick_default(variable, warnings)
+        text = _read_content(variable, found, warnings, cwd=cwd, environ=environ)
+        text = _parse_setting(variable, text, warnings, cwd=cwd)
     except ConfigError as problem:
-        return _rejected(variable, found, problem, warnings)
+        return _reject(variable, found, problem, warnings)
     origin = found.source.label
     if found.set_by != variable.name:
         origin = f"{found.set_by} ({origin})"
@@ -152,12 +152,12 @@ def pick_file(variable: Variable, sources: Sequence[Source]) -> Pick:
     for source in sources:
         text = source.get(variable.file_name) if source.level <= level else None
         if text is not None:
-            told = text.strip() if _is_full(text) else f"set ({len(text)} characters)"
-            return Pick(told, source.label, variable.file_name)
+            shown = text.strip() if _is_full(text) else f"set ({len(text)} characters)"
+            return Pick(shown, source.label, variable.file_name)
     return Pick(None, NOT_SET)
 
 
-def _rejected(
+def _reject(
     variable: Variable, found: _Found | None, problem: ConfigError, warnings: list[str]
 ) -> Pick:
     """Return the pick for a value that cannot be used.
@@ -168,12 +168,12 @@ def _rejected(
         return Pick(None, NOT_SET, warnings=tuple(warnings), problem=problem)
     message = f"{problem.message} (from {found.source.place})"
     if found.source.level is Trust.WORKING_FOLDER:
-        return _default(variable, [*warnings, f"{message}; it is ignored."])
-    told = ConfigError(message, resolution_hint=problem.resolution_hint)
-    return Pick(None, found.source.label, warnings=tuple(warnings), problem=told)
+        return _pick_default(variable, [*warnings, f"{message}; it is ignored."])
+    error = ConfigError(message, resolution_hint=problem.resolution_hint)
+    return Pick(None, found.source.label, warnings=tuple(warnings), problem=error)
 
 
-def _default(variable: Variable, warnings: list[str]) -> Pick:
+def _pick_default(variable: Variable, warnings: list[str]) -> Pick:
     problem = None
     if variable.required:
         problem = SettingsMissing(
@@ -189,11 +189,11 @@ def _default(variable: Variable, warnings: list[str]) -> Pick:
 def _find(variable: Variable, sources: Sequence[Source], warnings: list[str]) -> _Found | None:
     better: list[Source] = []
     for source in sources:
-        value = _permitted(variable, variable.name, variable.trust, source, warnings)
-        stray = source.level is Trust.WORKING_FOLDER and any(
+        value = _get_permitted(variable, variable.name, variable.trust, source, warnings)
+        ignored = source.level is Trust.WORKING_FOLDER and any(
             other.get(variable.bound_to) for other in better
         )
-        if value and stray:
+        if value and ignored:
             warnings.append(
                 f"{variable.name} in {source.label} is ignored: {variable.bound_to} is set "
                 "elsewhere. Set both in the same place."
@@ -202,7 +202,7 @@ def _find(variable: Variable, sources: Sequence[Source], warnings: list[str]) ->
         file = None
         if variable.has_file:
             level = min(variable.trust, Trust.ENV_FILE)
-            file = _permitted(variable, variable.file_name, level, source, warnings)
+            file = _get_permitted(variable, variable.file_name, level, source, warnings)
         if value and file:
             _resolve_double(variable, warnings)
         if value:
@@ -213,7 +213,7 @@ def _find(variable: Variable, sources: Sequence[Source], warnings: list[str]) ->
     return None
 
 
-def _permitted(
+def _get_permitted(
     variable: Variable, name: str, trust: Trust, source: Source, warnings: list[str]
 ) -> str | None:
     text = source.get(name)
@@ -237,7 +237,7 @@ def _resolve_double(variable: Variable, warnings: list[str]) -> None:
     warnings.append(f"{variable.file_name} is not used, because {variable.name} is set too.")
 
 
-def _content(
+def _read_content(
     variable: Variable,
     found: _Found,
     warnings: list[str],
@@ -247,7 +247,7 @@ def _content(
 ) -> str:
     if found.set_by == variable.name:
         return found.text
-    path = cwd / _expanded(found.text.strip(), name=found.set_by)
+    path = cwd / _expand(found.text.strip(), name=found.set_by)
     name = (
         display_path(path)
         if _is_full(found.text)
@@ -283,11 +283,11 @@ def _is_exposed(opened: TextFile, path: Path, environ: Mapping[str, str]) -> boo
     return opened.readable_by_others or opened.foreign
 
 
-def _read(variable: Variable, text: str, warnings: list[str], *, cwd: Path) -> str:
+def _parse_setting(variable: Variable, text: str, warnings: list[str], *, cwd: Path) -> str:
     value = parse_value(variable, text, warnings)
     if variable.kind is not Kind.PATH or not value:
         return value
-    path = _expanded(value, name=variable.name)
+    path = _expand(value, name=variable.name)
     if not path.is_absolute():
         path = cwd / path
         warnings.append(
@@ -297,7 +297,7 @@ def _read(variable: Variable, text: str, warnings: list[str], *, cwd: Path) -> s
     return str(path)
 
 
-def _expanded(text: str, *, name: str) -> Path:
+def _expand(text: str, *, name: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError as error:

@@ -56,7 +56,7 @@ def read_named_file(path: Path, *, called: str, name: str) -> TextFile:
         ) from error
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"the file named by {called} cannot be read: {name}: {_reason(error)}",
+            f"the file named by {called} cannot be read: {name}: {_describe_error(error)}",
             resolution_hint=f"Point {called} to a readable text file of at most "
             f"{MAXIMUM_BYTES // 1024} KiB, or remove it.",
         ) from error
@@ -68,14 +68,14 @@ def read_found_file(path: Path) -> TextFile:
     Raises ``FileNotFoundError``, or ``ConfigError`` that says why the file is not trusted and what
     would change that.
     """
-    in_folder = _folder_problem(path.parent)
+    in_folder = _find_folder_problem(path.parent)
     try:
         opened = _read(path, flags=getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
-        raise _link_or(path, _reason(error)) from error
-    if problem := _file_problem(path, opened.status) or in_folder:
+        raise _open_error(path, _describe_error(error)) from error
+    if problem := _find_file_problem(path, opened.status) or in_folder:
         raise problem
     return opened
 
@@ -88,18 +88,18 @@ def read_unlinked_file(path: Path) -> TextFile:
     return _read(path, flags=getattr(os, "O_NOFOLLOW", 0))
 
 
-def _link_or(path: Path, reason: str) -> ConfigError:
+def _open_error(path: Path, reason: str) -> ConfigError:
     # Systems differ in what they call the refusal to follow a link.
     if path.is_symlink():
         return ConfigError("it is a symbolic link, which is not followed", resolution_hint=_COPY)
     return ConfigError(reason)
 
 
-def _file_problem(path: Path, status: os.stat_result) -> ConfigError | None:
+def _find_file_problem(path: Path, status: os.stat_result) -> ConfigError | None:
     if not _is_ours(status, or_root=False):
         return ConfigError("it belongs to another user", resolution_hint=_COPY)
     if _writable_by_others(status):
-        return _writable("others may write to it", path)
+        return _writable_error("others may write to it", path)
     return None
 
 
@@ -114,10 +114,10 @@ def _read(path: Path, *, flags: int) -> TextFile:
         content = stream.read(MAXIMUM_BYTES + 1)
     if len(content) > MAXIMUM_BYTES:
         raise ValueError("it is too large")
-    return TextFile(_decoded(content), status)
+    return TextFile(_decode(content), status)
 
 
-def _decoded(content: bytes) -> str:
+def _decode(content: bytes) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -127,7 +127,7 @@ def _decoded(content: bytes) -> str:
     return text
 
 
-def _folder_problem(folder: Path) -> ConfigError | None:
+def _find_folder_problem(folder: Path) -> ConfigError | None:
     try:
         status = folder.stat()
     except OSError:
@@ -135,11 +135,11 @@ def _folder_problem(folder: Path) -> ConfigError | None:
     if not _is_ours(status, or_root=True):
         return ConfigError("its folder belongs to another user", resolution_hint=_NAME_IT)
     if _writable_by_others(status):
-        return _writable("others may write to its folder", folder)
+        return _writable_error("others may write to its folder", folder)
     return None
 
 
-def _writable(reason: str, path: Path) -> ConfigError:
+def _writable_error(reason: str, path: Path) -> ConfigError:
     return ConfigError(
         reason,
         resolution_hint=f"Run `chmod go-w {display_path(path)}`, or name a file by `--env-file`.",
@@ -156,7 +156,7 @@ def _writable_by_others(status: os.stat_result) -> bool:
     return sys.platform != "win32" and bool(status.st_mode & _OTHERS_WRITE)
 
 
-def _reason(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     # Only our own words or the system's: a decoding error quotes the file.
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__

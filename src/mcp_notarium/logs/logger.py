@@ -27,18 +27,15 @@ WARNING = 30
 ERROR = 40
 CRITICAL = 50
 
-LEVELS = {
-    "trace": TRACE,
-    "debug": DEBUG,
-    "info": INFO,
-    "warn": WARNING,
-    "warning": WARNING,
-    "error": ERROR,
-    "fatal": CRITICAL,
-    "critical": CRITICAL,
+LEVEL_NAMES = {
+    TRACE: "trace",
+    DEBUG: "debug",
+    INFO: "info",
+    WARNING: "warning",
+    ERROR: "error",
+    CRITICAL: "critical",
 }
-
-LEVEL_NAMES = {number: name for name, number in LEVELS.items() if name not in {"warn", "fatal"}}
+LEVELS = {name: level for level, name in LEVEL_NAMES.items()} | {"warn": WARNING, "fatal": CRITICAL}
 
 DROPPED = "[dropped]"
 """Replaces everything that could not be made safe to show."""
@@ -83,7 +80,7 @@ class Logger:
         self._log(INFO, event, facts)
 
     def warning(self, event: str, /, **facts: object) -> None:
-        """Log something odd that was dealt with."""
+        """Log something unusual that was handled."""
         self._log(WARNING, event, facts)
 
     def error(self, event: str, /, **facts: object) -> None:
@@ -127,7 +124,7 @@ def protect_config(config: Config) -> None:
 def scrub(text: str) -> str:
     """Return ``text`` without secrets, for error texts and whatever else leaves the process."""
     try:
-        return current_redactor().text(text)
+        return current_redactor().redact_text(text)
     except Exception:  # noqa: BLE001 - fails closed: nothing is better than a secret
         return DROPPED
 
@@ -135,7 +132,7 @@ def scrub(text: str) -> str:
 def scrub_for_terminal(text: str) -> str:
     """Return ``text`` without the secrets themselves, for the person whose addresses are in it."""
     try:
-        return current_redactor().without_known(text)
+        return current_redactor().remove_secrets(text)
     except Exception:  # noqa: BLE001 - as above
         return DROPPED
 

@@ -154,18 +154,18 @@ def _listen_to_libraries() -> None:
 
 
 def _permitted(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Pass every fact through the allow-list: :meth:`Redactor.facts`.
+    """Pass every fact through the allow-list: :meth:`Redactor.redact_facts`.
 
     The current redactor is asked each time: a secret learnt later is removed from every later line.
     """
-    return current_redactor().facts({str(name): value for name, value in event.items()})
+    return current_redactor().redact_facts({str(name): value for name, value in event.items()})
 
 
 def _filtered(render: Renderer) -> Renderer:
     """Return ``render`` with its line filtered once more and kept to one line."""
 
     def process(logger: Any, method: str, event: EventDict) -> str:
-        return one_line(current_redactor().rendered(render(logger, method, event)))
+        return one_line(current_redactor().redact_line(render(logger, method, event)))
 
     return process
 
@@ -177,7 +177,7 @@ def _place_and_time(logger: Any, method: str, event: EventDict) -> EventDict:
 
 
 def _library_event(logger: Any, method: str, event: EventDict) -> EventDict:
-    words = f"[withheld: {len(str(event.get('event')))} characters]"
+    words = f"[hidden: {len(str(event.get('event')))} characters]"
     told = {"level": method, "logger": getattr(logger, "name", "structlog"), "message": words}
     return _place_and_time(logger, method, told | {"event": "library.message"})
 

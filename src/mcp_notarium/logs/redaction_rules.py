@@ -4,7 +4,7 @@ Numbers, booleans and None pass under any name that is not a secret's. Text pass
 listed here. Before you add a name, ask: "can a note's text, title or tag, or anything the user
 searched for, ever stand in it?" If so, do not add it; log the length instead.
 
-The shapes find secrets that nobody told us about: bearer headers, raw keys, JWTs, e-mail addresses.
+The shapes find secrets that are not registered: bearer headers, raw keys, JWTs, e-mail addresses.
 Every pattern is bounded, so a hostile line costs time linear in its length. The replacements contain
 nothing that a second pass would change, and no quote or backslash: a JSON line stays one.
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
 
 IDS = frozenset(
     {"id", "note_id", "write_id", "request_id", "etag", "base_etag", "vault", "owner_id", "cursor"}
@@ -51,11 +50,6 @@ def is_secret(name: str) -> bool:
     return _SECRET_NAME.search(_CAMEL_CASE.sub("_", name).casefold()) is not None
 
 
-def is_id(name: str) -> bool:
-    """Return whether the value under this name is an opaque identifier."""
-    return name in IDS
-
-
 def carries_text(name: str) -> bool:
     """Return whether text may be shown under this name."""
     return name in WORDS or name in IDS
@@ -70,7 +64,7 @@ _LAST_OF_PLANE_ZERO = 0xFFFF
 
 REDACTED = "[redacted]"
 
-_TELLING_WORDS = (
+_SENSITIVE_WORDS = (
     "password|passphrase|passwd|secret|token|authorization|cookie|api[_-]?key|credential|"
     "db_encryption_key|auth[_-]?code|private[_-]?key"
 )
@@ -84,7 +78,7 @@ _EMAIL = re.compile(
     r"(?<![^\s\"'<>,;:=()\[\]{}|/\\])[^\s\"'<>@,;:=()\[\]{}|/\\]{1,64}(?:@|%40|&#64;)"
     r"[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"
 )
-_NAME = rf"(?:{_TELLING_WORDS})s?"
+_NAME = rf"(?:{_SENSITIVE_WORDS})s?"
 _PAIR = re.compile(
     rf"(?i)({_NAME}\\{{0,8}}[\"']?"
     r"(?:\s{0,3}[:=]\s{0,3}(?:b(?=\\{0,8}[\"']))?\\{0,8}[\"']?|\s{0,3},\s{0,3}b?\\{0,8}[\"']))"
@@ -99,7 +93,7 @@ def redact_shapes(text: str, *, email_key: bytes) -> str:
     """Return ``text`` without bearer values, raw keys, JWTs, long hexadecimal runs and e-mail addresses."""
     for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)
-    return _EMAIL.sub(_pseudonymiser(email_key), text)
+    return _EMAIL.sub(lambda found: pseudonym(found.group(), email_key=email_key), text)
 
 
 def redact_pairs(text: str) -> str:
@@ -118,10 +112,6 @@ def pseudonym(address: str, *, email_key: bytes) -> str:
     return f"[email:{digest.hexdigest()}]"
 
 
-def _pseudonymiser(email_key: bytes) -> Callable[[re.Match[str]], str]:
-    return lambda found: pseudonym(found.group(), email_key=email_key)
-
-
 def _redact_pair(found: re.Match[str]) -> str:
     # "Authorization: Bearer [redacted]": the scheme word is no secret, its value is gone already.
     if found.group(2).casefold() in {"bearer", "basic", "digest", "token"}:
@@ -131,15 +121,15 @@ def _redact_pair(found: re.Match[str]) -> str:
 
 def one_line(text: str) -> str:
     """Return ``text`` with every unsafe character, newlines included, escaped by its code."""
-    return _UNSAFE.sub(_escaped, text)
+    return _UNSAFE.sub(_escape, text)
 
 
 def several_lines(text: str) -> str:
     """Return ``text`` escaped as by :func:`one_line`, but with newlines and tabs: for a person."""
-    return _UNSAFE_BUT_NEWLINE_AND_TAB.sub(_escaped, text)
+    return _UNSAFE_BUT_NEWLINE_AND_TAB.sub(_escape, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     code = ord(found.group())
     return f"\\u{code:04x}" if code <= _LAST_OF_PLANE_ZERO else f"\\U{code:08x}"
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.logs import redaction_rules, secret_encodings
-from mcp_notarium.logs.redaction_rules import REDACTED
+from mcp_notarium.logs.redaction_rules import IDS, REDACTED
 from mcp_notarium.secret import Secret
 
 ID_LENGTH = 12
@@ -44,14 +44,14 @@ class Redactor:
 
     email_key: bytes
     secrets: frozenset[bytes] = frozenset()
-    _known: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+    _pattern: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Longest first: if one secret starts with another, both are removed whole.
         ordered = sorted(self.secrets, key=lambda secret: (-len(secret), secret))
         joined = "|".join(filter(None, map(secret_encodings.build_pattern, ordered)))
-        known = re.compile(joined, re.IGNORECASE) if joined else None
-        object.__setattr__(self, "_known", known)
+        pattern = re.compile(joined, re.IGNORECASE) if joined else None
+        object.__setattr__(self, "_pattern", pattern)
 
     def __repr__(self) -> str:
         return f"Redactor({len(self.secrets)} secrets)"
@@ -61,79 +61,78 @@ class Redactor:
         known = self.secrets | {secret.reveal() for secret in secrets if secret}
         return self if known == self.secrets else Redactor(self.email_key, known)
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Return loose text (an error message, a line on stderr) without secrets."""
-        return redaction_rules.redact_pairs(self.rendered(text))
+        return redaction_rules.redact_pairs(self.redact_line(text))
 
-    def rendered(self, line: str) -> str:
+    def redact_line(self, line: str) -> str:
         """Return a finished line without secrets; a JSON line stays JSON."""
-        return redaction_rules.redact_shapes(self.without_known(line), email_key=self.email_key)
+        return redaction_rules.redact_shapes(self.remove_secrets(line), email_key=self.email_key)
 
-    def without_known(self, text: str) -> str:
+    def remove_secrets(self, text: str) -> str:
         """Return ``text`` without the secrets themselves; addresses and long numbers stay."""
-        return text if self._known is None else self._known.sub(REDACTED, text)
+        return text if self._pattern is None else self._pattern.sub(REDACTED, text)
 
-    def facts(self, facts: Mapping[str, object]) -> dict[str, Any]:
+    def redact_facts(self, facts: Mapping[str, object]) -> dict[str, Any]:
         """Return an event's facts as plain JSON values, filtered by the allow-list."""
-        return {name: self.value(name, value) for name, value in facts.items()}
+        return {name: self.redact_value(name, value) for name, value in facts.items()}
 
-    def value(self, name: str, value: object, *, depth: int = 0) -> Any:
+    def redact_value(self, name: str, value: object, *, depth: int = 0) -> Any:
         """Return one fact as it may be shown under ``name``; of unknown objects only the type."""
         if value is None or isinstance(value, bool):
             return value
         if redaction_rules.is_secret(name) or isinstance(value, Secret):
             return REDACTED
-        return "[too deep]" if depth > MAXIMUM_DEPTH else self._plain(name, value, depth=depth)
+        return (
+            "[too deep]" if depth > MAXIMUM_DEPTH else self._redact_plain(name, value, depth=depth)
+        )
 
-    def _plain(self, name: str, value: object, *, depth: int) -> Any:
+    def _redact_plain(self, name: str, value: object, *, depth: int) -> Any:
         if isinstance(value, Enum):
-            return self.value(name, value.value, depth=depth + 1)
+            return self.redact_value(name, value.value, depth=depth + 1)
         if isinstance(value, (int, float)):
-            return self._number(value)
+            return self._redact_number(value)
         if isinstance(value, str):
-            return self._words(name, value)
-        return self._object(name, value, depth=depth)
+            return self._redact_words(name, value)
+        return self._redact_object(name, value, depth=depth)
 
-    def _number(self, number: float) -> Any:
+    def _redact_number(self, number: float) -> Any:
         if not -_LARGEST_NUMBER < number < _LARGEST_NUMBER:  # also NaN and the infinities
             return REDACTED
-        return number if self.rendered(str(number)) == str(number) else REDACTED
+        return number if self.redact_line(str(number)) == str(number) else REDACTED
 
-    def _words(self, name: str, text: str) -> str:
+    def _redact_words(self, name: str, text: str) -> str:
         if not redaction_rules.carries_text(name):
-            return f"[withheld: {len(text)} characters]"
-        if redaction_rules.is_id(name) and self._known_free(text) and len(text) > ID_LENGTH:
+            return f"[hidden: {len(text)} characters]"
+        if name in IDS and len(text) > ID_LENGTH and self.remove_secrets(text) == text:
             text = text[:ID_LENGTH] + "…"
         # Cut after redacting: half a secret would not be recognised.
-        clean = self.text(text[:_LOOKED_AT])
+        clean = self.redact_text(text[:_LOOKED_AT])
         return clean if len(clean) <= MAXIMUM_TEXT else clean[:MAXIMUM_TEXT] + "…"
 
-    def _known_free(self, text: str) -> bool:
-        return self._known is None or self._known.search(text) is None
-
-    def _object(self, name: str, value: object, *, depth: int) -> Any:
+    def _redact_object(self, name: str, value: object, *, depth: int) -> Any:
         if isinstance(value, BaseException):
-            return self._described(describe(value))
+            return self._redact_description(describe(value))
         if isinstance(value, (bytes, bytearray, memoryview)):
             return f"[bytes: {len(value)}]"
         if isinstance(value, Mapping):
-            return self._mapping(value, depth=depth + 1)
+            return self._redact_mapping(value, depth=depth + 1)
         if isinstance(value, (list, tuple, set, frozenset)):
-            return self._items(name, value, depth=depth + 1)
+            return self._redact_items(name, value, depth=depth + 1)
         if isinstance(value, type):
             return value.__qualname__
         path = getattr(type(value), "__fspath__", None)
-        return self._words(name, str(value)) if path else f"[{type(value).__qualname__}]"
+        return self._redact_words(name, str(value)) if path else f"[{type(value).__qualname__}]"
 
-    def _items(self, name: str, items: Iterable[object], *, depth: int) -> list[Any]:
+    def _redact_items(self, name: str, items: Iterable[object], *, depth: int) -> list[Any]:
         shown: list[Any] = []
         for item in items:
             if len(shown) == MAXIMUM_ITEMS:
                 return [*shown, "[more]"]
-            shown.append(self.value(name, item, depth=depth))
+            shown.append(self.redact_value(name, item, depth=depth))
         return shown
 
-    def _mapping(self, mapping: Mapping[Any, object], *, depth: int) -> dict[str, Any]:
+    def _redact_mapping(self, mapping: Mapping[Any, object], *, depth: int) -> dict[str, Any]:
         # The names inside a mapping do not come from our source: they may be tags or titles.
         known = {
             key: value
@@ -141,48 +140,51 @@ class Redactor:
             if isinstance(key, str)
             and (redaction_rules.carries_text(key) or redaction_rules.is_secret(key))
         }
-        shown = {key: self.value(key, value, depth=depth) for key, value in known.items()}
+        shown = {key: self.redact_value(key, value, depth=depth) for key, value in known.items()}
         hidden = len(mapping) - len(known)
         return shown | ({"[other names]": hidden} if hidden else {})
 
-    def _described(self, described: dict[str, Any]) -> dict[str, Any]:
-        return {key: self._trace_part(part) for key, part in described.items()}
+    def _redact_description(self, described: dict[str, Any]) -> dict[str, Any]:
+        return {key: self._redact_part(part) for key, part in described.items()}
 
-    def _trace_part(self, part: object) -> Any:
+    def _redact_part(self, part: object) -> Any:
         if isinstance(part, str):
-            return self.text(part[:_LOOKED_AT])[:MAXIMUM_TEXT]
+            return self.redact_text(part[:_LOOKED_AT])[:MAXIMUM_TEXT]
         if isinstance(part, list):
-            return [self._trace_part(item) for item in part]
-        return self._described(part) if isinstance(part, dict) else part
+            return [self._redact_part(item) for item in part]
+        return self._redact_description(part) if isinstance(part, dict) else part
 
 
 def describe(error: BaseException, *, depth: int = 0) -> dict[str, Any]:
     """Return ``{"type", "message", "frames", ...}`` of plain strings; never raises on a hostile error."""
-    described: dict[str, Any] = {"type": type(error).__qualname__, "message": message_of(error)}
-    if frames := _frames(error.__traceback__):
+    described: dict[str, Any] = {
+        "type": type(error).__qualname__,
+        "message": describe_message(error),
+    }
+    if frames := _list_frames(error.__traceback__):
         described["frames"] = frames
     if depth < MAXIMUM_CHAIN:
-        described |= _related(error, depth=depth + 1)
+        described |= _describe_related(error, depth=depth + 1)
     return described
 
 
-def message_of(error: BaseException) -> str:
+def describe_message(error: BaseException) -> str:
     """Return the message if it is ours or the operating system's, else its length."""
     if isinstance(error, NotariumError):
         return error.message
     if isinstance(error, OSError) and isinstance(error.strerror, str):
         return f"[errno {error.errno}] {error.strerror}"
-    return f"[withheld: {_length(error)} characters]"
+    return f"[hidden: {_message_length(error)} characters]"
 
 
-def _length(error: BaseException) -> int:
+def _message_length(error: BaseException) -> int:
     try:
         return len(str(error))
     except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything at all
         return 0
 
 
-def _related(error: BaseException, *, depth: int) -> dict[str, Any]:
+def _describe_related(error: BaseException, *, depth: int) -> dict[str, Any]:
     related: dict[str, Any] = {}
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None:
@@ -193,15 +195,15 @@ def _related(error: BaseException, *, depth: int) -> dict[str, Any]:
     return related
 
 
-def _frames(trace: TracebackType | None) -> list[str]:
+def _list_frames(trace: TracebackType | None) -> list[str]:
     frames: list[str] = []
     while trace is not None:
         code = trace.tb_frame.f_code
-        frames.append(f"{_place(code.co_filename)}:{trace.tb_lineno} in {code.co_name}")
+        frames.append(f"{_shorten_path(code.co_filename)}:{trace.tb_lineno} in {code.co_name}")
         trace = trace.tb_next
     return frames[-MAXIMUM_FRAMES:]
 
 
-def _place(filename: str) -> str:
+def _shorten_path(filename: str) -> str:
     """Return the last two parts of a path: enough to find the module, without a home folder."""
     return "/".join(filename.replace("\\", "/").rsplit("/", 2)[-2:])

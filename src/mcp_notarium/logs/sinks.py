@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from mcp_notarium.errors import ConfigError
 
-_HELD_AT_MOST = 64 * 1024
+_MOST_BUFFERED = 64 * 1024
 
 
 def open_log_file(path: Path) -> int:
@@ -27,7 +27,7 @@ def open_log_file(path: Path) -> int:
         _check_folder(path.parent)
         descriptor = os.open(path, flags, 0o600)
     except OSError as error:
-        raise _refused(error.strerror or type(error).__name__) from error
+        raise _log_file_error(error.strerror or type(error).__name__) from error
     try:
         _check_file(descriptor)
     except BaseException:
@@ -60,24 +60,24 @@ def _check_folder(folder: Path) -> None:
     if sys.platform == "win32":
         return
     if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
-        raise _refused("everybody may write to its folder")
+        raise _log_file_error("everybody may write to its folder")
 
 
 def _check_file(descriptor: int) -> None:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise _refused("it is not a regular file")
+        raise _log_file_error("it is not a regular file")
     if sys.platform == "win32":
         return
     if status.st_uid != os.geteuid():
-        raise _refused("it belongs to another user")
+        raise _log_file_error("it belongs to another user")
     if status.st_nlink > 1:
-        raise _refused("it has a second name (hard link)")
+        raise _log_file_error("it has a second name (hard link)")
     if stat.S_IMODE(status.st_mode) & 0o077:
         os.fchmod(descriptor, 0o600)
 
 
-def _refused(reason: str) -> ConfigError:
+def _log_file_error(reason: str) -> ConfigError:
     return ConfigError(
         f"the log file named by LOG_FILE_PATH cannot be used: {reason}",
         resolution_hint="Point LOG_FILE_PATH to a file of your own in an existing folder, "
@@ -96,16 +96,16 @@ class RedactingStream:
     def __init__(self, stream: TextIO, scrub: Callable[[str], str]) -> None:
         self.stream = stream
         self._scrub = scrub
-        self._held = ""
+        self._pending = ""
         self.buffer = _BytesSide(self)
 
     def write(self, text: str) -> int:
         """Hold the text; pass on the lines it completes."""
-        whole, newline, self._held = (self._held + text).rpartition("\n")
+        whole, newline, self._pending = (self._pending + text).rpartition("\n")
         if newline:
-            self._pass_on(whole + newline)
-        if len(self._held) > _HELD_AT_MOST:
-            self._release()
+            self._write_clean(whole + newline)
+        if len(self._pending) > _MOST_BUFFERED:
+            self._write_pending()
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -115,21 +115,21 @@ class RedactingStream:
 
     def flush(self) -> None:
         """Flush what was passed on; on a terminal also what is held."""
-        if self._held and self.stream.isatty():
-            self._release()
+        if self.stream.isatty():
+            self._write_pending()
         self.stream.flush()
 
     def finish(self) -> None:
         """Pass on what is held, at the end of the program."""
-        if self._held:
-            self._release()
+        self._write_pending()
         self.stream.flush()
 
-    def _release(self) -> None:
-        held, self._held = self._held, ""
-        self._pass_on(held)
+    def _write_pending(self) -> None:
+        held, self._pending = self._pending, ""
+        if held:
+            self._write_clean(held)
 
-    def _pass_on(self, text: str) -> None:
+    def _write_clean(self, text: str) -> None:
         shown = self._scrub(text)
         ended = shown.endswith("\n") or not text.endswith("\n")
         self.stream.write(shown if ended else shown + "\n")

@@ -21,8 +21,8 @@ from structlog.typing import EventDict
 
 from mcp_notarium.logs.logger import current_redactor
 
-_TALK_OF_FILES = ("filelock", "keyring")
-_TALK_OF_CONNECTIONS = ("httpx", "httpcore", "hpack")
+_FILE_LIBRARIES = ("filelock", "keyring")
+_CONNECTION_LIBRARIES = ("httpx", "httpcore", "hpack")
 _ADDRESS = re.compile(
     r"(?P<host>\bhttps?://[^\s/?#'\"<>]*)(?P<path>[^\s'\"<>]*)"
     r"|(?<![\w./%])(?P<alone>/[^\s'\"<>]*)",
@@ -71,42 +71,42 @@ def describe_record(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 def _message(record: logging.LogRecord, template: str, args: Any) -> str:
     library = record.name.partition(".")[0]
-    if library in _TALK_OF_FILES:
+    if library in _FILE_LIBRARIES:
         return template % args if args else template
-    if library in _TALK_OF_CONNECTIONS:
+    if library in _CONNECTION_LIBRARIES:
         message = template % args if args else template
         # Secrets first: cutting the path of a secret with a slash would leave an unrecognisable piece.
-        return without_paths(without_values(current_redactor().without_known(message)))
+        return cut_paths(hide_values(current_redactor().remove_secrets(message)))
     # If there are arguments, the template is a constant in the library's source.
-    return template if args else f"[withheld: {len(template)} characters]"
+    return template if args else f"[hidden: {len(template)} characters]"
 
 
-def without_values(text: str) -> str:
+def hide_values(text: str) -> str:
     """Return ``text`` without header values and status phrases; names and numbers stay."""
-    return _PHRASE.sub(_usual_phrase, _LITERAL.sub(_named_or_counted, text))
+    return _PHRASE.sub(_hide_phrase, _LITERAL.sub(_hide_value, text))
 
 
-def _usual_phrase(found: re.Match[str]) -> str:
+def _hide_phrase(found: re.Match[str]) -> str:
     usual = _USUAL.get(int(found["code"]), "")
     return found["head"] + (found["phrase"] if found["phrase"].strip() == usual else "")
 
 
-def _named_or_counted(found: re.Match[str]) -> str:
+def _hide_value(found: re.Match[str]) -> str:
     content = found[0][2:-1].casefold()
     shown = content in _SHOWN_LITERALS or _PLAIN_LITERAL.fullmatch(content)
-    return found[0] if shown else "[withheld]"
+    return found[0] if shown else "[hidden]"
 
 
-def without_paths(text: str) -> str:
+def cut_paths(text: str) -> str:
     """Return ``text`` with every URL cut down to what is the same for every account."""
-    return _ADDRESS.sub(_cut, text)
+    return _ADDRESS.sub(_cut_address, text)
 
 
-def _cut(found: re.Match[str]) -> str:
-    return (found["host"] or "") + _shape(found["path"] or found["alone"] or "")
+def _cut_address(found: re.Match[str]) -> str:
+    return (found["host"] or "") + _cut_path(found["path"] or found["alone"] or "")
 
 
-def _shape(path: str) -> str:
+def _cut_path(path: str) -> str:
     """Return ``/1/app/note/i/...`` and the like; three dots stand for everything left out."""
     shown = list(takewhile(_PATH_WORDS.__contains__, re.split("[/?#]", path)[1:]))
     if _ITEM in shown:

@@ -92,5 +92,5 @@ def test_a_slot_is_named_with_all_that_a_person_knows_it_by():
 @pytest.mark.parametrize("type_", SlotType)
 def test_a_label_survives_the_redaction(type_, state):
     said = f"{slot_changes.describe_slot(slot(3, type_, state, label='the laptop'))} still opens the cache"
-    assert Redactor(bytes(16)).text(said) == said
+    assert Redactor(bytes(16)).redact_text(said) == said
     assert "the laptop" in said

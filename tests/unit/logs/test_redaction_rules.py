@@ -38,9 +38,9 @@ REDACTOR = Redactor(email_key=b"k")
     ],
 )
 def test_text_that_looks_like_a_secret_is_redacted(text, hidden):
-    shown = REDACTOR.text(text)
+    shown = REDACTOR.redact_text(text)
     assert hidden not in shown
-    assert REDACTOR.text(shown) == shown, "a second pass changes nothing"
+    assert REDACTOR.redact_text(shown) == shown, "a second pass changes nothing"
 
 
 @pytest.mark.parametrize(
@@ -56,23 +56,23 @@ def test_text_that_looks_like_a_secret_is_redacted(text, hidden):
     ],
 )
 def test_ordinary_text_stays_as_it_is(text):
-    assert REDACTOR.text(text) == text
+    assert REDACTOR.redact_text(text) == text
 
 
 def test_one_address_has_one_name_per_key_in_any_case_and_spelling():
     one, two, three = (
-        REDACTOR.text(text) for text in ("ada@example.org", "Ada@Example.org", "ada%40example.org")
+        REDACTOR.redact_text(text) for text in ("ada@example.org", "Ada@Example.org", "ada%40example.org")
     )
     assert one == two == three
-    assert one != Redactor(email_key=b"other").text("ada@example.org")
-    assert one != REDACTOR.text("bob@example.org")
+    assert one != Redactor(email_key=b"other").redact_text("ada@example.org")
+    assert one != REDACTOR.redact_text("bob@example.org")
 
 
 def test_a_rendered_json_line_stays_json():
     line = json.dumps(
         {"token": True, "mail": "ada@example.org", "hex": "ab" * 20, "say": 'Bearer abcdefgh"x'}
     )
-    shown = json.loads(REDACTOR.rendered(line))
+    shown = json.loads(REDACTOR.redact_line(line))
     assert shown["token"] is True
     assert shown["hex"] == REDACTED
 

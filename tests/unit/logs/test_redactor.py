@@ -29,18 +29,18 @@ class Colour(Enum):
 
 def test_numbers_and_truth_values_pass_under_any_ordinary_name():
     facts = {"notes": 12, "seconds": 0.5, "complete": True, "anything": None}
-    assert PLAIN.facts(facts) == facts
+    assert PLAIN.redact_facts(facts) == facts
 
 
 @pytest.mark.parametrize(
     "name", ["text", "title", "tag", "tags", "query", "content", "preview", "value", "made_up"]
 )
 def test_text_under_a_name_that_is_not_listed_becomes_its_length(name):
-    assert PLAIN.facts({name: "my diary"}) == {name: "[withheld: 8 characters]"}
+    assert PLAIN.redact_facts({name: "my diary"}) == {name: "[hidden: 8 characters]"}
 
 
 def test_text_under_a_listed_name_passes():
-    assert PLAIN.facts({"reason": "disk full"}) == {"reason": "disk full"}
+    assert PLAIN.redact_facts({"reason": "disk full"}) == {"reason": "disk full"}
 
 
 @pytest.mark.parametrize(
@@ -50,46 +50,46 @@ def test_text_under_a_listed_name_passes():
 )  # fmt: skip
 @pytest.mark.parametrize("value", ["abc", 123456, ["abc"], {"a": "abc"}, b"abc"])
 def test_any_value_under_a_name_of_a_secret_is_redacted(name, value):
-    assert PLAIN.facts({name: value}) == {name: REDACTED}
+    assert PLAIN.redact_facts({name: value}) == {name: REDACTED}
 
 
 @pytest.mark.parametrize("name", ["db_key_origin", "tokens_used", "keyslots", "monkey", "sequence"])
 def test_names_that_only_sound_like_a_secrets_are_not_blotted(name):
-    assert PLAIN.facts({name: 3}) == {name: 3}
+    assert PLAIN.redact_facts({name: 3}) == {name: 3}
 
 
 def test_a_secret_is_blotted_under_every_name():
-    assert PLAIN.facts({"reason": Secret("abc"), "other": Secret("abc")}) == {
+    assert PLAIN.redact_facts({"reason": Secret("abc"), "other": Secret("abc")}) == {
         "reason": REDACTED,
         "other": REDACTED,
     }
 
 
 def test_identifiers_are_cut_and_short_ones_kept():
-    facts = PLAIN.facts({"note_id": "0123456789abcdef0123456789abcdef", "id": "short"})
+    facts = PLAIN.redact_facts({"note_id": "0123456789abcdef0123456789abcdef", "id": "short"})
     assert facts == {"note_id": "0123456789ab…", "id": "short"}
 
 
 def test_a_secret_logged_as_an_identifier_is_blotted_whole():
     for secret in ("5f" * 16, "fourteen-chars"):
         redactor = PLAIN.with_secret(Secret(secret))
-        assert redactor.facts({"note_id": secret}) == {"note_id": REDACTED}
+        assert redactor.redact_facts({"note_id": secret}) == {"note_id": REDACTED}
 
 
 def test_objects_show_their_type_and_never_their_repr():
-    facts = PLAIN.facts(
+    facts = PLAIN.redact_facts(
         {"reason": Thing(), "kind": Thing, "state": Colour.RED, "file": Path("/a/b")}
     )
     assert facts == {"reason": "[Thing]", "kind": "Thing", "state": "red", "file": "/a/b"}
 
 
 def test_bytes_become_their_length():
-    assert PLAIN.facts({"reason": b"note"}) == {"reason": "[bytes: 4]"}
+    assert PLAIN.redact_facts({"reason": b"note"}) == {"reason": "[bytes: 4]"}
 
 
 def test_names_inside_a_mapping_must_be_listed_because_they_may_be_tags():
     value = {"status": "ok", "holiday": 3, "text": "diary", 7: 1, "token": "abc"}
-    assert PLAIN.facts({"reason": value}) == {
+    assert PLAIN.redact_facts({"reason": value}) == {
         "reason": {"status": "ok", "token": REDACTED, "[other names]": 3}
     }
 
@@ -99,7 +99,7 @@ def test_long_and_deep_values_are_bounded():
     for _ in range(50):
         current.append([])
         current = current[0]
-    shown = PLAIN.facts({"reason": list(range(10_000)), "status": deep, "hint": "x y " * 10_000})
+    shown = PLAIN.redact_facts({"reason": list(range(10_000)), "status": deep, "hint": "x y " * 10_000})
     assert len(shown["reason"]) == MAXIMUM_ITEMS + 1
     assert "[too deep]" in json.dumps(shown["status"])
     assert len(shown["hint"]) < 2100
@@ -108,41 +108,41 @@ def test_long_and_deep_values_are_bounded():
 def test_a_value_that_contains_itself_ends():
     loop = []
     loop.append(loop)
-    assert "[too deep]" in json.dumps(PLAIN.facts({"reason": loop}))
+    assert "[too deep]" in json.dumps(PLAIN.redact_facts({"reason": loop}))
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), 10**30, -(10**18)])
 def test_numbers_that_json_or_secrets_speak_against_are_blotted(number):
-    assert PLAIN.facts({"count": number}) == {"count": REDACTED}
+    assert PLAIN.redact_facts({"count": number}) == {"count": REDACTED}
 
 
 def test_a_numeric_secret_is_blotted_where_it_is_logged_as_a_number():
     redactor = PLAIN.with_secret(Secret("31415926"))
-    assert redactor.facts({"count": 31415926}) == {"count": REDACTED}
+    assert redactor.redact_facts({"count": 31415926}) == {"count": REDACTED}
 
 
 def test_a_text_is_blotted_before_it_is_cut():
     text = "x " * 995 + "correct horse"
-    shown = KNOWING.facts({"hint": text})["hint"]
+    shown = KNOWING.redact_facts({"hint": text})["hint"]
     assert "corr" not in shown
 
 
 def test_our_errors_keep_their_message_and_others_only_their_length():
-    ours = PLAIN.facts({"exception": StoreUnavailable("no route to the service")})["exception"]
-    theirs = PLAIN.facts({"exception": KeyError("my tag")})["exception"]
+    ours = PLAIN.redact_facts({"exception": StoreUnavailable("no route to the service")})["exception"]
+    theirs = PLAIN.redact_facts({"exception": KeyError("my tag")})["exception"]
     assert ours["message"] == "no route to the service"
-    assert theirs == {"type": "KeyError", "message": "[withheld: 8 characters]"}
+    assert theirs == {"type": "KeyError", "message": "[hidden: 8 characters]"}
 
 
 def test_a_secret_in_one_of_our_messages_is_blotted():
-    shown = KNOWING.facts({"exception": StoreUnavailable("pw correct horse refused")})
+    shown = KNOWING.redact_facts({"exception": StoreUnavailable("pw correct horse refused")})
     assert shown["exception"]["message"] == f"pw {REDACTED} refused"
 
 
 def test_what_the_system_says_about_a_file_is_kept_without_its_name():
     error = FileNotFoundError(2, "No such file or directory", "/home/ada/diary")
     assert (
-        PLAIN.facts({"error": error})["error"]["message"] == "[errno 2] No such file or directory"
+        PLAIN.redact_facts({"error": error})["error"]["message"] == "[errno 2] No such file or directory"
     )
 
 
@@ -159,7 +159,7 @@ def test_an_exception_shows_places_and_causes_and_no_locals():
         raise_with_cause()
     except ValueError as error:
         group = ExceptionGroup("both", [error, OSError(28, "No space left on device")])
-    shown = PLAIN.facts({"exception": group})["exception"]
+    shown = PLAIN.redact_facts({"exception": group})["exception"]
     first, second = shown["members"]
     assert first["type"] == "ValueError"
     assert first["cause"]["type"] == "KeyError"
@@ -174,17 +174,17 @@ def test_an_exception_whose_text_raises_is_still_described():
         def __str__(self):
             raise RuntimeError
 
-    assert PLAIN.facts({"exception": Hostile()})["exception"]["type"].endswith("Hostile")
+    assert PLAIN.redact_facts({"exception": Hostile()})["exception"]["type"].endswith("Hostile")
 
 
 def test_an_endless_chain_of_causes_ends():
     first, second = ValueError("a"), ValueError("b")
     first.__cause__, second.__cause__ = second, first
-    assert json.dumps(PLAIN.facts({"exception": first}))
+    assert json.dumps(PLAIN.redact_facts({"exception": first}))
 
 
 def test_a_secret_that_is_too_short_to_search_for_blots_no_ordinary_words():
-    assert PLAIN.with_secret(Secret("sync")).text("sync.page_committed") == "sync.page_committed"
+    assert PLAIN.with_secret(Secret("sync")).redact_text("sync.page_committed") == "sync.page_committed"
 
 
 def test_the_repr_of_a_redactor_counts_its_secrets():

@@ -45,7 +45,7 @@ SECRETS = st.text(AWKWARD | st.characters(exclude_categories=["Cs"]), min_size=6
 
 def hides(secret, shown):
     redactor = Redactor(email_key=b"k").with_secret(Secret(secret))
-    left = redactor.rendered(f"<<{shown}>>")
+    left = redactor.redact_line(f"<<{shown}>>")
     return "[redacted]" in left and shown not in left
 
 
@@ -72,7 +72,7 @@ def test_a_secret_is_found_in_hexadecimal_and_in_base64_at_any_place(secret, blo
     if layer not in {"upper", "bytes"} or blob.startswith("hex"):
         shown = LAYERS[layer](shown)
     redactor = Redactor(email_key=b"k").with_secret(Secret(secret))
-    assert "[redacted]" in redactor.rendered(shown)
+    assert "[redacted]" in redactor.redact_line(shown)
 
 
 @settings(max_examples=40)
@@ -92,7 +92,7 @@ def test_a_long_secret_is_found_when_it_was_cut():
     secret = "correct-horse-battery-staple"
     redactor = Redactor(email_key=b"k").with_secret(Secret(secret))
     for length in range(secret_encodings.HEAD_LENGTH, len(secret)):
-        assert redactor.rendered(f"({secret[:length]} ...)") == "([redacted] ...)"
+        assert redactor.redact_line(f"({secret[:length]} ...)") == "([redacted] ...)"
 
 
 def test_a_secret_is_found_in_either_unicode_form():
@@ -121,10 +121,10 @@ def test_a_hostile_line_does_not_stop_the_search(secret):
     pieces = ["'", "\\", r"\'", "%255c", "%25", "&amp;#39;", "&amp;", "a'", " ", "+ ", r"\x27"]
     started = time.process_time()
     for piece in pieces:
-        redactor.rendered(piece * 800)
+        redactor.redact_line(piece * 800)
     assert time.process_time() - started < 3
 
 
 def test_other_text_is_left_alone():
     redactor = Redactor(email_key=b"k").with_secret(Secret("correct horse"))
-    assert redactor.rendered("correct house, horse correct") == "correct house, horse correct"
+    assert redactor.redact_line("correct house, horse correct") == "correct house, horse correct"
