@@ -265,7 +265,7 @@ def test_logging_to_a_closed_stream_does_not_break_the_caller(logging_to):
     OWN.error("tests.failed", reason="nobody hears")
 
 
-def test_a_secret_learnt_later_is_blotted_from_then_on(logging_to):
+def test_a_secret_learnt_later_is_redacted_from_then_on(logging_to):
     stream = logging_to()
     OWN.info("tests.event", reason="token-abc-123")
     logs.protect(Secret("token-abc-123"))
@@ -273,7 +273,7 @@ def test_a_secret_learnt_later_is_blotted_from_then_on(logging_to):
     assert [event["reason"] for event in events(stream)] == ["token-abc-123", "[redacted]"]
 
 
-def test_a_secret_that_only_the_finished_line_spells_is_blotted(logging_to):
+def test_a_secret_that_only_the_finished_line_spells_is_redacted(logging_to):
     stream = logging_to(stream=Terminal())
     logs.protect(Secret("tests.event notes=314"))
     OWN.info("tests.event", notes=314, reason="disk full")
@@ -408,7 +408,7 @@ def test_configuring_imports_neither_structlog_nor_the_stdlibs_logging():
     assert done.stdout == "[]\n"
 
 
-def test_a_secret_of_several_lines_is_blotted_though_standard_error_is_read_by_lines():
+def test_a_secret_of_several_lines_is_redacted_though_standard_error_is_read_by_lines():
     inner = io.StringIO()
     secret = "correct horse\nbattery staple\r\nand a third line"
     stream = RedactingStream(inner, Redactor(b"k").with_secret(Secret(secret)).redact_text)

@@ -61,7 +61,8 @@ def test_ordinary_text_stays_as_it_is(text):
 
 def test_one_address_has_one_name_per_key_in_any_case_and_spelling():
     one, two, three = (
-        REDACTOR.redact_text(text) for text in ("ada@example.org", "Ada@Example.org", "ada%40example.org")
+        REDACTOR.redact_text(text)
+        for text in ("ada@example.org", "Ada@Example.org", "ada%40example.org")
     )
     assert one == two == three
     assert one != Redactor(email_key=b"other").redact_text("ada@example.org")

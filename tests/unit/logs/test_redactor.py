@@ -54,11 +54,11 @@ def test_any_value_under_a_name_of_a_secret_is_redacted(name, value):
 
 
 @pytest.mark.parametrize("name", ["db_key_origin", "tokens_used", "keyslots", "monkey", "sequence"])
-def test_names_that_only_sound_like_a_secrets_are_not_blotted(name):
+def test_names_that_only_sound_like_a_secrets_are_not_redacted(name):
     assert PLAIN.redact_facts({name: 3}) == {name: 3}
 
 
-def test_a_secret_is_blotted_under_every_name():
+def test_a_secret_is_redacted_under_every_name():
     assert PLAIN.redact_facts({"reason": Secret("abc"), "other": Secret("abc")}) == {
         "reason": REDACTED,
         "other": REDACTED,
@@ -70,7 +70,7 @@ def test_identifiers_are_cut_and_short_ones_kept():
     assert facts == {"note_id": "0123456789ab…", "id": "short"}
 
 
-def test_a_secret_logged_as_an_identifier_is_blotted_whole():
+def test_a_secret_logged_as_an_identifier_is_redacted_whole():
     for secret in ("5f" * 16, "fourteen-chars"):
         redactor = PLAIN.with_secret(Secret(secret))
         assert redactor.redact_facts({"note_id": secret}) == {"note_id": REDACTED}
@@ -99,7 +99,9 @@ def test_long_and_deep_values_are_bounded():
     for _ in range(50):
         current.append([])
         current = current[0]
-    shown = PLAIN.redact_facts({"reason": list(range(10_000)), "status": deep, "hint": "x y " * 10_000})
+    shown = PLAIN.redact_facts(
+        {"reason": list(range(10_000)), "status": deep, "hint": "x y " * 10_000}
+    )
     assert len(shown["reason"]) == MAXIMUM_ITEMS + 1
     assert "[too deep]" in json.dumps(shown["status"])
     assert len(shown["hint"]) < 2100
@@ -112,29 +114,31 @@ def test_a_value_that_contains_itself_ends():
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), 10**30, -(10**18)])
-def test_numbers_that_json_or_secrets_speak_against_are_blotted(number):
+def test_numbers_that_json_or_secrets_speak_against_are_redacted(number):
     assert PLAIN.redact_facts({"count": number}) == {"count": REDACTED}
 
 
-def test_a_numeric_secret_is_blotted_where_it_is_logged_as_a_number():
+def test_a_numeric_secret_is_redacted_where_it_is_logged_as_a_number():
     redactor = PLAIN.with_secret(Secret("31415926"))
     assert redactor.redact_facts({"count": 31415926}) == {"count": REDACTED}
 
 
-def test_a_text_is_blotted_before_it_is_cut():
+def test_a_text_is_redacted_before_it_is_cut():
     text = "x " * 995 + "correct horse"
     shown = KNOWING.redact_facts({"hint": text})["hint"]
     assert "corr" not in shown
 
 
 def test_our_errors_keep_their_message_and_others_only_their_length():
-    ours = PLAIN.redact_facts({"exception": StoreUnavailable("no route to the service")})["exception"]
+    ours = PLAIN.redact_facts({"exception": StoreUnavailable("no route to the service")})[
+        "exception"
+    ]
     theirs = PLAIN.redact_facts({"exception": KeyError("my tag")})["exception"]
     assert ours["message"] == "no route to the service"
     assert theirs == {"type": "KeyError", "message": "[hidden: 8 characters]"}
 
 
-def test_a_secret_in_one_of_our_messages_is_blotted():
+def test_a_secret_in_one_of_our_messages_is_redacted():
     shown = KNOWING.redact_facts({"exception": StoreUnavailable("pw correct horse refused")})
     assert shown["exception"]["message"] == f"pw {REDACTED} refused"
 
@@ -142,7 +146,8 @@ def test_a_secret_in_one_of_our_messages_is_blotted():
 def test_what_the_system_says_about_a_file_is_kept_without_its_name():
     error = FileNotFoundError(2, "No such file or directory", "/home/ada/diary")
     assert (
-        PLAIN.redact_facts({"error": error})["error"]["message"] == "[errno 2] No such file or directory"
+        PLAIN.redact_facts({"error": error})["error"]["message"]
+        == "[errno 2] No such file or directory"
     )
 
 
@@ -183,8 +188,11 @@ def test_an_endless_chain_of_causes_ends():
     assert json.dumps(PLAIN.redact_facts({"exception": first}))
 
 
-def test_a_secret_that_is_too_short_to_search_for_blots_no_ordinary_words():
-    assert PLAIN.with_secret(Secret("sync")).redact_text("sync.page_committed") == "sync.page_committed"
+def test_a_secret_that_is_too_short_to_search_for_redacts_no_ordinary_words():
+    assert (
+        PLAIN.with_secret(Secret("sync")).redact_text("sync.page_committed")
+        == "sync.page_committed"
+    )
 
 
 def test_the_repr_of_a_redactor_counts_its_secrets():
