@@ -97,7 +97,9 @@ def _refused_text(node: ast.AST, call: ast.Call | None) -> Iterator[str]:
         case ast.Import(names=names):
             yield from (f"import {one.name}" for one in names if _is_below(one.name))
         case ast.ImportFrom(module=source, names=names):
-            yield from (f"from {source} import {one.name}" for one in names if _is_refused(source, one))
+            yield from (
+                f"from {source} import {one.name}" for one in names if _is_refused(source, one)
+            )
         case ast.Name(id=name) | ast.Attribute(attr=name) if name in LOADERS:
             if call is None or not _is_literal(call):
                 yield ast.unparse(call or node)

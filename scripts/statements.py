@@ -289,9 +289,7 @@ def stale(used: set[str]) -> list[Fault]:
 
 def main() -> int:
     """Print the faults; return 1 if there are any."""
-    return report(
-        find_faults(), well="statements: every SQL statement is constant in the sources"
-    )
+    return report(find_faults(), well="statements: every SQL statement is constant in the sources")
 
 
 if __name__ == "__main__":

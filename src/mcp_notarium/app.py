@@ -219,11 +219,11 @@ def _log_failure(task: asyncio.Task[None], log: Logger) -> None:
 async def _close(app: App, time_to_close: Callable[[], float]) -> None:
     """Let writes end whose caller has gone, then close the connections."""
     try:
-        await _in_time(app.writer.drain(), time_to_close)
+        await _await_in_time(app.writer.drain(), time_to_close)
     finally:
-        await _in_time(app.store.close(), time_to_close)
+        await _await_in_time(app.store.close(), time_to_close)
 
 
-async def _in_time(ending: Awaitable[None], time_to_close: Callable[[], float]) -> None:
+async def _await_in_time(ending: Awaitable[None], time_to_close: Callable[[], float]) -> None:
     with suppress(TimeoutError):
         await asyncio.wait_for(ending, time_to_close() * _SHARE)

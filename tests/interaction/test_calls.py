@@ -175,7 +175,7 @@ from mcp_notarium.protocol import event_loop
 async def opened(*_):
     await anyio.sleep(60)
     yield
-event_loop._opened = opened
+event_loop._open_app = opened
 sys.argv = ["mcp-notarium"]
 from mcp_notarium.__main__ import main
 main()

@@ -13,7 +13,7 @@ from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.session import Session
-from mcp_notarium.protocol.static_replies import StaticReplies, stored
+from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
 from mcp_notarium.protocol.stdio import LineBuffer
 from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, running
 from support.talker import HELLO, INITIALIZED, call, modern
@@ -75,7 +75,7 @@ async def connected(harness, *, handshake=HELLO):
 
     reading, writing = os.pipe()
     flow = FlowControl()
-    session = Session(StaticReplies(stored()), flow)
+    session = Session(StaticReplies(read_replies()), flow)
     holder = AppHolder(harness.opened, report=lambda _error: None)
     server = sdk_server.build(CallPipeline(holder, flow=flow))
     try:

@@ -19,7 +19,7 @@ from mcp_notarium.protocol.event_queue import EventQueue, Loaded
 from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.server import answer_alone, catch_signals, read_lines
 from mcp_notarium.protocol.session import Session
-from mcp_notarium.protocol.static_replies import StaticReplies, stored
+from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
 from mcp_notarium.protocol.stdio import LineBuffer
 
 INCOMING, OUTGOING = stdio.claim()
@@ -90,7 +90,7 @@ async def serve(queue, session, flow, held):
 def main():
     queue, flow = EventQueue(), FlowControl()
     catch_signals(queue)
-    session = Session(StaticReplies(stored()), flow)
+    session = Session(StaticReplies(read_replies()), flow)
     read_lines(INCOMING, queue, flow, LineBuffer())
     held = answer_alone(queue, session, OUTGOING, flow, lambda: queue.put(Loaded("event loop")))
     if held is not None:

@@ -112,7 +112,7 @@ def _remove_all(folder: AccountFolder, options: ChangeOptions) -> int:
         if not list(_files(folder)) and not folder.quarantine.exists():
             return len(files)
         raise Unfinished(
-            f"not everything is destroyed ({os_errors.describe_with_path(error)}): {_what_is_left(folder, options)}",
+            f"not everything is destroyed ({os_errors.describe_with_path(error)}): {_describe_remains(folder, options)}",
             resolution_hint="Run `mcp-notarium purge` again when the disk is well: it goes on "
             "where it stopped.",
         ) from error
@@ -129,7 +129,7 @@ def _remove(path: Path) -> bool:
     return True
 
 
-def _what_is_left(folder: AccountFolder, options: ChangeOptions) -> str:
+def _describe_remains(folder: AccountFolder, options: ChangeOptions) -> str:
     """Say what can still be done with what is left."""
     opens = None
     with suppress(OSError):

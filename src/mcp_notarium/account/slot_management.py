@@ -138,7 +138,7 @@ def add(
     demand_strong(new, account=settings.username, allow_weak=allow_weak)
 
     def make(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
-        if _opened_by(before, new, options.bounds) is not None:
+        if _find_opened_slot(before, new, options.bounds) is not None:
             raise SlotsRefused("this key opens the cache already")
         slot = key_slots.new_slot(
             before,
@@ -189,7 +189,7 @@ def change_slot(
 
     def make(before: KeyFile, data_key: DataKey, key: Secret) -> KeyFile:
         after = change(before, data_key, slot_id)
-        if _opened_by(after, key, options.bounds) is None:
+        if _find_opened_slot(after, key, options.bounds) is None:
             raise SlotsRefused(
                 f"slot {slot_id} is the one you came in by",
                 resolution_hint="Use --ask-key and give another key that opens the cache; that "
@@ -212,7 +212,7 @@ def recovery_slot(settings: Config, typed: str, *, bounds: Bounds = PRODUCTION) 
     return slot_changes.find_slot(found.keyfile, found.opened_by)
 
 
-def _opened_by(found: KeyFile, key: Secret, bounds: Bounds) -> int | None:
+def _find_opened_slot(found: KeyFile, key: Secret, bounds: Bounds) -> int | None:
     try:
         return key_slots.open_slot(found, key, bounds=bounds).slot.id
     except WrongKey:

@@ -92,7 +92,7 @@ class StartupActions:
         self, inspection: Inspection, server_lock: ServerLock, notices: tuple[str, ...]
     ) -> OpenedCache:
         """Return the cache that the inspection has opened."""
-        found = NewCache(_present(inspection.database), inspection.keyfile, inspection.data_key)
+        found = NewCache(_require(inspection.database), inspection.keyfile, inspection.data_key)
         if found.keyfile is not None:
             record_key_sequence(found.database, found.keyfile)
         return self._make_opened(inspection, found, server_lock, notices, created=False)
@@ -151,7 +151,7 @@ class StartupActions:
             made = database_generation.create_encrypted(
                 folder,
                 self.settings,
-                _present(inspection.key).passphrase,
+                _require(inspection.key).passphrase,
                 parameters=self.parameters,
                 now=now,
                 bounds=self.bounds,
@@ -171,7 +171,7 @@ class StartupActions:
     def _migrate(
         self, inspection: Inspection, server_lock: ServerLock, decision: Migrate
     ) -> OpenedCache:
-        path = _present(inspection.database).path
+        path = _require(inspection.database).path
         inspection.close()
         server_lock.exclude()
         unfinished = self._finish_key_files(inspection)
@@ -232,7 +232,7 @@ def _key_notice(key: FoundKey | None) -> tuple[str, ...]:
     return (f"The key of the cache is taken from {key.origin}, which lies in the working folder.",)
 
 
-def _present(value: _Value | None) -> _Value:
+def _require(value: _Value | None) -> _Value:
     """Return a value that the decision guarantees."""
     if value is None:
         raise AssertionError("decided without having seen it")

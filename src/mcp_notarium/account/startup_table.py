@@ -72,7 +72,7 @@ def _right_outside(seen: Observations) -> bool:
     return seen.unwrap is Unwrap.OPENED and seen.owner_matches and seen.files.current
 
 
-def _all_right(seen: Observations) -> bool:
+def _is_in_order(seen: Observations) -> bool:
     """Check whether the database is open and is the one that key file and owner mean."""
     return (
         _right_outside(seen)
@@ -80,7 +80,7 @@ def _all_right(seen: Observations) -> bool:
         and seen.schema is not None
         and _same_cache(seen)
         and _same_owner(seen)
-        and not _rolled_back(seen)
+        and not _is_rolled_back(seen)
     )
 
 
@@ -96,7 +96,7 @@ def _same_owner(seen: Observations) -> bool:
     return expected is not None and found is not None and found.owner_hash == expected.owner_hash
 
 
-def _rolled_back(seen: Observations) -> bool:
+def _is_rolled_back(seen: Observations) -> bool:
     expected, found = seen.expected, seen.found
     return expected is not None and found is not None and found.sequence > expected.sequence
 
@@ -156,7 +156,7 @@ _INSIDE = (
         Verdict.ROLLBACK_SEEN,
         KEY_FILE_BEHIND,
         NEWEST_BACK,
-        _rolled_back,
+        _is_rolled_back,
     ),
     refuse(
         "the schema is older than the key file allows",
@@ -168,9 +168,9 @@ _INSIDE = (
     Row(
         "the schema is older",
         _migrate,
-        lambda o: _all_right(o) and o.schema is not None and o.schema.version < o.schema.program,
+        lambda o: _is_in_order(o) and o.schema is not None and o.schema.version < o.schema.program,
     ),
-    Row("everything is right", _open, _all_right),
+    Row("everything is right", _open, _is_in_order),
     Row(
         "nothing that is seen from outside is wrong",
         _open,

@@ -227,11 +227,11 @@ def _slot(found: Any, bounds: kdf.Bounds) -> Slot:
         raise KeyFileDamaged("a slot is not an object")
     if not isinstance(found["label"], str) or not is_label(found["label"]):
         raise KeyFileDamaged("a slot has an unreadable label")
-    type_ = _one_of(SlotType, found["type"])
+    type_ = _parse_word(SlotType, found["type"])
     return Slot(
         id=_number(found["id"], least=1),
         type=type_,
-        state=_one_of(SlotState, found["state"]),
+        state=_parse_word(SlotState, found["state"]),
         label=found["label"],
         kdf=_parameters(found["kdf"], type_, bounds),
         salt=_bytes(found["salt"], kdf.SALT_SIZE),
@@ -272,7 +272,7 @@ def _hex(value: Any, digits: int) -> str:
     return value
 
 
-def _one_of(words: type[_Word], value: Any) -> _Word:
+def _parse_word(words: type[_Word], value: Any) -> _Word:
     try:
         return words(value)
     except ValueError:

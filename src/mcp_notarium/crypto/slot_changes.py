@@ -72,17 +72,17 @@ def describe_slot(slot: Slot) -> str:
 
 def disable(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
     """Disable a slot; it stays and opens nothing any more."""
-    return _in_state(keyfile, data_key, slot_id, SlotState.DISABLED)
+    return _set_state(keyfile, data_key, slot_id, SlotState.DISABLED)
 
 
 def enable(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
     """Make a disabled or compromised slot active again."""
-    return _in_state(keyfile, data_key, slot_id, SlotState.ACTIVE)
+    return _set_state(keyfile, data_key, slot_id, SlotState.ACTIVE)
 
 
 def mark_compromised(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
     """Mark a slot as compromised; it still opens, and every listing says that it should go."""
-    return _in_state(keyfile, data_key, slot_id, SlotState.COMPROMISED)
+    return _set_state(keyfile, data_key, slot_id, SlotState.COMPROMISED)
 
 
 def remove(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
@@ -92,7 +92,7 @@ def remove(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
     return key_slots.replace_slots(keyfile, data_key, slots=kept)
 
 
-def _in_state(keyfile: KeyFile, data_key: DataKey, slot_id: int, state: SlotState) -> KeyFile:
+def _set_state(keyfile: KeyFile, data_key: DataKey, slot_id: int, state: SlotState) -> KeyFile:
     before = find_slot(keyfile, slot_id)
     if before.state is state:
         raise SlotsRefused(f"slot {slot_id} is {state.value} already")

@@ -69,7 +69,7 @@ def merge(base: str, mine: str, theirs: str) -> str | None:
     if lines is None:
         return None
     final_end = _final_end(base, mine, theirs)
-    return _joined(lines, newline=newline_of(theirs or mine), final_end=final_end)
+    return _join(lines, newline=newline_of(theirs or mine), final_end=final_end)
 
 
 class _Merge:
@@ -86,13 +86,13 @@ class _Merge:
         merged: list[_Line] = []
         at = 0
         for block in _blocks(*map(_texts_of, (self.base, self.mine, self.theirs))):
-            merged += self._kept(at, block[0].low)
+            merged += self._keep(at, block[0].low)
             lines = self._block([self._piece(cluster) for cluster in block])
             if lines is None:
                 return None
             merged += lines
             at = block[-1].high
-        return merged + self._kept(at, len(self.base))
+        return merged + self._keep(at, len(self.base))
 
     def _piece(self, cluster: _Cluster) -> _Piece:
         mine_low, theirs_low = cluster.low + self.mine_shift, cluster.low + self.theirs_shift
@@ -118,15 +118,15 @@ class _Merge:
             lines = self._resolve(piece)
             if lines is None:
                 return None
-            shared = _shared_border(before, piece.cluster, lines) if before else 0
+            shared = _find_shared_border(before, piece.cluster, lines) if before else 0
             merged += lines[shared:]
             before = None if shared else (piece.cluster, lines)
         return merged
 
-    def _kept(self, at: int, stop: int) -> list[_Line]:
+    def _keep(self, at: int, stop: int) -> list[_Line]:
         """Return lines that neither side changed, with the line end that either side gave them."""
         return [
-            (text, _merged_end(base, mine, theirs))
+            (text, _merge_end(base, mine, theirs))
             for (text, base), (_, mine), (_, theirs) in zip(
                 self.base[at:stop],
                 self.mine[at + self.mine_shift : stop + self.mine_shift],
@@ -194,7 +194,7 @@ def _line_by_line(
     return merged
 
 
-def _shared_border(
+def _find_shared_border(
     before: tuple[_Cluster, list[_Line]],
     cluster: _Cluster,
     block: list[_Line],
@@ -269,7 +269,7 @@ def _find_overlap(left: list[str], right: list[str]) -> tuple[int, bool]:
     return (0 if blank else border[-1]), inside and (not right or not all_blank)
 
 
-def _merged_end(base: str, mine: str, theirs: str) -> str:
+def _merge_end(base: str, mine: str, theirs: str) -> str:
     return mine if mine and mine != base else theirs or mine or base
 
 
@@ -281,7 +281,7 @@ def _final_end(base: str, mine: str, theirs: str) -> bool:
     return decided_by.endswith(LF)
 
 
-def _joined(lines: list[_Line], *, newline: str, final_end: bool) -> str:
+def _join(lines: list[_Line], *, newline: str, final_end: bool) -> str:
     """Join the lines to a text; no two of them run together, no empty last line is lost."""
     if not lines:
         return ""

@@ -67,8 +67,8 @@ def apply_patch(text: str, operations: Sequence[Operation]) -> str:
                 details={"line_number": line},
                 resolution_hint="Name each line in at most one modification or deletion.",
             )
-    patched = _patched(lines, added, replaced, newline=newline_of(text))
-    return _joined(patched, final_end=text.endswith(LF))
+    patched = _replace_lines(lines, added, replaced, newline=newline_of(text))
+    return _join(patched, final_end=text.endswith(LF))
 
 
 def _check_line(operation: Operation, *, last: int, total: int) -> None:
@@ -95,7 +95,7 @@ def _contents(operation: Operation) -> list[str]:
     return [content_of(line) for line in split_lines(operation.value)] or [""]
 
 
-def _patched(
+def _replace_lines(
     lines: list[str],
     added: Mapping[int, list[str]],
     replaced: Mapping[int, list[str]],
@@ -116,7 +116,7 @@ def _patched(
     return patched + [with_end(content, newline) for content in appended]
 
 
-def _joined(lines: list[str], *, final_end: bool) -> str:
+def _join(lines: list[str], *, final_end: bool) -> str:
     if lines and not final_end:
         lines[-1] = content_of(lines[-1]) or lines[-1]
     return "".join(lines)

@@ -130,10 +130,10 @@ class Policy:
         if rules.sees(note_id, new.tags):
             return
         if added := rules.hiding_tags(new.tags):
-            raise _refusal(f"This tag may not be given here: {_quoted(added)}.", "Leave it out. ")
+            raise _refusal(f"This tag may not be given here: {_quote(added)}.", "Leave it out. ")
         what = "A new note" if old is None else "The note"
         if rules.allowed_tags:
-            hint = f"Give it at least one of these tags: {_quoted(rules.allowed_tags)}. "
+            hint = f"Give it at least one of these tags: {_quote(rules.allowed_tags)}. "
             raise _refusal(f"{what} needs another tag.", hint)
         hint = "Give it at least one tag. "
         if rules.allowed_ids is not None:
@@ -145,7 +145,7 @@ def _refusal(message: str, hint: str = "") -> NotPermitted:
     return NotPermitted(message, resolution_hint=hint + _CHANGEABLE)
 
 
-def _quoted(tags: Sequence[str]) -> str:
+def _quote(tags: Sequence[str]) -> str:
     return ", ".join(f'"{tag}"' for tag in tags[:_NAMED])
 
 

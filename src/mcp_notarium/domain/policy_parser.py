@@ -57,7 +57,7 @@ def parse_policy(text: str) -> PolicyText:
     try:
         found = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise _not_toml(str(error)) from None
+        raise _syntax_error(str(error)) from None
     if not found:
         raise ConfigError(
             "the policy file says nothing",
@@ -79,7 +79,7 @@ class _Reader:
         tables = {name: self._table(name) for name in _TABLES}
         policy = Policy(
             mode=self._mode(),
-            switched_off=self._switched_off(tables["tools"]),
+            switched_off=self._read_switched_off(tables["tools"]),
             visibility=self._visibility(tables["notes"]),
             hidden_fields=self._hidden_fields(tables["notes"]),
             limits=Limits(
@@ -105,7 +105,7 @@ class _Reader:
                 what = "there is no such tool" if prefix == "tools." else "there is no such key"
                 raise self._wrong(f"{prefix}{key}", what, f"Known here: {', '.join(known)}.")
 
-    def _switched_off(self, table: Mapping[str, Any]) -> frozenset[str]:
+    def _read_switched_off(self, table: Mapping[str, Any]) -> frozenset[str]:
         for name, on in table.items():
             if not isinstance(on, bool):
                 raise self._wrong(f"tools.{name}", "it must be true or false", "Write it bare.")
@@ -113,7 +113,7 @@ class _Reader:
 
     def _visibility(self, table: Mapping[str, Any]) -> Visibility:
         allowed_tags = self._names("allowed_tags", table, LONGEST_TAG, may_be_empty=False)
-        untagged = self._untagged(table, needed=allowed_tags is not None)
+        untagged = self._read_untagged(table, needed=allowed_tags is not None)
         return Visibility(
             hidden_tags=self._names("hidden_tags", table, LONGEST_TAG) or (),
             hidden_ids=self._names("hidden_ids", table, LONGEST_ID) or (),
@@ -122,7 +122,7 @@ class _Reader:
             untagged=untagged,
         )
 
-    def _untagged(self, table: Mapping[str, Any], *, needed: bool) -> bool:
+    def _read_untagged(self, table: Mapping[str, Any], *, needed: bool) -> bool:
         say = 'Write untagged = "show" or untagged = "hide".'
         if "untagged" not in table:
             if needed:
@@ -188,7 +188,7 @@ class _Reader:
         )
 
 
-def _not_toml(said: str) -> ConfigError:
+def _syntax_error(said: str) -> ConfigError:
     """Return the error for text that is not TOML. The reader's message may quote the file; only the line is used."""
     at = _AT_LINE.search(said)
     where = f"line {at[1]}" if at else "at its end"

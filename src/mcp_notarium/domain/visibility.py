@@ -79,9 +79,9 @@ class Visibility:
         if not clear and self.tags_matter:
             rule = "hidden_tags" if self._hidden else "allowed_tags"
             return f"{rule} (its tags cannot be read)"
-        return self._not_allowed(note_id, keys.keys())
+        return self._find_missing_allowance(note_id, keys.keys())
 
-    def _not_allowed(self, note_id: str, keys: AbstractSet[str]) -> str | None:
+    def _find_missing_allowance(self, note_id: str, keys: AbstractSet[str]) -> str | None:
         if self.allowed_ids is not None and note_id in self.allowed_ids:
             return None
         if not keys:

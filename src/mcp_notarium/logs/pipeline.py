@@ -60,8 +60,8 @@ class LineHandler(logging.Handler):
         render = _as_json if sink.as_json else for_people
         self.setFormatter(
             ProcessorFormatter(
-                foreign_pre_chain=[describe_record, _place_and_time, _permitted],
-                processors=[ProcessorFormatter.remove_processors_meta, _filtered(render)],
+                foreign_pre_chain=[describe_record, _place_and_time, _permit_facts],
+                processors=[ProcessorFormatter.remove_processors_meta, _filter_lines(render)],
                 pass_foreign_args=True,
                 use_get_message=False,
             )
@@ -72,7 +72,7 @@ class LineHandler(logging.Handler):
         try:
             line = self.format(record)
         except Exception:  # noqa: BLE001 - fails closed, whatever a value's methods raised
-            line = dropped()
+            line = dropped_line()
         with suppress(OSError, ValueError):
             self._write(line + "\n")
 
@@ -116,10 +116,10 @@ def drop() -> None:
     """Write to every sink that an event was dropped, and nothing else about it."""
     for sink in _sinks():
         with suppress(OSError, ValueError):
-            sink.write(dropped() + "\n")
+            sink.write(dropped_line() + "\n")
 
 
-def dropped() -> str:
+def dropped_line() -> str:
     """Return the line that stands for a dropped event; it needs no redactor."""
     return json.dumps({"level": LEVEL_NAMES[ERROR], "event": DROPPED})
 
@@ -147,13 +147,13 @@ def _listen_to_libraries() -> None:
         logging.getLogger(name).setLevel(level)
     # For a library that uses structlog itself: its default would print to stdout.
     structlog.configure(
-        processors=[_library_event, _permitted, ProcessorFormatter.wrap_for_formatter],
+        processors=[_library_event, _permit_facts, ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )
 
 
-def _permitted(_logger: Any, _method: str, event: EventDict) -> EventDict:
+def _permit_facts(_logger: Any, _method: str, event: EventDict) -> EventDict:
     """Pass every fact through the allow-list: :meth:`Redactor.redact_facts`.
 
     The current redactor is asked each time: a secret learnt later is removed from every later line.
@@ -161,7 +161,7 @@ def _permitted(_logger: Any, _method: str, event: EventDict) -> EventDict:
     return current_redactor().redact_facts({str(name): value for name, value in event.items()})
 
 
-def _filtered(render: Renderer) -> Renderer:
+def _filter_lines(render: Renderer) -> Renderer:
     """Return ``render`` with its line filtered once more and kept to one line."""
 
     def process(logger: Any, method: str, event: EventDict) -> str:
@@ -182,7 +182,7 @@ def _library_event(logger: Any, method: str, event: EventDict) -> EventDict:
     return _place_and_time(logger, method, told | {"event": "library.message"})
 
 
-def _own_event(name: str) -> Processor:
+def _make_event_processor(name: str) -> Processor:
     def process(logger: Any, method: str, event: EventDict) -> EventDict:
         event["logger"] = name
         event["level"] = method
@@ -195,8 +195,8 @@ def _own_event(name: str) -> Processor:
 
 def _bound(name: str) -> _Bound:
     processors: list[Processor] = [
-        _own_event(name),
-        _permitted,
+        _make_event_processor(name),
+        _permit_facts,
         ProcessorFormatter.wrap_for_formatter,
     ]
     return _Bound(logging.getLogger(f"{OWN}.{name}"), processors, {})

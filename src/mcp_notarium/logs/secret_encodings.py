@@ -88,7 +88,7 @@ def _character(char: str, *, after_backslash: bool) -> str:
     # Regular expressions fold the case of a letter, but not of the letter an escape stands for.
     cases = [case for case in dict.fromkeys((char, char.lower(), char.upper())) if len(case) == 1]
     plain = "|".join(dict.fromkeys(form for case in cases for form in _plain(case)))
-    escaped = "|".join(dict.fromkeys(form for case in cases for form in _escaped(case)))
+    escaped = "|".join(dict.fromkeys(form for case in cases for form in _escapes_of(case)))
     # A backslash of the secret's own has taken the ones of this escape with it.
     escapes = _ESCAPES if after_backslash else _SOME_ESCAPES
     return f"(?:{_ESCAPES}(?:{plain})|{escapes}(?:{escaped}))"
@@ -109,7 +109,7 @@ def _plain(char: str) -> Iterator[str]:
         yield re.escape(octets.decode("latin-1"))
 
 
-def _escaped(char: str) -> Iterator[str]:
+def _escapes_of(char: str) -> Iterator[str]:
     """Yield the spellings of a character after at least one backslash."""
     code = ord(char)
     octets = char.encode("utf-8", "surrogateescape")

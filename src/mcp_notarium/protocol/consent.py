@@ -105,9 +105,9 @@ class Call:
         """Return whether the person agrees. Raises ``ConfirmationRequired`` if nobody can say."""
         self.decision = Decision.REFUSED  # unless somebody answers
         if consent_mode(setting, can_elicit=self._can_elicit()) is not ConsentMode.ASK:
-            return self._without_dialogue(message, setting)
+            return self._decide_without_dialogue(message, setting)
         if self._context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return self._answered(message)
+            return self._read_answer(message)
         try:
             with anyio.fail_after(ASKING_SECONDS):
                 answer = await self._context.session.elicit_form(
@@ -118,23 +118,23 @@ class Call:
             raise unanswered(message) from None
         except MCPError as error:
             if error.error.code == types.METHOD_NOT_FOUND:
-                return self._without_dialogue(message, setting)
+                return self._decide_without_dialogue(message, setting)
             raise refused_with_error(message) from None
         except ValidationError:  # what cannot be read is no agreement
             raise refused_with_error(message) from None
-        return self._decided(answer)
+        return self._is_yes(answer)
 
     def _can_elicit(self) -> bool:
         capabilities = self._context.session.client_capabilities
         asking = capabilities.elicitation if capabilities is not None else None
         return asking is not None and (asking.form is not None or asking.url is None)
 
-    def _decided(self, answer: types.ElicitResult) -> bool:
+    def _is_yes(self, answer: types.ElicitResult) -> bool:
         agreed = _agrees(answer)
         self.decision = Decision.CONFIRMED if agreed else Decision.DECLINED
         return agreed
 
-    def _without_dialogue(self, message: str, setting: str) -> bool:
+    def _decide_without_dialogue(self, message: str, setting: str) -> bool:
         """Take the caller's word that the person agreed, where the setting permits that.
 
         Also for a client that said it can ask and then could not. The record says that it is not the
@@ -146,13 +146,13 @@ class Call:
         self.decision = Decision.BY_ARGUMENT
         return True
 
-    def _answered(self, message: str) -> bool:
+    def _read_answer(self, message: str) -> bool:
         """Return the answer that came with this call, or end the call with the question."""
         asked = _meaning(self._params, message)
         answer = (self._params.input_responses or {}).get(_QUESTION)
         if answer is not None and _QUESTIONS.redeem(self._params.request_state or "", asked):
             if isinstance(answer, types.ElicitResult):
-                return self._decided(answer)
+                return self._is_yes(answer)
             self.decision = Decision.DECLINED
             return False
         question = types.ElicitRequest(

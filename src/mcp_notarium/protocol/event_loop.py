@@ -55,7 +55,7 @@ def run(
         logs.watch_loop(asyncio.get_running_loop())
         deadline = ShutdownDeadline()
         holder = AppHolder(
-            lambda: _opened(config, deadline, holder), report=report, refused=refused
+            lambda: _open_app(config, deadline, holder), report=report, refused=refused
         )
         deadline.enforce(lambda: _exit_code(holder))
         pipeline = CallPipeline(holder, config.policy.tools, flow=flow)
@@ -110,7 +110,7 @@ def _exit_code(holder: AppHolder) -> int:
 
 
 @asynccontextmanager
-async def _opened(
+async def _open_app(
     config: Config, deadline: ShutdownDeadline, holder: AppHolder
 ) -> AsyncIterator[App]:
     """Open the account; whatever goes wrong on the way becomes a ``NotariumError``."""
@@ -126,17 +126,17 @@ async def _opened(
         raise
     except Exception as error:  # noqa: BLE001 - shown to the client without its text
         raise unexpected(error, while_doing="opening the cache") from None
-    app.audit.note(Entry(at=app.clock(), act=Act.START, facts=started(config, app.audit)))
+    app.audit.note(Entry(at=app.clock(), act=Act.START, facts=record_start(config, app.audit)))
     app.audit.flush()
     app.audit.tidy()
     try:
         yield app
     finally:
         app.audit.note(Entry(at=app.clock(), act=Act.STOP))
-        await _closed(opening)
+        await _close(opening)
 
 
-def started(config: Config, audit: AuditLog) -> Facts:
+def record_start(config: Config, audit: AuditLog) -> Facts:
     """Return the rules a server works under, for the record of its start.
 
     The policy is named by a keyed digest: another policy has another one, and its tags stay unknown.
@@ -149,7 +149,7 @@ def started(config: Config, audit: AuditLog) -> Facts:
     }
 
 
-async def _closed(opening: AbstractAsyncContextManager[App]) -> None:
+async def _close(opening: AbstractAsyncContextManager[App]) -> None:
     """Close the account. Nothing is lost where that fails: every write is committed already."""
     try:
         await opening.__aexit__(None, None, None)

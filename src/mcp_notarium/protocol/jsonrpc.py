@@ -72,8 +72,8 @@ def decode(line: bytes | TooLong) -> Json | Refusal | None:
     if not isinstance(value, dict):
         return Refusal(INVALID_REQUEST, "Invalid request")
     if line.count(b"[") + line.count(b"{") > DEEPEST and _too_deep(value):
-        return _refused(value)
-    return _checked(value)
+        return _find_refusal(value)
+    return _check(value)
 
 
 def same(request_id: object) -> object:
@@ -91,17 +91,17 @@ def is_id(value: object) -> bool:
     return isinstance(value, int | str) and not isinstance(value, bool)
 
 
-def _checked(value: Json) -> Json | Refusal | None:
+def _check(value: Json) -> Json | Refusal | None:
     """Return the members of the protocol, if they are what they should be."""
     if value.get("jsonrpc") != "2.0":
-        return _refused(value)
+        return _find_refusal(value)
     if "method" in value:
         valid = isinstance(value["method"], str) and isinstance(value.get("params"), dict | None)
         valid = valid and ("id" not in value or is_id(value["id"]))
         if not valid or has_lone_surrogate([value["method"], value.get("id")]):
-            return _refused(value)
+            return _find_refusal(value)
     elif not _answers(value):
-        return _refused(value)
+        return _find_refusal(value)
     names = ("jsonrpc", "id", "method", "params", "result", "error")
     return {name: value[name] for name in names if value.get(name) is not None}
 
@@ -117,7 +117,7 @@ def _answers(value: Json) -> bool:
     return is_id(value.get("id")) and (failed or isinstance(value.get("result"), dict))
 
 
-def _refused(value: Json) -> Refusal | None:
+def _find_refusal(value: Json) -> Refusal | None:
     if "method" not in value and ("result" in value or "error" in value):
         return None
     if "id" not in value and isinstance(value.get("method"), str):

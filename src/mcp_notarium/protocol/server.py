@@ -22,7 +22,7 @@ from mcp_notarium.protocol import stdio
 from mcp_notarium.protocol.event_queue import Event, EventQueue, Loaded, Stop
 from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.session import Session, size_of
-from mcp_notarium.protocol.static_replies import StaticReplies, offering, stored
+from mcp_notarium.protocol.static_replies import StaticReplies, offering, read_replies
 from mcp_notarium.protocol.stdio import EndOfInput, Item, LineBuffer, TooLong
 
 TYPE_CHECKING = False
@@ -82,7 +82,7 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, notice: 
     mode = sandbox or settings.config.sandbox
     confinement = Confinement(settings.config, mode, opens=settings.missing is None)
     flow, buffer = FlowControl(), LineBuffer()
-    session = Session(StaticReplies(offering(stored(), settings.config.policy.tools)), flow)
+    session = Session(StaticReplies(offering(read_replies(), settings.config.policy.tools)), flow)
     read_lines(incoming, queue, flow, buffer, first=confinement.drop_all_rights)
 
     def load() -> None:

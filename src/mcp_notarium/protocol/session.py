@@ -168,7 +168,7 @@ class Session:
         self._swallowed = request_id
         handshake = {"jsonrpc": "2.0", "id": request_id, "method": "initialize"}
         self._waiting.append(
-            _Waiting(handshake | {"params": _normalized(params, self._version)}, None)
+            _Waiting(handshake | {"params": _normalize(params, self._version)}, None)
         )
         return reply(request_id, result=self._replies.handshake(self._version))
 
@@ -228,7 +228,7 @@ def _is_handshake(params: Json) -> bool:
     )
 
 
-def _normalized(params: Json, version: str) -> Json:
+def _normalize(params: Json, version: str) -> Json:
     """Return the handshake for the SDK: only what this server uses, in a form that the SDK never refuses.
 
     Hosts put more into it than any schema knows.

@@ -18,7 +18,7 @@ Reply = dict[str, Json]
 PATH = Path(__file__).with_name("static_replies.json")
 
 
-def stored() -> Json:
+def read_replies() -> Json:
     """Return the content of the file: the replies of a server with all tools."""
     replies: Json = json.loads(PATH.read_bytes())
     return replies

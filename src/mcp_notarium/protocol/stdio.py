@@ -162,7 +162,7 @@ def start_reading(
         while not ended:
             while crowded() and not left():
                 pass
-            content = _some(fd)
+            content = _read_some(fd)
             ended = not content
             for item in [*buffer.end(), EndOfInput()] if ended else buffer.feed(content):
                 sink(item)
@@ -172,7 +172,7 @@ def start_reading(
     return thread
 
 
-def _some(fd: int) -> bytes:
+def _read_some(fd: int) -> bytes:
     try:
         return os.read(fd, _CHUNK)
     except OSError:  # the other side has vanished: the same as the end

@@ -77,13 +77,13 @@ class ShutdownDeadline:
 
     def for_answers(self) -> float:
         """Return the seconds that open calls may still take."""
-        return self._left(ANSWERS)
+        return self._seconds_left(ANSWERS)
 
     def for_closing(self) -> float:
         """Return the seconds until everything that is waited for must be closed."""
-        return self._left(CLOSING)
+        return self._seconds_left(CLOSING)
 
-    def _left(self, part: float) -> float:
+    def _seconds_left(self, part: float) -> float:
         passed = 0.0 if self._began is None else self._clock() - self._began
         return max(0.0, part * self._seconds - passed)
 
@@ -130,11 +130,13 @@ class Outbox:
             except OSError as error:
                 problem = error
             try:
-                self._loop.call_soon_threadsafe(self._written, len(line), done, problem)
+                self._loop.call_soon_threadsafe(self._record_written, len(line), done, problem)
             except RuntimeError:  # the loop has ended: nobody waits any more
                 return
 
-    def _written(self, size: int, done: asyncio.Future[None], problem: OSError | None) -> None:
+    def _record_written(
+        self, size: int, done: asyncio.Future[None], problem: OSError | None
+    ) -> None:
         self.flow.written(size)
         self._finish(done, problem)
 

@@ -80,7 +80,7 @@ def _piece() -> re.Pattern[str]:
 
 
 @cache
-def _not_plain_nor_gram() -> re.Pattern[str]:
+def _gram_pattern() -> re.Pattern[str]:
     return re.compile(f"[^{_PLAIN}{_GRAM}]")
 
 
@@ -88,19 +88,19 @@ class _FoldTable(dict[int, str]):
     """Map each character to its folded form; filled as characters occur."""
 
     def __missing__(self, code: int) -> str:
-        folded = self[code] = _folded(chr(code))
+        folded = self[code] = _fold_letter(chr(code))
         return folded
 
 
-def _folded(character: str) -> str:
+def _fold_letter(character: str) -> str:
     lower = character.casefold()
     if lower in _WHOLE:
         return lower
     bare = _MARKS.sub("", unicodedata.normalize("NFKD", lower)).casefold()
-    return unicodedata.normalize("NFC", "".join(map(_unstroked, bare)))
+    return unicodedata.normalize("NFC", "".join(map(_remove_stroke, bare)))
 
 
-def _unstroked(letter: str) -> str:
+def _remove_stroke(letter: str) -> str:
     if letter in _LETTERS:
         return _LETTERS[letter]
     found = _STROKED.match(unicodedata.name(letter, ""))
@@ -165,7 +165,7 @@ def words_only(text: str) -> str:
 
 def tokenizer_folds(text: str) -> bool:
     """Tell whether the tokenizer folds these words (apart from runs) like ``fold``."""
-    return not _not_plain_nor_gram().search(text)
+    return not _gram_pattern().search(text)
 
 
 def is_searchable(text: str) -> bool:

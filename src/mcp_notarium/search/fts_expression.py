@@ -37,12 +37,12 @@ def match_of(condition: Condition, expansions: Expansions) -> str | None:
     match condition:
         case Word(text, prefix):
             terms = () if prefix else expansions.get(text, ())
-            return _expanded(terms) if terms else _leaf(text, prefix=prefix)
+            return _expand(terms) if terms else _leaf(text, prefix=prefix)
         case Phrase(text):
             return _leaf(text, prefix=False)
         case Or(conditions):
             parts = [match_of(item, expansions) for item in conditions]
-            return _joined(" OR ", [part for part in parts if part]) if all(parts) else None
+            return _join(" OR ", [part for part in parts if part]) if all(parts) else None
         case And(conditions):
             ranked, rest = split(conditions, expansions)
             return None if rest else ranked
@@ -67,9 +67,9 @@ def split(
             rest.append(condition)
     if not required:
         return None, [*(condition for _, condition in excluded_parts), *rest]
-    expression = _joined(" AND ", required)
+    expression = _join(" AND ", required)
     if excluded_parts:
-        excluded = _joined(" OR ", [part for part, _ in excluded_parts])
+        excluded = _join(" OR ", [part for part, _ in excluded_parts])
         expression = f"({expression} NOT {excluded})"
     return expression, rest
 
@@ -91,7 +91,7 @@ def _leaf(text: str, *, prefix: bool) -> str | None:
         return _words(text, prefix=prefix)
     if len(found) == 1:
         return _gram_phrase(found[0])
-    return _mixed(found, prefix=prefix)
+    return _mix(found, prefix=prefix)
 
 
 def _words(text: str, *, prefix: bool) -> str | None:
@@ -99,23 +99,23 @@ def _words(text: str, *, prefix: bool) -> str | None:
     if not folded:
         return None
     words = folded.split(" ")
-    expression = _in_a_row(words, _endings(words, prefix=prefix), columns=_BOTH)
+    expression = _phrase_of(words, _endings(words, prefix=prefix), columns=_BOTH)
     if tokenizer_folds(text):
         return expression
-    typed = _quoted(text.strip()) + ("*" if prefix else "")
+    typed = _quote(text.strip()) + ("*" if prefix else "")
     return f"({expression} OR {_columns(words, prefix=prefix)} : {typed})"
 
 
-def _mixed(found: Sequence[str], *, prefix: bool) -> str:
+def _mix(found: Sequence[str], *, prefix: bool) -> str:
     """Write words and runs in a row. The first may begin, the last end, inside a longer run."""
     *_, last = found
     before = tokens(" ".join(found[:-1]))
     if not is_run(last):
         words = [*before, last]
-        return _in_a_row(words, _endings(words, prefix=prefix), columns=_SUPPLEMENT)
+        return _phrase_of(words, _endings(words, prefix=prefix), columns=_SUPPLEMENT)
     *pairs, alone = grams(last)
     row = [*before, *(pairs or [alone])]
-    return _in_a_row(row, [(row, not pairs)], columns=_SUPPLEMENT)
+    return _phrase_of(row, [(row, not pairs)], columns=_SUPPLEMENT)
 
 
 _Ending = tuple[Sequence[str], bool]
@@ -134,7 +134,7 @@ def _endings(words: Sequence[str], *, prefix: bool) -> list[_Ending]:
     ]
 
 
-def _in_a_row(words: Sequence[str], endings: Sequence[_Ending], *, columns: str) -> str:
+def _phrase_of(words: Sequence[str], endings: Sequence[_Ending], *, columns: str) -> str:
     """Write tokens that follow each other in one column.
 
     The supplement holds plain text only near other text, so a long row is searched in parts that
@@ -144,16 +144,16 @@ def _in_a_row(words: Sequence[str], endings: Sequence[_Ending], *, columns: str)
     parts = []
     while rest - first > _LONGEST_PART:
         part = words[first : first + _LONGEST_PART]
-        parts.append(f"{_columns(part, within=columns)} : {_quoted(' '.join(part))}")
+        parts.append(f"{_columns(part, within=columns)} : {_quote(' '.join(part))}")
         first += _LONGEST_PART // 2
     for_last = [
-        _quoted(" ".join(ending[first:])) + ("*" if open_ended else "")
+        _quote(" ".join(ending[first:])) + ("*" if open_ended else "")
         for ending, open_ended in endings
     ]
     where = _columns(words[first:], prefix=any(opens for _, opens in endings), within=columns)
     spelled = " OR ".join(for_last)
     parts.append(f"{where} : ({spelled})" if len(for_last) > 1 else f"{where} : {spelled}")
-    return _joined(" AND ", parts)
+    return _join(" AND ", parts)
 
 
 def _columns(words: Sequence[str], *, prefix: bool = False, within: str = _BOTH) -> str:
@@ -174,19 +174,19 @@ def _is_gram_like(word: str) -> bool:
 
 def _gram_phrase(run: str) -> str:
     *pairs, last = grams(run)
-    phrase = _quoted(" ".join(pairs)) if pairs else _quoted(last) + "*"
+    phrase = _quote(" ".join(pairs)) if pairs else _quote(last) + "*"
     return f"{_SUPPLEMENT} : {phrase}"
 
 
-def _expanded(terms: Sequence[str]) -> str:
-    phrases = [_quoted(spelling(term)) for term in terms]
+def _expand(terms: Sequence[str]) -> str:
+    phrases = [_quote(spelling(term)) for term in terms]
     return f"{_BOTH} : ({' OR '.join(phrases)})"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     # FTS5 reads its expression up to the first NUL.
     return '"' + text.replace("\0", " ").replace('"', '""') + '"'
 
 
-def _joined(operator: str, parts: Sequence[str]) -> str:
+def _join(operator: str, parts: Sequence[str]) -> str:
     return f"({operator.join(parts)})" if len(parts) > 1 else parts[0]

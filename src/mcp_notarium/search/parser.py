@@ -111,7 +111,7 @@ def parse(
     )
     for key, value in (("before", before), ("after", after), ("trash", trash)):
         if value is not None:
-            query = _filtered(query, _Filter(key, str(value)))
+            query = _add_filter(query, _Filter(key, str(value)))
     items = list(_items(typed))
     if len(items) + len(tags) > MAX_TERMS:
         _refuse(f"The query has more than {MAX_TERMS} terms.", "Leave out the less telling ones.")
@@ -140,12 +140,12 @@ def _item(found: re.Match[str]) -> _Item | None:
     if key:
         return _filter(key, (bare if quoted is None else quoted).strip(), minus=minus)
     if quoted is not None:
-        return _signed(Phrase(quoted), minus=minus) if quoted.strip() else None
+        return _apply_sign(Phrase(quoted), minus=minus) if quoted.strip() else None
     if bare == "OR" and not minus:
         return _OrSign()
     if minus and (bare.startswith("-") or not is_searchable(bare)):
         return Word("-" + bare)
-    return _signed(_word(bare), minus=minus)
+    return _apply_sign(_word(bare), minus=minus)
 
 
 def _word(bare: str) -> Word:
@@ -153,7 +153,7 @@ def _word(bare: str) -> Word:
     return Word(stem, prefix=True) if stem != bare and is_searchable(stem) else Word(bare)
 
 
-def _signed(condition: Condition, *, minus: bool) -> Condition:
+def _apply_sign(condition: Condition, *, minus: bool) -> Condition:
     return Not(condition) if minus else condition
 
 
@@ -161,7 +161,7 @@ def _filter(key: str, value: str, *, minus: bool) -> _Item:
     if not value:
         _refuse_filter(key)
     if key == "tag":
-        return _signed(Tagged(value), minus=minus)
+        return _apply_sign(Tagged(value), minus=minus)
     if minus:
         _refuse(
             f"`{key}:` cannot be excluded with a minus.",
@@ -197,15 +197,15 @@ def _with_groups(query: Query, groups: Iterable[list[Condition | _Filter]]) -> Q
             case [Not(Tagged(tag))]:
                 query = replace(query, excluded_tags=(*query.excluded_tags, tag))
             case [_Filter() as item]:
-                query = _filtered(query, item)
+                query = _add_filter(query, item)
             case _:
-                conditions.append(_any_of(group))
+                conditions.append(_join_alternatives(group))
     return replace(
         query, terms=And(tuple(conditions)) if conditions[1:] else next(iter(conditions), None)
     )
 
 
-def _any_of(group: list[Condition | _Filter]) -> Condition:
+def _join_alternatives(group: list[Condition | _Filter]) -> Condition:
     alternatives = [item for item in group if not isinstance(item, _Filter)]
     if len(alternatives) < len(group):
         _refuse(
@@ -215,7 +215,7 @@ def _any_of(group: list[Condition | _Filter]) -> Condition:
     return Or(tuple(alternatives)) if alternatives[1:] else alternatives[0]
 
 
-def _filtered(query: Query, item: _Filter) -> Query:
+def _add_filter(query: Query, item: _Filter) -> Query:
     match item.key:
         case "before":
             limit = _day_start(item) + _DAY

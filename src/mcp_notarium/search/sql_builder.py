@@ -78,7 +78,7 @@ def build(
         rows = _listing(query, narrow, limit, offset, tagged=tagged)
         return Statements(rows, rows, _listing_count(query, narrow))
     matched = Statement(_MATCHED_NOTES, (expression,))
-    rows = unranked = _ranked(query, matched, narrow, limit, offset)
+    rows = unranked = _rank(query, matched, narrow, limit, offset)
     if isinstance(query.terms, Word):
         found = [Statement(_MATCHED, (expression,)), *narrow]
         unranked = _listing(query, found, limit, offset, tagged=tagged)
@@ -95,13 +95,13 @@ def _conditions(query: Query, rest: Sequence[Condition]) -> list[Condition]:
     """Return the conditions on tags, and those that full-text search cannot express."""
     conditions = [*map(Tagged, query.tags), *rest]
     if query.any_tags:
-        conditions.insert(0, _any_of(query.any_tags))
+        conditions.insert(0, _match_tags(query.any_tags))
     if query.excluded_tags:
-        conditions.append(Not(_any_of(query.excluded_tags)))
+        conditions.append(Not(_match_tags(query.excluded_tags)))
     return conditions
 
 
-def _any_of(tags: Sequence[str]) -> Condition:
+def _match_tags(tags: Sequence[str]) -> Condition:
     return Or(tuple(map(Tagged, tags)))
 
 
@@ -159,7 +159,7 @@ def _metadata(query: Query, trash: Sequence[int]) -> list[Statement]:
     return clauses
 
 
-def _dated(query: Query) -> bool:
+def _has_dates(query: Query) -> bool:
     return query.before is not None or query.after is not None
 
 
@@ -169,7 +169,7 @@ def _listing(
     """Select a page in the order of the query; SQLite merges both sides of the trash."""
     sides: list[tuple[int, ...]] = [(trash,) for trash in _TRASH[query.trash]]
     index = _IN_ORDER[query.sort_by]
-    if tagged or (index == "notes_created" and _dated(query)):
+    if tagged or (index == "notes_created" and _has_dates(query)):
         # A tag names few notes; the index in the order of creation does not know when a note changed.
         sides, index = [_TRASH[query.trash]], "notes_meta"
     columns = f"m.pk AS pk, m.{_SORTS[query.sort_by]} AS sorted"
@@ -181,7 +181,7 @@ def _listing(
     return _page(page, _order(query), limit, offset)
 
 
-def _ranked(
+def _rank(
     query: Query, matched: Statement, narrow: Sequence[Statement], limit: int, offset: int
 ) -> Statement:
     """Select a page of what full-text search finds, the best match first."""
@@ -193,7 +193,7 @@ def _ranked(
 
 def _listing_count(query: Query, narrow: Sequence[Statement]) -> Statement:
     """Count what the conditions find where no word is looked for."""
-    if not narrow and not _dated(query):
+    if not narrow and not _has_dates(query):
         return _KEPT_COUNTS[query.trash]
     notes = Statement(f"notes AS m INDEXED BY {'notes_meta' if narrow else 'notes_listing'}")
     everything = [notes, *_metadata(query, _TRASH[query.trash]), *narrow]

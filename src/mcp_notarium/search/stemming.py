@@ -66,16 +66,16 @@ def stem(word: str) -> str:
     letters = word.encode().decode("latin-1")
     if not _SHORTEST <= len(letters) <= _LONGEST:
         return word
-    return _stemmed(letters).encode("latin-1").decode(errors="replace")
+    return _stem_word(letters).encode("latin-1").decode(errors="replace")
 
 
-def _stemmed(word: str) -> str:
+def _stem_word(word: str) -> str:
     word = _past(_plural(word))
     if word.endswith("y") and _has_vowel(word[:-1]):
         word = word[:-1] + "i"
     for endings in (_STEP_2, _STEP_3):
-        word = _replaced(word, endings)
-    return _last(_dropped(word))
+        word = _replace_ending(word, endings)
+    return _last(_drop_ending(word))
 
 
 def _plural(word: str) -> str:
@@ -89,11 +89,11 @@ def _past(word: str) -> str:
         return word[:-1] if _measure(word[:-3]) > 0 else word
     for ending in ("ed", "ing"):
         if word.endswith(ending) and _has_vowel(word[: -len(ending)]):
-            return _mended(word[: -len(ending)])
+            return _restore_ending(word[: -len(ending)])
     return word
 
 
-def _mended(word: str) -> str:
+def _restore_ending(word: str) -> str:
     if word.endswith(("at", "bl", "iz")):
         return word + "e"
     if len(word) > 1 and word[-1] == word[-2] and word[-1] not in _VOWELS:
@@ -101,14 +101,14 @@ def _mended(word: str) -> str:
     return word + "e" if _measure(word) == 1 and _short(word) else word
 
 
-def _replaced(word: str, endings: dict[str, str]) -> str:
+def _replace_ending(word: str, endings: dict[str, str]) -> str:
     found = max((ending for ending in endings if word.endswith(ending)), key=len, default="")
     if found and _measure(word[: -len(found)]) > 0:
         return word[: -len(found)] + endings[found]
     return word
 
 
-def _dropped(word: str) -> str:
+def _drop_ending(word: str) -> str:
     found = max((ending for ending in _STEP_4 if word.endswith(ending)), key=len, default="")
     rest = word[: -len(found)] if found else ""
     if not found or _measure(rest) < 2 or (found == "ion" and rest[-1] not in "st"):  # noqa: PLR2004  # Porter's m > 1

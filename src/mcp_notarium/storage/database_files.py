@@ -185,7 +185,7 @@ def _open(
             check_same_thread=False,
         )
     except dbapi.Error:
-        raise _not_opened(path) from None
+        raise _open_error(path) from None
     database = Database(
         connection,
         path,
@@ -238,7 +238,7 @@ def _read_only_uri(path: Path) -> str:
     return f"{name}&readonly_shm=1"
 
 
-def _not_opened(path: Path) -> NotariumError:
+def _open_error(path: Path) -> NotariumError:
     if path.parent.resolve() == path.parent.absolute():
         return CacheDamaged("the cache file cannot be opened")
     return LockedError(

@@ -63,7 +63,7 @@ def sample(path: Path, mac_key: Secret, salt: bytes, *, every: bool = False) -> 
         size = os.fstat(file.fileno()).st_size
         count = size // PAGE_SIZE
         head = file.read(SALT_SIZE)
-        chosen = range(1, count + 1) if every else _chosen(count)
+        chosen = range(1, count + 1) if every else _choose_pages(count)
         key = mac_key.reveal()
         # Twice, because another process may have been writing a page just when it was read.
         bad = tuple(_bad_pages(file, tuple(_bad_pages(file, chosen, key)), key))
@@ -84,7 +84,7 @@ def plain_sample(path: Path) -> PageSample:
         return PageSample(size=os.fstat(file.fileno()).st_size, plaintext_magic=magic)
 
 
-def _chosen(count: int) -> list[int]:
+def _choose_pages(count: int) -> list[int]:
     return sorted({page for page in (1, 2, 3, count // 2, count) if 1 <= page <= count})
 
 

@@ -147,7 +147,7 @@ def without_text(raw: str, text: str) -> StoredRaw:
     """Cut ``text`` out of ``raw`` if it has a spelling there that can be made again."""
     raw = _storable(raw)
     for escaped in (False, True):
-        spelled = _spelled(text, escaped=escaped)
+        spelled = _spell(text, escaped=escaped)
         at = raw.find(spelled)
         if at >= 0:
             return StoredRaw(raw[:at] + raw[at + len(spelled) :], at, escaped)
@@ -159,10 +159,10 @@ def with_text(stored: StoredRaw, text: str) -> str:
     at = stored.text_at
     if at is None:
         return stored.rest
-    return stored.rest[:at] + _spelled(text, escaped=stored.escaped) + stored.rest[at:]
+    return stored.rest[:at] + _spell(text, escaped=stored.escaped) + stored.rest[at:]
 
 
-def _spelled(text: str, *, escaped: bool) -> str:
+def _spell(text: str, *, escaped: bool) -> str:
     return encode_basestring_ascii(text) if escaped else encode_basestring(text)
 
 

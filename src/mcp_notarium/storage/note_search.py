@@ -73,7 +73,7 @@ class SearchIndex:
         page = statements.rows if total <= MOST_RANKED else statements.unranked
         notes = [_summary(row) for row in self._db.rows(page.sql, page.parameters)]
         if preview_lines > 1:
-            notes = self._with_longer_heads(notes, preview_lines)
+            notes = self._lengthen_heads(notes, preview_lines)
         if notes:  # another process may have written since they were counted
             total = max(total, offset + len(notes))
         return Found(notes, total, inside_words)
@@ -87,7 +87,7 @@ class SearchIndex:
         found: list[str] = []
         wanted = words_only(replace_surrogates(word))
         for term in self._nearby(wanted) if wanted.isalnum() else ():
-            spelled = self._as_written(term, within or Query())
+            spelled = self._find_written_form(term, within or Query())
             if spelled and spelled not in found and fold(spelled) != wanted:
                 found.append(spelled)
             if len(found) == limit:
@@ -119,7 +119,7 @@ class SearchIndex:
             near += self._vocabulary.near(stemmed, limit=_MOST_CANDIDATES)
         return list(dict.fromkeys(near))
 
-    def _as_written(self, term: str, within: Query) -> str | None:
+    def _find_written_form(self, term: str, within: Query) -> str | None:
         """Return a whole word of a note within the limits whose stem is this index term."""
         query = replace(within, terms=Word(spelling(term)))
         statements = build(query, limit=1, expansions={spelling(term): [term]})
@@ -130,7 +130,7 @@ class SearchIndex:
         words = dict.fromkeys(_WORD.findall(text[0])) if text else ()
         return next((word.lower() for word in words if stem(fold(word)) == term), None)
 
-    def _with_longer_heads(self, notes: Sequence[Summary], lines: int) -> list[Summary]:
+    def _lengthen_heads(self, notes: Sequence[Summary], lines: int) -> list[Summary]:
         ids = json.dumps([note.id for note in notes])
         texts: dict[str, str] = dict(self._db.rows(_BEGINNINGS, (_MOST_PREVIEWED, ids)))
         return [replace(note, head=preview(texts.get(note.id, note.head), lines)) for note in notes]

@@ -107,7 +107,7 @@ class BatchCommitter:
             if hidden := hidden_notes.get(remote.id):
                 known: Known | None = Known(hidden.etag, hidden.server_version)
             else:
-                known = self._known(remote, etags.get(remote.id))
+                known = self._read_known(remote, etags.get(remote.id))
             actions.append(plan(Local(known, remote.id in pending), remote))
         return actions
 
@@ -115,7 +115,7 @@ class BatchCommitter:
         """Return the notes that have an unfinished write."""
         return {write.note_id for write in self._cache.pending.in_flight()}
 
-    def _known(self, remote: Remote, etag: str | None) -> Known | None:
+    def _read_known(self, remote: Remote, etag: str | None) -> Known | None:
         if etag is None:
             return None
         version = content = None

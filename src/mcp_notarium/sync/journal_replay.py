@@ -148,7 +148,7 @@ class JournalReplay:
     async def _attempt(self, write: PendingWrite) -> PushResult:
         head = await get_newest(self._store, write.note_id)
         if isinstance(head, Tombstone):
-            return await self._without_note(write)
+            return await self._replay_without_note(write)
         match write.kind:
             case WriteKind.CREATE:
                 return self._finish_with_head(write, head)
@@ -162,7 +162,7 @@ class JournalReplay:
         self._journal.finish(write, storing=[head])
         return PushResult(PushOutcome.STORED, merged=head.content != write.content)
 
-    async def _without_note(self, write: PendingWrite) -> PushResult:
+    async def _replay_without_note(self, write: PendingWrite) -> PushResult:
         match write.kind:
             case WriteKind.CREATE:
                 return await self._create(write)

@@ -178,14 +178,14 @@ class Pusher:
         sent = self._store.revision_of(write.note_id, write.body).content
         stored = answer.revision
         if stored.content != sent:
-            stored = await self._as_held(stored)
+            stored = await self._read_held(stored)
         differs = differences(sent=sent, stored=stored.content)
         self._finish(write, stored, differs=bool(differs))
         if differs:
             self._on_difference(write.note_id)
         return PushResult(PushOutcome.STORED, differs=differs)
 
-    async def _as_held(self, stored: Revision) -> Revision:
+    async def _read_held(self, stored: Revision) -> Revision:
         """Read the same revision again: the text in an answer may differ from the stored one."""
         with suppress(NotariumError):
             held = await self._store.get(stored.id)

@@ -132,13 +132,13 @@ def name_note(app: App, text: str, *, note_id: str | None) -> str:
 def _first_line(text: str) -> str:
     """Return the first visible line, at most 60 characters; '' if there is none."""
     for line in _LINES.split(text[:SEARCHED_CHARACTERS]):
-        if seen := _seen(line):
+        if seen := _visible_part(line):
             cut = shorten(seen, WIDTH)
             return cut if cut == seen else f"{cut}…"
     return ""
 
 
-def _seen(line: str) -> str:
+def _visible_part(line: str) -> str:
     """Return the visible characters, with single spaces and without double quotation marks."""
     spaced = "".join(" " if character.isspace() else character for character in line)
     shown = "".join(character for character in spaced if _is_seen(character))

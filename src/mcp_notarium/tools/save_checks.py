@@ -88,22 +88,22 @@ def drops_most(old: str, new: str) -> bool:
     """Return whether ``new`` loses more than nine tenths of a text that is worth asking about."""
     if len(old) <= SMALL or not old.strip():
         return False
-    return _kept_lines(old, new) < KEPT_AT_LEAST and _kept_runs(old, new) < KEPT_AT_LEAST
+    return _kept_lines(old, new) < KEPT_AT_LEAST and _share_of_runs(old, new) < KEPT_AT_LEAST
 
 
 def _kept_lines(old: str, new: str) -> float:
     """Return the part of the old lines, by length, that the new text has too."""
-    before, after = Counter(_stripped(old)), Counter(_stripped(new))
+    before, after = Counter(_strip_lines(old)), Counter(_strip_lines(new))
     whole = sum(len(line) * times for line, times in before.items())
     kept = sum(len(line) * times for line, times in (before & after).items())
     return kept / whole
 
 
-def _stripped(text: str) -> list[str]:
+def _strip_lines(text: str) -> list[str]:
     return [stripped for line in text.splitlines() if (stripped := line.strip())]
 
 
-def _kept_runs(old: str, new: str) -> float:
+def _share_of_runs(old: str, new: str) -> float:
     """Return the part of the old runs of three words that the new text has too."""
     before, after = _runs(old), _runs(new)
     return (before & after).total() / before.total() if before else 0.0

@@ -70,11 +70,11 @@ def sync_of(status: SyncStatus, *, now: float) -> Sync | None:
 
 def note_on(status: SyncStatus, *, now: float) -> str | None:
     """Return one or two sentences on what is missing or old, or None."""
-    as_of = _as_of(status, now=now)
+    as_of = _describe_age(status, now=now)
     if status.needs_login:
         return f"No login is accepted; the user must run `mcp-notarium login`. {as_of}"
     if status.state == "halted":
-        return f"{_halted(status)} {as_of}"
+        return f"{_describe_halt(status)} {as_of}"
     if not status.complete:
         return _loading(status)
     if status.last_error:
@@ -82,7 +82,7 @@ def note_on(status: SyncStatus, *, now: float) -> str | None:
     return None
 
 
-def _halted(status: SyncStatus) -> str:
+def _describe_halt(status: SyncStatus) -> str:
     if status.last_error is None:
         return "Sync has stopped; `mcp-notarium doctor` tells the user why."
     return (
@@ -101,7 +101,7 @@ def _loading(status: SyncStatus) -> str:
     return f"The first sync has loaded {status.loaded}{of} notes, newest first.{trouble}"
 
 
-def _as_of(status: SyncStatus, *, now: float) -> str:
+def _describe_age(status: SyncStatus, *, now: float) -> str:
     if status.last_sync_at is None:
         return "Nothing has been synced yet."
     at = datetime.fromtimestamp(status.last_sync_at, UTC)

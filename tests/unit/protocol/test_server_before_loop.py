@@ -10,7 +10,7 @@ from mcp_notarium.protocol.event_queue import EventQueue, Loaded, Stop
 from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.server import MOST_ALONE, answer_alone
 from mcp_notarium.protocol.session import Session
-from mcp_notarium.protocol.static_replies import StaticReplies, stored
+from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
 from mcp_notarium.protocol.stdio import EndOfInput, TooLong
 from support.talker import HELLO, INITIALIZED, call
 
@@ -35,7 +35,7 @@ def line(message):
 def alone(queue, outgoing, load=lambda: None, **options):
     """What is held for the event loop, None if the client has left, and the session."""
     flow = FlowControl()
-    session = Session(StaticReplies(stored()), flow)
+    session = Session(StaticReplies(read_replies()), flow)
     return answer_alone(queue, session, outgoing, flow, load, **options), session
 
 

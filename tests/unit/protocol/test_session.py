@@ -15,11 +15,11 @@ from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.flow_control import LINE_BYTES, FlowControl
 from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.protocol.session import Session, size_of
-from mcp_notarium.protocol.static_replies import StaticReplies, stored
+from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
 from mcp_notarium.protocol.stdio import TooLong
 from support.talker import ENVELOPE, HELLO, INITIALIZED, call, modern
 
-STORED = stored()
+STORED = read_replies()
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 NOT_HERE = ["prompts/list", "resources/list", "resources/templates/list"]
 INVALID_REQUEST, INVALID_PARAMS, UNSUPPORTED, NO_METHOD = -32600, -32602, -32022, -32601

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from mcp_notarium.domain.policy import TOOLS, Policy
-from mcp_notarium.protocol.static_replies import StaticReplies, offering, stored
+from mcp_notarium.protocol.static_replies import StaticReplies, offering, read_replies
 from notarium_devtools import static_replies as generator
 
-STORED = stored()
+STORED = read_replies()
 HANDSHAKES = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 MODERN = "2026-07-28"
 

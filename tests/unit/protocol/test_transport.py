@@ -13,7 +13,7 @@ from mcp_types import JSONRPCRequest, JSONRPCResponse
 from mcp_notarium.protocol.flow_control import MOST_UNANSWERED, FlowControl
 from mcp_notarium.protocol.sdk_server import SdkStream
 from mcp_notarium.protocol.session import Session, size_of
-from mcp_notarium.protocol.static_replies import StaticReplies, stored
+from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
 from mcp_notarium.protocol.stdio import TooLong
 from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, running
 from support.talker import HELLO, INITIALIZED
@@ -29,7 +29,7 @@ async def connected(*first, seconds=1.5, **options):
     """
     reading, writing = os.pipe()
     flow = FlowControl()
-    session = Session(StaticReplies(stored()), flow)
+    session = Session(StaticReplies(read_replies()), flow)
     for line in first or (HELLO, INITIALIZED):
         session.receive(json.dumps(line).encode())
     try:

@@ -86,11 +86,11 @@ def _feed_entry(item: Any) -> FeedEntry | None:
         removed=kind == "-",
         before=version_from(before),
         after=version_from(after),
-        operations=_bounded(item.get("v")) if kind == "M" and numbered else None,
+        operations=_limit_size(item.get("v")) if kind == "M" and numbered else None,
     )
 
 
-def _bounded(operations: Any) -> Any:
+def _limit_size(operations: Any) -> Any:
     """Return the operations; None if they are nested too deeply: then the note is fetched."""
     return None if deeper_than(operations, DEEPEST) else operations
 

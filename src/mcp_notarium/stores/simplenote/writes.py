@@ -70,7 +70,7 @@ class NoteWrites:
             # The service sometimes fails on its own diff; the same whole object may pass.
             reply = await self._account.send(request)
         if reply.ok:
-            return await self._stored(write.note_id, reply, next_version=(base or 0) + 1)
+            return await self._read_stored(write.note_id, reply, next_version=(base or 0) + 1)
         if reply.status in (_REPEATED, _EMPTY_CHANGE):
             head = await self._head(write.note_id)
             if reply.status == _REPEATED:
@@ -110,7 +110,9 @@ class NoteWrites:
             withdrawable=True,
         )
 
-    async def _stored(self, note_id: str, reply: Reply, *, next_version: int) -> Acknowledgement:
+    async def _read_stored(
+        self, note_id: str, reply: Reply, *, next_version: int
+    ) -> Acknowledgement:
         """Read the note from the answer to a stored write; fetch it if the answer does not have it."""
         version = version_in(reply)
         try:
