@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the time a start may take, and whether to ask."""
     parser.add_argument(
         "--seconds",
-        type=_permitted_seconds,
+        type=_parse_seconds,
         default=_SECONDS,
         help="how long the key derivation may take at each start, "
         f"{_SHORTEST:g} to {_LONGEST:g} (default: %(default)s)",
@@ -118,7 +118,7 @@ def _is_cheaper(one: kdf.Argon2id, other: kdf.Argon2id) -> bool:
     return one.memory_kib < other.memory_kib or one.work < other.work
 
 
-def _permitted_seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:

@@ -130,7 +130,7 @@ def read(args: argparse.Namespace, *, account: str) -> NewKey:
             raise _print_error("standard output is closed")
         return NewKey(user_key.generate(), made=True)
     if args.new_key_file is not None:
-        return NewKey(_from_file(args.new_key_file))
+        return NewKey(_read_file(args.new_key_file))
     if args.new_key_stdin:
         return NewKey(_without_line_end(sys.stdin.buffer.read(_MOST)))
     new = ask_secret("New key: ")
@@ -143,7 +143,7 @@ def read(args: argparse.Namespace, *, account: str) -> NewKey:
     return NewKey(new)
 
 
-def _from_file(path: Path) -> Secret:
+def _read_file(path: Path) -> Secret:
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
