@@ -182,7 +182,7 @@ REDACTION = (
         "a redaction that fails drops the event",
         "logs/pipeline.py",
         "        except Exception:  # noqa: BLE001 - fails closed, whatever a value's methods raised\n"
-        "            line = dropped()\n",
+        "            line = dropped_line()\n",
         "        except Exception:\n            line = str(record.msg)\n",
         (f"{_LOGGING}::test_what_the_redaction_cannot_handle_is_dropped_and_nothing_else_lost",),
         (32,),

@@ -47,7 +47,7 @@ START = (
     Defence(
         "the SDK gets a handshake in a form that it accepts",
         "protocol/session.py",
-        '"params": _normalized(params, self._version)',
+        '"params": _normalize(params, self._version)',
         '"params": params',
         (
             f"{_SESSION}::test_handshake_that_is_answered_is_passed_on_in_a_form_that_the_sdk_accepts",

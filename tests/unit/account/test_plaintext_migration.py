@@ -107,6 +107,7 @@ def test_another_accounts_plain_cache_is_refused(tmp_path):
     assert error.value.verdict is Verdict.OTHER_OWNER
 
 
+@pytest.mark.slow("waits two seconds for the lock of a running server")
 def test_while_a_server_has_it_open_it_is_refused(tmp_path):
     config = plain(tmp_path)
     with (

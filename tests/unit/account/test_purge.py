@@ -100,6 +100,7 @@ def test_where_no_keychain_runs_one_of_another_session_is_named(tmp_path):
     assert config.owner_hash[:16] in done.keychain_hint
 
 
+@pytest.mark.slow("waits two seconds for the lock of a running server")
 def test_while_a_server_has_it_open_nothing_is_destroyed(tmp_path):
     config = made(tmp_path)
     with closing(open_cheaply(config)), pytest.raises(LockedError) as error:

@@ -146,6 +146,7 @@ def test_two_clients_with_different_keys_do_not_rebuild_each_other_for_ever(tmp_
         assert opened.created
 
 
+@pytest.mark.slow("waits two seconds for the lock of a running server")
 def test_nothing_is_moved_under_a_running_server(tmp_path):
     config = old_cache(tmp_path)
     running = account_child.start(tmp_path)
@@ -192,6 +193,7 @@ def test_reset_needs_no_key_and_no_readable_file(tmp_path):
     assert purge.reset_account(config) is None
 
 
+@pytest.mark.slow("waits two seconds for the lock of a running server")
 def test_reset_is_refused_while_a_server_runs(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config)), pytest.raises(LockedError) as refused:

@@ -291,6 +291,7 @@ def test_slots_that_would_not_follow_are_known_before_the_work_begins(tmp_path):
     assert fingerprint(config.account_dir) == before
 
 
+@pytest.mark.slow("waits two seconds for the lock of a running server")
 def test_while_a_server_runs_it_is_refused_and_the_server_is_named(tmp_path):
     config = filled(tmp_path)
     child = account_child.start(tmp_path)

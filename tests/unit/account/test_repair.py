@@ -163,6 +163,7 @@ def test_the_key_must_be_right(copy):
     assert error.value.verdict is Verdict.WRONG_KEY
 
 
+@pytest.mark.slow("waits two seconds for the lock of a running server")
 def test_while_somebody_has_it_open_it_is_refused(copy):
     with closing(open_cheaply(copy)), pytest.raises(LockedError) as error:
         repair(copy)

@@ -76,6 +76,7 @@ def test_a_migration_that_fails_leaves_the_old_schema_and_its_own_verdict(tmp_pa
         assert opened.database.number("SELECT count(*) FROM sqlite_master WHERE name = 'half'") == 0
 
 
+@pytest.mark.slow("waits two seconds for the lock of a running server")
 def test_nothing_is_migrated_under_a_running_server(tmp_path, release):
     config = account(tmp_path)
     with closing(open_cheaply(config)):

@@ -115,8 +115,8 @@ class Held:
     """A client whose requests for one note are answered when somebody says so."""
 
     def __init__(self, client, note_id, monkeypatch):
-        monkeypatch.setattr(note_fetch, "ITEM_SECONDS", 0.02)
-        monkeypatch.setattr(journal_replay, "ITEM_SECONDS", 0.02)
+        monkeypatch.setattr(note_fetch, "ITEM_SECONDS", 0.2)
+        monkeypatch.setattr(journal_replay, "ITEM_SECONDS", 0.2)
         self.open = asyncio.Event()
         self.asked = 0
         get = client.remote.get
@@ -140,7 +140,7 @@ def test_a_slow_note_delays_no_other_and_gets_twice_the_time_at_each_attempt(
         assert await loaded.sync() is State.IDLE
         assert unresolved(loaded) == ("n0",)
         assert loaded.note("n2").text == store.text("n2")
-        monkeypatch.setattr(loaded.remote, "get", answering_after(0.03, loaded.remote.get))
+        monkeypatch.setattr(loaded.remote, "get", answering_after(0.25, loaded.remote.get))
         held.open.set()
         assert await loaded.sync() is State.IDLE
 
@@ -169,7 +169,7 @@ def test_an_answer_that_is_older_than_the_news_is_not_used_and_asked_for_again(l
 
 def test_many_slow_notes_delay_no_other(loaded, store, monkeypatch):
     async def scenario():
-        monkeypatch.setattr(note_fetch, "ITEM_SECONDS", 0.02)
+        monkeypatch.setattr(note_fetch, "ITEM_SECONDS", 0.2)
         failing = [f"failing{number}" for number in range(note_fetch.FETCHES + 1)]
         for note_id in failing:
             store.put(note_id, "failing\n")
@@ -259,7 +259,7 @@ def test_an_unfinished_write_that_takes_long_continues_after_the_others(loaded, 
 
 def test_many_unfinished_writes_that_take_long_leave_room_for_others(loaded, store, monkeypatch):
     async def scenario():
-        monkeypatch.setattr(journal_replay, "ITEM_SECONDS", 0.02)
+        monkeypatch.setattr(journal_replay, "ITEM_SECONDS", 0.2)
         await unanswered(loaded, "n0", "n1", "n2")
         loaded.faults.plan(Fault.HANG_BEFORE, on="get", times=3)
         assert await loaded.sync() is State.IDLE
