@@ -21,16 +21,16 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests")]
 
 from mcp_notarium.audit.chain import (  # noqa: E402
+    AuditEntry,
     AuditKeys,
     Decision,
-    Entry,
 )
 from mcp_notarium.protocol.app_holder import AppHolder  # noqa: E402
 from mcp_notarium.protocol.call_audit import Asked  # noqa: E402
 from mcp_notarium.protocol.call_pipeline import CallPipeline  # noqa: E402
 from mcp_notarium.secret import Secret  # noqa: E402
 from mcp_notarium.storage.audit_log import AuditLog  # noqa: E402
-from mcp_notarium.tools.call_context import unanswered  # noqa: E402
+from mcp_notarium.tools.call_context import timeout_error  # noqa: E402
 from support import tool_harness  # noqa: E402
 from support.cache_room import KEY  # noqa: E402
 
@@ -102,7 +102,7 @@ class PlainCall:
 
     async def confirm(self, message: str) -> bool:
         """Refuse: there is nobody to ask."""
-        raise unanswered(message)
+        raise timeout_error(message)
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
         """Drop the message."""
@@ -134,14 +134,14 @@ def appending(audit_log: AuditLog, rounds: int) -> None:
     for durable in (False, True):
         took = []
         for number in range(rounds):
-            entry = [Entry(at=number, act="tool.get", notes=("0" * 32,))]
+            entry = [AuditEntry(at=number, act="tool.get", notes=("0" * 32,))]
             began = time.perf_counter()
             audit_log.table.append(entry, durable=durable)
             took.append(time.perf_counter() - began)
         word = "on the disk" if durable else "committed"
         print(f"{f'one record, {word}':<34}{'':>10}{statistics.median(took) * 1000:>10.3f}")
     count = audit_log.table.head().count
-    audit_log.table.append([Entry(at=1, act="tool.get")] * 20_000, durable=True)
+    audit_log.table.append([AuditEntry(at=1, act="tool.get")] * 20_000, durable=True)
     began = time.perf_counter()
     assert audit_log.table.verify(anchored=None).whole
     took = time.perf_counter() - began

@@ -32,7 +32,7 @@ NO_DATABASES = {
     *(
         "anyio",
         "asyncio",
-        "app.budget",
+        "app.usage_limits",
         "cli",
         "config_vars",
         "driver",

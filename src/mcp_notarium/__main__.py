@@ -1,4 +1,4 @@
-"""Start the program. Serving takes the shortest way; everything else loads ``cli.main``.
+"""Start the program: serve directly with few imports; run all other commands through ``cli.main``.
 
 A client waits for the handshake, so this file imports nothing that the server does not need.
 """

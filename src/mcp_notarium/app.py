@@ -1,4 +1,4 @@
-"""Open the app: Config → App, the whole wiring on one screen.
+"""Open the app: build every component from the configuration.
 
 Nothing here decides anything; it says which part gets which. :func:`open_app` raises ``LockedError``
 if the database may not be opened or turns out to be damaged, and leaves nothing open then.
@@ -23,14 +23,14 @@ from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.credentials import StoredToken
 from mcp_notarium.storage.audit_log import AuditLog
-from mcp_notarium.storage.budget import Budget
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import AccountRecord
+from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.simplenote.urls import Urls
 from mcp_notarium.sync.journal import make_owner_name
-from mcp_notarium.sync.progress import describe_differences
 from mcp_notarium.sync.scheduler import Scheduler
+from mcp_notarium.sync.status import describe_differences
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.threads import run_in_thread
 
@@ -61,7 +61,7 @@ class App:
     scheduler: Scheduler
     tokens: StoredToken
     audit: AuditLog
-    budget: Budget
+    usage_limits: UsageLimits
     notices: tuple[str, ...] = ()
     clock: Callable[[], float] = time.time
 
@@ -152,10 +152,10 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
         leader_lock_path=config.account_dir / "sync.lock",
         log=log,
     )
-    budget = Budget(config.policy.limits, cache, clock=time.time)
+    usage_limits = UsageLimits(config.policy.limits, cache, clock=time.time)
     anchor_notice = opened.anchor.notice(audit.table, opened.database)
     notices = (*opened.notices, anchor_notice) if anchor_notice else opened.notices
-    return App(config, cache, store, writer, scheduler, tokens, audit, budget, notices)
+    return App(config, cache, store, writer, scheduler, tokens, audit, usage_limits, notices)
 
 
 def _audit(config: Config, opened: OpenedCache) -> AuditLog:

@@ -66,7 +66,7 @@ class _Handover(Generic[_Result]):
         with self._lock:
             late = self._abandoned
         if late:
-            self._pass_to_too_late()
+            self._dispose_late_result()
             return
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._wake)
@@ -81,13 +81,13 @@ class _Handover(Generic[_Result]):
         """Record that nobody waits for the result any more. Runs in the loop."""
         with self._lock:
             self._abandoned = True
-        self._pass_to_too_late()
+        self._dispose_late_result()
 
     def _wake(self) -> None:
         if not self.ready.done():
             self.ready.set_result(None)
 
-    def _pass_to_too_late(self) -> None:
+    def _dispose_late_result(self) -> None:
         with self._lock:
             results, self._results = self._results, []
         for result in results:

@@ -21,7 +21,7 @@ from support.whole import Server, account_folder, environment, run
 WRITING = """
 import time
 from mcp_notarium.audit.chain import AuditKeys
-from mcp_notarium.audit.chain import Entry
+from mcp_notarium.audit.chain import AuditEntry
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.secret import Secret
 folder, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -35,10 +35,10 @@ if len(sys.argv) > 4:
 for number in range(count):
     time.sleep(0.001)  # or the one that comes first may leave the other no turn
     if number % 3:
-        trail.note(Entry(at=number, act=name))
+        trail.note(AuditEntry(at=number, act=name))
         trail.flush()
     else:
-        trail.open(Entry(at=number, act=name))
+        trail.open(AuditEntry(at=number, act=name))
         say(number)
 while not trail.flush(wait=True):
     pass

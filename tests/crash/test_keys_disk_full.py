@@ -17,7 +17,7 @@ import pytest
 from mcp_notarium.account import reencryption, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.errors import CacheFull, LockedError
-from mcp_notarium.keys import key_file
+from mcp_notarium.keys import key_file_store
 from mcp_notarium.storage import database
 from support import disk_trace
 from support.account import account, fingerprint, folder_of
@@ -110,7 +110,7 @@ def test_a_disk_that_is_full_behind_the_commit_point_is_no_failure(cache, step):
             raise OSError(28, "No space left on device")
 
     done = slot_rotation.rotate_passphrase(config, new=NEW, options=ChangeOptions(at=fail))
-    assert key_file.NOT_COPIED in done.notices
+    assert key_file_store.NOT_COPIED in done.notices
     assert (opens(config, NEW), opens(config, KEY)) == (there, None)
     folder = folder_of(config)
     assert folder.key_copy.read_bytes() == folder.key_file.read_bytes(), "the next start writes it"

@@ -60,8 +60,8 @@ def test_killed_at_any_step_exactly_one_key_opens_and_the_retry_works(tmp_path, 
     again(other if step in AFTER else config)
     assert mark(replace(config, db_key=THIRD)) == "kept"
     assert mark(config) is mark(other) is None
-    demand_revoked(folder_of(config), before)
-    demand_tidy(folder_of(config))
+    require_revoked(folder_of(config), before)
+    require_tidy(folder_of(config))
 
 
 def again(config):
@@ -70,12 +70,12 @@ def again(config):
     )
 
 
-def demand_revoked(folder, generation):
+def require_revoked(folder, generation):
     """Old copies of the key file find nothing that they open, not in the quarantine either."""
     assert not list(folder.path.rglob(f"*{generation}*"))
 
 
-def demand_tidy(folder):
+def require_tidy(folder):
     assert len(folder.generations()) == 1
     assert len(folder.encrypted_files()) == 1
     assert not folder.prepared_key_file.exists()
@@ -113,7 +113,7 @@ def test_killed_at_any_moment_exactly_one_key_opens_and_the_retry_works(tmp_path
         again(new if mark(old) is None else old)
         assert content(replace(old, db_key=THIRD)) == there
         assert mark(old) is mark(new) is None
-        demand_tidy(folder_of(old))
+        require_tidy(folder_of(old))
         shutil.rmtree(home)
 
 

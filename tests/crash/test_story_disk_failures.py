@@ -89,7 +89,7 @@ def tried(place, monkeypatch, capsys):
 every_story = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 
 
-def demand_true(story, code, said, failing, home):
+def require_true(story, code, said, failing, home):
     """What was said is what holds."""
     moved = failing.key_file() != failing.before
     if code == 0:
@@ -120,7 +120,7 @@ def test_a_failure_of_the_disk_is_called_one_only_while_what_was_before_counts(
     for number in (*before, *range(max(commit, 1), whole.count + 1)):
         code, said, home, failing = tried(story, number, steadily=steadily)
         try:
-            demand_true(story, code, said, failing, home)
+            require_true(story, code, said, failing, home)
         except AssertionError as error:
             error.add_note(f"{story.name}, failed at {number} of {whole.count}: {code}, {said}")
             raise

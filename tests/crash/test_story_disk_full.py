@@ -55,7 +55,7 @@ def persistent_files(home):
     }
 
 
-def demand_as_before(story, home, origin):
+def require_as_before(story, home, origin):
     """It says that it failed; so it is as if it had not been tried."""
     before, after = persistent_files(origin), persistent_files(home)
     moved_on = before.get("notarium_keys.json") != after.get("notarium_keys.json")
@@ -86,7 +86,7 @@ def tried(place):
         with limits:
             done = attempt(story, home, at=told or ignore_step)
         if not done:
-            demand_as_before(story, home, origin)
+            require_as_before(story, home, origin)
         story.check(home, done=done, dice=random.Random(number))
         shutil.rmtree(home)
         return done

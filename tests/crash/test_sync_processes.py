@@ -85,7 +85,7 @@ def truth(sim):
 
 
 @contextmanager
-def reopened(sim, folder):
+def reopen(sim, folder):
     """A client of this process on the cache a child has left."""
     remote = open_store(sim, token=sim.token)
     client = Client(folder, None, remote=remote, time=FlyingTime(time.time()))
@@ -128,7 +128,7 @@ def test_a_first_load_killed_at_a_transaction_is_resumed(sim, tmp_path, nth, tor
     fill(sim, 5600)  # seven pages, and never more than two of them in one transaction
     assert run_child(sim, tmp_path, "sync", end_at_transaction=nth, torn=torn) == KILLED
     sim.reset_log()
-    with reopened(sim, tmp_path) as client:
+    with reopen(sim, tmp_path) as client:
         progress = client.cache.sync_state.progress()
         page_one_is_in = (nth, torn) != (1, True)
         assert (progress.mark is not None or progress.complete) is page_one_is_in
@@ -150,7 +150,7 @@ def test_a_first_load_killed_at_some_moment_is_resumed(sim, tmp_path, requests):
             time.sleep(0.002)
         child.kill()
         child.wait()
-    with reopened(sim, tmp_path) as client:
+    with reopen(sim, tmp_path) as client:
         settle(client)
         assert client.contents() == truth(sim)
         assert client.scheduler.status().complete
@@ -163,7 +163,7 @@ def test_a_save_killed_at_any_step_happens_exactly_once(sim, tmp_path, step):
     ended = {"end_at_step": step}
     assert run_child(sim, tmp_path, "save", id="note", text="one\ntwo\n", **ended) == KILLED
     assert run_child(sim, tmp_path, "save", text="new\n", **ended) == KILLED
-    with reopened(sim, tmp_path) as client:
+    with reopen(sim, tmp_path) as client:
         assert len(client.cache.pending.all()) == (0 if step == "committed" else 2)
         settle(client)
         assert client.cache.pending.all() == []
@@ -191,7 +191,7 @@ def test_of_two_processes_one_leads_both_write_and_the_other_takes_over_when_it_
         sim.delete("note-0002")
         _wait_for(lambda: ask(follower, do="status")["leader"], seconds=5)
         assert ask(follower, do="sync") == {"well": True}
-        with reopened(sim, tmp_path) as reader:
+        with reopen(sim, tmp_path) as reader:
             assert reader.contents() == truth(sim)
             assert reader.cache.pending.all() == []
             asyncio.run(reader.remote.close())

@@ -156,7 +156,7 @@ def test_a_way_that_leads_nowhere_is_named(check, text):
         "[b](https://example.org/x)",
         "`tests/crash`",
         "`scripts/*.py`",
-        "`sync/planner.py`",
+        "`sync/pull_decisions.py`",
     ],
 )
 def test_a_way_that_leads_somewhere_is_not(check, text):

@@ -15,7 +15,7 @@ from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.session import Session
 from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
 from mcp_notarium.protocol.stdio import LineBuffer
-from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, running
+from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, run_transport
 from support.talker import HELLO, INITIALIZED, call, modern
 from support.tool_harness import ToolHarness
 
@@ -82,7 +82,9 @@ async def connected(harness, *, handshake=HELLO):
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(holder.keep)
-                async with running(session, Outbox(writing, flow), ShutdownDeadline()) as transport:
+                async with run_transport(
+                    session, Outbox(writing, flow), ShutdownDeadline()
+                ) as transport:
                     tasks.start_soon(sdk_server.serve, server, transport)
                     client = Connection(transport, reading)
                     if handshake is not None:

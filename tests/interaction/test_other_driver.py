@@ -67,7 +67,7 @@ def say(value):
 
 
 def name_driver(_folder):
-    say(driver.installed())
+    say(driver.installed_versions())
 
 
 def make(folder):

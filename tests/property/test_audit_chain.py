@@ -5,7 +5,15 @@ from dataclasses import fields, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.audit.chain import Act, ChainMac, Entry, Head, Record, append_to_chain, rechain
+from mcp_notarium.audit.chain import (
+    Act,
+    AuditEntry,
+    ChainMac,
+    Head,
+    Record,
+    append_to_chain,
+    rechain,
+)
 from mcp_notarium.audit.verification import ChainVerifier, FaultKind
 from mcp_notarium.secret import Secret
 
@@ -13,7 +21,7 @@ OURS = ChainMac(Secret(bytes(range(32))))
 OTHER = ChainMac(Secret(bytes(range(1, 33))))
 TEXT = st.text(max_size=8)
 ENTRIES = st.builds(
-    Entry,
+    AuditEntry,
     at=st.integers(0, 2**33).map(float),
     act=st.text(min_size=1, max_size=8),
     client=TEXT,
@@ -113,7 +121,7 @@ def test_a_record_of_ours_from_another_time_is_found_in_its_place(made, data):
     """The MAC fits the record, but not the place: only the link tells."""
     records, _ = made
     at = data.draw(st.integers(1, len(records) - 1))
-    strange, _ = append_to_chain(Entry(at=0, act="x"), Head(at, "ab" * 32), OURS)
+    strange, _ = append_to_chain(AuditEntry(at=0, act="x"), Head(at, "ab" * 32), OURS)
     records[at] = strange
     found = check(records)
     assert (FaultKind.INSERTED, at + 1) in {(fault.kind, fault.number) for fault in found.faults}
@@ -134,7 +142,7 @@ def test_the_beginning_of_all_chains_is_no_head_to_know_one_by(made, carried):
     records, head = made
     if carried:
         facts = {"old_count": 0, "old_head": Head().mac, "faults": []}
-        record, _ = append_to_chain(Entry(at=0, act=Act.CARRIED, facts=facts), head, OURS)
+        record, _ = append_to_chain(AuditEntry(at=0, act=Act.CARRIED, facts=facts), head, OURS)
         records = [*records, record]
     assert [f.kind for f in check(records, expected=Head()).faults] == [FaultKind.UNEXPECTED]
     assert check([], expected=Head()).whole
@@ -143,7 +151,7 @@ def test_the_beginning_of_all_chains_is_no_head_to_know_one_by(made, carried):
 @given(CHAINS, CHAINS)
 def test_a_chain_rebuilt_with_the_key_does_not_fit_the_anchor(made, other):
     records, head = made
-    again, longer = chain([Entry(at=1, act="x")] * (len(records) + 1))
+    again, longer = chain([AuditEntry(at=1, act="x")] * (len(records) + 1))
     assert longer.count > head.count
     for heads in ({"anchored": head}, {"expected": head}):
         found = check(again, **heads)
@@ -163,7 +171,7 @@ def test_what_was_pruned_is_no_fault_and_what_went_beside_it_is(made, data):
     records, head = made
     upto = data.draw(st.integers(1, len(records) - 1))
     facts = {"upto": upto, "head": records[upto - 1].mac}
-    mark, after = append_to_chain(Entry(at=1, act=Act.PRUNED, facts=facts), head, OURS)
+    mark, after = append_to_chain(AuditEntry(at=1, act=Act.PRUNED, facts=facts), head, OURS)
     whole = [*records, mark]
     assert check(whole[upto:], anchored=head).whole
     assert check(whole[upto:], anchored=after, expected=Head(upto, records[upto - 1].mac)).whole
@@ -180,4 +188,4 @@ def test_new_macs_keep_the_content_of_the_records(made):
         again.append(rechain(record, previous, OTHER))
         previous = again[-1].mac
     assert check(again, chain_mac=OTHER).whole
-    assert [r.covered() for r in again] == [r.covered() for r in records]
+    assert [r.mac_input() for r in again] == [r.mac_input() for r in records]

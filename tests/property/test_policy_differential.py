@@ -12,7 +12,7 @@ import pytest
 
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.domain.visibility import Visibility
-from mcp_notarium.storage.visibility_filter import VisibilityGate
+from mcp_notarium.storage.visibility_filter import VisibilityFilter
 from support.policy_twins import FAILURES, IDS, Twins
 from support.sync_rig import quick_folder
 
@@ -79,8 +79,8 @@ def test_a_hidden_note_that_the_service_cannot_give_shows_in_no_answer(rules):
     with quick_folder() as folder:
         twins = Twins(folder, Policy(visibility=rules), seed=5)
         asyncio.run(story_of_failures(twins, rounds=15))
-        assert twins.one.app.scheduler._progress.doubts()
-        assert not twins.other.app.scheduler._progress.doubts()
+        assert twins.one.app.scheduler._progress.unresolved()
+        assert not twins.other.app.scheduler._progress.unresolved()
         twins.close()
 
 
@@ -104,7 +104,7 @@ def test_before_all_is_loaded_a_hidden_note_that_fails_is_answered_like_a_missin
 
 
 def test_without_the_gate_the_difference_shows(monkeypatch):
-    monkeypatch.setattr(VisibilityGate, "filter_changes", lambda _self, batch: dict(batch))
+    monkeypatch.setattr(VisibilityFilter, "filter_changes", lambda _self, batch: dict(batch))
     with quick_folder() as folder:
         twins = Twins(folder, Policy(visibility=POLICIES["hidden tag"]), seed=1)
         with pytest.raises(AssertionError):

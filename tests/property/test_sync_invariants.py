@@ -16,7 +16,7 @@ from mcp_notarium.errors import NotariumError, OutcomeUnknown
 from mcp_notarium.stores.contract import ListingPage
 from mcp_notarium.sync.batch_commit import Batch, Tally
 from mcp_notarium.sync.cycle_states import State
-from mcp_notarium.sync.planner import REMOVAL_COUNT
+from mcp_notarium.sync.pull_decisions import REMOVAL_COUNT
 from support.memory_client import Fault
 from support.sync_histories import (
     User,
@@ -358,7 +358,9 @@ async def _take_in_a_page(histories, order, *, bare):
             ledger.cursor, wait=False, base_of=client.cache.notes.base
         )
         batch = Batch(
-            order(page.changes), ledger.epoch, lambda ledger: ledger.mark_cursor(page.cursor)
+            order(page.changes),
+            ledger.index_version,
+            lambda ledger: ledger.mark_cursor(page.cursor),
         )
         await intake.commit(await intake.fetch(batch, Tally()), Tally())
         ids = sorted(client.contents())

@@ -143,7 +143,7 @@ def test_findings_are_those_of_the_text_and_of_the_tags(text, tags):
     ]
     assert value.get("findings", []) == wanted
     for finding in wanted:
-        schemas.Finding.model_validate(finding)
+        schemas.InvisibleText.model_validate(finding)
 
 
 def test_lines_of_findings_are_those_of_the_note_and_not_of_the_part():

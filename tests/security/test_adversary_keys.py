@@ -11,7 +11,7 @@ import mcp_notarium
 from mcp_notarium.account import slot_management
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.audit.chain import Entry
+from mcp_notarium.audit.chain import AuditEntry
 from mcp_notarium.crypto import kdf, recovery_keys, slot_changes
 from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.secret import Secret
@@ -101,7 +101,7 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
     with closing(open_cheaply(config)) as opened:
         trail = AuditLog(opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365)
         for number in range(20):
-            trail.open(Entry(at=number, act="tool.save"))
+            trail.open(AuditEntry(at=number, act="tool.save"))
         assert opened.anchor.write(trail.table, opened.database)
         shutil.copytree(here, there)
         assert opened.anchor.notice(trail.table, opened.database) is None

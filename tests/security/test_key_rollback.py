@@ -27,9 +27,9 @@ from mcp_notarium.crypto import (
     slot_changes,
     user_key,
 )
-from mcp_notarium.crypto.slot_changes import Step
+from mcp_notarium.crypto.slot_changes import KeyChangeStep
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys import key_file
+from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_files as databases
 from support import keychains
@@ -148,7 +148,7 @@ def test_a_copy_that_falsely_claims_to_be_newer_locks_nobody_out(tmp_path):
     assert kept.read_bytes() == forged
 
 
-@pytest.mark.parametrize("step", [Step.SWITCH, Step.SWITCH_COPY])
+@pytest.mark.parametrize("step", [KeyChangeStep.SWITCH, KeyChangeStep.SWITCH_COPY])
 def test_a_change_that_counts_is_not_called_a_failure(tmp_path, step):
     """Whoever is told that it failed goes on with the old key, and that opens nothing any more."""
     config = made(tmp_path)
@@ -224,8 +224,8 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
     """Whoever reads while somebody else writes both files must not take it for an old one."""
     config = made(tmp_path)
     folder = folder_of(config)
-    load = key_file.load
-    read = key_file._read_file
+    load = key_file_store.load
+    read = key_file_store._read_file
 
     def changed_between(path, bounds):
         side = read(path, bounds)
@@ -235,7 +235,7 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
         return side
 
     changed = []
-    monkeypatch.setattr(key_file, "_read_file", changed_between)
+    monkeypatch.setattr(key_file_store, "_read_file", changed_between)
     assert load(folder, bounds=BOUNDS).copy_ahead is None
     assert changed
 

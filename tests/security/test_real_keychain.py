@@ -284,14 +284,14 @@ def test_a_dialog_that_nobody_answers_is_not_waited_for_without_end(
     account.session.lock()
     with account.session.deaf_dialog():
         account.refused("it does not answer", IMPATIENT)
-        _demand_status_in_time(account)
+        _require_status_in_time(account)
 
 
 @pytest.mark.slow("waits until the program gives up")
 def test_a_keychain_that_hangs_is_not_waited_for_without_end(account: KeychainAccount) -> None:
     account.session.signal(signal.SIGSTOP)
     account.refused("it does not answer", IMPATIENT)
-    _demand_status_in_time(account)
+    _require_status_in_time(account)
     with Server(account.keyed(), command=IMPATIENT) as server:
         server.tool("save", text="a login that hangs is repeated by password")
         assert server.leave() == 0
@@ -299,7 +299,7 @@ def test_a_keychain_that_hangs_is_not_waited_for_without_end(account: KeychainAc
     account.use("saved when it had woken up")
 
 
-def _demand_status_in_time(account: KeychainAccount) -> None:
+def _require_status_in_time(account: KeychainAccount) -> None:
     began = time.monotonic()
     done = subprocess.run(
         [*IMPATIENT, "status"],

@@ -41,15 +41,15 @@ def _given(at: StepHook) -> ChangeOptions:
 
 def _reencrypted(found: Found) -> None:
     opener = NEW if found.is_after([KEY], [NEW]) else KEY
-    _demand_whole_chain(found, opener)
+    _require_whole_chain(found, opener)
     with found.again():
         reencryption.reencrypt(found.config(opener), new=THIRD)
-    _demand_whole_chain(found, THIRD)
-    found.demand_openers([THIRD], KEY, NEW, THIRD)
-    found.demand_tidy(slots=1)
+    _require_whole_chain(found, THIRD)
+    found.require_openers([THIRD], KEY, NEW, THIRD)
+    found.require_tidy(slots=1)
 
 
-def _demand_whole_chain(found: Found, opener: Secret) -> None:
+def _require_whole_chain(found: Found, opener: Secret) -> None:
     """No kill and no power cut looks like somebody who has cut the audit chain."""
     with closing(opening.open_cache(found.config(opener), bounds=BOUNDS)) as opened:
         table = AuditTable(opened.database, audit_keys(opened.data_key).chain_mac)
@@ -75,30 +75,30 @@ def _encrypted(found: Found) -> None:
     opens, as_plain = (found.opens_or(mismatch, db_encryption=mode) for mode in (True, False))
     demand(Broken.MIXED, opens or as_plain or plain, "there is no cache")
     if not opens:
-        found.demand_not_told("it is not encrypted")
+        found.require_not_told("it is not encrypted")
     with (
         found.again(),
         suppress(InvalidRequest),
     ):  # where nothing plain is left, nor is anything to do
         _encrypt(found.home, ignore_step)
     demand(Broken.STRAY, not _plain_left(found), "plain notes")
-    found.demand_openers([KEY], KEY)
-    found.demand_tidy(slots=1)
+    found.require_openers([KEY], KEY)
+    found.require_tidy(slots=1)
 
 
 def _encrypt(home: Path, at: StepHook) -> None:
     done = plaintext_migration.encrypt_plain(given_key(home), KEY, options=_given(at))
-    _demand_finished(done.state)
+    _require_finished(done.state)
 
 
 def _reencrypt(home: Path, at: StepHook) -> None:
     done = reencryption.reencrypt(given_key(home), new=NEW, options=_given(at))
-    _demand_finished(done.state)
+    _require_finished(done.state)
 
 
-def _demand_finished(state: generation_writer.SwitchResult) -> None:
+def _require_finished(state: generation_writer.SwitchResult) -> None:
     """Nobody is told that it is done while something is left, as by the commands."""
-    state.demand_finished("it is not finished", hint="")
+    state.require_finished("it is not finished", hint="")
 
 
 def _plain_left(found: Found) -> bool:
@@ -110,7 +110,7 @@ def _repair(home: Path, at: StepHook) -> None:
     done = repair.repair(given_key(home), options=_given(at))
     if done is None:
         raise InvalidRequest("nothing is wrong")
-    _demand_finished(done.state)
+    _require_finished(done.state)
 
 
 def _spoil(home: Path) -> str:
@@ -150,13 +150,13 @@ def _repaired(found: Found) -> None:
     matches_index = found.folder.database(found.keyfile.generation)
     demand(Broken.LOST, matches_index.exists(), "the database in force")
     if matches_index.read_bytes() == spoilt:
-        found.demand_not_told("the damaged database is in force")
+        found.require_not_told("the damaged database is in force")
         with found.again():
             _repair(found.home, ignore_step)
-    found.demand_openers([KEY], KEY)
+    found.require_openers([KEY], KEY)
     with pytest.raises(InvalidRequest, match="nothing is wrong"):
         _repair(found.home, ignore_step)
-    found.demand_tidy(slots=1)
+    found.require_tidy(slots=1)
 
 
 def _keep_old_keys(home: Path) -> None:
@@ -173,10 +173,10 @@ def _purge(home: Path, at: StepHook) -> None:
 def _purged(found: Found) -> None:
     """Everything is as before, or no key file is left that anybody could open it with."""
     if _ours(found):
-        found.demand_not_told("files are left")
+        found.require_not_told("files are left")
     folder = found.folder
     if any(_readable(path) for path in (folder.key_file, folder.key_copy)):
-        found.demand_openers([KEY], KEY)
+        found.require_openers([KEY], KEY)
     else:
         left = [path.name for path in _ours(found) if _readable(path)]
         demand(Broken.MIXED, not left, f"{left} would open it")

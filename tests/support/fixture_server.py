@@ -15,14 +15,14 @@ import sys
 from pathlib import Path
 
 from mcp_notarium.protocol import stdio
-from mcp_notarium.protocol.event_queue import EventQueue, Loaded
+from mcp_notarium.protocol.event_queue import EventQueue, ImportDone
 from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.server import answer_alone, catch_signals, read_lines
 from mcp_notarium.protocol.session import Session
 from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
 from mcp_notarium.protocol.stdio import LineBuffer
 
-INCOMING, OUTGOING = stdio.claim()
+INCOMING, OUTGOING = stdio.take_descriptors()
 
 import anyio  # noqa: E402 - the descriptors come first, as in the real server
 import mcp_types as types  # noqa: E402
@@ -30,7 +30,7 @@ from mcp.server.lowlevel import Server  # noqa: E402
 
 from mcp_notarium.protocol import event_loop, sdk_server  # noqa: E402
 from mcp_notarium.protocol.sdk_server import guard  # noqa: E402
-from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, running  # noqa: E402
+from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, run_transport  # noqa: E402
 
 NAMES = ("echo", "slow", "stuck", "surrogate", "noisy", "broken", "large", "careful")
 CLOSED = Path(sys.argv[1]) if len(sys.argv) > 1 else None
@@ -78,7 +78,9 @@ async def serve(queue, session, flow, held):
     server.middleware[:] = [guard]
     try:
         async with anyio.create_task_group() as tasks:
-            async with running(session, Outbox(OUTGOING, flow), ShutdownDeadline()) as transport:
+            async with run_transport(
+                session, Outbox(OUTGOING, flow), ShutdownDeadline()
+            ) as transport:
                 tasks.start_soon(event_loop._pump, queue, held, transport, anyio.Event())
                 await sdk_server.serve(server, transport)
             tasks.cancel_scope.cancel()
@@ -92,7 +94,7 @@ def main():
     catch_signals(queue)
     session = Session(StaticReplies(read_replies()), flow)
     read_lines(INCOMING, queue, flow, LineBuffer())
-    held = answer_alone(queue, session, OUTGOING, flow, lambda: queue.put(Loaded("event loop")))
+    held = answer_alone(queue, session, OUTGOING, flow, lambda: queue.put(ImportDone("event loop")))
     if held is not None:
         anyio.run(serve, queue, session, flow, held)
     return 0

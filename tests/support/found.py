@@ -133,14 +133,14 @@ class Found:
         if openers == list(after):
             return True
         demand(Broken.MIXED, openers == list(before), f"{len(openers)} keys open")
-        self.demand_not_told("what opened before opens")
+        self.require_not_told("what opened before opens")
         return False
 
-    def demand_not_told(self, what: str) -> None:
+    def require_not_told(self, what: str) -> None:
         """It is as it was before; so nobody may have been told that it is done."""
         demand(Broken.UNTRUE, not self.done, what)
 
-    def demand_openers(self, wanted: Sequence[Secret], *among: Secret) -> None:
+    def require_openers(self, wanted: Sequence[Secret], *among: Secret) -> None:
         """After it was done again, exactly these open."""
         demand(Broken.MIXED, self.openers(*among) == list(wanted), "after it was done again")
 
@@ -152,7 +152,7 @@ class Found:
         except NotariumError as error:
             raise Violation(Broken.STUCK, error.message) from error
 
-    def demand_tidy(self, *, slots: int | None = None) -> None:
+    def require_tidy(self, *, slots: int | None = None) -> None:
         """Nothing is left over: the key file, the same as its copy, and the one cache it names."""
         folder = self.folder
         same = folder.key_file.read_bytes() == folder.key_copy.read_bytes()

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from mcp_notarium.crypto import canonical_json, kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_file_codec import KeyFile
-from mcp_notarium.crypto.slot_changes import Step
+from mcp_notarium.crypto.slot_changes import KeyChangeStep
 from mcp_notarium.secret import Secret
 from support.account import PASSPHRASE, USERNAME
 
@@ -24,13 +24,13 @@ RAW_KEY = Secret("raw:" + bytes(range(100, 132)).hex())
 class StepRow(NamedTuple):
     """A step of a key change, and which key opens the cache after a crash following it."""
 
-    step: Step
+    step: KeyChangeStep
     opens: str
 
 
 REWRAP = tuple(
-    StepRow(step, "old" if number < list(Step).index(Step.SWITCH) else "new")
-    for number, step in enumerate(Step)
+    StepRow(step, "old" if number < list(KeyChangeStep).index(KeyChangeStep.SWITCH) else "new")
+    for number, step in enumerate(KeyChangeStep)
 )
 
 

@@ -49,16 +49,16 @@ def _rotated(found: Found) -> None:
     with found.again():
         done = slot_rotation.rotate_passphrase(found.config(opener), new=THIRD)
     demand(Broken.STUCK, done.proven, "the database could not be opened as a proof")
-    found.demand_openers([THIRD], KEY, NEW, THIRD)
-    found.demand_tidy(slots=1)
+    found.require_openers([THIRD], KEY, NEW, THIRD)
+    found.require_tidy(slots=1)
 
 
 def _added(found: Found) -> None:
     there = found.is_after([KEY], [KEY, NEW])
     with found.again():
         slot_management.add(found.config(), THIRD if there else NEW)
-    found.demand_openers([KEY, NEW], KEY, NEW)
-    found.demand_tidy(slots=2 + there)
+    found.require_openers([KEY, NEW], KEY, NEW)
+    found.require_tidy(slots=2 + there)
 
 
 def _on_paper(found: Found) -> None:
@@ -67,8 +67,8 @@ def _on_paper(found: Found) -> None:
         slot_management.add(found.config(), NEW if there else PAPER)
         slot = slot_management.recovery_slot(found.config(), PAPER.reveal_text())
     demand(Broken.MIXED, slot.type is SlotType.RECOVERY, slot.type)
-    found.demand_openers([KEY, PAPER], KEY, PAPER)
-    found.demand_tidy(slots=2 + there)
+    found.require_openers([KEY, PAPER], KEY, PAPER)
+    found.require_tidy(slots=2 + there)
 
 
 def _disabled(found: Found) -> None:
@@ -76,8 +76,8 @@ def _disabled(found: Found) -> None:
     with found.again():
         change = slot_changes.enable if gone else slot_changes.disable
         slot_management.change_slot(found.config(), 2, change)
-    found.demand_openers([KEY, NEW] if gone else [KEY], KEY, NEW)
-    found.demand_tidy(slots=2)
+    found.require_openers([KEY, NEW] if gone else [KEY], KEY, NEW)
+    found.require_tidy(slots=2)
 
 
 def _enabled(found: Found) -> None:
@@ -85,8 +85,8 @@ def _enabled(found: Found) -> None:
     with found.again():
         change = slot_changes.disable if there else slot_changes.enable
         slot_management.change_slot(found.config(), 2, change)
-    found.demand_openers([KEY] if there else [KEY, NEW], KEY, NEW)
-    found.demand_tidy(slots=2)
+    found.require_openers([KEY] if there else [KEY, NEW], KEY, NEW)
+    found.require_tidy(slots=2)
 
 
 def _removed(found: Found) -> None:
@@ -95,43 +95,43 @@ def _removed(found: Found) -> None:
         if gone:
             slot_management.add(found.config(), NEW)
         slot_management.change_slot(found.config(), found.keyfile.slots[-1].id, slot_changes.remove)
-    found.demand_openers([KEY], KEY, NEW)
-    found.demand_tidy(slots=1)
+    found.require_openers([KEY], KEY, NEW)
+    found.require_tidy(slots=1)
 
 
 def _marked(found: Found) -> None:
-    found.demand_openers([KEY, NEW], KEY, NEW)
+    found.require_openers([KEY, NEW], KEY, NEW)
     if found.keyfile.slots[1].state is SlotState.ACTIVE:
-        found.demand_not_told("the slot is not marked")
+        found.require_not_told("the slot is not marked")
         with found.again():
             slot_management.change_slot(found.config(), 2, slot_changes.mark_compromised)
     demand(Broken.UNTRUE, found.keyfile.slots[1].state is SlotState.COMPROMISED, "not marked")
-    found.demand_tidy(slots=2)
+    found.require_tidy(slots=2)
 
 
 def _restored(found: Found) -> None:
     if not found.opens_or(Verdict.KEY_FILE_DAMAGED):
-        found.demand_not_told("the key file is still damaged")
+        found.require_not_told("the key file is still damaged")
     with found.again():
         key_file_backup.restore(found.config(), found.home / "copy.json", KEY)
-    found.demand_openers([KEY], KEY)
+    found.require_openers([KEY], KEY)
     kept = {path.read_bytes() for path in found.home.rglob("*.json*") if path.is_file()}
     demand(Broken.LOST, set(_GARBAGE) <= kept, "what was replaced is not kept")
-    found.demand_tidy(slots=1)
+    found.require_tidy(slots=1)
 
 
 def _backed_up(found: Found) -> None:
     copy = found.home / "copy.json"
     whole = found.folder.key_file.read_bytes()
     if not copy.exists():
-        found.demand_not_told("there is no copy")
+        found.require_not_told("there is no copy")
         with found.again():
             key_file_backup.back_up(found.config(), copy)
     demand(Broken.UNTRUE, copy.read_bytes() == whole, "the copy is not whole")
     left = [path.name for path in found.home.glob(".copy.json*")]
     demand(Broken.STRAY, not left, f"left over: {left}")
-    found.demand_openers([KEY], KEY)
-    found.demand_tidy(slots=1)
+    found.require_openers([KEY], KEY)
+    found.require_tidy(slots=1)
 
 
 def _add_words(home: Path) -> None:
@@ -151,14 +151,14 @@ def _make_dearer(home: Path, at: StepHook) -> None:
 
 
 def _calibrated(found: Found) -> None:
-    found.demand_openers([KEY, WORDS], KEY, WORDS)
+    found.require_openers([KEY, WORDS], KEY, WORDS)
     if _of_words(found).kdf != DEARER:
-        found.demand_not_told("the cost is the old one")
+        found.require_not_told("the cost is the old one")
     with found.again():
         _make_dearer(found.home, lambda _step: None)
     demand(Broken.UNTRUE, _of_words(found).kdf == DEARER, "the cost is the old one")
-    found.demand_openers([KEY, WORDS], KEY, WORDS)
-    found.demand_tidy(slots=2)
+    found.require_openers([KEY, WORDS], KEY, WORDS)
+    found.require_tidy(slots=2)
 
 
 def _of_words(found: Found) -> Slot:
@@ -177,25 +177,25 @@ def _disable_keychain(home: Path, at: StepHook) -> None:
 
 
 def _keychain_enabled(found: Found) -> None:
-    found.demand_openers([KEY], KEY)
+    found.require_openers([KEY], KEY)
     if not found.by_keychain():
-        found.demand_not_told("the keychain does not open it")
+        found.require_not_told("the keychain does not open it")
         with found.again():
             _enable_keychain(found.home, lambda _step: None)
     demand(Broken.MIXED, found.by_keychain(), "the keychain does not open it")
-    found.demand_tidy(slots=2)
+    found.require_tidy(slots=2)
     _keychain_disabled(replace(found, done=False))
 
 
 def _keychain_disabled(found: Found) -> None:
-    found.demand_openers([KEY], KEY)
+    found.require_openers([KEY], KEY)
     if found.entry is not None:
-        found.demand_not_told("the keychain still has a key")
+        found.require_not_told("the keychain still has a key")
         with found.again():
             _disable_keychain(found.home, lambda _step: None)
     demand(Broken.MIXED, not found.by_keychain(), "the keychain still opens it")
     demand(Broken.STRAY, found.entry is None, "the keychain's entry")
-    found.demand_tidy(slots=1)
+    found.require_tidy(slots=1)
 
 
 def _with_paper(home: Path) -> None:
@@ -220,28 +220,28 @@ def _exchange(home: Path, at: StepHook) -> None:
 
 
 def _moved_into_keychain(found: Found) -> None:
-    found.demand_openers([PAPER], PAPER)
+    found.require_openers([PAPER], PAPER)
     before, after = found.opens(KEY), found.by_keychain()
     demand(Broken.MIXED, before != after, "not exactly one of the old key and the keychain")
     if before:
-        found.demand_not_told("the old key opens it")
+        found.require_not_told("the old key opens it")
         with found.again():
             _move_into_keychain(found.home, lambda _step: None)
     demand(Broken.MIXED, found.by_keychain(), "the keychain does not open it")
-    found.demand_openers([PAPER], KEY, PAPER)
-    found.demand_tidy(slots=2)
+    found.require_openers([PAPER], KEY, PAPER)
+    found.require_tidy(slots=2)
 
 
 def _exchanged(found: Found) -> None:
-    found.demand_openers([KEY], KEY)
+    found.require_openers([KEY], KEY)
     demand(Broken.MIXED, found.by_keychain(), "the keychain does not open it")
     if (found.home / "before").read_text() == found.entry.reveal_text():
-        found.demand_not_told("the keychain's key is the old one")
+        found.require_not_told("the keychain's key is the old one")
     with found.again():
         _exchange(found.home, lambda _step: None)
     demand(Broken.MIXED, found.by_keychain(), "the keychain does not open it")
-    found.demand_openers([KEY], KEY)
-    found.demand_tidy(slots=2)
+    found.require_openers([KEY], KEY)
+    found.require_tidy(slots=2)
 
 
 def _note_entry(home: Path) -> None:

@@ -17,13 +17,13 @@ from mcp_notarium.config import Config
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.keys.credentials import StoredToken
 from mcp_notarium.storage.audit_log import AuditLog
-from mcp_notarium.storage.budget import Budget
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.database_files import create
+from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
-from mcp_notarium.tools.call_context import refusal
+from mcp_notarium.tools.call_context import consent_error
 from support.memory_client import LIKE_SIMPERIUM, MemoryClient
 from support.memory_store import MemoryStore
 from support.sync_rig import run_cycle
@@ -45,7 +45,7 @@ class Caller:
     async def confirm(self, message: str) -> bool:
         self.asked.append(message)
         if self.agrees is None:
-            raise refusal("ask", message)
+            raise consent_error("ask", message)
         return self.agrees
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
@@ -95,7 +95,7 @@ class ToolHarness:
         )
         tokens = StoredToken(cache.sync_state, owner=config.owner_hash, system=None)
         audit = AuditLog(cache.database, audit_keys, clock=self.clock, days=365)
-        budget = Budget(policy.limits, cache, clock=self.clock)
+        budget = UsageLimits(policy.limits, cache, clock=self.clock)
         self.app = App(
             *(config, cache, self.remote, writer, scheduler, tokens, audit, budget),
             notices=("one",),

@@ -111,7 +111,7 @@ AGENTS = (
         "tools/note_lookup.py",
         "    if note is None and not app.scheduler.status().complete:\n",
         "    if note is None and (\n"
-        "        not app.scheduler.status().complete or app.cache.notes.gate.hidden_notes([note_id])\n    ):\n",
+        "        not app.scheduler.status().complete or app.cache.notes.visibility.hidden_notes([note_id])\n    ):\n",
         (
             "security/test_adversary_agents.py::test_a_hidden_note_makes_no_other_work_than_a_missing_one",
         ),
@@ -259,7 +259,7 @@ AGENTS = (
     Defence(
         "a question names no text of which no more may be read",
         "tools/call_context.py",
-        " or app.budget.bytes_left == 0",
+        " or app.usage_limits.bytes_left == 0",
         "",
         (
             f"{_POLICY}::test_a_question_about_a_note_names_it_by_id_alone_when_enough_has_been_read",
@@ -269,7 +269,7 @@ AGENTS = (
     Defence(
         "nobody who answers is no yes",
         "protocol/consent.py",
-        "            raise unanswered(message) from None\n",
+        "            raise timeout_error(message) from None\n",
         "            return True\n",
         ("unit/protocol/test_consent.py::test_nothing_is_done_unless_somebody_may_and_does_agree",),
         (40,),
@@ -300,7 +300,7 @@ AGENTS = (
     ),
     Defence(
         "bytes of a session",
-        "storage/budget.py",
+        "storage/usage_limits.py",
         "        if whole is not None and self._read + size > whole:\n",
         "        if False:\n",
         (
@@ -310,7 +310,7 @@ AGENTS = (
     ),
     Defence(
         "bytes of a call",
-        "storage/budget.py",
+        "storage/usage_limits.py",
         "        if largest is not None and size > largest:\n",
         "        if False:\n",
         ("security/test_adversary_agents.py::test_one_answer_over_the_limit_is_refused",),
@@ -318,7 +318,7 @@ AGENTS = (
     ),
     Defence(
         "notes of a listing",
-        "storage/budget.py",
+        "storage/usage_limits.py",
         "        return min(wanted, self._limits.notes_per_call or wanted)\n",
         "        return wanted\n",
         (f"{_POLICY}::test_a_listing_shows_no_more_notes_than_permitted",),
@@ -326,7 +326,7 @@ AGENTS = (
     ),
     Defence(
         "writes of a session",
-        "storage/budget.py",
+        "storage/usage_limits.py",
         "        if most is not None and self._written >= most:\n",
         "        if False:\n",
         (f"{_POLICY}::test_writes_of_a_session_are_counted_and_refused_ones_given_back",),

@@ -21,7 +21,7 @@ CACHE = (
     Defence(
         "pages are looked at before the database is opened",
         "account/startup_rows_before_open.py",
-        "        lambda o: _torn(o) and not o.files.wal,\n",
+        "        lambda o: _is_damaged(o) and not o.files.wal,\n",
         "        lambda _o: False,\n",
         ("unit/account/test_startup_table.py::test_every_row_decides_its_case",),
         (11, 12),

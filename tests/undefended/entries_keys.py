@@ -46,7 +46,7 @@ KEYS = (
     ),
     Defence(
         "the copy of the key file takes its place",
-        "keys/key_file.py",
+        "keys/key_file_store.py",
         "        if self.main.state in {FileState.MISSING, FileState.DAMAGED}:\n",
         "        if False:\n",
         (
@@ -172,7 +172,7 @@ KEYS = (
     ),
     Defence(
         "an older key file than its copy",
-        "keys/key_file.py",
+        "keys/key_file_store.py",
         "return copy if copy.sequence > main.sequence else None",
         "return None",
         (

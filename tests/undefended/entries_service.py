@@ -153,7 +153,7 @@ SERVICE = (
     ),
     Defence(
         "removal limit: a listing that lacks too many notes",
-        "sync/planner.py",
+        "sync/pull_decisions.py",
         "    if everything or lost > limit:\n",
         "    if everything:\n",
         (
@@ -163,16 +163,16 @@ SERVICE = (
     ),
     Defence(
         "removal limit: an empty listing",
-        "sync/planner.py",
+        "sync/pull_decisions.py",
         "    if everything or lost > limit:\n",
         "    if lost > limit:\n",
-        ("unit/sync/test_planner.py::test_an_empty_listing_is_never_believed",),
+        ("unit/sync/test_pull_decisions.py::test_an_empty_listing_is_never_believed",),
     ),
     Defence(
         "removal needs proof that a note is gone",
-        "sync/planner.py",
-        "    (LocalState.KNOWN, RemoteState.MISSING): Row(\n        Move.FETCH",
-        "    (LocalState.KNOWN, RemoteState.MISSING): Row(\n        Move.FORGET",
-        ("unit/sync/test_planner.py::test_absence_from_a_listing_removes_nothing_but_asks",),
+        "sync/pull_decisions.py",
+        "    (LocalState.KNOWN, RemoteState.MISSING): PlannedMove(\n        Move.FETCH",
+        "    (LocalState.KNOWN, RemoteState.MISSING): PlannedMove(\n        Move.FORGET",
+        ("unit/sync/test_pull_decisions.py::test_absence_from_a_listing_removes_nothing_but_asks",),
     ),
 )

@@ -21,7 +21,7 @@ from mcp_notarium.files.private_files import (
     ignore_step,
     sync_folder,
 )
-from mcp_notarium.keys import key_file
+from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_files
 from mcp_notarium.storage.database_files import Database, companions
@@ -70,12 +70,12 @@ def create_encrypted(
     path = folder.database(made.generation)
     opened: Database | None = None
     try:
-        key_file.prepare(folder, made, at=lambda step: at(f"{step}_prepared"))
+        key_file_store.prepare(folder, made, at=lambda step: at(f"{step}_prepared"))
         key_slots.unlock(made, passphrase, bounds=bounds)
         opened = database_files.create(
             path,
             data_key.database_key(made.database_salt),
-            meta=_origin(settings, now) | ties_to(made),
+            meta=_origin(settings, now) | binding_rows(made),
             memory_security=settings.memory_security,
         )
         at("database")
@@ -87,8 +87,8 @@ def create_encrypted(
             opened.close()
         remove_prepared(folder, made)
         raise
-    key_file.commit(folder)
-    key_file.make_durable(folder, made, at=at)
+    key_file_store.commit(folder)
+    key_file_store.make_durable(folder, made, at=at)
     return NewCache(opened, made, data_key)
 
 
@@ -109,7 +109,7 @@ def _origin(settings: Config, now: float) -> dict[str, str]:
     return {"owner_identity_hash": settings.owner_hash, "created_at": str(int(now))}
 
 
-def ties_to(made: KeyFile) -> dict[str, str]:
+def binding_rows(made: KeyFile) -> dict[str, str]:
     """Return the rows that tie a database to its key file."""
     return {
         "vault_id": made.vault_id,

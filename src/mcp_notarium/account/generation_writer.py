@@ -1,4 +1,4 @@
-"""Replace the database by a new generation: a copy of it that is compared with it, or of what can be read.
+"""Build a new generation of the database (verified copy or salvage), then switch to it.
 
 The old generation is in force until the prepared key file of the new one is renamed: the commit point. It
 is removed or moved only after that has been flushed.
@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
-from mcp_notarium.account.database_generation import remove_prepared, ties_to
+from mcp_notarium.account.database_generation import binding_rows, remove_prepared
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.data_key import DataKey
@@ -32,7 +32,7 @@ from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import exclusive_locks
 from mcp_notarium.files.private_files import disk_errors, sync_folder, temporary_pattern
-from mcp_notarium.keys import key_file
+from mcp_notarium.keys import key_file_store
 from mcp_notarium.storage import database_files, integrity, table_copy
 from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
 from mcp_notarium.storage.database_files import Database, companions
@@ -71,7 +71,7 @@ class SwitchResult:
     copied: bool
     left: str = ""
 
-    def demand_finished(self, what: str, *, hint: str) -> None:
+    def require_finished(self, what: str, *, hint: str) -> None:
         """Raise ``Unfinished`` if something is left; ``what`` begins the sentence."""
         if self.left:
             raise Unfinished(f"{what} ({self.left})", resolution_hint=hint)
@@ -96,11 +96,11 @@ class GenerationWriter:
             self.folder, [*unknown, self.folder.prepared_key_file], now=self.options.clock()
         )
 
-    def demand_space(self, old: Database) -> None:
+    def require_space(self, old: Database) -> None:
         """Check for space for the new database beside the old one. Raises ``CacheFull``."""
-        self.demand_free(int(old.size_bytes() * _SPACE) + _SPACE_FOR_LOG)
+        self.require_free(int(old.size_bytes() * _SPACE) + _SPACE_FOR_LOG)
 
-    def demand_free(self, needed: int) -> None:
+    def require_free(self, needed: int) -> None:
         """Check for so many free bytes. Raises ``CacheFull``."""
         free = shutil.disk_usage(self.folder.path).free
         if free < needed:
@@ -151,9 +151,9 @@ class GenerationWriter:
         path, at = self.folder.database(made.generation), self.options.at
         key = data_key.database_key(made.database_salt)
         try:
-            key_file.prepare(self.folder, made)
+            key_file_store.prepare(self.folder, made)
             at(Step.PREPARE)
-            created = database_files.create(path, key, meta={**meta, **ties_to(made)})
+            created = database_files.create(path, key, meta={**meta, **binding_rows(made)})
             with closing(created) as target:
                 at(Step.CREATE)
                 target.set_checkpointer(True)  # or the log would grow to the size of the whole
@@ -210,13 +210,13 @@ class GenerationWriter:
         disk is raised.
         """
         try:
-            key_file.commit(self.folder)
+            key_file_store.commit(self.folder)
         except OSError:
             remove_prepared(self.folder, made)
             raise
 
         def make_durable() -> bool:
-            return key_file.make_durable(self.folder, made, at=self.options.at)
+            return key_file_store.make_durable(self.folder, made, at=self.options.at)
 
         return clear_replaced(make_durable, replaced, clear)
 
@@ -290,12 +290,12 @@ def remove_retired(folder: AccountFolder, opened: Database, in_force: KeyFile) -
 
 def compare(old: Database, new: Database) -> None:
     """Demand that the new database is undamaged and has the same rows. Raises ``CacheDamaged``."""
-    demand_undamaged(new)
+    require_undamaged(new)
     if not has_same_rows(old, new):
         raise CacheDamaged("what was written differs from the original")
 
 
-def demand_undamaged(new: Database) -> None:
+def require_undamaged(new: Database) -> None:
     """Demand that every page is authentic and the index fits the notes. Raises ``CacheDamaged``."""
     wrong = integrity.check(new)
     if wrong:

@@ -1,4 +1,4 @@
-"""Inspect an account folder from outside inwards, and collect the facts that start-up decides on.
+"""Inspect an account folder step by step (paths, key file, pages, schema) without changing it.
 
 Inspection stops where it would not be safe: no file of an unsafe folder is read, and no database is
 opened before the key file has proven the key and some page of the file is authentic. It changes nothing,
@@ -35,9 +35,9 @@ from mcp_notarium.crypto.key_file_codec import KeyFile, SlotState, SlotType
 from mcp_notarium.errors import CacheBusy, CacheDamaged, LockedError
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem, folder_errors
-from mcp_notarium.keys import key_file, keychain
+from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.keys.credentials import KEYCHAIN, FoundKey, find_passphrase
-from mcp_notarium.keys.key_file import KeyFiles
+from mcp_notarium.keys.key_file_store import KeyFiles
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.storage import database_files, driver, integrity, migrations
 from mcp_notarium.storage.database_files import Database
@@ -89,9 +89,9 @@ class Inspector:
                 on_unreadable=OnUnreadable(settings.on_unreadable),
             )
         )
-        if not startup_rows_before_open.stops(seen):
+        if not startup_rows_before_open.is_decided_before_open(seen):
             seen = replace(seen, path_problem=find_problem(folder))
-        if startup_rows_before_open.stops(seen):
+        if startup_rows_before_open.is_decided_before_open(seen):
             return Inspection(seen, folder)
         folder = AccountFolder(Path(os.path.realpath(folder.path)))
         inspection = self._read_files(Inspection(seen, folder), now)
@@ -101,7 +101,7 @@ class Inspector:
     def _read_files(self, inspection: Inspection, now: float) -> Inspection:
         """Read everything that can be read without a key."""
         folder = inspection.folder
-        files = key_file.load(folder, bounds=self.bounds)
+        files = key_file_store.load(folder, bounds=self.bounds)
         valid, prepared = files.valid, files.prepared.keyfile
         known = {one.generation for one in (valid, prepared) if one}
         generations = set(folder.generations())

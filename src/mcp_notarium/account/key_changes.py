@@ -1,4 +1,4 @@
-"""Change the key file of an account by the steps of ``crypto/slot_changes``, whatever the change is.
+"""Apply a change of slots to the key file under the key lock: check, write, record.
 
 Only the key file is written; running servers keep the data key and notice nothing. It is opened before it
 is written, and read back before it is in force. The database is opened before anything is written, because
@@ -21,19 +21,19 @@ from mcp_notarium.account.inspection import Inspection, Inspector
 from mcp_notarium.account.startup_actions import record_key_sequence
 from mcp_notarium.account.startup_facts import OnUnreadable
 from mcp_notarium.account.startup_outcomes import Locked, Open
-from mcp_notarium.audit.chain import Entry, Facts
+from mcp_notarium.audit.chain import AuditEntry, Facts
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.key_file_codec import KeyFile, Slot
-from mcp_notarium.crypto.slot_changes import Step
+from mcp_notarium.crypto.slot_changes import KeyChangeStep
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import KEY_LOCK_SECONDS, ServerLock, key_lock
 from mcp_notarium.files.private_files import StepHook, disk_errors, ignore_step
-from mcp_notarium.keys import key_file
+from mcp_notarium.keys import key_file_store
 from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
@@ -104,16 +104,18 @@ def apply_change(
     """
     folder, now = find_account(settings), int(options.clock())
     with disk_errors(_UNUSABLE), key_lock(folder, timeout=options.timeout):
-        options.at(Step.LOCK)
+        options.at(KeyChangeStep.LOCK)
         server_lock = ServerLock(folder).share()
         try:
             with closing(options.inspector(settings).inspect(now=now)) as inspection:
-                before, data_key, found = demand_openable(inspection)
+                before, data_key, found = require_openable(inspection)
                 if inspection.database is not None:
                     record_key_sequence(inspection.database, before)
-            options.at(Step.UNWRAP)
+            options.at(KeyChangeStep.UNWRAP)
             if inspection.files is not None:
-                key_file.finish_interrupted_change(inspection.folder, inspection.files, now=now)
+                key_file_store.finish_interrupted_change(
+                    inspection.folder, inspection.files, now=now
+                )
             after = make(before, data_key, found.passphrase)
             proof = instead or found.passphrase
 
@@ -122,14 +124,14 @@ def apply_change(
                     if key_slots.unlock(read_back, key, bounds=options.bounds) != data_key:
                         raise KeyFileDamaged("what was written does not open")
 
-            options.at(Step.BUILD)
-            copied = key_file.store(
+            options.at(KeyChangeStep.BUILD)
+            copied = key_file_store.store(
                 inspection.folder, after, check=check, bounds=options.bounds, at=options.at
             )
             proven = _prove(settings, options, proof, before, now=now)
         finally:
             server_lock.release()
-        options.at(Step.PROVE)
+        options.at(KeyChangeStep.PROVE)
     return ChangeResult(before, after, proven, copied)
 
 
@@ -145,7 +147,7 @@ def _prove(
     try:
         inspector = replace(options, old=key).inspector(settings)
         with closing(inspector.inspect(now=now)) as inspection:
-            after, _, _ = demand_openable(inspection)
+            after, _, _ = require_openable(inspection)
             if inspection.database is None:
                 return False
             record_key_sequence(inspection.database, after)
@@ -163,7 +165,7 @@ def find_account(settings: Config) -> AccountFolder:
     return folder
 
 
-def demand_openable(inspection: Inspection) -> tuple[KeyFile, DataKey, FoundKey]:
+def require_openable(inspection: Inspection) -> tuple[KeyFile, DataKey, FoundKey]:
     """Return key file, data key and key. Raises start-up's refusal if the cache cannot be opened."""
     # Whoever calls this never rebuilds, whatever the settings say.
     decision = startup_table.decide(replace(inspection.seen, on_unreadable=OnUnreadable.REFUSE))
@@ -200,7 +202,7 @@ def record_change(inspection: Inspection, before: KeyFile, *, at: float) -> None
     if inspection.database is None or inspection.keyfile is None:
         return
     table = AuditTable(inspection.database, audit_keys(inspection.data_key).chain_mac)
-    entry = Entry(
+    entry = AuditEntry(
         at=at, act="keys.changed", client=CLIENT, facts=_differences(before, inspection.keyfile)
     )
     with suppress(CacheBusy, CacheFull):
@@ -242,5 +244,5 @@ def record_restored(
         ) as opened,
     ):
         table = AuditTable(opened, audit_keys(data_key).chain_mac)
-        entry = Entry(at=at, act="keys.restored", client=CLIENT, facts=facts)
+        entry = AuditEntry(at=at, act="keys.restored", client=CLIENT, facts=facts)
         table.append([entry], durable=True)

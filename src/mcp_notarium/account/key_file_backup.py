@@ -33,7 +33,7 @@ from mcp_notarium.files.private_files import (
     read_private,
     replace_private,
 )
-from mcp_notarium.keys import key_file
+from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_files
 
@@ -110,20 +110,20 @@ def restore(
             raise KeyFileDamaged("what was written does not open")
 
     with disk_errors("the key file cannot be put back"), key_lock(folder):
-        _demand_newest(folder, backup, data_key, bounds)
-        _demand_fit(folder, backup, data_key)
+        _require_newest(folder, backup, data_key, bounds)
+        _require_fit(folder, backup, data_key)
         quarantined = _keep(folder, now=clock())
         at("kept")
-        copied = key_file.store(folder, backup, check=opens, bounds=bounds, at=at)
+        copied = key_file_store.store(folder, backup, check=opens, bounds=bounds, at=at)
         record_restored(folder, backup, data_key, at=clock())
     return RestoreResult(backup, quarantined, copied)
 
 
-def _demand_newest(
+def _require_newest(
     folder: AccountFolder, backup: KeyFile, data_key: DataKey, bounds: Bounds
 ) -> None:
     """Raise if a newer key file of the same data key lies there."""
-    there = key_file.load(folder, bounds=bounds)
+    there = key_file_store.load(folder, bounds=bounds)
     for found in (there.main.keyfile, there.copy.keyfile):
         newer = found is not None and found.sequence > backup.sequence
         if found is not None and newer and key_slots.has_valid_mac(found, data_key):
@@ -139,7 +139,7 @@ def _older_error(backup: KeyFile, newest: int, which: str) -> LockedError:
     )
 
 
-def _demand_fit(folder: AccountFolder, backup: KeyFile, data_key: DataKey) -> None:
+def _require_fit(folder: AccountFolder, backup: KeyFile, data_key: DataKey) -> None:
     """Raise unless the database opens with this key file and was never opened with a newer one."""
     server_lock = ServerLock(folder)
     try:

@@ -1,4 +1,4 @@
-"""Manage the keychain's slot: a random key that nobody has to know opens the cache, too.
+"""Add, remove and rotate the key slot whose random key is in the OS keychain.
 
 It protects a stolen disk or backup, not against programs of the same user. It is never the only key that
 opens the cache: resetting or reinstalling the keychain must not lose the cache.
@@ -33,7 +33,7 @@ def enable(
     verdicts); the keychain is left as it was then.
     """
     options = replace(options, system=system)
-    demand_free(settings, system, options=options)
+    require_free(settings, system, options=options)
     with _store_secret(settings, system, options) as secret:
         return slot_management.add(
             settings, secret, label=system.name, type_=SlotType.KEYRING, options=options
@@ -83,9 +83,9 @@ def rotate_into_keychain(
     kept = system.get(keychain.KEY, owner)
     if kept is not None and from_keychain:
         return _exchange(settings, system, kept, user_key.generate(), options)
-    demand_free(settings, system, options=options)
+    require_free(settings, system, options=options)
     current = slot_rotation.prove_key(settings, options=options)
-    demand_another(current.keyfile, without=current.slots_to_replace(slot_ids))
+    require_another(current.keyfile, without=current.slots_to_replace(slot_ids))
     with _store_secret(settings, system, options) as secret:
         slot_rotation.rotate_passphrase(
             settings,
@@ -98,7 +98,7 @@ def rotate_into_keychain(
     return slot_management.list_slots(settings, None, bounds=options.bounds).keyfile
 
 
-def demand_free(settings: Config, system: Keychain, *, options: ChangeOptions = DEFAULTS) -> None:
+def require_free(settings: Config, system: Keychain, *, options: ChangeOptions = DEFAULTS) -> None:
     """Refuse a keychain whose key for this account may be in use. Raises ``SlotsRefused``."""
     kept = system.get(keychain.KEY, settings.owner_hash)
     if kept is not None and not _is_unused(settings, kept, options):
@@ -108,7 +108,7 @@ def demand_free(settings: Config, system: Keychain, *, options: ChangeOptions = 
         )
 
 
-def demand_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
+def require_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
     """Demand an active slot that needs no keychain, beside these. Raises ``SlotsRefused``."""
     left = (one for one in keyfile.slots if one not in without)
     if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYRING for s in left):
@@ -132,13 +132,13 @@ def _exchange(
     old = next((slot for slot in found.keyfile.slots if slot.id == found.opened_by), None)
     if old is None:
         raise WrongKey
-    demand_another(found.keyfile, without=[old])
+    require_another(found.keyfile, without=[old])
     added = slot_management.add(
         settings, secret, label=system.name, type_=SlotType.KEYRING, options=options
     )
     system.set(keychain.KEY, settings.owner_hash, secret)
     try:
-        _demand_kept(system, settings.owner_hash, secret)
+        _require_kept(system, settings.owner_hash, secret)
     except SlotsRefused:
         system.set(keychain.KEY, settings.owner_hash, kept)
         slot_management.change_slot(
@@ -189,7 +189,7 @@ def _store_secret(settings: Config, system: Keychain, options: ChangeOptions) ->
     secret = kept or user_key.generate()
     system.set(keychain.KEY, owner, secret)
     try:
-        _demand_kept(system, owner, secret)
+        _require_kept(system, owner, secret)
         yield secret
     except BaseException:
         if kept is None:
@@ -200,7 +200,7 @@ def _store_secret(settings: Config, system: Keychain, options: ChangeOptions) ->
         raise
 
 
-def _demand_kept(system: Keychain, owner: str, secret: Secret) -> None:
+def _require_kept(system: Keychain, owner: str, secret: Secret) -> None:
     """Check that the keychain returns the secret: some return nothing, or another one."""
     if system.read_back(keychain.KEY, owner) != secret:
         raise SlotsRefused(

@@ -1,4 +1,4 @@
-"""Keep two marker files beside the database, for facts that a damaged database cannot tell.
+"""Read and write the marker files of an account: no pending writes, damage found.
 
 ``nothing_pending.json`` says that no unfinished write is inside one generation. A database that cannot
 be read cannot be asked whether somebody's text is still in it. The file is there only while it is
@@ -24,7 +24,7 @@ from mcp_notarium.crypto.errors import KeyFileDamaged
 from mcp_notarium.errors import CacheError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import disk_errors, read_private, replace_private, sync_folder
-from mcp_notarium.keys.key_file import KeyFiles
+from mcp_notarium.keys.key_file_store import KeyFiles
 from mcp_notarium.storage.database_files import Database
 
 _DAMAGED = canonical_json.encode({"format": "mcp-notarium-damage-met", "version": 1})

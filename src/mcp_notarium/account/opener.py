@@ -176,7 +176,7 @@ def open_with_policy(config: Config, *, whole: bool = False) -> OpenedCache:
 
 
 def _matches_policy(opened: OpenedCache, config: Config) -> bool:
-    return Cache(opened.database, config.policy.visibility).notes.gate.matches_index
+    return Cache(opened.database, config.policy.visibility).notes.visibility.matches_index
 
 
 def _apply_policy(opened: OpenedCache, folder: AccountFolder, config: Config) -> None:

@@ -28,8 +28,8 @@ from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.private_files import StepHook, sync_folder
-from mcp_notarium.keys import key_file
-from mcp_notarium.keys.key_file import KeyFiles
+from mcp_notarium.keys import key_file_store
+from mcp_notarium.keys.key_file_store import KeyFiles
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_files, migrations
 from mcp_notarium.storage.database_files import Database, companions
@@ -74,7 +74,7 @@ def encrypt_plain(
         )
     cost = parameters or kdf_parameters(settings)
     with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
-        files = key_file.load(folder, bounds=options.bounds)
+        files = key_file_store.load(folder, bounds=options.bounds)
         made = files.valid
         if made is not None and not folder.database(made.generation).exists():
             made = None
@@ -185,7 +185,7 @@ def _encrypt(
 ) -> EncryptionResult:
     """Create the encrypted cache beside the plain one, then erase that."""
     folder, options = writer.folder, writer.options
-    writer.demand_space(plain)
+    writer.require_space(plain)
     data_key = DataKey.generate()
     made = key_slots.build(
         data_key=data_key,
@@ -231,7 +231,7 @@ def _finish_interrupted(
     notes = _compare_and_count(folder, plain, made, data_key)
 
     def make_durable() -> bool:
-        key_file.finish_interrupted_change(folder, files, now=options.clock())
+        key_file_store.finish_interrupted_change(folder, files, now=options.clock())
         sync_folder(folder.path)
         return True
 

@@ -21,7 +21,7 @@ from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import exclusive_locks
 from mcp_notarium.files.private_files import disk_errors, sync_folder
-from mcp_notarium.keys import key_file, keychain
+from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.keys.keychain import Keychain
 
 _UNUSABLE = "the cache cannot be destroyed"
@@ -62,7 +62,7 @@ def may_hold_unsent_text(settings: Config, *, options: ChangeOptions = DEFAULTS)
     if not folder.path.is_dir():
         return False
     with disk_errors(_UNUSABLE):
-        files = key_file.load(folder, bounds=options.bounds)
+        files = key_file_store.load(folder, bounds=options.bounds)
         plain = folder.plain_database.exists()
         anything = plain or bool(folder.generations())
         return anything and not markers.nothing_pending(folder, files, plain=plain)
@@ -133,7 +133,7 @@ def _describe_remains(folder: AccountFolder, options: ChangeOptions) -> str:
     """Say what can still be done with what is left."""
     opens = None
     with suppress(OSError):
-        opens = key_file.load(folder, bounds=options.bounds).valid
+        opens = key_file_store.load(folder, bounds=options.bounds).valid
     if opens is not None and folder.database(opens.generation).exists():
         return "the cache is still there, with a key file that opens it"
     if folder.plain_database.exists() or folder.plain_remains.exists():

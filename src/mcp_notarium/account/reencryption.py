@@ -16,11 +16,11 @@ from mcp_notarium.account.generation_writer import GenerationWriter, Step, Switc
 from mcp_notarium.account.key_changes import (
     DEFAULTS,
     ChangeOptions,
-    demand_openable,
     find_account,
     missing_cache_error,
+    require_openable,
 )
-from mcp_notarium.account.slot_rotation import ProvenKey, demand_new, prove_key, stretching
+from mcp_notarium.account.slot_rotation import ProvenKey, prove_key, require_new, stretching
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
@@ -32,7 +32,7 @@ from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import check_folder
 from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.files.private_files import disk_errors, sync_folder
-from mcp_notarium.keys import key_file, keychain
+from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.database_files import companions
 from mcp_notarium.storage.table_copy import OnProgress
@@ -68,7 +68,7 @@ def find_dropped_slots(
     For naming them before anything begins. Raises as :func:`reencrypt`, and changes nothing.
     """
     current = prove_key(settings, options=options)
-    _demand_worth_it(current, replacing=replacing)
+    _require_worth_it(current, replacing=replacing)
     folder = check_folder(settings.account_dir)
     with disk_errors(_UNUSABLE):
         server_lock = ServerLock(folder)
@@ -99,7 +99,7 @@ def reencrypt(
     fails is in its ``state``.
     """
     if new is not None:
-        demand_new(new, account=settings.username, allow_weak=allow_weak)
+        require_new(new, account=settings.username, allow_weak=allow_weak)
     folder = find_account(settings)
     with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
         return _reencrypt(writer, new, parameters or stretching(settings), drop_others=drop_others)
@@ -130,20 +130,20 @@ def _reencrypt(
     settings, folder, options = writer.settings, writer.folder, writer.options
     now = options.clock()
     with closing(options.inspector(settings).inspect(now=now)) as inspection:
-        before, old_key, found = demand_openable(inspection)
+        before, old_key, found = require_openable(inspection)
         if inspection.database is None or inspection.files is None:
             raise missing_cache_error()
-        key_file.finish_interrupted_change(folder, inspection.files, now=now)
+        key_file_store.finish_interrupted_change(folder, inspection.files, now=now)
         generation_writer.remove_retired(folder, inspection.database, before)
         writer.quarantine_unknown(before)
         slot = key_slots.open_slot(before, found.passphrase, bounds=options.bounds).slot
         current = ProvenKey(before, found, slot)
-        _demand_worth_it(current, replacing=new is not None)
+        _require_worth_it(current, replacing=new is not None)
         carried = _find_carried(settings, options, current, replacing=new is not None)
         dropped = _find_dropped(current, carried, replacing=new is not None)
         if dropped and not drop_others:
             raise dropped_slots_error(dropped)
-        writer.demand_space(inspection.database)
+        writer.require_space(inspection.database)
         quarantined = quarantine.find_databases(folder)
         made, data_key = _build(writer, current, carried, new, parameters)
         notes = writer.copy(
@@ -263,7 +263,7 @@ def _find_dropped(current: ProvenKey, carried: _Carried, *, replacing: bool) -> 
     )
 
 
-def _demand_worth_it(current: ProvenKey, *, replacing: bool) -> None:
+def _require_worth_it(current: ProvenKey, *, replacing: bool) -> None:
     """Refuse where the same key alone would be a bad key for the new cache. Raises ``SlotsRefused``."""
     if replacing:
         return

@@ -37,7 +37,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.private_files import replace_private, sync_folder
-from mcp_notarium.keys import key_file
+from mcp_notarium.keys import key_file_store
 from mcp_notarium.storage import database_files, integrity, table_copy
 from mcp_notarium.storage.database_files import Database, companions
 from mcp_notarium.storage.integrity import PAGE_SIZE
@@ -80,7 +80,7 @@ def repair(
     with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
         quarantine.remove_work_folder(folder)
         inspection = options.inspector(settings).inspect(now=options.clock(), opens=False)
-        _demand_repairable(inspection)
+        _require_repairable(inspection)
         if inspection.keyfile is None or inspection.data_key is None or inspection.files is None:
             raise missing_cache_error()
         keyfile, data_key = inspection.keyfile, inspection.data_key
@@ -89,8 +89,8 @@ def repair(
             damaged = _is_damaged(copy, keyfile, data_key)
             pages = copy.stat().st_size // PAGE_SIZE
             _lengthen(copy)
-            _demand_newest(copy, keyfile, data_key)
-            key_file.finish_interrupted_change(folder, inspection.files, now=options.clock())
+            _require_newest(copy, keyfile, data_key)
+            key_file_store.finish_interrupted_change(folder, inspection.files, now=options.clock())
             writer.quarantine_unknown(keyfile)
             if not damaged:
                 return None
@@ -107,7 +107,7 @@ def _copy_damaged(writer: GenerationWriter, old: KeyFile) -> Path:
     folder = writer.folder
     path = folder.database(old.generation)
     size = sum(file.stat().st_size for file in companions(path) if file.exists())
-    writer.demand_free(int(size * _SPACE))
+    writer.require_free(int(size * _SPACE))
     target = quarantine.create_work_folder(folder)
     for file in companions(path)[:2]:  # SQLite re-creates the third
         if file.exists():
@@ -156,7 +156,7 @@ def _salvage(
         SyncState(target).set_cursor(None)
 
     owner = {"owner_identity_hash": writer.settings.owner_hash}
-    writer.write(made, data_key, fill, meta=owner, check=generation_writer.demand_undamaged)
+    writer.write(made, data_key, fill, meta=owner, check=generation_writer.require_undamaged)
     return reports.pop()
 
 
@@ -188,7 +188,7 @@ def _switch(
     return RepairResult(salvaged, kept, state)
 
 
-def _demand_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:
+def _require_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:
     """Check that the copy was never opened with a newer key file. Raises ``LockedError``."""
     try:
         with closing(_open(kept, found, data_key)) as opened:
@@ -211,7 +211,7 @@ def _only_encrypted_error() -> InvalidRequest:
     )
 
 
-def _demand_repairable(inspection: Inspection) -> None:
+def _require_repairable(inspection: Inspection) -> None:
     """Check that the key is right and a database is there. Raises start-up's refusal."""
     seen = replace(inspection.seen, on_unreadable=OnUnreadable.REFUSE)
     decision = startup_table.decide(seen)

@@ -17,10 +17,10 @@ from mcp_notarium.account.key_changes import (
     ChangeOptions,
     ChangeResult,
     apply_change,
-    demand_openable,
     missing_cache_error,
+    require_openable,
 )
-from mcp_notarium.account.slot_rotation import demand_strong, stretching
+from mcp_notarium.account.slot_rotation import require_strong, stretching
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots, recovery_keys, slot_changes
 from mcp_notarium.crypto.data_key import DataKey
@@ -37,7 +37,7 @@ from mcp_notarium.crypto.key_file_codec import (
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files.account_folder import check_folder
 from mcp_notarium.files.private_files import disk_errors
-from mcp_notarium.keys import key_file
+from mcp_notarium.keys import key_file_store
 from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.secret import Secret
 
@@ -67,14 +67,14 @@ def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCT
     """
     folder = check_folder(settings.account_dir)
     with disk_errors("the key file cannot be read"):
-        files = key_file.load(folder, bounds=bounds)
+        files = key_file_store.load(folder, bounds=bounds)
     found = files.valid
     if found is None:
         # No key is tried here, so any will do; nothing is asked of a keychain.
         inspector = Inspector(
             settings, bounds=bounds, key=FoundKey(Secret("none is tried"), "a key")
         )
-        demand_openable(inspector.inspect(now=0, opens=False))
+        require_openable(inspector.inspect(now=0, opens=False))
         raise missing_cache_error()
     opened = None
     with suppress(MalformedKey):  # the configured key can be no key at all; it opens nothing then
@@ -134,8 +134,8 @@ def add(
     ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` (it opens the cache already, there are too
     many, or that is no label).
     """
-    demand_label(label)
-    demand_strong(new, account=settings.username, allow_weak=allow_weak)
+    require_label(label)
+    require_strong(new, account=settings.username, allow_weak=allow_weak)
 
     def make(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
         if _find_opened_slot(before, new, options.bounds) is not None:
@@ -163,7 +163,7 @@ def _cost_of_costliest(before: KeyFile, settings: Config) -> Parameters:
     return replace(stretching(settings), explicit=True).parameters_for(opening)
 
 
-def demand_free_slot(found: KeyFile) -> None:
+def require_free_slot(found: KeyFile) -> None:
     """Check that a slot can be added, before anybody types or writes. Raises ``SlotsRefused``."""
     if len(found.slots) >= MOST_SLOTS:
         raise SlotsRefused(
@@ -173,7 +173,7 @@ def demand_free_slot(found: KeyFile) -> None:
         )
 
 
-def demand_label(label: str) -> None:
+def require_label(label: str) -> None:
     """Check a slot's label, before anybody types or writes. Raises ``SlotsRefused``."""
     if not is_label(label):
         raise SlotsRefused(

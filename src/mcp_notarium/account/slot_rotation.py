@@ -14,8 +14,8 @@ from mcp_notarium.account.key_changes import (
     DEFAULTS,
     ChangeOptions,
     apply_change,
-    demand_openable,
     find_account,
+    require_openable,
 )
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, key_slots, slot_changes, user_key
@@ -26,7 +26,7 @@ from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState
 from mcp_notarium.crypto.slot_changes import describe_slot
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys.credentials import KEYCHAIN, FoundKey
-from mcp_notarium.keys.key_file import NOT_COPIED
+from mcp_notarium.keys.key_file_store import NOT_COPIED
 from mcp_notarium.secret import Secret
 
 NEEDED_BY_CLIENTS = (
@@ -81,7 +81,7 @@ def prove_key(settings: Config, *, options: ChangeOptions = DEFAULTS) -> ProvenK
     """
     find_account(settings)
     with disk_errors("the key file cannot be read"):
-        keyfile, _, found = demand_openable(
+        keyfile, _, found = require_openable(
             options.inspector(settings).inspect(now=options.clock(), opens=False)
         )
     slot = key_slots.open_slot(keyfile, found.passphrase, bounds=options.bounds).slot
@@ -107,7 +107,7 @@ def rotate_passphrase(
     Raises ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's
     verdicts, or BUSY) with nothing changed.
     """
-    demand_new(new, account=settings.username, allow_weak=allow_weak)
+    require_new(new, account=settings.username, allow_weak=allow_weak)
     now, current = int(options.clock()), current or prove_key(settings, options=options)
     # The same key in another stretching replaces itself, wherever it is kept.
     kept = current.by_keychain and new != current.key.passphrase
@@ -167,7 +167,7 @@ def still_opening(before: KeyFile, after: KeyFile) -> tuple[Slot, ...]:
     )
 
 
-def demand_unused(current: ProvenKey, new: Secret, *, options: ChangeOptions = DEFAULTS) -> None:
+def require_unused(current: ProvenKey, new: Secret, *, options: ChangeOptions = DEFAULTS) -> None:
     """Refuse a key that opens the cache already: it would change nothing. Raises ``SlotsRefused``."""
     try:
         slot = key_slots.open_slot(current.keyfile, new, bounds=options.bounds).slot
@@ -179,19 +179,19 @@ def demand_unused(current: ProvenKey, new: Secret, *, options: ChangeOptions = D
     )
 
 
-def demand_strong(new: Secret, *, account: str, allow_weak: bool) -> None:
+def require_strong(new: Secret, *, account: str, allow_weak: bool) -> None:
     """Refuse a new passphrase that could be guessed. Raises ``WeakPassphrase``, ``MalformedKey``."""
     reason = user_key.weakness(new, account=account)
     if reason and not allow_weak:
         raise WeakPassphrase(reason)
 
 
-def demand_new(new: Secret, *, account: str, allow_weak: bool) -> None:
-    """Refuse a weak passphrase and a recovery key. Raises as :func:`demand_strong`, and ``SlotsRefused``.
+def require_new(new: Secret, *, account: str, allow_weak: bool) -> None:
+    """Refuse a weak passphrase and a recovery key. Raises as :func:`require_strong`, and ``SlotsRefused``.
 
     The key on paper must not become the key that stands in configurations.
     """
-    demand_strong(new, account=account, allow_weak=allow_weak)
+    require_strong(new, account=account, allow_weak=allow_weak)
     if user_key.read(new).kind == "recovery":
         raise SlotsRefused(
             "a recovery key cannot be the new key",

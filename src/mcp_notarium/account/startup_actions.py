@@ -27,7 +27,7 @@ from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import location_warnings
 from mcp_notarium.files.locks import ServerLock, busy_error
 from mcp_notarium.files.private_files import StepHook
-from mcp_notarium.keys import key_file
+from mcp_notarium.keys import key_file_store
 from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.storage.database_files import Database, companions
 
@@ -102,7 +102,7 @@ class StartupActions:
         if inspection.files is None or inspection.seen.plain:
             return ()
         try:
-            key_file.finish_interrupted_change(
+            key_file_store.finish_interrupted_change(
                 inspection.folder, inspection.files, now=self.clock()
             )
             self._quarantine_unfinished(inspection)
@@ -139,7 +139,7 @@ class StartupActions:
                 quarantine.move(folder, quarantine.list_files(folder, but=kept), now=now)
 
         if inspection.files is not None:
-            key_file.remove_temporary(inspection.files)
+            key_file_store.remove_temporary(inspection.files)
         if inspection.seen.plain:
             move_old()
             unfinished = companions(folder.unfinished_plain_database)

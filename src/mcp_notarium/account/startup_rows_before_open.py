@@ -50,7 +50,7 @@ def _unsafe(seen: Observations) -> Decision:
     return Locked(Verdict.UNSAFE_PATH, reason, command)
 
 
-def _torn(seen: Observations) -> bool:
+def _is_damaged(seen: Observations) -> bool:
     sample = seen.sample
     return sample is not None and (sample.bad > 0 or sample.torn)
 
@@ -283,7 +283,7 @@ _DATABASE = (
         "the key is right, and the database is damaged{pages}",
         REPAIR,
         # With a log beside it, a half-written page is what a crash leaves and what opening repairs.
-        lambda o: _torn(o) and not o.files.wal,
+        lambda o: _is_damaged(o) and not o.files.wal,
     ),
 )
 
@@ -296,6 +296,6 @@ OUTSIDE: tuple[Row, ...] = (
 )
 
 
-def stops(seen: Observations) -> bool:
+def is_decided_before_open(seen: Observations) -> bool:
     """Check whether driver or paths already decide, so that nothing more is to be inspected."""
     return _DRIVER.applies(seen) or _FOLDER[0].applies(seen)

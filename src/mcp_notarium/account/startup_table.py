@@ -65,7 +65,7 @@ def _notices(seen: Observations) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _right_outside(seen: Observations) -> bool:
+def _has_key_and_file(seen: Observations) -> bool:
     """Check whether the right key and the right file are there."""
     if seen.plain:
         return seen.files.plain
@@ -75,7 +75,7 @@ def _right_outside(seen: Observations) -> bool:
 def _is_in_order(seen: Observations) -> bool:
     """Check whether the database is open and is the one that key file and owner mean."""
     return (
-        _right_outside(seen)
+        _has_key_and_file(seen)
         and seen.opening is Opening.OPENED
         and seen.schema is not None
         and _same_cache(seen)
@@ -174,7 +174,7 @@ _INSIDE = (
     Row(
         "nothing that is seen from outside is wrong",
         _open,
-        lambda o: _right_outside(o) and o.opening is Opening.NOT_TRIED and o.sample is not None,
+        lambda o: _has_key_and_file(o) and o.opening is Opening.NOT_TRIED and o.sample is not None,
     ),
     refuse(
         "what was seen does not fit together",

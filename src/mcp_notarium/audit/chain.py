@@ -1,7 +1,7 @@
 """Define audit records, and chain them: each MAC covers its record and the MAC before it.
 
 Records have no content: arguments are keyed digests, names are ours, a note is its id. The builder of
-an :class:`Entry` sees to that; this module only bounds what comes from outside.
+an :class:`AuditEntry` sees to that; this module only bounds what comes from outside.
 
 MAC = HMAC-SHA256(subkey ``audit``, previous MAC ‖ canonical record). Without a data key (plain mode)
 it is SHA-256 over a label and the same bytes: that finds accidents, but no attacker.
@@ -66,7 +66,7 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class AuditEntry:
     """Hold an act to record. ``at``: epoch seconds; ``bytes_out``: bytes the caller got.
 
     ``refers`` is the number of the record whose outcome this one tells (or, without an outcome, to which
@@ -106,7 +106,7 @@ class Record:
     previous: str
     mac: str = ""
 
-    def covered(self, *, number: int | None = None) -> bytes:
+    def mac_input(self, *, number: int | None = None) -> bytes:
         """Return the bytes that the MAC covers beside the previous MAC, as if it had this ``number``."""
         return canonical_json.encode(
             [
@@ -117,7 +117,7 @@ class Record:
         )
 
 
-def make_record(entry: Entry, *, number: int, previous: str) -> Record:
+def make_record(entry: AuditEntry, *, number: int, previous: str) -> Record:
     """Make the record of an entry at its place in the chain, without its MAC."""
     kept = [replace_surrogates(note)[:_LONGEST_ID] for note in entry.notes[:MOST_NOTES]]
     more = len(entry.notes) - len(kept)
@@ -176,14 +176,14 @@ class ChainMac:
     def verifies(self, record: Record, *, number: int | None = None) -> bool:
         """Tell whether the record's MAC is valid, as if the record had this ``number``."""
         try:
-            expected = self.mac(record.previous, record.covered(number=number))
+            expected = self.mac(record.previous, record.mac_input(number=number))
         except ValueError:  # ``previous`` is no MAC at all
             return False
         return hmac.compare_digest(expected.encode(), record.mac.encode("utf-8", "replace"))
 
     def authenticate(self, record: Record) -> Record:
         """Return the record with its MAC."""
-        return replace(record, mac=self.mac(record.previous, record.covered()))
+        return replace(record, mac=self.mac(record.previous, record.mac_input()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class AuditKeys:
         return f"id:{self.digest('note', note_id)[:16] or 'withheld'}"
 
 
-def append_to_chain(entry: Entry, head: Head, chain_mac: ChainMac) -> tuple[Record, Head]:
+def append_to_chain(entry: AuditEntry, head: Head, chain_mac: ChainMac) -> tuple[Record, Head]:
     """Make the entry the chain's next record; return the record and the new head."""
     record = chain_mac.authenticate(make_record(entry, number=head.count + 1, previous=head.mac))
     return record, Head(record.number, record.mac)

@@ -32,7 +32,7 @@ from mcp_notarium.account import opener
 from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.audit import export
-from mcp_notarium.audit.chain import Entry, Head, Record
+from mcp_notarium.audit.chain import AuditEntry, Head, Record
 from mcp_notarium.audit.verification import Fault, FaultKind, Verification
 from mcp_notarium.cli import command_setup
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
@@ -155,7 +155,7 @@ def _accept(args: argparse.Namespace) -> int:
             return 1
         kinds = sorted({fault.kind.value for fault in at_anchor})
         facts = {"anchor": kinds, "head": str(before.head)}
-        chain.audit_log.open(Entry(at=time.time(), act=_ACCEPTED, client=CLIENT, facts=facts))
+        chain.audit_log.open(AuditEntry(at=time.time(), act=_ACCEPTED, client=CLIENT, facts=facts))
         chain.anchor.accept(chain.audit_log.table, chain.database)
         after = chain.verify(None)
     talk("On record, and there is a new anchor.")
@@ -222,7 +222,7 @@ def _export(args: argparse.Namespace) -> int:
     since = None if args.since is None else _parse_day(args.since)
     with open_chain(command_setup.prepare(args)) as chain:
         now = time.time()
-        chain.audit_log.open(Entry(at=now, act="cli.audit.export", client=CLIENT))
+        chain.audit_log.open(AuditEntry(at=now, act="cli.audit.export", client=CLIENT))
         table = chain.audit_log.table
         first = 1 if since is None else table.first_number_since(since)
         end = table.head()

@@ -1,4 +1,4 @@
-"""Run the commands that replace or destroy the whole local database.
+"""Run ``reset-cache``, ``repair``, ``migrate-plaintext`` and ``purge``: replace or destroy the local database.
 
 ``reset-cache`` empties a sound database in place: its login and its unfinished writes stay. One that cannot
 be opened, has a damaged page, or holds the notes of another account is moved to the quarantine as a whole,
@@ -84,7 +84,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
     except OtherAccount as error:
         talk(f"The cache cannot be emptied in place: {_end_sentence(error)}")
     if config.db_encryption:
-        _demand_key(config)  # else nothing would replace what is moved
+        _require_key(config)  # else nothing would replace what is moved
         talk(_OTHER_KEYS)
     if not _confirm(
         "Move it to the quarantine (nothing is deleted) and start a new one? A write that was "
@@ -101,7 +101,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
     return await _load_new(config)
 
 
-def _demand_key(config: Config) -> None:
+def _require_key(config: Config) -> None:
     """Raise ``LockedError`` without a usable key for a new database, ``WeakPassphrase`` if it can be guessed."""
     key = credentials.find_passphrase(config, config.owner_hash)
     if key is None:
@@ -110,7 +110,7 @@ def _demand_key(config: Config) -> None:
             "there is no key for a new cache; nothing was changed",
             resolution_hint=startup_outcomes.MAKE_KEY,
         )
-    slot_rotation.demand_strong(
+    slot_rotation.require_strong(
         key.passphrase, account=config.username, allow_weak=config.allow_weak
     )
 
@@ -192,7 +192,7 @@ def run_repair(args: argparse.Namespace) -> int:
         talk("WARNING: not every unfinished write could be read. One may be only in the old files.")
     talk("Every key that opened the cache opens it as before.")
     say_unless_copied(done.state.copied)
-    done.state.demand_finished(
+    done.state.require_finished(
         "the repaired cache is in force, but the old files are not all in the quarantine",
         hint="Nothing is lost, and servers can be started. Run `mcp-notarium repair` again when the "
         f"disk is well: it moves the rest to {done.quarantine}.",
@@ -214,7 +214,7 @@ def run_migrate(args: argparse.Namespace) -> int:
             resolution_hint="Run `mcp-notarium generate-key --file PATH` and set "
             "DB_ENCRYPTION_KEY_FILE=PATH.",
         )
-    slot_rotation.demand_strong(
+    slot_rotation.require_strong(
         found.passphrase, account=config.username, allow_weak=args.allow_weak
     )
     done = plaintext_migration.encrypt_plain(
@@ -222,7 +222,7 @@ def run_migrate(args: argparse.Namespace) -> int:
     )
     talk(f"The cache is encrypted and compared: {done.notes:,} notes.")
     say_unless_copied(done.state.copied)
-    done.state.demand_finished(
+    done.state.require_finished(
         "the encrypted cache is in force, but the unencrypted files are not all erased",
         hint="Nothing is lost. Run `mcp-notarium migrate-plaintext` again when the disk lets them be "
         "erased; until then they can be read.",
@@ -237,7 +237,7 @@ def run_purge(args: argparse.Namespace) -> int:
     """Purge after asking; exit code 0 when nothing is left, 23 if the keychain could not be asked."""
     config = command_setup.prepare(args)
     if not args.yes:
-        _demand_consent(config)
+        _require_consent(config)
     done = purge.purge_account(config, keychain.system_keychain() if config.keychain else None)
     talk(
         f"{done.files} files were removed"
@@ -253,7 +253,7 @@ def run_purge(args: argparse.Namespace) -> int:
     return 0
 
 
-def _demand_consent(config: Config) -> None:
+def _require_consent(config: Config) -> None:
     talk(f"Everything in {config.account_dir} will be destroyed, the quarantine too.")
     talk("Your notes stay at the note store; the next start loads them again.")
     if purge.may_hold_unsent_text(config):

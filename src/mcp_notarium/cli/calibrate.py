@@ -1,4 +1,4 @@
-"""Run ``mcp-notarium keys calibrate``: raise the cost of guessing to what this machine can afford."""
+"""Run ``keys calibrate``: measure this machine and raise the cost of the KDF."""
 
 from __future__ import annotations
 

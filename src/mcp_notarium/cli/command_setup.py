@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium import config, logs
 from mcp_notarium.account.key_changes import CLIENT
-from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, Entry
+from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, AuditEntry
 from mcp_notarium.cli import signals
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config, Loaded
@@ -72,7 +72,7 @@ def record_command(app: App, act: str) -> Iterator[None]:
 
     Raises ``NotRecorded``, with nothing done, if the record cannot be written.
     """
-    number = app.audit.open(Entry(at=app.clock(), act=act, client=CLIENT, outcome=OPEN))
+    number = app.audit.open(AuditEntry(at=app.clock(), act=act, client=CLIENT, outcome=OPEN))
     outcome = UNKNOWN
     try:
         yield
@@ -82,5 +82,5 @@ def record_command(app: App, act: str) -> Iterator[None]:
         raise
     finally:
         app.audit.close(
-            Entry(at=app.clock(), act=act, client=CLIENT, outcome=outcome, refers=number)
+            AuditEntry(at=app.clock(), act=act, client=CLIENT, outcome=outcome, refers=number)
         )

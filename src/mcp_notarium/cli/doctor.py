@@ -29,7 +29,7 @@ from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.storage import driver
 from mcp_notarium.storage.database_files import Database
-from mcp_notarium.sync.progress import describe_differences
+from mcp_notarium.sync.status import describe_differences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -164,11 +164,11 @@ def advise(found: tuple[Slot, ...]) -> list[str]:
 
 
 def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    slot_management.demand_label(args.label)
+    slot_management.require_label(args.label)
     current = slot_rotation.prove_key(
         config, options=ChangeOptions(old=asked)
     )  # before anybody types a new key twice
-    slot_management.demand_free_slot(current.keyfile)
+    slot_management.require_free_slot(current.keyfile)
     new = new_key_input.read(args, account=config.username)
     options = ChangeOptions(old=asked, at=new.at)
     with new.in_change("the key is added"):
@@ -200,7 +200,7 @@ def _recovery(config: Config, asked: Secret | None, args: argparse.Namespace) ->
 
 def _make_recovery(config: Config, asked: Secret | None) -> int:
     """Show a new recovery key, have a part of it typed back, and put it in force."""
-    slot_management.demand_free_slot(
+    slot_management.require_free_slot(
         slot_rotation.prove_key(config, options=ChangeOptions(old=asked)).keyfile
     )
     made = recovery_keys.generate()

@@ -18,12 +18,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mcp_notarium.account.slot_rotation import demand_strong
+from mcp_notarium.account.slot_rotation import require_strong
 from mcp_notarium.cli import command_setup
 from mcp_notarium.cli.terminal import ask_secret, talk
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
-from mcp_notarium.crypto.slot_changes import Step
+from mcp_notarium.crypto.slot_changes import KeyChangeStep
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import create_private
@@ -45,7 +45,7 @@ class NewKey:
 
     def at(self, step: str) -> None:
         """Handle a step of the change: print a generated key in time. Raises ``ConfigError`` before it takes effect."""
-        if self.made and step == Step.VERIFY:
+        if self.made and step == KeyChangeStep.VERIFY:
             self._show()
         self._done.add(step)
 
@@ -57,9 +57,9 @@ class NewKey:
         try:
             yield
         except BaseException:
-            if Step.SWITCH in self._done:
+            if KeyChangeStep.SWITCH in self._done:
                 talk(f"note: {done} anyway.")
-            elif self.made and Step.VERIFY in self._done:
+            elif self.made and KeyChangeStep.VERIFY in self._done:
                 talk("note: the printed key is not valid; nothing was changed.")
             raise
 
@@ -135,7 +135,7 @@ def read(args: argparse.Namespace, *, account: str) -> NewKey:
         return NewKey(_without_line_end(sys.stdin.buffer.read(_MOST)))
     new = ask_secret("New key: ")
     # Before it is typed a second time.
-    demand_strong(new, account=account, allow_weak=args.allow_weak)
+    require_strong(new, account=account, allow_weak=args.allow_weak)
     if ask_secret("New key, once more: ") != new:
         raise InvalidRequest(
             "the two entries differ; nothing is changed", resolution_hint="Start again."

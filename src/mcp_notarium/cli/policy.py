@@ -22,7 +22,7 @@ from mcp_notarium.errors import ConfigError, NotPermitted
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.sync.progress import read_status
+from mcp_notarium.sync.status import read_status
 
 _DEFAULT = "default"
 _ACTIONS = ("get_stats", "trash", "untrash", "delete_permanently", "reset_cache")
@@ -143,7 +143,7 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
     opened = opener.open_cache(config, read_only=True)
     try:
         cache = Cache(opened.database, rules)
-        if not cache.notes.gate.matches_index:
+        if not cache.notes.visibility.matches_index:
             facts["remark"] = "The cache is kept under other rules until a server is restarted."
         note = cache.notes.get(note_id)
         if note is not None:
@@ -151,7 +151,7 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
             rule = (
                 rules.hidden_by(note_id, note.tags)
                 if base is None
-                else cache.notes.gate.find_rule(base)
+                else cache.notes.visibility.find_rule(base)
             )
             return facts | {"state": "in the cache", "rule": rule, "visible": rule is None}
         withheld = cache.database.row("SELECT rule FROM withheld WHERE id = ?", (note_id,))

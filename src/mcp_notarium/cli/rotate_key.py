@@ -148,8 +148,8 @@ def _new_passphrase(config: Config, current: ProvenKey, args: argparse.Namespace
             resolution_hint="Leave out --kdf, or give a passphrase. Nothing is changed.",
         )
     if not (args.keep_key or new.made):
-        slot_rotation.demand_new(new.secret, account=account, allow_weak=args.allow_weak)
-        slot_rotation.demand_unused(current, new.secret)
+        slot_rotation.require_new(new.secret, account=account, allow_weak=args.allow_weak)
+        slot_rotation.require_unused(current, new.secret)
     return new
 
 
@@ -223,7 +223,7 @@ def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace)
         _tell_cost(config, (*done.gone, *done.dropped), done.slot)
         talk(f"note: {slot_rotation.NEEDED_BY_CLIENTS}")
         _tell_old_key_places(config, current, done.gone)
-    done.state.demand_finished(
+    done.state.require_finished(
         "the new cache is in force, but the old database could not be removed",
         hint="Nothing is lost, and servers can be started. Old copies of the key file open the old "
         f"database until it is gone: delete {done.old}, or run `mcp-notarium rotate-key "

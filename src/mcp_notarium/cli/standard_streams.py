@@ -1,4 +1,4 @@
-"""Replace standard streams that do not work: closed by the caller, or on a full disk.
+"""Replace standard streams that are closed, and report output that fails.
 
 Python has no stream object for a closed one, and the next opened file takes its number. A command that
 prints nothing works anyway; one that has something to print reports that it cannot.
@@ -54,7 +54,7 @@ class Output:
 @contextmanager
 def usable_streams() -> Iterator[None]:
     """Provide all three streams, whatever is closed. Enter it before anything is opened."""
-    stdio.fill()
+    stdio.open_missing_streams()
     stdin: TextIO | None = sys.stdin
     stdout: TextIO | None = sys.stdout
     with open(os.devnull, encoding="utf-8") as nothing:  # noqa: PTH123 - its name is no path

@@ -182,10 +182,10 @@ def check_pages(config: Config, database: Database) -> tuple[tuple[str, ...], bo
         if not orphaned and os.access(database.path, os.W_OK):
             with (
                 suppress(CacheBusy, CacheFull),
-                closing(database.reopened(read_only=False)) as whole,
+                closing(database.reopen(read_only=False)) as whole,
             ):
                 return integrity.walk(whole, deep=True), True
-        with closing(database.reopened(read_only=True)) as read:
+        with closing(database.reopen(read_only=True)) as read:
             return integrity.walk(read, deep=True), False
     finally:
         server_lock.release()
@@ -207,7 +207,7 @@ def _cache_facts(app: App) -> dict[str, Any]:
         "rejected_writes": sum(write.state is WriteState.REJECTED for write in writes),
         "notices": [
             *app.all_notices(),
-            *([] if app.cache.notes.gate.matches_index else [_OTHER_RULES]),
+            *([] if app.cache.notes.visibility.matches_index else [_OTHER_RULES]),
         ],
     }
 

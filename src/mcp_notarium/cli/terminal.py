@@ -16,7 +16,7 @@ from typing import Any
 
 from mcp_notarium.cli.signals import wait_for_input
 from mcp_notarium.errors import ConfigError, InvalidRequest
-from mcp_notarium.keys.key_file import NOT_COPIED
+from mcp_notarium.keys.key_file_store import NOT_COPIED
 from mcp_notarium.secret import Secret
 
 _WIDTH = 96

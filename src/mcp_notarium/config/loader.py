@@ -47,7 +47,7 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class ConfigReport:
     """Hold what is known of a configuration that may be incomplete or wrong.
 
     ``source_problem`` says why ``--env-file`` could not be read; all else is in the settings.
@@ -123,7 +123,7 @@ def inspect(
     *,
     cwd: Path,
     env_file: Path | None = None,
-) -> Inspection:
+) -> ConfigReport:
     """Return the configuration as rows and problems; never raises. Otherwise as :func:`load`."""
     gathered = gather_sources(environ, cwd=cwd, env_file=env_file)
     picks = {
@@ -132,7 +132,7 @@ def inspect(
     }
     settings.fill_defaults(picks, environ)
     files = {one.name: pick_file(one, gathered.sources) for one in VARIABLES if one.has_file}
-    return Inspection(picks, files, gathered.warnings, gathered.problem)
+    return ConfigReport(picks, files, gathered.warnings, gathered.problem)
 
 
 def load_here(*, env_file: Path | None = None, complete: bool = True) -> Loaded:
@@ -146,7 +146,7 @@ def secrets_here() -> tuple[Secret, ...]:
     return tuple(Secret(os.fsencode(value)) for value in found if value)  # it may be no text
 
 
-def inspect_here(*, env_file: Path | None = None) -> Inspection:
+def inspect_here(*, env_file: Path | None = None) -> ConfigReport:
     """Inspect the configuration of this process: its environment, its working folder."""
     return inspect(os.environ, cwd=_working_folder(), env_file=env_file)
 

@@ -88,7 +88,7 @@ class KeyFile:
     schema_floor: int = 1
     mac: bytes = b""
 
-    def signed_bytes(self) -> bytes:
+    def mac_input(self) -> bytes:
         """Return the bytes that the MAC covers: everything but ``mac`` and ``sum``."""
         return canonical_json.encode(_body(self))
 

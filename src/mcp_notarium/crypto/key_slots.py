@@ -235,7 +235,7 @@ def _owner_tag(data_key: DataKey, username: str) -> bytes:
 
 
 def _mac(keyfile: KeyFile, data_key: DataKey) -> bytes:
-    return hmac.digest(data_key.subkey("key-file-mac").reveal(), keyfile.signed_bytes(), "sha256")
+    return hmac.digest(data_key.subkey("key-file-mac").reveal(), keyfile.mac_input(), "sha256")
 
 
 def _with_mac(keyfile: KeyFile, data_key: DataKey) -> KeyFile:

@@ -22,7 +22,7 @@ PERSONAL_SLOTS = (SlotType.PASSPHRASE, SlotType.RAW)
 """Slots whose secret a person keeps and gives to clients; the others are for recovery."""
 
 
-class Step(StrEnum):
+class KeyChangeStep(StrEnum):
     """Name the steps of a key change, in order; tests crash after each."""
 
     LOCK = "lock"

@@ -79,12 +79,12 @@ def shorten(line: str, width: int = WIDTH) -> str:
     if len(line) <= width:
         return line
     for cut in range(width, max(width - _BACK, 0), -1):
-        if not _torn(line, cut):
+        if not _splits_grapheme(line, cut):
             return line[:cut].rstrip() or line[:cut]
     return line[:width]
 
 
-def _torn(line: str, cut: int) -> bool:
+def _splits_grapheme(line: str, cut: int) -> bool:
     """Return whether the characters around the cut make one visible character together."""
     before, after = line[cut - 1], line[cut]
     return (

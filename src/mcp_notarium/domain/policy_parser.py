@@ -75,7 +75,7 @@ class _Reader:
     lines: Mapping[str, int]
 
     def read(self) -> PolicyText:
-        self._demand_known("", self.found, _TOP)
+        self._require_known("", self.found, _TOP)
         tables = {name: self._table(name) for name in _TABLES}
         policy = Policy(
             mode=self._mode(),
@@ -96,10 +96,10 @@ class _Reader:
         table = self.found.get(name, {})
         if not isinstance(table, dict):
             raise self._wrong(name, "it must be a table", f"Write [{name}] on a line of its own.")
-        self._demand_known(f"{name}.", table, _TABLES[name])
+        self._require_known(f"{name}.", table, _TABLES[name])
         return table
 
-    def _demand_known(self, prefix: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    def _require_known(self, prefix: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
         for key in table:
             if key not in known:
                 what = "there is no such tool" if prefix == "tools." else "there is no such key"

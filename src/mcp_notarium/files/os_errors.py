@@ -1,4 +1,4 @@
-"""Turn a path, or an ``OSError`` on it, into words for a person, and into advice.
+"""Format paths and OS errors as messages with a suggested fix.
 
 Checks the folders of the path for the one that blocks it. Changes nothing and never raises.
 """

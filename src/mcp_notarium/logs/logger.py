@@ -50,7 +50,7 @@ class Sink:
 
 
 @dataclass(slots=True)
-class State:
+class LoggingState:
     """Hold the process's logging. ``configured`` False: warnings and worse go to stderr, no hooks."""
 
     level: int = WARNING
@@ -60,7 +60,7 @@ class State:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-STATE = State()
+STATE = LoggingState()
 
 
 class Logger:

@@ -60,7 +60,7 @@ class LineHandler(logging.Handler):
         render = _as_json if sink.as_json else for_people
         self.setFormatter(
             ProcessorFormatter(
-                foreign_pre_chain=[describe_record, _place_and_time, _permit_facts],
+                foreign_pre_chain=[describe_record, _stamp_and_order, _permit_facts],
                 processors=[ProcessorFormatter.remove_processors_meta, _filter_lines(render)],
                 pass_foreign_args=True,
                 use_get_message=False,
@@ -170,7 +170,7 @@ def _filter_lines(render: Renderer) -> Renderer:
     return process
 
 
-def _place_and_time(logger: Any, method: str, event: EventDict) -> EventDict:
+def _stamp_and_order(logger: Any, method: str, event: EventDict) -> EventDict:
     stamped = _stamp(logger, method, event)
     first = {name: stamped.pop(name) for name in ("timestamp", "level", "logger", "event")}
     return first | dict(stamped)
@@ -179,7 +179,7 @@ def _place_and_time(logger: Any, method: str, event: EventDict) -> EventDict:
 def _library_event(logger: Any, method: str, event: EventDict) -> EventDict:
     words = f"[hidden: {len(str(event.get('event')))} characters]"
     told = {"level": method, "logger": getattr(logger, "name", "structlog"), "message": words}
-    return _place_and_time(logger, method, told | {"event": "library.message"})
+    return _stamp_and_order(logger, method, told | {"event": "library.message"})
 
 
 def _make_event_processor(name: str) -> Processor:
@@ -188,7 +188,7 @@ def _make_event_processor(name: str) -> Processor:
         event["level"] = method
         if (error := event.pop("exc", None)) is not None:
             event["exception"] = error
-        return _place_and_time(logger, method, event)
+        return _stamp_and_order(logger, method, event)
 
     return process
 

@@ -1,4 +1,4 @@
-"""Hold the account open: open it once, when the client has shown that it stays, and close it at the end.
+"""Open the account once on demand, share it between calls, close it at the end.
 
 Calls that come meanwhile wait for the one opening. A database that may not be opened locks the server:
 every later call gets the same error, nothing is retried, and the process ends with exit code 1. So

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, Self
 
 from pydantic import BaseModel
 
-from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, Act, Decision, Entry
+from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, Act, AuditEntry, Decision
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.storage.audit_log import AuditLog
@@ -32,7 +32,7 @@ _READING_ACTIONS: Final = frozenset({"get_stats"})
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallResult:
     """Hold what the caller gets."""
 
     text: str
@@ -77,7 +77,7 @@ class Recorder:
 
     def __init__(self, holder: AppHolder) -> None:
         self._holder = holder
-        self._early: deque[Entry] = deque()
+        self._early: deque[AuditEntry] = deque()
         self._lost = 0
         self._timer: asyncio.TimerHandle | None = None
         holder.on_open = self._hand_over
@@ -88,7 +88,7 @@ class Recorder:
         app = self._holder.opened
         return None if app is None else app.audit
 
-    def keep(self, entry: Entry) -> None:
+    def keep(self, entry: AuditEntry) -> None:
         """Store the entry soon; if the account is not open, as soon as it is."""
         log = self.log
         if log is None:
@@ -106,7 +106,7 @@ class Recorder:
         if log is None or not self._early:
             return
         if self._lost:
-            log.note(Entry(at=log.now(), act=Act.GAP, facts={"not_recorded": self._lost}))
+            log.note(AuditEntry(at=log.now(), act=Act.GAP, facts={"not_recorded": self._lost}))
             self._lost = 0
         while self._early:
             log.note(self._early.popleft())
@@ -200,7 +200,7 @@ class Recording:
         """Report progress to the client."""
         await self._call.progress(done, total, message)
 
-    def answered(self, answer: Answer) -> Answer:
+    def answered(self, answer: CallResult) -> CallResult:
         """Note what the caller gets."""
         self._bytes = answer.size
         self._notes = notes_in(answer.value)
@@ -219,13 +219,13 @@ class Recording:
             self._decision = Decision.REFUSED
         return error
 
-    def _entry(self, log: AuditLog | None, *, outcome: str) -> Entry:
+    def _entry(self, log: AuditLog | None, *, outcome: str) -> AuditEntry:
         notes, asked_id = self._notes, self._call.arguments.get("id")
         if not notes and isinstance(asked_id, str) and log is not None and log.has_note(asked_id):
             notes = (asked_id,)
         if log is not None and self._digest is None:  # once a call: a note may have a megabyte
             self._digest = log.digest(self._call.tool, self._call.arguments)
-        return Entry(
+        return AuditEntry(
             at=log.now() if log is not None else time.time(),
             act=self._act,
             client=self._call.client,

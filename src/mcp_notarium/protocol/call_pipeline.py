@@ -19,7 +19,7 @@ from mcp_notarium.domain.characters import has_lone_surrogate, replace_surrogate
 from mcp_notarium.domain.policy import TOOLS
 from mcp_notarium.errors import ConfirmationRequired, InvalidRequest, NotariumError, PolicyChanged
 from mcp_notarium.protocol.app_holder import AppHolder
-from mcp_notarium.protocol.call_audit import Answer, IncomingCall, PassOn, Recorder, Recording
+from mcp_notarium.protocol.call_audit import CallResult, IncomingCall, PassOn, Recorder, Recording
 from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.tools.catalog import Tool, by_name
 from mcp_notarium.tools.schemas import FromNotes
@@ -58,7 +58,7 @@ class CallPipeline:
         self.offered = tuple(self._tools)
         self.recorder = Recorder(holder)
 
-    async def answer(self, call: IncomingCall) -> Answer:
+    async def answer(self, call: IncomingCall) -> CallResult:
         """Return the answer to one call. Raises ``PassOn`` only: an unknown tool, or what asking brings in."""
         tool = self._tools.get(call.tool)
         with Recording(self.recorder, call, tool) as record:
@@ -66,7 +66,7 @@ class CallPipeline:
                 raise UnknownTool(sorted(self._tools))
             return record.answered(await self._answer(tool, call.arguments, record))
 
-    async def _answer(self, tool: Tool, arguments: Json, record: Recording) -> Answer:
+    async def _answer(self, tool: Tool, arguments: Json, record: Recording) -> CallResult:
         try:
             return await self._run(tool, arguments, record)
         except PassOn:
@@ -77,16 +77,16 @@ class CallPipeline:
         except NotariumError as error:
             answer = failure(record.failed(self.holder.answer(error)))
             if isinstance(error, ConfirmationRequired) and self.holder.opened is not None:
-                self.holder.opened.budget.record_read(answer.size)  # it names a note
+                self.holder.opened.usage_limits.record_read(answer.size)  # it names a note
             return answer
         except Exception as error:  # noqa: BLE001 - the last line before the wire
-            return failure(record.failed(unexpected(error, while_doing=tool.name)))
+            return failure(record.failed(report_unexpected(error, while_doing=tool.name)))
 
-    async def _run(self, tool: Tool, arguments: Json, record: Recording) -> Answer:
+    async def _run(self, tool: Tool, arguments: Json, record: Recording) -> CallResult:
         app = await self.holder.app()  # first, so that whatever comes of the call is on record
         await self._flow.wait_for_room()
         request = _request(tool, arguments)
-        app.cache.notes.gate.require_match()
+        app.cache.notes.visibility.require_match()
         app.config.policy.require_use(tool.name, getattr(request, "action", None))
         record.begin(app.audit, request, setting=app.config.destructive)
         made = await tool.handle(app, request, record)
@@ -94,9 +94,9 @@ class CallPipeline:
             await self._flow.wait_for_room()  # it has waited for the network
         answer = success(made)
         if tool.read_only:
-            app.budget.charge_read(answer.size)
+            app.usage_limits.charge_read(answer.size)
         else:  # an answer that tells of a change is never taken back
-            app.budget.record_read(answer.size)
+            app.usage_limits.record_read(answer.size)
         return answer
 
 
@@ -134,7 +134,7 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
     )
 
 
-def success(answer: BaseModel) -> Answer:
+def success(answer: BaseModel) -> CallResult:
     """Return the same facts as JSON value and as JSON text: some clients show only one of them."""
     value = answer.model_dump(exclude_none=True)
     if isinstance(answer, FromNotes):
@@ -146,23 +146,23 @@ def success(answer: BaseModel) -> Answer:
         text = replace_surrogates(text)
         value = json.loads(text)
         size = len(text.encode())
-    return Answer(text, size, value)
+    return CallResult(text, size, value)
 
 
-def failure(error: NotariumError) -> Answer:
+def failure(error: NotariumError) -> CallResult:
     """Return an error the agent sees and can act on. A question nobody has answered names a note."""
     value = logs.scrub_for_client(error.to_dict())
     if isinstance(error, ConfirmationRequired):
         value = add_boundaries(value)
     text = replace_surrogates(_json(value))
-    return Answer(text, len(text.encode()))
+    return CallResult(text, len(text.encode()))
 
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def unexpected(error: BaseException, *, while_doing: str) -> NotariumError:
+def report_unexpected(error: BaseException, *, while_doing: str) -> NotariumError:
     """Log an exception nobody planned, and return an error for the client that says nothing of it.
 
     Its text may hold note text, so the log shows its type and place only. The two share a random id.

@@ -1,4 +1,4 @@
-"""Ask the person for consent, in both eras of the protocol.
+"""Ask the user for consent by elicitation, in both versions of the protocol.
 
 Where the server may send requests it asks at once. Where it may not, the call ends with a question and
 comes again with the answer, which counts only for the same tool, arguments and question, and once.
@@ -26,10 +26,10 @@ from mcp_notarium.audit.chain import Decision
 from mcp_notarium.protocol.call_audit import PassOn
 from mcp_notarium.tools.call_context import (
     ConsentMode,
+    client_error,
+    consent_error,
     consent_mode,
-    refusal,
-    refused_with_error,
-    unanswered,
+    timeout_error,
 )
 
 ASKING_SECONDS: Final = 55.0
@@ -115,13 +115,13 @@ class Call:
                 )
         except TimeoutError:
             self.decision = Decision.TIMED_OUT
-            raise unanswered(message) from None
+            raise timeout_error(message) from None
         except MCPError as error:
             if error.error.code == types.METHOD_NOT_FOUND:
                 return self._decide_without_dialogue(message, setting)
-            raise refused_with_error(message) from None
+            raise client_error(message) from None
         except ValidationError:  # what cannot be read is no agreement
-            raise refused_with_error(message) from None
+            raise client_error(message) from None
         return self._is_yes(answer)
 
     def _can_elicit(self) -> bool:
@@ -142,7 +142,7 @@ class Call:
         """
         by_argument = consent_mode(setting, can_elicit=False) is ConsentMode.ARGUMENT
         if not by_argument or self.arguments.get("confirm") is not True:
-            raise refusal(setting, message)
+            raise consent_error(setting, message)
         self.decision = Decision.BY_ARGUMENT
         return True
 

@@ -15,13 +15,19 @@ import anyio
 
 from mcp_notarium import __version__, logs
 from mcp_notarium.app import App, open_app
-from mcp_notarium.audit.chain import Act, Entry, Facts
+from mcp_notarium.audit.chain import Act, AuditEntry, Facts
 from mcp_notarium.errors import LockedError, NotariumError
 from mcp_notarium.protocol.app_holder import AppHolder, Report
-from mcp_notarium.protocol.call_pipeline import CallPipeline, unexpected
-from mcp_notarium.protocol.event_queue import Event, EventQueue, Loaded, Stop
+from mcp_notarium.protocol.call_pipeline import CallPipeline, report_unexpected
+from mcp_notarium.protocol.event_queue import Event, EventQueue, ImportDone, Stop
 from mcp_notarium.protocol.stdio import EndOfInput
-from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, Transport, first_of, running
+from mcp_notarium.protocol.transport import (
+    Outbox,
+    ShutdownDeadline,
+    Transport,
+    first_of,
+    run_transport,
+)
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
@@ -47,7 +53,7 @@ def run(
 ) -> int:
     """Serve until the client leaves; returns the exit code.
 
-    A ``Loaded`` in the queue announces the SDK. ``held``: what came before. ``refused``
+    A ``ImportDone`` in the queue announces the SDK. ``held``: what came before. ``refused``
     has been reported: nothing is opened then.
     """
 
@@ -70,7 +76,7 @@ def run(
                     await holder.tried()
 
             outbox = Outbox(outgoing, flow)
-            async with running(session, outbox, deadline, ready=ready) as transport:
+            async with run_transport(session, outbox, deadline, ready=ready) as transport:
                 tasks.start_soon(_pump, queue, held, transport, sdk)
                 await first_of(sdk.wait, transport.over.wait)
                 if sdk.is_set():
@@ -93,7 +99,7 @@ async def _pump(
     while True:
         for event in events:
             match event:
-                case Loaded():
+                case ImportDone():
                     event.demand()
                     sdk.set()
                 case Stop():
@@ -125,14 +131,14 @@ async def _open_app(
     except NotariumError:
         raise
     except Exception as error:  # noqa: BLE001 - shown to the client without its text
-        raise unexpected(error, while_doing="opening the cache") from None
-    app.audit.note(Entry(at=app.clock(), act=Act.START, facts=record_start(config, app.audit)))
+        raise report_unexpected(error, while_doing="opening the cache") from None
+    app.audit.note(AuditEntry(at=app.clock(), act=Act.START, facts=record_start(config, app.audit)))
     app.audit.flush()
     app.audit.tidy()
     try:
         yield app
     finally:
-        app.audit.note(Entry(at=app.clock(), act=Act.STOP))
+        app.audit.note(AuditEntry(at=app.clock(), act=Act.STOP))
         await _close(opening)
 
 
@@ -156,4 +162,4 @@ async def _close(opening: AbstractAsyncContextManager[App]) -> None:
     except LockedError:
         return  # damage met on the way out: it is known there
     except Exception as error:  # noqa: BLE001 - the process ends either way
-        unexpected(error, while_doing="closing the cache")
+        report_unexpected(error, while_doing="closing the cache")

@@ -21,7 +21,7 @@ class Stop:
     """Ask the process to end, because a signal does."""
 
 
-class Loaded:
+class ImportDone:
     """Tell that a part of the program has been imported; ``problem`` is why it could not be."""
 
     __slots__ = ("part", "problem")
@@ -36,7 +36,7 @@ class Loaded:
             raise self.problem
 
 
-Event = Item | Stop | Loaded
+Event = Item | Stop | ImportDone
 
 
 class EventQueue:

@@ -1,4 +1,4 @@
-"""Bound the bytes that one connection holds: lines without an answer, and answers not written yet.
+"""Limit the bytes held for one connection: unanswered requests and unwritten replies.
 
 Each of the two is bounded. Above either bound no more lines are read. While the output is above its bound
 no further call begins: calls that have begun finish, and their answers are all that comes on top.

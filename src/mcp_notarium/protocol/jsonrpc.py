@@ -76,7 +76,7 @@ def decode(line: bytes | TooLong) -> Json | Refusal | None:
     return _check(value)
 
 
-def same(request_id: object) -> object:
+def id_key(request_id: object) -> object:
     """Return what an id is known by: 7 and "7" are one, as in the SDK."""
     if isinstance(request_id, str):
         try:

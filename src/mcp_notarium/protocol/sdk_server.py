@@ -25,8 +25,8 @@ from mcp_notarium import __version__, logs
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.policy import TOOLS as NAMES
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.protocol.call_audit import Answer
-from mcp_notarium.protocol.call_pipeline import SHOWN, CallPipeline, UnknownTool, unexpected
+from mcp_notarium.protocol.call_audit import CallResult
+from mcp_notarium.protocol.call_pipeline import SHOWN, CallPipeline, UnknownTool, report_unexpected
 from mcp_notarium.protocol.consent import Call, NeedsAnswer
 from mcp_notarium.protocol.jsonrpc import INVALID_REQUEST, Refusal
 from mcp_notarium.protocol.static_replies import instructions_without
@@ -80,7 +80,7 @@ async def serve(server: Server[Any], transport: Transport) -> None:
     await server.run(stream, stream, server.create_initialization_options())
 
 
-def result_of(answer: Answer) -> types.CallToolResult:
+def result_of(answer: CallResult) -> types.CallToolResult:
     """Return the answer as the SDK wants it."""
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=answer.text)]
     if answer.is_error:
@@ -111,7 +111,7 @@ async def guard(ctx: Context, call_next: CallNext) -> HandlerResult:
             fields=[".".join(str(part) for part in at["loc"])[:SHOWN] for at in found][:20],
         ) from None
     except Exception as error:  # noqa: BLE001 - the last line before the wire
-        hidden = unexpected(error, while_doing="a request")
+        hidden = report_unexpected(error, while_doing="a request")
         raise MCPError(types.INTERNAL_ERROR, hidden.message, data=hidden.to_dict()) from None
 
 

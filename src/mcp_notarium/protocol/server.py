@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 
 from mcp_notarium.protocol import stdio
-from mcp_notarium.protocol.event_queue import Event, EventQueue, Loaded, Stop
+from mcp_notarium.protocol.event_queue import Event, EventQueue, ImportDone, Stop
 from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.session import Session, size_of
 from mcp_notarium.protocol.static_replies import StaticReplies, offering, read_replies
@@ -68,7 +68,7 @@ def serve(
 
 
 def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, notice: str) -> int:
-    incoming, outgoing = stdio.claim()
+    incoming, outgoing = stdio.take_descriptors()
     sys.setswitchinterval(_TURN_SECONDS)
     queue = EventQueue()
     catch_signals(queue)
@@ -236,7 +236,7 @@ def answer_alone(
 
     ``protect`` is called right behind the first answer, because a client may shake hands and then
     leave the process alone for hours. Once the client has shown that it stays, ``confine`` is called,
-    and ``load`` is run in a thread of its own; it puts ``Loaded`` into the queue.
+    and ``load`` is run in a thread of its own; it puts ``ImportDone`` into the queue.
     """
     held: list[Event] = []
     written = 0
@@ -250,7 +250,7 @@ def answer_alone(
         if event is None and not spoken():
             return None
         patience = None
-        if isinstance(event, Loaded):
+        if isinstance(event, ImportDone):
             event.demand()
             return held
         if isinstance(event, bytes | TooLong) and not held and written <= MOST_ALONE:
@@ -280,12 +280,12 @@ def _load(queue: EventQueue, settings: config.Loaded, confined: str) -> None:
         _log().info("server.confined", state=confined)
         from mcp_notarium.protocol import event_loop  # noqa: F401, PLC0415 - imported to be there
 
-        queue.put(Loaded("event loop"))
+        queue.put(ImportDone("event loop"))
         from mcp_notarium.protocol import sdk_server  # noqa: F401, PLC0415 - the same
 
         gc.freeze()
-        queue.put(Loaded("SDK"))
+        queue.put(ImportDone("SDK"))
     except BaseException as error:  # noqa: BLE001 - the main thread raises it
-        queue.put(Loaded("", error))
+        queue.put(ImportDone("", error))
     finally:
         gc.enable()

@@ -23,7 +23,7 @@ from enum import Enum
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.protocol import jsonrpc
 from mcp_notarium.protocol.flow_control import FlowControl
-from mcp_notarium.protocol.jsonrpc import Json, Refusal, RequestId, reply, same
+from mcp_notarium.protocol.jsonrpc import Json, Refusal, RequestId, id_key, reply
 from mcp_notarium.protocol.static_replies import Reply, StaticReplies
 from mcp_notarium.protocol.stdio import TooLong
 
@@ -136,7 +136,7 @@ class Session:
         if self._era is _Era.HANDSHAKE:
             return Refusal(jsonrpc.INVALID_REQUEST, _ENVELOPE_AFTER_HANDSHAKE, request_id).encoded()
         if not self._replies.serves(version):
-            return reply(request_id, error=self._replies.unsupported(version))
+            return reply(request_id, error=self._replies.unsupported_version_error(version))
         if not isinstance(meta.get(_CAPABILITIES), dict):
             return Refusal(jsonrpc.INVALID_PARAMS, _NO_ENVELOPE, request_id).encoded()
         found = self._replies.by_envelope(version, message["method"], params)
@@ -148,14 +148,14 @@ class Session:
         """Return the static reply, or queue the call for the SDK."""
         if found is not None:
             return reply(message["id"], **found)
-        self._open_calls.setdefault(same(message["id"]), []).append(size)
+        self._open_calls.setdefault(id_key(message["id"]), []).append(size)
         self._flow.begin_call()
         self._queue(_Waiting(message, size, is_call=True))
         return b""
 
     def _initialize(self, request_id: RequestId, params: Json) -> bytes:
         if self._era is _Era.MODERN:
-            error = self._replies.unsupported(params.get("protocolVersion"))
+            error = self._replies.unsupported_version_error(params.get("protocolVersion"))
             return reply(request_id, error=error)
         if self._era is _Era.HANDSHAKE:
             return Refusal(jsonrpc.INVALID_REQUEST, _SECOND_HANDSHAKE, request_id).encoded()
@@ -196,13 +196,13 @@ class Session:
             return False
         self._forget(request_id)
         for waiting in self._waiting:
-            if waiting.is_call and same(waiting.message["id"]) == same(request_id):
+            if waiting.is_call and id_key(waiting.message["id"]) == id_key(request_id):
                 self._waiting.remove(waiting)
                 return True
         return False
 
     def _forget(self, request_id: object) -> None:
-        known = same(request_id)
+        known = id_key(request_id)
         if sizes := self._open_calls.get(known):
             self._flow.end_call(sizes.pop())
             if not sizes:

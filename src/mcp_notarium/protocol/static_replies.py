@@ -82,7 +82,7 @@ class StaticReplies:
         """Return whether requests with an envelope of this version are served."""
         return isinstance(version, str) and version in self._replies["modern"]
 
-    def unsupported(self, version: object) -> Json:
+    def unsupported_version_error(self, version: object) -> Json:
         """Return the error for an envelope of another version."""
         error: Json = self._replies["unsupported"]
         return error | {"data": error["data"] | {"requested": version}}

@@ -1,6 +1,6 @@
-"""Take standard input and output for the protocol alone, and read lines of the one.
+"""Reserve stdin and stdout for the protocol, and read lines from stdin.
 
-After :func:`claim` a ``print``, a library's warning or a child process writes to stderr, and
+After :func:`take_descriptors` a ``print``, a library's warning or a child process writes to stderr, and
 whoever reads standard input finds it empty. Imports only the smallest modules of the standard library:
 it runs before everything else.
 
@@ -26,7 +26,7 @@ _CHUNK = 1 << 16
 _MOMENT_MS = 10
 
 
-def fill() -> None:
+def open_missing_streams() -> None:
     """Provide a standard error, and keep our files off the numbers of the standard streams.
 
     Python has no ``sys.stderr`` where the parent left it closed, and the next file that is opened would
@@ -41,13 +41,13 @@ def fill() -> None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8", errors="backslashreplace")  # noqa: PTH123, SIM115 - for the whole process, without pathlib
 
 
-def claim() -> tuple[int, int]:
+def take_descriptors() -> tuple[int, int]:
     """Return private descriptors for reading and writing the protocol; divert 0 and 1.
 
     A descriptor that the parent left closed is replaced by the null device, so that the process
     sees the end of input, and never a file of its own as standard output.
     """
-    fill()
+    open_missing_streams()
     incoming, outgoing = os.dup(_STDIN), os.dup(_STDOUT)
     for fd in (incoming, outgoing):
         if sys.platform == "win32":

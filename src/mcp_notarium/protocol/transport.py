@@ -266,7 +266,7 @@ async def first_of(*waits: Wait) -> None:
 
 
 @asynccontextmanager
-async def running(
+async def run_transport(
     session: Session,
     outbox: Outbox,
     deadline: ShutdownDeadline,

@@ -236,8 +236,8 @@ def build_filter(where: Architecture) -> list[Instruction]:
     for number in where.never.values():
         steps += _if(number, DENY)
     for name in ("socket", "socketpair"):
-        steps += _if(call[name], *_only_known_sockets())
-    steps += _if(call["setsockopt"], *_never_another_protocol())
+        steps += _if(call[name], *_allow_known_sockets())
+    steps += _if(call["setsockopt"], *_deny_tcp_ulp())
     controls = (step for control in _CONTROLS.values() for step in _if(control, DENY))
     steps += _if(call["ioctl"], _argument(1), *controls, ALLOW)
     steps += _if(call["fcntl"], _argument(1), *_if(_WATCH_FOLDER, DENY), ALLOW)
@@ -261,7 +261,7 @@ def build_probe(where: Architecture) -> list[Instruction]:
     ]
 
 
-def _only_known_sockets() -> list[Instruction]:
+def _allow_known_sockets() -> list[Instruction]:
     """Allow local sockets, the kernel's for its network settings, TCP and UDP."""
     tcp_or_udp = [
         _argument(1),
@@ -281,7 +281,7 @@ def _only_known_sockets() -> list[Instruction]:
     ]
 
 
-def _never_another_protocol() -> list[Instruction]:
+def _deny_tcp_ulp() -> list[Instruction]:
     """Refuse the option that turns a TCP socket into something else."""
     return [_argument(1), *_if(_TCP, _argument(2), *_if(_UPPER_PROTOCOL, DENY)), ALLOW]
 

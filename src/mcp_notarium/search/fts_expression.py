@@ -32,7 +32,7 @@ _GRAM_LENGTHS = (7, 14)
 _LONGEST_PART = CONTEXT + 1
 
 
-def match_of(condition: Condition, expansions: Expansions) -> str | None:
+def build_match(condition: Condition, expansions: Expansions) -> str | None:
     """Return the condition as one FTS5 expression, or None if one cannot say it."""
     match condition:
         case Word(text, prefix):
@@ -41,7 +41,7 @@ def match_of(condition: Condition, expansions: Expansions) -> str | None:
         case Phrase(text):
             return _leaf(text, prefix=False)
         case Or(conditions):
-            parts = [match_of(item, expansions) for item in conditions]
+            parts = [build_match(item, expansions) for item in conditions]
             return _join(" OR ", [part for part in parts if part]) if all(parts) else None
         case And(conditions):
             ranked, rest = split(conditions, expansions)
@@ -59,9 +59,9 @@ def split(
     """
     required, excluded_parts, rest = [], [], []
     for condition in conditions:
-        if part := match_of(condition, expansions):
+        if part := build_match(condition, expansions):
             required.append(part)
-        elif isinstance(condition, Not) and (part := match_of(condition.condition, expansions)):
+        elif isinstance(condition, Not) and (part := build_match(condition.condition, expansions)):
             excluded_parts.append((part, condition))
         else:
             rest.append(condition)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mcp_notarium.domain.characters import tag_key
-from mcp_notarium.search.fts_expression import Expansions, match_of, plain_words, split
+from mcp_notarium.search.fts_expression import Expansions, build_match, plain_words, split
 from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Tagged, Word
 
 Parameter = str | int
@@ -113,7 +113,7 @@ def _reads_text(condition: Condition) -> bool:
         case And(conditions) | Or(conditions):
             return any(map(_reads_text, conditions))
         case Word() | Phrase():
-            return match_of(condition, {}) is None
+            return build_match(condition, {}) is None
         case Tagged():
             return False
 
@@ -132,7 +132,7 @@ def _tags_of(condition: Condition) -> list[str] | None:
 
 def _clause(condition: Condition, expansions: Expansions) -> Statement:
     """Return the condition as an SQL expression on ``m.pk``."""
-    if expression := match_of(condition, expansions):
+    if expression := build_match(condition, expansions):
         return Statement(_MATCHED, (expression,))
     if keys := _tags_of(condition):
         return Statement(f"{_TAGGED} ({', '.join('?' * len(keys))}))", tuple(keys))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from mcp_notarium.audit.chain import Act, AuditKeys, Entry, Head
+from mcp_notarium.audit.chain import Act, AuditEntry, AuditKeys, Head
 from mcp_notarium.errors import CacheDamaged, CacheError, NotRecorded
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
@@ -45,7 +45,7 @@ class AuditLog:
         self._keys = keys
         self._clock = clock
         self._days = days
-        self._waiting: deque[Entry] = deque()
+        self._waiting: deque[AuditEntry] = deque()
         self._lost = 0
         self._stopwatch = stopwatch
         self._tidied_at: float | None = None
@@ -75,7 +75,7 @@ class AuditLog:
         except CacheError:
             return False
 
-    def open(self, entry: Entry) -> int:
+    def open(self, entry: AuditEntry) -> int:
         """Record an act on the disk before it begins; return the record's number.
 
         Raises ``NotRecorded`` (or ``CacheDamaged``): then the act must not begin.
@@ -91,7 +91,7 @@ class AuditLog:
                 resolution_hint=error.resolution_hint,
             ) from error
 
-    def close(self, entry: Entry) -> None:
+    def close(self, entry: AuditEntry) -> None:
         """Record the outcome of an act, on the disk if possible. Never raises.
 
         The act is done by now; an error would make the caller repeat it.
@@ -99,7 +99,7 @@ class AuditLog:
         self._waiting.append(entry)
         self._store(durable=True)
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: AuditEntry) -> None:
         """Record an act that changes nothing, with the next :meth:`flush`. Never raises."""
         self._waiting.append(entry)
 
@@ -138,14 +138,14 @@ class AuditLog:
             return False
         return True
 
-    def _due(self) -> list[Entry]:
+    def _due(self) -> list[AuditEntry]:
         """Return the records in memory, after one that counts the dropped ones."""
         if not self._lost:
             return list(self._waiting)
-        gap = Entry(at=self._clock(), act=Act.GAP, facts={"not_recorded": self._lost})
+        gap = AuditEntry(at=self._clock(), act=Act.GAP, facts={"not_recorded": self._lost})
         return [gap, *self._waiting]
 
-    def _append(self, entries: list[Entry], *, durable: bool) -> Head:
+    def _append(self, entries: list[AuditEntry], *, durable: bool) -> Head:
         head = self.table.append(entries, durable=durable)
         self._waiting.clear()
         self._lost = 0

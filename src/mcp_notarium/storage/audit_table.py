@@ -13,8 +13,8 @@ from typing import Any
 
 from mcp_notarium.audit.chain import (
     Act,
+    AuditEntry,
     ChainMac,
-    Entry,
     Facts,
     Head,
     Record,
@@ -45,12 +45,12 @@ class AuditTable:
         row = self._db.row("SELECT number, mac FROM audit ORDER BY number DESC LIMIT 1")
         return Head() if row is None else Head(*row)
 
-    def append(self, entries: Iterable[Entry], *, durable: bool) -> Head:
+    def append(self, entries: Iterable[AuditEntry], *, durable: bool) -> Head:
         """Add records in the caller's transaction, or in their own; return the new head.
 
         Raises ``CacheError`` with nothing added.
         """
-        with self._db.joined(durable=durable):
+        with self._db.join_or_begin(durable=durable):
             head = self.head()
             records = []
             for entry in entries:
@@ -64,9 +64,9 @@ class AuditTable:
 
     def begin(self, at: float, *, facts: Facts) -> None:
         """Start a chain if there is none yet; ``facts`` say why."""
-        with self._db.joined(durable=True):
+        with self._db.join_or_begin(durable=True):
             if self.head().count == 0:
-                self.append([Entry(at=at, act=Act.BEGUN, facts=facts)], durable=True)
+                self.append([AuditEntry(at=at, act=Act.BEGUN, facts=facts)], durable=True)
 
     def records(self, *, first: int = 1, last: int | None = None) -> Iterator[Record]:
         """Yield records in the order of their numbers, read some hundred at a time."""
@@ -104,12 +104,12 @@ class AuditTable:
             if end is None:
                 return 0
             facts = {"upto": end[0], "head": end[1]}
-            self.append([Entry(at=at, act=Act.PRUNED, facts=facts)], durable=True)
+            self.append([AuditEntry(at=at, act=Act.PRUNED, facts=facts)], durable=True)
             return self._db.run("DELETE FROM audit WHERE number <= ?", (end[0],))
 
     def insert_chained(self, records: Iterable[Record]) -> None:
         """Store records that have their MAC already, after the last one."""
-        with self._db.joined(durable=True):
+        with self._db.join_or_begin(durable=True):
             self._insert(records)
 
 
@@ -145,7 +145,7 @@ def carry_over(
         "old_keyed": source.chain_mac.keyed,
         "faults": faults,
     }
-    target.append([Entry(at=at, act=Act.CARRIED, facts=facts)], durable=True)
+    target.append([AuditEntry(at=at, act=Act.CARRIED, facts=facts)], durable=True)
 
 
 def _readable(source: AuditTable, faults: list[str]) -> Iterator[Record]:

@@ -9,7 +9,7 @@ from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.journal_table import PendingWrites
 from mcp_notarium.storage.note_search import SearchIndex
 from mcp_notarium.storage.note_table import NoteTable
-from mcp_notarium.storage.sync_state import Progress, SyncState
+from mcp_notarium.storage.sync_state import LoadProgress, SyncState
 from mcp_notarium.storage.visibility_filter import RULES_KEY, HiddenNote
 
 
@@ -27,9 +27,9 @@ class Cache:
         """Run one write transaction; see :meth:`Database.transaction`."""
         return self.database.transaction(durable=durable)
 
-    def another(self) -> Cache:
+    def open_another(self) -> Cache:
         """Open the same notes through a second connection; see :meth:`Database.another`."""
-        return Cache(self.database.another(), self.notes.gate.rules)
+        return Cache(self.database.open_another(), self.notes.visibility.rules)
 
     def close(self) -> None:
         """Close the database. Idempotent."""
@@ -44,16 +44,16 @@ def apply_rules(cache: Cache) -> int:
     is cleared and the next cycle compares everything. 0 if these rules are in force already.
     """
     with cache.transaction(durable=True):
-        if cache.notes.gate.matches_index:
+        if cache.notes.visibility.matches_index:
             return 0
         hidden = _find_hidden(cache)
-        cache.notes.gate.clear()
+        cache.notes.visibility.clear()
         cache.notes.hide(hidden)
         cache.sync_state.set_cursor(None)
         if not cache.sync_state.progress().complete:
             # Pages that were read already held notes that may be shown now.
-            cache.sync_state.set_progress(Progress())
-        cache.sync_state.set(RULES_KEY, cache.notes.gate.rules.digest or None)
+            cache.sync_state.set_progress(LoadProgress())
+        cache.sync_state.set(RULES_KEY, cache.notes.visibility.rules.digest or None)
     while cache.notes.tidy():  # terms of what was removed go now, not when there is time
         pass
     cache.database.checkpoint()
@@ -64,6 +64,6 @@ def _find_hidden(cache: Cache) -> dict[str, HiddenNote]:
     hidden = {}
     for note_id in cache.notes.etags():
         base = cache.notes.base(note_id)
-        if base is not None and (rule := cache.notes.gate.find_rule(base)) is not None:
+        if base is not None and (rule := cache.notes.visibility.find_rule(base)) is not None:
             hidden[note_id] = HiddenNote(base.etag, base.server_version, rule)
     return hidden

@@ -66,7 +66,7 @@ class Database:
         """Tell whether the caller is inside :meth:`transaction`."""
         return self._durable is not None
 
-    def another(self) -> Database:
+    def open_another(self) -> Database:
         """Open one more connection to the same file, for another thread; the caller closes it.
 
         Raises what ``database.connect`` raises.
@@ -74,7 +74,7 @@ class Database:
         self._live()
         return self._reconnect()
 
-    def reopened(self, *, read_only: bool) -> Database:
+    def reopen(self, *, read_only: bool) -> Database:
         """Open the same file, even if this connection is closed; raises what ``database.connect`` does.
 
         A process has one view of the WAL index: it cannot be read-only and writable at the same time.
@@ -158,7 +158,7 @@ class Database:
             self._roll_back()
 
     @contextmanager
-    def joined(self, *, durable: bool = False) -> Iterator[None]:
+    def join_or_begin(self, *, durable: bool = False) -> Iterator[None]:
         """Join the caller's transaction if one is open, else run a new one.
 
         Raises ``RuntimeError`` if ``durable`` is asked for inside one that is not.

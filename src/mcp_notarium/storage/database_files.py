@@ -1,4 +1,4 @@
-"""Create and open a database file with the settings that keep notes unreadable for others.
+"""Create and open a database file: private mode, key, safe pragmas.
 
 Only ``create`` makes a file; ``connect`` never does. Neither deletes or repairs anything, and neither
 decides what to do about a file that cannot be opened. Keys have the driver's 160-digit form and are

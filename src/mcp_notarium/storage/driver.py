@@ -91,8 +91,8 @@ class DriverFacts:
     provider: str
 
 
-def installed(version: Callable[[str], str] | None = None) -> tuple[str, ...]:
-    """Return the installed driver distributions as ``name version``; tests may give ``version``."""
+def installed_versions(version: Callable[[str], str] | None = None) -> tuple[str, ...]:
+    """Return the installed_versions driver distributions as ``name version``; tests may give ``version``."""
     from importlib import metadata  # noqa: PLC0415 - costs start-up time
 
     found = []
@@ -107,10 +107,10 @@ def installed(version: Callable[[str], str] | None = None) -> tuple[str, ...]:
 @functools.cache
 def module() -> Any:
     """Return the driver's DB-API module, imported once. Raises ``LockedError`` (CRYPTO_UNSUITABLE)."""
-    found = installed()
+    found = installed_versions()
     if len(found) > 1:
         raise _unsuitable(
-            f"two SQLCipher drivers are installed over each other: {', '.join(found)}",
+            f"two SQLCipher drivers are installed_versions over each other: {', '.join(found)}",
             hint=_REINSTALL,
         )
     try:
@@ -121,7 +121,7 @@ def module() -> Any:
 
 @functools.cache
 def facts() -> DriverFacts:
-    """Return the facts about the installed driver, read once. Raises ``LockedError`` (CRYPTO_UNSUITABLE)."""
+    """Return the facts about the installed_versions driver, read once. Raises ``LockedError`` (CRYPTO_UNSUITABLE)."""
     driver = module()
     connection = driver.connect(":memory:", isolation_level=None)
     try:
@@ -134,7 +134,7 @@ def facts() -> DriverFacts:
     finally:
         connection.close()
     return DriverFacts(
-        distribution=next(iter(installed()), "unknown"),
+        distribution=next(iter(installed_versions()), "unknown"),
         cipher_version=cipher[0] if cipher else "",
         sqlite_version=_numbers(driver.sqlite_version),
         fts5="ENABLE_FTS5" in options,

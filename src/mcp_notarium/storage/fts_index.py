@@ -148,13 +148,13 @@ class Vocabulary:
 
     def containing(self, part: str, *, limit: int) -> list[str]:
         """Return up to ``limit`` terms that contain ``part``, in alphabetical order."""
-        return sorted({term for term, _ in self._around(part)})[:limit]
+        return sorted({term for term, _ in self._find_occurrences(part)})[:limit]
 
     def near(self, word: str, *, limit: int) -> list[str]:
         """Return up to ``limit`` terms spelled almost like ``word``, the nearest first; not itself."""
         reach = 1 if len(word) < _SHORT_WORD else 2
         apart = {
-            term: distance(word, term, at_most=reach) for term in self._sharing_a_part(word, reach)
+            term: distance(word, term, at_most=reach) for term in self._find_candidates(word, reach)
         }
         found = sorted(
             (mistakes, term[0] != word[0], term)
@@ -163,17 +163,17 @@ class Vocabulary:
         )
         return [term for *_, term in found[:limit]]
 
-    def _sharing_a_part(self, word: str, reach: int) -> set[str]:
+    def _find_candidates(self, word: str, reach: int) -> set[str]:
         """Return terms that may be near: of ``reach + 1`` parts, ``reach`` mistakes leave one intact."""
         size = -(-len(word) // (reach + 1))
         return {
             term
             for start in range(0, len(word), size)
-            for term, at in self._around(word[start : start + size])
+            for term, at in self._find_occurrences(word[start : start + size])
             if abs(at - start) <= reach and abs(len(term) - len(word)) <= reach
         }
 
-    def _around(self, part: str) -> Iterator[tuple[str, int]]:
+    def _find_occurrences(self, part: str) -> Iterator[tuple[str, int]]:
         """Yield every occurrence of ``part``: the term and the position in it."""
         terms = self._current()
         at = terms.find(part)

@@ -26,7 +26,7 @@ class PendingWrites:
     def add(self, write: PendingWrite) -> None:
         """Record an entry. Raises ``CacheError`` if its write_id exists already."""
         content = write.content
-        with self._db.joined(durable=True):
+        with self._db.join_or_begin(durable=True):
             self._db.run(
                 _ADD,
                 (
@@ -65,7 +65,7 @@ class PendingWrites:
 
     def reject(self, write_id: str, reason: str) -> None:
         """Mark an entry as refused for good; it stays, because it is somebody's text."""
-        with self._db.joined(durable=True):
+        with self._db.join_or_begin(durable=True):
             self._db.run(
                 "UPDATE pending_writes SET state = 'rejected', reason = ? WHERE write_id = ?",
                 (reason, write_id),

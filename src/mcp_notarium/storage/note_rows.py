@@ -1,4 +1,4 @@
-"""Turn changes of notes into batches, a revision into its rows, and its raw object back. Pure.
+"""Convert revisions to table rows and back, and split changes into batches. Pure.
 
 The rows are those of ``notes``, ``note_base`` and ``note_tags``. A raw object repeats the text of its note. Cutting it out halves the database and the work of a
 first load. It is cut only where putting it back gives the same characters again.

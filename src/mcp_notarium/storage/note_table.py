@@ -23,7 +23,7 @@ from mcp_notarium.storage.note_rows import (
     rows_of,
     with_text,
 )
-from mcp_notarium.storage.visibility_filter import HiddenNote, VisibilityGate
+from mcp_notarium.storage.visibility_filter import HiddenNote, VisibilityFilter
 
 __all__ = ["Applied", "Counts", "NoteTable", "TagCount"]
 
@@ -64,7 +64,7 @@ class NoteTable:
     def __init__(self, database: Database, rules: Visibility = EVERYTHING) -> None:
         self._db = database
         self._index = FtsIndex(database)
-        self.gate = VisibilityGate(database, rules)
+        self.visibility = VisibilityFilter(database, rules)
 
     def get(self, note_id: str) -> Note | None:
         """Return the note as it is stored, or None."""
@@ -117,7 +117,7 @@ class NoteTable:
 
     def last_seen_etag(self, note_id: str) -> str | None:
         """Return the etag of the last revision that came, also of a hidden note. For sync only."""
-        hidden = self.gate.hidden_notes([note_id])
+        hidden = self.visibility.hidden_notes([note_id])
         return hidden[note_id].etag if hidden else self.etag(note_id)
 
     def counts(self) -> Counts:
@@ -137,7 +137,7 @@ class NoteTable:
         a transaction: the notes and the cursor that covers them belong together.
         """
         self._require_transaction()
-        self.gate.require_match()
+        self.visibility.require_match()
         done = Applied()
         for batch in batches(changes):
             done += self._apply_batch(batch)
@@ -146,7 +146,7 @@ class NoteTable:
     def hide(self, notes: Mapping[str, HiddenNote]) -> None:
         """Remove these notes and record that they are hidden; inside a transaction."""
         self._require_transaction()
-        self.gate.record_hidden(notes.items())
+        self.visibility.record_hidden(notes.items())
         for batch in batches(map(Tombstone, notes)):
             self._apply_admitted(batch)
         self._index.mark_terms_stale()
@@ -154,8 +154,8 @@ class NoteTable:
     def clear(self) -> None:
         """Remove every note. Version numbers given before are never given again for other text."""
         self._require_transaction()
-        self.gate.require_match()
-        self.gate.clear()
+        self.visibility.require_match()
+        self.visibility.clear()
         self._db.run(_RAISE_FLOOR)
         self._index.empty()
         self._db.run("DELETE FROM note_tags")
@@ -175,7 +175,7 @@ class NoteTable:
             raise RuntimeError(msg)
 
     def _apply_batch(self, batch: dict[str, Change]) -> Applied:
-        admitted = self.gate.filter_changes(batch)
+        admitted = self.visibility.filter_changes(batch)
         done = self._apply_admitted(admitted)
         if done.removed and admitted != batch:
             self._index.mark_terms_stale()

@@ -32,7 +32,7 @@ _LOGIN_TOKEN = "login_token"  # noqa: S105 - the name of a row, not a token
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class LoadProgress:
     """Hold the progress of the first load. ``anchor_cursor`` is the cursor of its first page.
 
     ``mark`` is where the next page starts, ``total`` how many notes the store has (None: unknown).
@@ -92,11 +92,11 @@ class SyncState:
         """Move the cursor, in the transaction that stores what it covers."""
         self.set(_CURSOR, cursor)
 
-    def progress(self) -> Progress:
-        """Return how far the first load is; a new ``Progress`` if none was begun."""
-        return Progress(**self._values(_PROGRESS))
+    def progress(self) -> LoadProgress:
+        """Return how far the first load is; a new ``LoadProgress`` if none was begun."""
+        return LoadProgress(**self._values(_PROGRESS))
 
-    def set_progress(self, progress: Progress | None) -> None:
+    def set_progress(self, progress: LoadProgress | None) -> None:
         """Store how far the first load is; None forgets it (a reset)."""
         self._set_values(_PROGRESS, progress)
 
@@ -164,7 +164,7 @@ class SyncState:
         found: dict[str, Any] = json.loads(self.get(key) or "{}")
         return found
 
-    def _set_values(self, key: str, values: Progress | Metrics | Differences | None) -> None:
+    def _set_values(self, key: str, values: LoadProgress | Metrics | Differences | None) -> None:
         self.set(key, None if values is None else json.dumps(asdict(values)))
 
 

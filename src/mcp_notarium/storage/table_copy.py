@@ -1,4 +1,4 @@
-"""Copy every row of one open database, or every readable row of a damaged one, into a new and empty one.
+"""Copy all rows, or the readable rows of a damaged database, into an empty one.
 
 The target's own connection writes its pages under its own key; no bytes of the old file are copied,
 and no statement ever knows two keys. The full-text index is built again from the notes. The ``pk`` of

@@ -1,4 +1,4 @@
-"""Keep notes that a policy hides out of the index. A hidden note is not stored.
+"""Drop notes that the policy hides before they are stored; record only that they exist.
 
 A hidden note leaves no row in ``notes``, its base, its tags or the full-text index. Every answer made
 from those is therefore the answer of an account without the note. The table ``withheld`` is for sync alone;
@@ -31,7 +31,7 @@ class HiddenNote:
     rule: str
 
 
-class VisibilityGate:
+class VisibilityFilter:
     """Keep hidden notes out of one database under one set of rules."""
 
     def __init__(self, database: Database, rules: Visibility) -> None:

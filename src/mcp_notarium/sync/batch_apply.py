@@ -1,6 +1,6 @@
 """Apply one batch to the index: plan, fetch what is missing, commit.
 
-It decides nothing (``planner`` does) and does not know where a batch comes from (``batch_sources``
+It decides nothing (``pull_decisions`` does) and does not know where a batch comes from (``batch_sources``
 does). Every plan is made twice: before fetching, to know what to fetch, and again when it is stored.
 """
 
@@ -21,8 +21,8 @@ from mcp_notarium.storage.note_rows import BULK_SIZE
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.batch_commit import Batch, BatchCommitter, Tally
 from mcp_notarium.sync.note_fetch import NoteFetcher
-from mcp_notarium.sync.planner import Move, deduplicate
-from mcp_notarium.sync.progress import SyncProgress
+from mcp_notarium.sync.pull_decisions import Move, deduplicate
+from mcp_notarium.sync.status import SyncProgress
 from mcp_notarium.threads import run_in_thread
 
 _LAST_SECONDS = 1.0
@@ -115,7 +115,7 @@ class BulkCommitter:
             raise
 
     def _open(self) -> Cache:
-        opened = self._cache.another()
+        opened = self._cache.open_another()
         if self._cache.database.checkpointer:
             # Never both: SQLite before 3.51.3 can lose a transaction when two checkpoint at once.
             self._cache.database.set_checkpointer(False)

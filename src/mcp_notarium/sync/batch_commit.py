@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Entry
-from mcp_notarium.sync.planner import Action, Confirmed, Known, Local, Move, Remote, plan
-from mcp_notarium.sync.progress import SyncProgress
+from mcp_notarium.sync.pull_decisions import Action, Confirmed, Known, Local, Move, Remote, plan
+from mcp_notarium.sync.status import SyncProgress
 
 Bookmark = Callable[[SyncProgress], None]
 """Records how far the index is, through the connection that stores the batch."""
@@ -30,17 +30,17 @@ class Superseded(Exception):
 class Batch:
     """Hold some statements of the store about notes.
 
-    ``epoch`` is that of the index it was read for. ``bookmark`` runs in the transaction that stores
+    ``index_version`` is that of the index it was read for. ``bookmark`` runs in the transaction that stores
     the last of the batch and moves the cursor or the mark.
     """
 
     remotes: tuple[Remote, ...]
-    epoch: int
+    index_version: int
     bookmark: Bookmark | None = None
 
 
 def split(
-    remotes: Iterable[Remote], *, epoch: int, bookmark: Bookmark | None = None
+    remotes: Iterable[Remote], *, index_version: int, bookmark: Bookmark | None = None
 ) -> tuple[Batch, ...]:
     """Split statements into batches small enough to fetch for. Only the final one carries the bookmark."""
     everything = tuple(remotes)
@@ -48,7 +48,7 @@ def split(
         return ()
     cuts = range(0, len(everything), SPLIT) or range(1)
     *before, final = (everything[at : at + SPLIT] for at in cuts)
-    return (*(Batch(part, epoch) for part in before), Batch(final, epoch, bookmark))
+    return (*(Batch(part, index_version) for part in before), Batch(final, index_version, bookmark))
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class BatchCommitter:
     def commit(self, batch: Batch) -> Tally:
         """Store the batch in one transaction. Raises ``Superseded``."""
         with self._cache.transaction():
-            if self._progress.epoch != batch.epoch:
+            if self._progress.index_version != batch.index_version:
                 raise Superseded
             actions = self.plan(batch.remotes)
             applied = self._cache.notes.apply(_changes(actions))
@@ -100,7 +100,10 @@ class BatchCommitter:
     def plan(self, remotes: Sequence[Remote]) -> list[Action]:
         """Decide about each note from the present state of the database."""
         ids = [remote.id for remote in remotes]
-        etags, hidden_notes = self._cache.notes.etags(ids), self._cache.notes.gate.hidden_notes(ids)
+        etags, hidden_notes = (
+            self._cache.notes.etags(ids),
+            self._cache.notes.visibility.hidden_notes(ids),
+        )
         pending = self.pending()
         actions = []
         for remote in remotes:

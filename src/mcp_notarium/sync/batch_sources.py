@@ -13,7 +13,7 @@ from functools import partial
 from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.errors import CursorLost, LoginRequired, RateLimited, StoreError
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.sync_state import Progress
+from mcp_notarium.storage.sync_state import LoadProgress
 from mcp_notarium.stores.contract import ChangePage, Entry, Store
 from mcp_notarium.sync.backoff import FeedHealth
 from mcp_notarium.sync.batch_apply import BatchApplier
@@ -27,8 +27,8 @@ from mcp_notarium.sync.listing import (
     pages,
     read_ahead,
 )
-from mcp_notarium.sync.planner import Missing, check_removals, plan_sweep
-from mcp_notarium.sync.progress import SyncProgress
+from mcp_notarium.sync.pull_decisions import Missing, check_removals, plan_sweep
+from mcp_notarium.sync.status import SyncProgress
 
 RELIST = 300
 """Number of changed notes from which a listing with content is cheaper than single fetches."""
@@ -73,7 +73,7 @@ class BatchSources:
                     yield batch
         still = frozenset(self._applier.due_unresolved()) if unresolved else frozenset()
         again = [Missing(note_id) for note_id in unresolved if note_id in still]
-        for batch in split(again, epoch=self._progress.epoch):
+        for batch in split(again, index_version=self._progress.index_version):
             yield batch
 
     def _due_sources(self, *, cursor_lost: bool) -> Iterator[Batches]:
@@ -88,9 +88,9 @@ class BatchSources:
 
     async def listen(self) -> tuple[Batch, ...]:
         """Wait for the change feed; empty if it reported nothing."""
-        cursor, epoch = self._progress.cursor or "", self._progress.epoch
+        cursor, index_version = self._progress.cursor or "", self._progress.index_version
         page = await self._ask_feed(cursor, wait=True)
-        return self._change_batches(page, cursor=cursor, epoch=epoch)
+        return self._change_batches(page, cursor=cursor, index_version=index_version)
 
     def can_long_poll(self) -> bool:
         """Tell whether to call :meth:`listen` now."""
@@ -103,15 +103,15 @@ class BatchSources:
 
     async def _load(self) -> Batches:
         """Yield the first load, from where it was interrupted."""
-        for load in (self._cache.sync_state.progress(), Progress()):
+        for load in (self._cache.sync_state.progress(), LoadProgress()):
             with suppress(MarkLost):
                 async with aclosing(self._load_pages(load)) as batches:
                     async for batch in batches:
                         yield batch
                 return
 
-    async def _load_pages(self, load: Progress) -> Batches:
-        epoch, anchor, total = self._progress.epoch, load.anchor_cursor, load.total
+    async def _load_pages(self, load: LoadProgress) -> Batches:
+        index_version, anchor, total = self._progress.index_version, load.anchor_cursor, load.total
         mark = load.mark if anchor is not None else None
         fresh = mark is None
         empty = self._cache.notes.counts().total == 0
@@ -136,7 +136,7 @@ class BatchSources:
                     left_out=left_out,
                     began_empty=empty if fresh else None,
                 )
-                yield Batch(page.entries, epoch, bookmark)
+                yield Batch(page.entries, index_version, bookmark)
                 fresh = False
 
     async def _news(self) -> Batches:
@@ -154,10 +154,10 @@ class BatchSources:
     async def _changes(self) -> Batches:
         empty = 0
         for _ in range(MOST_ANSWERS):
-            cursor, epoch = self._progress.cursor or "", self._progress.epoch
+            cursor, index_version = self._progress.cursor or "", self._progress.index_version
             before = self._applier.news
             page = await self._ask_feed(cursor, wait=False)
-            for batch in self._change_batches(page, cursor=cursor, epoch=epoch):
+            for batch in self._change_batches(page, cursor=cursor, index_version=index_version):
                 yield batch
             if page.cursor == cursor or not (page.changes or page.left_out):
                 return
@@ -177,12 +177,14 @@ class BatchSources:
         self.feed.record_success()
         return page
 
-    def _change_batches(self, page: ChangePage, *, cursor: str, epoch: int) -> tuple[Batch, ...]:
+    def _change_batches(
+        self, page: ChangePage, *, cursor: str, index_version: int
+    ) -> tuple[Batch, ...]:
         self._check_tombstones(page)
         if not page.changes and page.cursor == cursor:
             return ()
         bookmark = partial(SyncProgress.mark_cursor, cursor=page.cursor, left_out=page.left_out)
-        return split(page.changes, epoch=epoch, bookmark=bookmark)
+        return split(page.changes, index_version=index_version, bookmark=bookmark)
 
     def _check_tombstones(self, page: ChangePage) -> None:
         removed = {change.id for change in page.changes if isinstance(change, Tombstone)}
@@ -204,7 +206,7 @@ class BatchSources:
 
     async def _poll(self) -> Batches:
         """Yield what changed since the cursor, by listing. Removals do not show in it."""
-        cursor, epoch = self._progress.cursor, self._progress.epoch
+        cursor, index_version = self._progress.cursor, self._progress.index_version
         feed = self._store.capabilities.change_feed
         first: str | None = None
         left_out = 0
@@ -219,18 +221,19 @@ class BatchSources:
                     SyncProgress.mark_cursor, cursor=first, feed_missed=feed, left_out=left_out
                 )
                 bookmark = polled if final else None
-                for batch in split(page.entries, epoch=epoch, bookmark=bookmark):
+                for batch in split(page.entries, index_version=index_version, bookmark=bookmark):
                     yield batch
 
     async def _sweep(self, *, cursor_lost: bool) -> Batches:
         """Compare a complete listing with the index. Nothing is removed unless every page came."""
-        epoch, known = self._progress.epoch, self._cache.notes.etags()
+        index_version, known = self._progress.index_version, self._cache.notes.etags()
         hidden_notes = {
-            note_id: one.etag for note_id, one in self._cache.notes.gate.hidden_notes().items()
+            note_id: one.etag
+            for note_id, one in self._cache.notes.visibility.hidden_notes().items()
         }
         first, listed, left_out = await self._list_everything()
         plan = plan_sweep(known | hidden_notes, listed)
-        async with aclosing(self._fetch_changed(plan.changed, epoch)) as batches:
+        async with aclosing(self._fetch_changed(plan.changed, index_version)) as batches:
             async for batch in batches:
                 yield batch
         # Withheld notes have nothing here to lose, and nothing may show that they are missing.
@@ -239,7 +242,7 @@ class BatchSources:
         bookmark = partial(
             SyncProgress.mark_swept, cursor=first if cursor_lost else None, left_out=left_out
         )
-        for batch in split(plan.missing, epoch=epoch, bookmark=bookmark):
+        for batch in split(plan.missing, index_version=index_version, bookmark=bookmark):
             yield batch
 
     async def _list_everything(self) -> tuple[str | None, list[Revision | Entry], int]:
@@ -254,14 +257,16 @@ class BatchSources:
                 left_out += page.left_out
         return first, listed, left_out
 
-    async def _fetch_changed(self, changed: tuple[Revision | Entry, ...], epoch: int) -> Batches:
+    async def _fetch_changed(
+        self, changed: tuple[Revision | Entry, ...], index_version: int
+    ) -> Batches:
         if len(changed) < RELIST:
-            for batch in split(changed, epoch=epoch):
+            for batch in split(changed, index_version=index_version):
                 yield batch
             return
         async with aclosing(pages(self._store, Listing())) as all_pages:
             async for page in all_pages:
-                yield Batch(page.entries, epoch)
+                yield Batch(page.entries, index_version)
 
     def _in_trash(self, note_ids: set[str]) -> set[str]:
         notes = ((note_id, self._cache.notes.get(note_id)) for note_id in note_ids)

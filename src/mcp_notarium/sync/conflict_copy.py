@@ -1,4 +1,4 @@
-"""Make conflict copies and compare what a store holds with what was sent. Pure.
+"""Build conflict copies, and compare a stored note with the one that was sent. Pure.
 
 A text that cannot be merged becomes a note of its own. This module makes the content and the id of
 that copy. It tells whether every line is still there after the store merged an edit, what to do if not,

@@ -1,4 +1,4 @@
-"""Run one sync cycle: carry out the effects of the cycle table, from a due event to the next rest.
+"""Run one sync cycle: carry out the effects of the state table until it is idle.
 
 ``CycleRunner`` has no clock of its own and never waits; ``scheduler`` decides when it works. Every failure
 becomes an event of the table; nothing that was stored is ever taken back.
@@ -24,8 +24,8 @@ from mcp_notarium.sync.batch_apply import BatchApplier
 from mcp_notarium.sync.batch_commit import Batch, Superseded, Tally
 from mcp_notarium.sync.batch_sources import Batches, BatchSources
 from mcp_notarium.sync.cycle_states import RESTING, Effect, Event, State, event_of, receive
-from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.sync.push import PushOutcome
+from mcp_notarium.sync.status import SyncProgress
 from mcp_notarium.sync.writer import Writer
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ class CycleRunner:
 
     @property
     def _hides(self) -> bool:
-        return self._cache.notes.gate.rules.has_rules
+        return self._cache.notes.visibility.rules.has_rules
 
 
 async def _iterate(batches: Iterable[Batch]) -> AsyncGenerator[Batch, None]:

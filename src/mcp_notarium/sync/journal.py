@@ -224,11 +224,11 @@ class Journal:
 
     def sees(self, note_id: str, content: Content) -> bool:
         """Tell whether the policy would show the note with this content."""
-        return self._cache.notes.gate.rules.sees(note_id, content.tags)
+        return self._cache.notes.visibility.rules.sees(note_id, content.tags)
 
     def sees_revision(self, revision: Revision) -> bool:
         """Tell whether the policy shows the note as the store has it."""
-        return self._cache.notes.gate.find_rule(revision) is None
+        return self._cache.notes.visibility.find_rule(revision) is None
 
     def in_flight(self, note_id: str) -> PendingWrite | None:
         """Return the note's unfinished entry."""

@@ -21,7 +21,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.backoff import ItemBackoff
-from mcp_notarium.sync.planner import Confirmed, Remote, lags_behind
+from mcp_notarium.sync.pull_decisions import Confirmed, Remote, lags_behind
 
 ITEM_SECONDS = 4.0
 """Seconds that all others wait for one note or write; retries of its request included."""

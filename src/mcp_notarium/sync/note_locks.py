@@ -25,7 +25,7 @@ class NoteLock:
         self._cancelled = False
         self.task: asyncio.Task[Any] | None = None
 
-    async def run_withdrawable(self, work: Coroutine[Any, Any, T]) -> T:
+    async def run_cancellable(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a write. If the caller is cancelled, it returns at once.
 
         The work then goes on if its request may have left; otherwise it sends nothing.

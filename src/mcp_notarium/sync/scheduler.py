@@ -20,7 +20,7 @@ from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.batch_apply import release_memory
 from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Effect, Event, State
-from mcp_notarium.sync.progress import SyncProgress, SyncStatus, read_status
+from mcp_notarium.sync.status import SyncProgress, SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from mcp_notarium.sync.journal import Hook, Journal, process_ended
 from mcp_notarium.sync.journal_replay import ROUNDS, JournalReplay
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
-from mcp_notarium.sync.planner import Known, RemoteState, remote_state
+from mcp_notarium.sync.pull_decisions import Known, RemoteState, remote_state
 from mcp_notarium.sync.push import NOT_STORED, NOTHING, Pusher, PushOutcome, PushResult
 
 LOCK_TRIES = 50
@@ -166,7 +166,7 @@ class Writer:
                     content=note.content,
                     body="",
                 )
-                await lock.run_withdrawable(self._send_removal(write, etag))
+                await lock.run_cancellable(self._send_removal(write, etag))
 
     async def drain(self) -> None:
         """Wait for writes whose caller has left. Call it before the database is closed."""
@@ -186,7 +186,7 @@ class Writer:
                 content=content,
                 body=self._store.compose(None, content, now=self._clock()),
             )
-            result = await lock.run_withdrawable(self._send_creation(write))
+            result = await lock.run_cancellable(self._send_creation(write))
             return self._make_saved(note_id, result)
 
     async def _resume_creation(self, content: Content) -> Saved | None:
@@ -221,14 +221,14 @@ class Writer:
         """Merge with the newest revision and send; None if the note changed meanwhile."""
         seen = self._cache.notes.etag(note.id)
         try:
-            head = await self._head(note.id, seen)
+            newest = await self._fetch_newest(note.id, seen)
         except (StoreError, LoginRequired) as error:
             raise add_outcome(error, NOT_SAVED) from None
-        wanted = merge_content(note.content, content, head.content)
+        wanted = merge_content(note.content, content, newest.content)
         if wanted is not None and not self._journal.sees(note.id, wanted):
             wanted = None  # each side kept a tag that shows the note; the merge keeps none
-        if wanted is None or wanted == head.content:
-            self._journal.adopt(head, seen=seen)
+        if wanted is None or wanted == newest.content:
+            self._journal.adopt(newest, seen=seen)
             if wanted is None:
                 raise self._conflict_error(note.id)
             return self._make_saved(
@@ -237,39 +237,39 @@ class Writer:
         write = self._journal.make(
             note_id=note.id,
             kind=WriteKind.UPDATE,
-            base_etag=head.etag,
+            base_etag=newest.etag,
             content=wanted,
-            body=self._store.compose(head, wanted, now=self._clock()),
+            body=self._store.compose(newest, wanted, now=self._clock()),
         )
-        result = await lock.run_withdrawable(self._send_update(write, head, seen))
+        result = await lock.run_cancellable(self._send_update(write, newest, seen))
         if result.outcome is PushOutcome.AGAIN:
             return None
-        return self._make_saved(note.id, result, merged=head.content != note.content)
+        return self._make_saved(note.id, result, merged=newest.content != note.content)
 
-    async def _head(self, note_id: str, seen: str | None) -> Revision:
-        head = await get_newest(self._store, note_id)
+    async def _fetch_newest(self, note_id: str, seen: str | None) -> Revision:
+        newest = await get_newest(self._store, note_id)
         base = self._cache.notes.base(note_id)
         known = Known(base.etag, base.server_version) if base else None
-        if remote_state(known, head) is RemoteState.OLDER:
+        if remote_state(known, newest) is RemoteState.OLDER:
             # Either the note was made again, or this answer is stale. Only a second request tells.
-            head = await get_newest(self._store, note_id)
-        if isinstance(head, Tombstone) or not self._journal.sees_revision(head):
+            newest = await get_newest(self._store, note_id)
+        if isinstance(newest, Tombstone) or not self._journal.sees_revision(newest):
             # A note that was hidden elsewhere is gone to the caller here.
-            self._journal.adopt(head, seen=seen)
+            self._journal.adopt(newest, seen=seen)
             raise _removed_error(note_id)
-        return head
+        return newest
 
     async def _send_update(
-        self, write: PendingWrite, head: Revision, seen: str | None
+        self, write: PendingWrite, newest: Revision, seen: str | None
     ) -> PushResult:
-        if not self._journal.record(write, base=head, seen=seen):
+        if not self._journal.record(write, base=newest, seen=seen):
             return PushResult(PushOutcome.AGAIN)
         try:
-            result = await self._send(write, head.content)
+            result = await self._send(write, newest.content)
         except VersionConflict:
             return PushResult(PushOutcome.AGAIN)
         except NoteNotFound:
-            self._journal.adopt(Tombstone(write.note_id), seen=head.etag)
+            self._journal.adopt(Tombstone(write.note_id), seen=newest.etag)
             raise _removed_error(write.note_id) from None
         if result.outcome is PushOutcome.AGAIN:
             self._pusher.drop(write)
@@ -284,14 +284,14 @@ class Writer:
 
     def _make_saved(self, note_id: str, result: PushResult, *, merged: bool = False) -> Saved:
         note = self._cache.notes.get(note_id)
-        if note is None and self._cache.notes.gate.rules.has_rules:
+        if note is None and self._cache.notes.visibility.rules.has_rules:
             raise _removed_error(note_id)  # or hidden just now; the error must not tell which
         if note is None:
             raise NoteNotFound(
                 "the note was removed right after it was saved", details={"id": note_id}
             )
         copy_id = result.copy_id
-        if copy_id is not None and self._cache.notes.gate.rules.has_rules:
+        if copy_id is not None and self._cache.notes.visibility.rules.has_rules:
             copy_id = copy_id if self._cache.notes.get(copy_id) else None
         merged = merged or result.merged
         return Saved(note, merged=merged, copy_id=copy_id, differs=result.differs)

@@ -1,4 +1,4 @@
-"""Define what a handler may ask of its call, and word the questions to the person.
+"""Define the context of a tool call, and phrase its consent questions.
 
 The server makes one :class:`CallContext` for each call. Handlers read the index freely. Every change
 happens inside ``app.writer.call()``: writes are served one after another, and reads never wait for
@@ -67,7 +67,7 @@ def consent_mode(setting: str, *, can_elicit: bool) -> ConsentMode:
     return ConsentMode.ARGUMENT if setting == "ask" else ConsentMode.REFUSE
 
 
-def refusal(setting: str, message: str) -> ConfirmationRequired:
+def consent_error(setting: str, message: str) -> ConfirmationRequired:
     """Return the error for an action without consent, naming what would help."""
     hints = {
         "deny": "The user has disabled such actions (NOTARIUM_DESTRUCTIVE=deny). "
@@ -81,7 +81,7 @@ def refusal(setting: str, message: str) -> ConfirmationRequired:
     return ConfirmationRequired(message, resolution_hint=hint, details={"asks": message})
 
 
-def unanswered(message: str) -> ConfirmationRequired:
+def timeout_error(message: str) -> ConfirmationRequired:
     """Return the error for a question that was not answered in time."""
     return ConfirmationRequired(
         "The user did not answer in time; nothing was changed.",
@@ -90,7 +90,7 @@ def unanswered(message: str) -> ConfirmationRequired:
     )
 
 
-def refused_with_error(message: str) -> ConfirmationRequired:
+def client_error(message: str) -> ConfirmationRequired:
     """Return the error for a question that the client answered with an error, or unreadably.
 
     Some clients report with an error that their user said no.
@@ -124,7 +124,9 @@ def name_note(app: App, text: str, *, note_id: str | None) -> str:
 
     The agent reads a question that nobody can be asked, so the question must not show hidden text.
     """
-    if note_id is not None and (app.config.policy.hides(Field.TEXT) or app.budget.bytes_left == 0):
+    if note_id is not None and (
+        app.config.policy.hides(Field.TEXT) or app.usage_limits.bytes_left == 0
+    ):
         return describe_note("", note_id=note_id).replace(" without text", "")
     return describe_note(text, note_id=note_id)
 

@@ -75,7 +75,7 @@ def text_fields(
     """Return the text on the wire: as much of it as is requested, fits, and may be read."""
     if app.config.policy.hides(Field.TEXT):
         return {"text": "", "text_is_partial": True, "note": TEXT_HIDDEN}
-    room = app.budget.bytes_left
+    room = app.usage_limits.bytes_left
     most = ANSWER_BYTES if room is None else room - RESERVED_BYTES - json_bytes("".join(note.tags))
     part = cut_portion(note.text, start=start, count=count, most=min(most, ANSWER_BYTES))
     fields: dict[str, Any] = {

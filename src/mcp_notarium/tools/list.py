@@ -16,7 +16,7 @@ from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Ta
 from mcp_notarium.search.sql_builder import words_of
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.schemas import ListAnswer, ListItem, ListRequest
-from mcp_notarium.tools.sync_status import sync_of, wait_for_notes
+from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -38,7 +38,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     query = query_of(request)
     check_query(app.config.policy, query)
     status = await wait_for_notes(app, call)
-    limit = app.budget.limit_rows(request.limit or DEFAULT_LIMIT)
+    limit = app.usage_limits.limit_rows(request.limit or DEFAULT_LIMIT)
     page = request.page or 1
     found = app.cache.search.find(
         query,
@@ -55,7 +55,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
         total_pages=pages,
         inside_words=found.inside_words or None,
         suggestions=None if found.total else _suggestions(app, query),
-        sync=sync_of(status, now=app.clock()),
+        sync=sync_part(status, now=app.clock()),
     )
 
 

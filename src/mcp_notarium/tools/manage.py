@@ -78,7 +78,7 @@ async def _set_trash(app: App, request: ManageRequest, *, trash: bool) -> Manage
             return _trash_answer(
                 note, said="The note was in this state already; nothing was written."
             )
-        with app.budget.write():
+        with app.usage_limits.write():
             saved = await app.writer.save(note=note, content=replace(note.content, trash=trash))
     if saved.note.trash != trash:
         where = "in the trash" if saved.note.trash else "not in the trash"
@@ -103,13 +103,13 @@ def _trash_answer(note: Note, *, said: str | None = None) -> ManageAnswer:
 async def _remove(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
     note = await _find_note(app, request)
     _check_trashed(note)
-    app.budget.require_write()
+    app.usage_limits.require_write()
     name = name_note(app, note.text, note_id=note.id)
     await require_consent(call, f"Delete the {name} for good? It cannot be brought back.")
     async with app.writer.call():
         note = await _find_note(app, request)
         _check_trashed(note)
-        with app.budget.write():
+        with app.usage_limits.write():
             await app.writer.remove(note)
     return ManageAnswer(id=note.id, status="deleted")
 

@@ -16,7 +16,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
-from mcp_notarium.tools.sync_status import still_loading
+from mcp_notarium.tools.sync_notice import still_loading
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

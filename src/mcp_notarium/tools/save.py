@@ -55,14 +55,14 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     _check_hidden_fields(app.config.policy, request)
     draft = await _draft(app, request)
     if draft.asks and not draft.changes_nothing:
-        app.budget.require_write()
+        app.usage_limits.require_write()
         await require_consent(call, " ".join(draft.asks))
     async with app.writer.call():
         # Draft again: the note may have changed while the person was asked or another write ran.
         draft = await _draft(app, request)
         if draft.note is not None and draft.changes_nothing:
             return _answer(app, draft.note, unchanged=True)
-        with app.budget.write():
+        with app.usage_limits.write():
             saved = await app.writer.save(note=draft.note, content=draft.content)
     return _answer(
         app, saved.note, merged=saved.merged, copy_id=saved.copy_id, differs=saved.differs

@@ -174,7 +174,7 @@ class FromNotes(Answer):
     )
 
 
-class Finding(Answer):
+class InvisibleText(Answer):
     """Describe invisible characters of the answer's text."""
 
     kind: Literal["control", "bidi", "zero_width", "variation", "tag"]
@@ -227,7 +227,7 @@ class NoteAnswer(FromNotes):
     range_line_count: int | None = Field(default=None, json_schema_extra=QUIET)
     next_range_line_start: int | None = None
     note: str | None = Field(default=None, json_schema_extra=QUIET)
-    findings: list[Finding] | None = Field(default=None, json_schema_extra=QUIET)
+    findings: list[InvisibleText] | None = Field(default=None, json_schema_extra=QUIET)
 
 
 class SavedAnswer(NoteAnswer):

@@ -67,10 +67,10 @@ def test_with_a_wrong_key_nothing_stays_in_the_keychain(tmp_path):
 
 def test_a_keychain_that_holds_a_key_is_not_free(tmp_path):
     config, system = made(tmp_path), keychains.working()
-    keychain_slot.demand_free(config, system, options=GIVEN)
+    keychain_slot.require_free(config, system, options=GIVEN)
     keychain_slot.enable(config, system, options=GIVEN)
     with pytest.raises(SlotsRefused, match="holds a key for this account already"):
-        keychain_slot.demand_free(config, system, options=GIVEN)
+        keychain_slot.require_free(config, system, options=GIVEN)
 
 
 @pytest.mark.parametrize(

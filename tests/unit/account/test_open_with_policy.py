@@ -33,7 +33,7 @@ def test_a_new_cache_is_new(config):
     with closing(open_with_policy(config)) as opened:
         assert opened.created
         assert not opened.rebuilt
-        assert Cache(opened.database, config.policy.visibility).notes.gate.matches_index
+        assert Cache(opened.database, config.policy.visibility).notes.visibility.matches_index
 
 
 def test_a_rebuilt_cache_is_rebuilt_and_says_so(old):

@@ -9,7 +9,7 @@ from mcp_notarium.account import inspection, opener, purge
 from mcp_notarium.account.startup_outcomes import Locked, Open
 from mcp_notarium.crypto import kdf, key_file_codec, key_slots
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
-from mcp_notarium.keys import key_file
+from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import driver
 from support import account_child, keychains
@@ -407,7 +407,7 @@ def test_several_servers_started_at_once_make_one_cache(tmp_path):
 
 
 def test_a_cache_made_by_another_server_in_the_middle_of_a_look_is_opened(tmp_path, monkeypatch):
-    load, others = key_file.load, []
+    load, others = key_file_store.load, []
 
     def load_and_be_overtaken(folder, **options):
         files = load(folder, **options)
@@ -417,7 +417,7 @@ def test_a_cache_made_by_another_server_in_the_middle_of_a_look_is_opened(tmp_pa
         return files
 
     (folder_of(account(tmp_path)).path).mkdir(mode=0o700, parents=True)
-    monkeypatch.setattr(key_file, "load", load_and_be_overtaken)
+    monkeypatch.setattr(key_file_store, "load", load_and_be_overtaken)
     with closing(open_cheaply(account(tmp_path))) as opened, closing(others[1]) as other:
         assert opened.generation == other.generation
 
@@ -440,7 +440,9 @@ def test_a_cache_made_by_another_server_before_the_first_look_is_opened(tmp_path
 def test_a_doubled_driver_is_refused(tmp_path, monkeypatch):
     for cached in ("module", "facts"):
         monkeypatch.setattr(driver, cached, getattr(driver, cached).__wrapped__)
-    monkeypatch.setattr(driver, "installed", lambda: ("sqlcipher3 1", "sqlcipher3-binary 1"))
+    monkeypatch.setattr(
+        driver, "installed_versions", lambda: ("sqlcipher3 1", "sqlcipher3-binary 1")
+    )
     assert refused(account(tmp_path)).verdict is Verdict.CRYPTO_UNSUITABLE
 
 
@@ -623,7 +625,7 @@ def test_a_copy_that_cannot_be_written_is_mentioned_and_the_notes_are_served(tmp
     def full(*_given, **_named):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(key_file, "replace_private", full)
+    monkeypatch.setattr(key_file_store, "replace_private", full)
     with closing(open_cheaply(config)) as opened:
         assert "No space left" in opened.notices[0]
 

@@ -41,12 +41,12 @@ def add(config, key=NEW, **options):
 def test_a_free_slot_is_demanded_before_anybody_types(tmp_path):
     config = made(tmp_path)
     for number in range(2, MOST_SLOTS + 1):
-        slot_management.demand_free_slot(
+        slot_management.require_free_slot(
             slot_management.list_slots(config, None, bounds=BOUNDS).keyfile
         )
         add(config, Secret(f"{OTHER} {number}"))
     with pytest.raises(SlotsRefused, match="all are in use"):
-        slot_management.demand_free_slot(
+        slot_management.require_free_slot(
             slot_management.list_slots(config, None, bounds=BOUNDS).keyfile
         )
 

@@ -357,9 +357,11 @@ def test_the_rebuild_is_offered_only_where_it_would_be_done():
 
 
 def test_looking_stops_at_driver_and_paths():
-    assert startup_rows_before_open.stops(replace(NOTHING, driver_problem="gone"))
-    assert startup_rows_before_open.stops(replace(NOTHING, path_problem=Problem("a", "b")))
-    assert not startup_rows_before_open.stops(NOTHING)
+    assert startup_rows_before_open.is_decided_before_open(replace(NOTHING, driver_problem="gone"))
+    assert startup_rows_before_open.is_decided_before_open(
+        replace(NOTHING, path_problem=Problem("a", "b"))
+    )
+    assert not startup_rows_before_open.is_decided_before_open(NOTHING)
 
 
 YES_NO = (False, True)

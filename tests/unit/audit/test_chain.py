@@ -11,9 +11,9 @@ from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import (
     GENESIS,
     MOST_NOTES,
+    AuditEntry,
     AuditKeys,
     ChainMac,
-    Entry,
     Head,
     append_to_chain,
     clean_client_name,
@@ -24,7 +24,7 @@ from mcp_notarium.secret import Secret
 KEY = Secret(bytes(range(32)))
 KEYS = AuditKeys(KEY, Secret(b"d" * 32), Secret(b"a" * 32))
 PAGE = Path(__file__).parents[3] / "docs" / "format.md"
-GOLDEN = Entry(
+GOLDEN = AuditEntry(
     at=1_750_000_000.1234,
     act="tool.save",
     client="Client 1",
@@ -38,7 +38,7 @@ GOLDEN = Entry(
 
 def test_bytes_of_a_record_must_not_change_silently():
     record, head = append_to_chain(GOLDEN, Head(), ChainMac(KEY))
-    assert record.covered() == (
+    assert record.mac_input() == (
         b'[1,1750000000123,"Client 1","tool.save","ab","[\\"n1\\",\\"\\\\u00e9\\"]","allowed","ok",7,'
         b'0,"{\\"a\\":\\"x\\",\\"b\\":1}"]'
     )
@@ -55,7 +55,7 @@ def test_bytes_of_a_record_must_not_change_silently():
 def test_the_page_of_the_format_shows_that_record_and_its_mac():
     record, head = append_to_chain(GOLDEN, Head(), ChainMac(KEY))
     page = PAGE.read_text(encoding="utf-8")
-    assert f"\n{record.covered().decode()}\n" in page
+    assert f"\n{record.mac_input().decode()}\n" in page
     assert f"`{head.mac}`" in page
 
 
@@ -78,11 +78,11 @@ def recomputed(line, key):
 
 @pytest.mark.parametrize("key", [KEY, None], ids=["with a key", "without"])
 def test_every_mac_of_an_export_can_be_recomputed_from_the_page_alone(key):
-    odd = Entry(
+    odd = AuditEntry(
         at=2.0, act="cli.x", client='"\\\x7fé\u2028', facts={"why": 'a "b" \\ \n ü', "n": [1]}
     )
     records, head = [], Head()
-    for entry in (GOLDEN, odd, Entry(at=0.0, act="tool.get", notes=("x" * 12,))):
+    for entry in (GOLDEN, odd, AuditEntry(at=0.0, act="tool.get", notes=("x" * 12,))):
         record, head = append_to_chain(entry, head, ChainMac(key))
         records.append(record)
     *lines, _end = export.export_lines(records, now_ms=0, end=head)
@@ -126,7 +126,7 @@ def test_client_names_become_one_short_line():
 
 
 def test_more_notes_than_fit_are_counted():
-    entry = Entry(at=1, act="tool.list", notes=tuple(map(str, range(MOST_NOTES + 3))))
+    entry = AuditEntry(at=1, act="tool.list", notes=tuple(map(str, range(MOST_NOTES + 3))))
     record = make_record(entry, number=1, previous=GENESIS)
     assert len(json.loads(record.notes)) == MOST_NOTES
     assert json.loads(record.facts) == {"notes_left_out": 3}

@@ -25,12 +25,12 @@ class Opener:
     def __init__(self, *errors):
         self.errors = list(errors)
         self.opened = self.closed = 0
-        self.gate = anyio.Event()
-        self.gate.set()
+        self.visibility = anyio.Event()
+        self.visibility.set()
 
     @asynccontextmanager
     async def __call__(self):
-        await self.gate.wait()
+        await self.visibility.wait()
         if self.errors:
             raise self.errors.pop(0)
         self.opened += 1
@@ -69,7 +69,7 @@ async def test_nothing_is_opened_until_somebody_asks():
 
 async def test_calls_that_come_together_share_one_opening():
     opener = Opener()
-    opener.gate = anyio.Event()
+    opener.visibility = anyio.Event()
     found = []
 
     async def ask(holder):
@@ -79,7 +79,7 @@ async def test_calls_that_come_together_share_one_opening():
         for _ in range(5):
             calls.start_soon(ask, holder)
         await anyio.wait_all_tasks_blocked()
-        opener.gate.set()
+        opener.visibility.set()
     assert found == ["the app"] * 5
     assert (opener.opened, opener.closed) == (1, 1)
 
@@ -133,12 +133,12 @@ async def test_damage_met_while_open_locks_the_app_and_closes_it_at_once():
 @pytest.mark.parametrize("errors", [[], [CacheDamaged("met")], [locked()]])
 async def test_damage_met_while_opening_is_reported_once(errors):
     opener = Opener(*errors)
-    opener.gate = anyio.Event()
+    opener.visibility = anyio.Event()
     async with kept(opener) as holder, anyio.create_task_group() as calls:
         calls.start_soon(refused, holder)
         await anyio.wait_all_tasks_blocked()
         holder.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
-        opener.gate.set()
+        opener.visibility.set()
     assert [error.verdict for error in holder.reports] == [Verdict.DATABASE_DAMAGED]
     assert holder.locked
     assert opener.opened == opener.closed

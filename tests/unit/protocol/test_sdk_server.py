@@ -339,11 +339,11 @@ async def test_answer_counts_once(harness):
 async def test_refusals_that_name_a_note_count_as_read(harness):
     arguments = await trashed(harness)
     async with connected(harness.opened, "legacy") as client:
-        before = harness.app.budget._read
+        before = harness.app.usage_limits._read
         refused = await client.call_tool("manage", arguments)
         assert content_of(refused)["subcategory"] == "confirmation_required"
         size = len(refused.content[0].text.encode())
-        assert harness.app.budget._read - before == size
+        assert harness.app.usage_limits._read - before == size
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -9,7 +9,7 @@ import pytest
 PROGRAM = """
 import os, sys
 from mcp_notarium.protocol import stdio as fds
-i, o = fds.claim()
+i, o = fds.take_descriptors()
 print("after")
 os.write(1, b"raw\\n")
 os.system("echo child; cat")
@@ -23,7 +23,7 @@ assert i > 2 and o > 2
 BLOCKING = """
 import os
 from mcp_notarium.protocol import stdio as fds
-print(*map(os.get_blocking, fds.claim()), flush=True)
+print(*map(os.get_blocking, fds.take_descriptors()), flush=True)
 """
 
 

@@ -15,7 +15,7 @@ from mcp_notarium.protocol.sdk_server import SdkStream
 from mcp_notarium.protocol.session import Session, size_of
 from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
 from mcp_notarium.protocol.stdio import TooLong
-from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, running
+from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, run_transport
 from support.talker import HELLO, INITIALIZED
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +34,7 @@ async def connected(*first, seconds=1.5, **options):
         session.receive(json.dumps(line).encode())
     try:
         with anyio.fail_after(10):
-            async with running(
+            async with run_transport(
                 session, Outbox(writing, flow), ShutdownDeadline(seconds), **options
             ) as transport:
                 for _ in [] if first else (HELLO, INITIALIZED):

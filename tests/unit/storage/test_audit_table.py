@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from mcp_notarium.audit.chain import Act, AuditKeys, ChainMac, Entry, Head
+from mcp_notarium.audit.chain import Act, AuditEntry, AuditKeys, ChainMac, Head
 from mcp_notarium.audit.verification import FaultKind
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, NotRecorded
 from mcp_notarium.secret import Secret
@@ -31,7 +31,7 @@ def table(cache):
 
 
 def entries(count, *, at=1000.0):
-    return [Entry(at=at + n, act="tool.get", notes=(f"n{n}",)) for n in range(count)]
+    return [AuditEntry(at=at + n, act="tool.get", notes=(f"n{n}",)) for n in range(count)]
 
 
 def trail_of(cache, *, now=1000.0, days=365):
@@ -190,11 +190,11 @@ def test_records_go_when_their_days_are_over(cache, table):
     calendar = Days()
     trail = calendar.trail(cache)
     for _ in range(3):
-        trail.open(Entry(at=trail.now(), act="the first day"))
+        trail.open(AuditEntry(at=trail.now(), act="the first day"))
     for _ in range(365):
         calendar.day += 1
         trail.tidy()
-        trail.open(Entry(at=trail.now(), act="every day"))
+        trail.open(AuditEntry(at=trail.now(), act="every day"))
     assert numbers(table)[:3] == [1, 2, 3]
     calendar.day += 0.5
     trail.tidy()
@@ -208,8 +208,8 @@ def test_records_go_when_their_days_are_over(cache, table):
 def test_a_record_with_an_old_date_stays_as_long_as_an_older_record_that_is_young(cache, table):
     calendar = Days()
     trail = calendar.trail(cache, days=10)
-    trail.open(Entry(at=trail.now(), act="today"))
-    trail.open(Entry(at=trail.now() - 20 * DAY, act="behind a clock that was set back"))
+    trail.open(AuditEntry(at=trail.now(), act="today"))
+    trail.open(AuditEntry(at=trail.now() - 20 * DAY, act="behind a clock that was set back"))
     trail.tidy()
     assert numbers(table) == [1, 2]
 
@@ -218,7 +218,7 @@ def test_days_without_a_server_count_and_the_newest_record_stays(cache, table):
     calendar = Days()
     trail = calendar.trail(cache, days=10)
     for _ in range(3):
-        trail.open(Entry(at=trail.now(), act="before a holiday"))
+        trail.open(AuditEntry(at=trail.now(), act="before a holiday"))
     calendar.day += 30
     calendar.trail(cache, days=10).tidy()
     assert [(one.number, one.act) for one in table.records()] == [
@@ -228,10 +228,10 @@ def test_days_without_a_server_count_and_the_newest_record_stays(cache, table):
 
 
 def test_another_process_that_is_writing_is_not_waited_for(cache, table):
-    calendar, other = Days(), cache.another()
+    calendar, other = Days(), cache.open_another()
     trail = calendar.trail(cache, days=1)
     for _ in range(3):
-        trail.open(Entry(at=trail.now(), act="a day ago"))
+        trail.open(AuditEntry(at=trail.now(), act="a day ago"))
     calendar.day += 1.5
     with other.transaction():
         trail.tidy()
@@ -249,8 +249,8 @@ def test_chain_is_carried_over_under_another_key_with_a_link(tmp_path, table):
     found = target.verify(anchored=None, expected=old)
     assert found.whole
     assert found.head.count == 1201
-    assert [r.covered() for r in target.records(last=1200)] == [
-        r.covered() for r in table.records()
+    assert [r.mac_input() for r in target.records(last=1200)] == [
+        r.mac_input() for r in table.records()
     ]
     other.close()
 
@@ -295,10 +295,10 @@ def test_empty_chain_carried_over_begins_a_new_one(tmp_path, table):
 
 def test_reads_wait_in_memory_and_keep_their_order_before_an_act(cache):
     trail = trail_of(cache)
-    trail.note(Entry(at=1, act="one"))
-    trail.note(Entry(at=2, act="two"))
+    trail.note(AuditEntry(at=1, act="one"))
+    trail.note(AuditEntry(at=2, act="two"))
     assert trail.table.head() == Head()
-    assert trail.open(Entry(at=3, act="three")) == 3
+    assert trail.open(AuditEntry(at=3, act="three")) == 3
     assert [record.act for record in trail.table.records()] == ["one", "two", "three"]
     assert trail.waiting == 0
 
@@ -310,19 +310,19 @@ def test_an_act_and_its_outcome_wait_for_the_disk_and_a_read_does_not(cache):
         flushed.append(cache.database.number("PRAGMA synchronous"))
 
     for number in range(2):
-        trail.note(Entry(at=1, act="read"))
+        trail.note(AuditEntry(at=1, act="read"))
         done(trail.flush())
-        done(trail.open(Entry(at=2, act="act")))
-        trail.note(Entry(at=3, act="read"))
+        done(trail.open(AuditEntry(at=2, act="act")))
+        trail.note(AuditEntry(at=3, act="read"))
         done(trail.flush())
-        done(trail.close(Entry(at=4, act="act", refers=number)))
+        done(trail.close(AuditEntry(at=4, act="act", refers=number)))
     assert flushed == [1, 2, 1, 2] * 2
 
 
 def test_flush_does_not_wait_for_another_process_and_comes_again(cache):
     trail = trail_of(cache)
-    other = cache.another()
-    trail.note(Entry(at=1, act="one"))
+    other = cache.open_another()
+    trail.note(AuditEntry(at=1, act="one"))
     with other.transaction():
         assert not trail.flush()
     assert trail.waiting == 1
@@ -339,7 +339,7 @@ def test_act_that_cannot_be_recorded_is_refused(cache, monkeypatch):
     trail = trail_of(cache)
     monkeypatch.setattr(trail.table, "append", full)
     with pytest.raises(NotRecorded) as caught:
-        trail.open(Entry(at=1, act="tool.save"))
+        trail.open(AuditEntry(at=1, act="tool.save"))
     assert caught.value.to_dict()["details"] == {"reason": "disk_full"}
     assert caught.value.retryable
 
@@ -352,7 +352,7 @@ def test_damage_is_reported_as_damage(cache, monkeypatch):
 
     monkeypatch.setattr(trail.table, "append", damaged)
     with pytest.raises(CacheDamaged):
-        trail.open(Entry(at=1, act="tool.save"))
+        trail.open(AuditEntry(at=1, act="tool.save"))
 
 
 def test_outcome_that_cannot_be_stored_now_comes_later_and_lost_reads_are_counted(
@@ -362,8 +362,8 @@ def test_outcome_that_cannot_be_stored_now_comes_later_and_lost_reads_are_counte
     with monkeypatch.context() as patch:
         patch.setattr(trail.table, "append", full)
         for _ in range(MOST_WAITING + 2):
-            trail.note(Entry(at=1, act="tool.get"))
-        trail.close(Entry(at=2, act="tool.save"))
+            trail.note(AuditEntry(at=1, act="tool.get"))
+        trail.close(AuditEntry(at=2, act="tool.save"))
         assert trail.waiting == MOST_WAITING
     assert trail.flush(wait=True)
     records = list(trail.table.records())

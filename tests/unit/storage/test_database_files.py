@@ -88,11 +88,15 @@ def test_a_durable_transaction_waits_for_the_disk_and_others_do_not(cache):
 def test_joined_uses_the_open_transaction_and_refuses_a_weaker_one(cache):
     db = cache.database
     with pytest.raises(ZeroDivisionError), db.transaction():
-        put_and_fail(db, "inner", db.joined())
+        put_and_fail(db, "inner", db.join_or_begin())
     assert "inner" not in keys(db)
-    with pytest.raises(RuntimeError, match="durable"), db.transaction(), db.joined(durable=True):
+    with (
+        pytest.raises(RuntimeError, match="durable"),
+        db.transaction(),
+        db.join_or_begin(durable=True),
+    ):
         pass
-    with db.joined(durable=True):
+    with db.join_or_begin(durable=True):
         put(db, "alone")
     assert "alone" in keys(db)
 

@@ -28,12 +28,12 @@ def test_the_installed_driver_is_sqlcipher_with_all_it_needs():
 
 def test_both_distributions_are_seen_when_both_are_installed():
     both = versions(sqlcipher3="0.6.4", sqlcipher3_binary="0.6.0")
-    assert driver.installed(both) == ("sqlcipher3-binary 0.6.0", "sqlcipher3 0.6.4")
+    assert driver.installed_versions(both) == ("sqlcipher3-binary 0.6.0", "sqlcipher3 0.6.4")
 
 
 def test_two_distributions_at_once_are_refused(monkeypatch):
     monkeypatch.setattr(
-        driver, "installed", lambda: ("sqlcipher3-binary 0.6.0", "sqlcipher3 0.6.4")
+        driver, "installed_versions", lambda: ("sqlcipher3-binary 0.6.0", "sqlcipher3 0.6.4")
     )
     with pytest.raises(LockedError) as refusal:
         driver.module.__wrapped__()

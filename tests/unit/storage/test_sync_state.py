@@ -2,15 +2,15 @@ import pytest
 
 from mcp_notarium.errors import CacheError
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.sync_state import Metrics, Progress, SyncState
+from mcp_notarium.storage.sync_state import LoadProgress, Metrics, SyncState
 from support.cache_room import make, reopen
 
 
 def test_cursor_and_progress_survive_a_restart(tmp_path):
     cache = make(tmp_path)
-    halfway = Progress(anchor_cursor="c1", mark="m3", loaded=500, total=900)
+    halfway = LoadProgress(anchor_cursor="c1", mark="m3", loaded=500, total=900)
     assert cache.sync_state.cursor() is None
-    assert cache.sync_state.progress() == Progress()
+    assert cache.sync_state.progress() == LoadProgress()
     cache.sync_state.set_cursor("c9")
     cache.sync_state.set_progress(halfway)
     cache.close()
@@ -20,7 +20,7 @@ def test_cursor_and_progress_survive_a_restart(tmp_path):
     again.sync_state.set_cursor(None)
     again.sync_state.set_progress(None)
     assert again.sync_state.cursor() is None
-    assert again.sync_state.progress() == Progress()
+    assert again.sync_state.progress() == LoadProgress()
     again.close()
 
 
@@ -81,7 +81,7 @@ def test_a_database_that_is_only_read_keeps_nothing_and_does_not_fail(tmp_path):
     cache = make(tmp_path)
     cache.sync_state.set("k", "1")
     cache.close()
-    state = SyncState(cache.database.reopened(read_only=True))
+    state = SyncState(cache.database.reopen(read_only=True))
     state.set("k", "2")
     state.set("k", None)
     assert state.get("k") == "1"

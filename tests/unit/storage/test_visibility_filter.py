@@ -10,7 +10,7 @@ from mcp_notarium.errors import PolicyChanged
 from mcp_notarium.search.parser import parse
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.cache import Cache, apply_rules
-from mcp_notarium.storage.sync_state import Progress
+from mcp_notarium.storage.sync_state import LoadProgress
 from mcp_notarium.storage.visibility_filter import RULES_KEY
 from support import corpus
 from support.cache_room import make, second_connection, store
@@ -114,10 +114,10 @@ def test_words_of_a_hidden_note_suggest_nothing(ruled, count):
 def test_stricter_rules_remove_at_once_and_compare_everything_again(cache, count):
     store(cache, [note(f"n{n}", "secretive", "private") for n in range(count)], cursor="9")
     store(cache, [note("seen", "plain")])
-    cache.sync_state.set_progress(Progress(anchor_cursor="9", complete=True))
+    cache.sync_state.set_progress(LoadProgress(anchor_cursor="9", complete=True))
     ruled = under(cache, NO_PRIVATE)
     assert ruled.notes.etags() == {"seen": "r1"}
-    assert len(ruled.notes.gate.hidden_notes()) == count
+    assert len(ruled.notes.visibility.hidden_notes()) == count
     assert ruled.sync_state.cursor() is None
     assert ruled.sync_state.progress().complete
     assert found(ruled, "secretive") == []
@@ -129,11 +129,11 @@ def test_stricter_rules_remove_at_once_and_compare_everything_again(cache, count
 
 def test_looser_rules_forget_the_hidden_notes_so_that_they_are_fetched(ruled):
     store(ruled, [note("a", "x", "private")], cursor="9")
-    ruled.sync_state.set_progress(Progress(anchor_cursor="9", mark="m", loaded=3))
+    ruled.sync_state.set_progress(LoadProgress(anchor_cursor="9", mark="m", loaded=3))
     open_ = under(ruled, Visibility())
     assert open_.database.rows("SELECT * FROM withheld") == []
     assert open_.sync_state.cursor() is None
-    assert open_.sync_state.progress() == Progress()
+    assert open_.sync_state.progress() == LoadProgress()
     assert open_.sync_state.get(RULES_KEY) is None
 
 
@@ -158,7 +158,7 @@ def test_emptying_the_cache_forgets_the_hidden_notes(ruled):
     store(ruled, [note("a", "x", "private")])
     with ruled.transaction():
         ruled.notes.clear()
-    assert ruled.notes.gate.hidden_notes() == {}
+    assert ruled.notes.visibility.hidden_notes() == {}
 
 
 ODD_TAGS = ['"private"', '{"0": "private"}', '[["private"]]', '["work", 7]', "null", "true"]
@@ -176,7 +176,7 @@ def test_a_note_with_unreadable_tags_is_hidden_by_any_rule_on_tags(cache, rules,
     ruled = under(cache, rules)
     store(ruled, [note("a", "plain", "work"), odd("b", tags, "work")])
     assert ruled.notes.etags() == {"a": "r1"}
-    assert ruled.notes.gate.hidden_notes().keys() == {"b"}
+    assert ruled.notes.visibility.hidden_notes().keys() == {"b"}
 
 
 @pytest.mark.parametrize("tags", ODD_TAGS)

@@ -51,13 +51,13 @@ def gate(monkeypatch):
 def connections(monkeypatch):
     """Every connection that is opened beside the first."""
     opened = []
-    another = Cache.another
+    another = Cache.open_another
 
     def noting(cache):
         opened.append(another(cache))
         return opened[-1]
 
-    monkeypatch.setattr(Cache, "another", noting)
+    monkeypatch.setattr(Cache, "open_another", noting)
     return opened
 
 

@@ -8,7 +8,7 @@ import pytest
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.stores.contract import Capabilities, ChangePage, Entry
 from mcp_notarium.sync.cycle_states import State
-from mcp_notarium.sync.progress import SWEEP_PERIOD, SWEEP_PERIOD_BLIND
+from mcp_notarium.sync.status import SWEEP_PERIOD, SWEEP_PERIOD_BLIND
 from support.memory_client import Fault
 
 POLLED = Capabilities(delta_listing=True, idempotent_push=True, trash_before_delete=True)

@@ -3,7 +3,12 @@
 import pytest
 
 from mcp_notarium.errors import ConfirmationRequired
-from mcp_notarium.tools.call_context import ConsentMode, consent_mode, refusal, require_consent
+from mcp_notarium.tools.call_context import (
+    ConsentMode,
+    consent_error,
+    consent_mode,
+    require_consent,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,9 +27,9 @@ def test_consent_mode_follows_setting_and_client(setting, can_elicit, mode):
 
 
 def test_refusal_names_the_argument_only_where_it_helps():
-    assert "confirm: true" in (refusal("ask", "Delete?").resolution_hint or "")
+    assert "confirm: true" in (consent_error("ask", "Delete?").resolution_hint or "")
     for setting in ("elicit", "deny"):
-        hint = refusal(setting, "Delete?").resolution_hint or ""
+        hint = consent_error(setting, "Delete?").resolution_hint or ""
         assert setting in hint
         assert "confirm: true" not in hint
 

@@ -6,10 +6,10 @@ import anyio
 import pytest
 
 from mcp_notarium.errors import QueryError
-from mcp_notarium.sync.progress import SyncProgress
+from mcp_notarium.sync.status import SyncProgress
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.schemas import ListRequest
-from mcp_notarium.tools.sync_status import note_on
+from mcp_notarium.tools.sync_notice import status_sentence
 from support.memory_client import Fault
 from support.tool_harness import NOW, ToolHarness
 
@@ -238,7 +238,7 @@ async def test_before_the_first_cycle_has_ended_an_old_failure_is_not_mentioned(
 async def test_incomplete_cache_says_what_has_been_counted_so_far(harness):
     status = replace(harness.app.scheduler.status(), loaded=100, at_least=3000)
     expected = "The first sync has loaded 100 of at least 3000 notes, newest first."
-    assert note_on(status, now=NOW) == expected
+    assert status_sentence(status, now=NOW) == expected
 
 
 async def test_halted_sync_names_the_way_out(harness):
@@ -248,7 +248,7 @@ async def test_halted_sync_names_the_way_out(harness):
     status = replace(
         harness.app.scheduler.status(), state="halted", last_error="30 of 30 notes vanished"
     )
-    note = note_on(status, now=harness.now + 7200)
+    note = status_sentence(status, now=harness.now + 7200)
     assert "30 of 30 notes vanished" in note
     assert "`mcp-notarium reset-cache`" in note
     assert note.endswith("2 h ago.")
@@ -262,4 +262,4 @@ async def test_halted_sync_names_the_way_out(harness):
 async def test_age_is_given_in_a_unit_with_a_value_of_at_least_two(harness, seconds, age):
     await harness.sync()
     status = replace(harness.app.scheduler.status(), last_error="no", last_sync_at=NOW)
-    assert note_on(status, now=NOW + seconds).endswith(f", {age} ago.")
+    assert status_sentence(status, now=NOW + seconds).endswith(f", {age} ago.")

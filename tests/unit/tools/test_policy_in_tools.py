@@ -141,7 +141,7 @@ def test_a_long_note_comes_in_parts_that_fit(make_harness):
 
 def test_a_session_that_has_read_enough_gets_no_text_by_saving_either(make_harness):
     harness = synced(make_harness(Policy(limits=Limits(bytes_per_session=5000)), a=("x" * 3000,)))
-    budget = harness.app.budget
+    budget = harness.app.usage_limits
     budget.charge_read(4990)
     with pytest.raises(NotPermitted):
         budget.charge_read(11)
@@ -155,7 +155,7 @@ def test_a_question_about_a_note_names_it_by_id_alone_when_enough_has_been_read(
     text = "a secret first line\n" + "some more\n" * 200
     harness = synced(make_harness(Policy(limits=Limits(bytes_per_session=5000)), a=(text,)))
     for said, read in (("a secret first line", 0), ("note (id a)", 5000)):
-        harness.app.budget.record_read(read)
+        harness.app.usage_limits.record_read(read)
         with pytest.raises(ConfirmationRequired) as caught:
             saved(harness, id="a", local_version=1, text="short")
         told = str(caught.value.to_dict())
@@ -194,7 +194,7 @@ def test_writes_of_an_hour_are_counted_across_sessions(make_harness):
     saved(harness, text="one")
     harness.now += 1800
     saved(harness, text="two")
-    other = type(harness.app.budget)(
+    other = type(harness.app.usage_limits)(
         harness.app.config.policy.limits, harness.app.cache, clock=harness.clock
     )
     with pytest.raises(NotPermitted) as refused:
@@ -216,7 +216,7 @@ def test_a_refused_write_is_reported_as_refused_although_its_count_cannot_be_und
         raise CacheBusy("another process is writing")
 
     def refused():
-        with harness.app.budget.write():
+        with harness.app.usage_limits.write():
             monkeypatch.setattr(harness.app.cache.sync_state, "set", busy)
             raise VersionConflict("the note has moved on")
 
@@ -308,7 +308,7 @@ def test_merged_tags_that_would_hide_a_note_are_a_conflict(make_harness):
 
 
 def test_nothing_is_listed_before_everything_is_here(make_harness, monkeypatch):
-    monkeypatch.setattr("mcp_notarium.tools.sync_status.FIRST_PAGE_SECONDS", 0.5)
+    monkeypatch.setattr("mcp_notarium.tools.sync_notice.FIRST_PAGE_SECONDS", 0.5)
     harness = make_harness(Policy(visibility=NO_PRIVATE), a=("text",), b=("text", "private"))
     with pytest.raises(StillLoading):
         listed(harness)
@@ -335,7 +335,7 @@ def test_many_hidden_notes_that_vanish_stop_nothing(make_harness):
     synced(harness)
     status = harness.app.scheduler.status()
     assert (status.state, status.last_error) == ("idle", None)
-    assert harness.app.cache.notes.gate.hidden_notes() == {}
+    assert harness.app.cache.notes.visibility.hidden_notes() == {}
 
 
 class Lines:

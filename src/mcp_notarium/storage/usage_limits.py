@@ -19,7 +19,7 @@ _WRITES = "policy.writes"
 _CHANGEABLE = "The user has set this in MCP Notarium's policy file and can change it there."
 
 
-class Budget:
+class UsageLimits:
     """Hold the limits of one session; ``clock`` gives epoch seconds."""
 
     def __init__(self, limits: Limits, cache: Cache, *, clock: Callable[[], float]) -> None:

@@ -1,4 +1,4 @@
-"""Read and write the key file and its copy; a crash leaves the old one or the new one.
+"""Read the key file and its copy, and replace them atomically: a crash leaves the old or the new one.
 
 ``crypto/key_file_codec`` knows what the bytes mean, ``account/startup_table`` what to do about a bad file.
 """

@@ -1,4 +1,4 @@
-"""Decide, note by note, what to do with what the store says. Pure: values in, actions out.
+"""Decide, note by note, how to reconcile what we hold with what the store says. Pure: values in, actions out.
 
 Rules of this file: everything that decides about one note stands in ``CHANGES``; everything that
 decides about removals stands in ``plan_sweep`` and ``check_removals``. It does not read the database,
@@ -98,54 +98,58 @@ class Move(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PlannedMove:
     """Hold a move and the reason for it, in a reader's words."""
 
     move: Move
     why: str
 
 
-CHANGES: Mapping[tuple[LocalState, RemoteState], Row] = {
-    (LocalState.UNKNOWN, RemoteState.NEWER): Row(Move.STORE, "a new note"),
-    (LocalState.UNKNOWN, RemoteState.OTHER): Row(
+CHANGES: Mapping[tuple[LocalState, RemoteState], PlannedMove] = {
+    (LocalState.UNKNOWN, RemoteState.NEWER): PlannedMove(Move.STORE, "a new note"),
+    (LocalState.UNKNOWN, RemoteState.OTHER): PlannedMove(
         Move.FETCH, "it went away here while we asked: ask again"
     ),
-    (LocalState.UNKNOWN, RemoteState.GONE): Row(
+    (LocalState.UNKNOWN, RemoteState.GONE): PlannedMove(
         Move.NOTHING, "it was never here, or is gone already"
     ),
-    (LocalState.UNKNOWN, RemoteState.MISSING): Row(Move.FETCH, "somebody wants to know: ask"),
-    (LocalState.KNOWN, RemoteState.SAME): Row(Move.NOTHING, "we have it"),
-    (LocalState.KNOWN, RemoteState.NEWER): Row(Move.STORE, "it was changed elsewhere"),
-    (LocalState.KNOWN, RemoteState.OLDER): Row(
+    (LocalState.UNKNOWN, RemoteState.MISSING): PlannedMove(
+        Move.FETCH, "somebody wants to know: ask"
+    ),
+    (LocalState.KNOWN, RemoteState.SAME): PlannedMove(Move.NOTHING, "we have it"),
+    (LocalState.KNOWN, RemoteState.NEWER): PlannedMove(Move.STORE, "it was changed elsewhere"),
+    (LocalState.KNOWN, RemoteState.OLDER): PlannedMove(
         Move.FETCH, "a listing that lags, or a note made again after its removal: ask the note"
     ),
-    (LocalState.KNOWN, RemoteState.OTHER): Row(
+    (LocalState.KNOWN, RemoteState.OTHER): PlannedMove(
         Move.FETCH, "which of the two is newer cannot be told: ask"
     ),
-    (LocalState.KNOWN, RemoteState.RECREATED): Row(
+    (LocalState.KNOWN, RemoteState.RECREATED): PlannedMove(
         Move.REPLACE, "removed and made again, and its version count came to the same number"
     ),
-    (LocalState.KNOWN, RemoteState.GONE): Row(Move.FORGET, "the store says it was removed"),
-    (LocalState.KNOWN, RemoteState.MISSING): Row(
+    (LocalState.KNOWN, RemoteState.GONE): PlannedMove(Move.FORGET, "the store says it was removed"),
+    (LocalState.KNOWN, RemoteState.MISSING): PlannedMove(
         Move.FETCH, "absence is no proof: ask the note itself"
     ),
-    (LocalState.PENDING, RemoteState.SAME): Row(Move.NOTHING, "the write is still on its way"),
-    (LocalState.PENDING, RemoteState.NEWER): Row(
+    (LocalState.PENDING, RemoteState.SAME): PlannedMove(
+        Move.NOTHING, "the write is still on its way"
+    ),
+    (LocalState.PENDING, RemoteState.NEWER): PlannedMove(
         Move.RESOLVE, "the pending text must be merged, not covered"
     ),
-    (LocalState.PENDING, RemoteState.OLDER): Row(
+    (LocalState.PENDING, RemoteState.OLDER): PlannedMove(
         Move.RESOLVE, "the writer asks for the newest revision anyway"
     ),
-    (LocalState.PENDING, RemoteState.OTHER): Row(
+    (LocalState.PENDING, RemoteState.OTHER): PlannedMove(
         Move.RESOLVE, "the writer asks for the newest revision anyway"
     ),
-    (LocalState.PENDING, RemoteState.RECREATED): Row(
+    (LocalState.PENDING, RemoteState.RECREATED): PlannedMove(
         Move.RESOLVE, "the writer asks for the note anyway"
     ),
-    (LocalState.PENDING, RemoteState.GONE): Row(
+    (LocalState.PENDING, RemoteState.GONE): PlannedMove(
         Move.RESOLVE, "removed there, changed here: the text is kept"
     ),
-    (LocalState.PENDING, RemoteState.MISSING): Row(
+    (LocalState.PENDING, RemoteState.MISSING): PlannedMove(
         Move.RESOLVE, "first the write, then the question"
     ),
 }

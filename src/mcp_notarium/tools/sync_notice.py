@@ -1,4 +1,4 @@
-"""Describe how complete and how fresh the index is, in the words of the answers.
+"""Build the part of an answer that says how complete and how fresh the index is.
 
 Says nothing while everything is in order: an agent reads every byte.
 """
@@ -15,7 +15,7 @@ from mcp_notarium.tools.schemas import Sync
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.sync.progress import SyncStatus
+    from mcp_notarium.sync.status import SyncStatus
 
 FIRST_PAGE_SECONDS = 8.0
 """Seconds that the first ``list`` on an empty index waits; clients give up after 30 to 60 seconds."""
@@ -50,13 +50,13 @@ def still_loading(app: App, until: str) -> StillLoading:
     """Return the error for an answer that needs all notes; ``until`` says what happens when they are here."""
     status = app.scheduler.status()
     if status.needs_login or status.state == "halted":
-        return StillLoading(note_on(status, now=app.clock()) or "The notes are not here.")
+        return StillLoading(status_sentence(status, now=app.clock()) or "The notes are not here.")
     return StillLoading(f"The notes are being loaded; {until}")
 
 
-def sync_of(status: SyncStatus, *, now: float) -> Sync | None:
+def sync_part(status: SyncStatus, *, now: float) -> Sync | None:
     """Return what an agent should know about the index before it trusts an answer, or None."""
-    note = note_on(status, now=now)
+    note = status_sentence(status, now=now)
     if note is None:
         return None
     return Sync(
@@ -68,7 +68,7 @@ def sync_of(status: SyncStatus, *, now: float) -> Sync | None:
     )
 
 
-def note_on(status: SyncStatus, *, now: float) -> str | None:
+def status_sentence(status: SyncStatus, *, now: float) -> str | None:
     """Return one or two sentences on what is missing or old, or None."""
     as_of = _describe_age(status, now=now)
     if status.needs_login:

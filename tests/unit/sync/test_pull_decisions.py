@@ -11,7 +11,7 @@ from mcp_notarium.domain.note import (
 )
 from mcp_notarium.errors import RemoteVanished
 from mcp_notarium.stores.contract import Entry
-from mcp_notarium.sync.planner import (
+from mcp_notarium.sync.pull_decisions import (
     CHANGES,
     REMOVAL_COUNT,
     Action,

@@ -1,4 +1,4 @@
-"""Store what sync remembers between cycles (cursors, unresolved notes, requests, results), and report how it stands.
+"""Store the state of sync between cycles, and report its status.
 
 Every ``mark_*`` method runs inside the transaction that stores what it stands for. Other processes
 read the same rows, so any of them can tell how far the leader is and request a cycle from it.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.sync_state import Progress, SyncState
+from mcp_notarium.storage.sync_state import LoadProgress, SyncState
 from mcp_notarium.sync.cycle_states import WORKING, State
 
 SWEEP_PERIOD = 24 * 3600.0
@@ -46,7 +46,7 @@ class SyncProgress:
         return SyncProgress(cache, clock=self._clock)
 
     @property
-    def epoch(self) -> int:
+    def index_version(self) -> int:
         """Count how often the index was emptied on purpose; it tells old batches from new ones."""
         return self._number(_EPOCH)
 
@@ -74,7 +74,7 @@ class SyncProgress:
     def mark_loading(self, *, anchor: str, mark: str, total: int | None) -> None:
         """Record that the first load has come as far as ``mark``."""
         self._state.set_progress(
-            Progress(
+            LoadProgress(
                 anchor_cursor=anchor,
                 mark=mark,
                 loaded=self._cache.notes.counts().total,
@@ -90,7 +90,7 @@ class SyncProgress:
         """
         loaded = self._cache.notes.counts().total
         self._state.set_progress(
-            Progress(anchor_cursor=anchor, mark=None, loaded=loaded, total=total, complete=True)
+            LoadProgress(anchor_cursor=anchor, mark=None, loaded=loaded, total=total, complete=True)
         )
         self._state.set_cursor(anchor)
         self._state.record_load(at=self._clock())
@@ -122,10 +122,10 @@ class SyncProgress:
 
     def mark_emptied(self) -> None:
         """Record that every note was removed on purpose: batches read before are void."""
-        self._state.set(_EPOCH, str(self.epoch + 1))
+        self._state.set(_EPOCH, str(self.index_version + 1))
         self._state.set_cursor(None)
         self._state.set_progress(
-            Progress(anchor_cursor=None, mark=None, loaded=0, total=None, complete=False)
+            LoadProgress(anchor_cursor=None, mark=None, loaded=0, total=None, complete=False)
         )
         for key in (_SWEPT_AT, _UNSEEN_REMOVALS, _UNRESOLVED, _LOAD_BEGAN_EMPTY, _LEFT_OUT):
             self._state.set(key, "")
@@ -242,7 +242,7 @@ def read_status(
     complete = progress.complete and cache.sync_state.cursor() is not None
     total = counted if progress.total is None else progress.total
     left_out = int(cache.sync_state.get(_LEFT_OUT) or 0)
-    if cache.notes.gate.rules.has_rules:
+    if cache.notes.visibility.rules.has_rules:
         # What the store counts and works on may be notes that the policy hides.
         total, at_least, left_out = None, 0, 0
         leading = State.IDLE if complete and leading in WORKING else leading
