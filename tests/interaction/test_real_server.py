@@ -187,7 +187,7 @@ from mcp_notarium.protocol import server as run
 from mcp_notarium.config import load
 from mcp_notarium.protocol.startup_checks import refuse_early
 refuse_early(load({"SIMPLENOTE_USERNAME": "u"}, cwd=Path("/")).config)
-run.stored()
+run.read_replies()
 heavy = {"asyncio", "anyio", "mcp", "mcp_types", "pydantic", "httpx", "keyring", "structlog",
          "logging", "argparse", "sqlcipher3", "cryptography", "platformdirs", "filelock",
          "importlib.metadata", "subprocess", "socket", "ssl"}

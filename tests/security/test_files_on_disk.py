@@ -152,17 +152,17 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_temporary_name_that_is_taken_is_never_written_through(tmp_path, monkeypatch):
-    names = iter(["taken", "taken", "free"])
-    monkeypatch.setattr(private_files.secrets, "token_hex", lambda _size: next(names))
-    (tmp_path / ".file.taken.tmp").symlink_to(tmp_path / "victim")
+    names = iter([b"taken!", b"taken!", b"free!!"])
+    monkeypatch.setattr(os, "urandom", lambda _size: next(names))
+    (tmp_path / f".file.{b'taken!'.hex()}.tmp").symlink_to(tmp_path / "victim")
     private_files.replace_private(tmp_path / "file", b"content")
     assert not (tmp_path / "victim").exists()
     assert (tmp_path / "file").read_bytes() == b"content"
 
 
 def test_when_all_temporary_names_are_taken_the_old_file_stays(tmp_path, monkeypatch):
-    monkeypatch.setattr(private_files.secrets, "token_hex", lambda _size: "taken")
-    (tmp_path / ".file.taken.tmp").touch()
+    monkeypatch.setattr(os, "urandom", lambda _size: b"taken!")
+    (tmp_path / f".file.{b'taken!'.hex()}.tmp").touch()
     (tmp_path / "file").write_bytes(b"old")
     with pytest.raises(FileExistsError):
         private_files.replace_private(tmp_path / "file", b"new")
