@@ -61,6 +61,11 @@ def replace_private(path: Path, content: bytes, *, at: StepHook = ignore_step) -
     Raises ``OSError``, with the old file as it was, also if the new one reads back differently.
     Steps reported to ``at``: write, sync, verify, switch, sync_folder.
     """
+    _write_and_rename(path, content, at)
+    _sync_rename(path, at)
+
+
+def _write_and_rename(path: Path, content: bytes, at: StepHook) -> None:
     temporary = _write_temporary(path, content, at)
     try:
         _compare(temporary, content)
@@ -69,6 +74,9 @@ def replace_private(path: Path, content: bytes, *, at: StepHook = ignore_step) -
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _sync_rename(path: Path, at: StepHook) -> None:
     at("switch")
     sync_folder(path.parent)
     at("sync_folder")
@@ -91,8 +99,9 @@ def create_private(path: Path, content: bytes, *, at: StepHook = ignore_step) ->
     with suppress(OSError):  # a folder that cannot be listed can still be written to
         for orphan in filter(lambda one: ours.fullmatch(one.name), path.parent.iterdir()):
             orphan.unlink(missing_ok=True)
+    _write_and_rename(path, content, at)
     try:
-        replace_private(path, content, at=at)
+        _sync_rename(path, at)
     except BaseException:
         path.unlink(missing_ok=True)  # its name may not be on the disk
         raise
@@ -133,8 +142,8 @@ def is_group_private(path: Path, found: os.stat_result) -> bool:
     """Check a folder that its group may write to and others may not; Linux only, never for root.
 
     Distributions with a group for each user set umask 002, and every new folder is group-writable there.
-    The answer is no if that cannot be found out. The rule is the one OpenSSH has on Debian: every listed and every primary
-    member is checked. A directory service that does not list its users can hide one.
+    The answer is no if that cannot be found out. The rule is the one OpenSSH has on Debian: every listed
+    and every primary member is checked. A directory service that does not list its users can hide one.
     """
     if sys.platform != "linux" or not os.geteuid() or found.st_mode & 0o002:
         return False

@@ -107,6 +107,18 @@ def test_a_new_file_that_fails_at_any_step_is_not_there(tmp_path, step):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("step", ["write", "sync", "verify"])
+def test_a_new_file_that_fails_leaves_one_that_another_process_made_meanwhile(tmp_path, step):
+    def fail(name):
+        if name == step:
+            (tmp_path / "file").write_bytes(b"theirs")
+            raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(OSError, match="full"):
+        private_files.create_private(tmp_path / "file", b"new", at=fail)
+    assert (tmp_path / "file").read_bytes() == b"theirs"
+
+
 def test_a_new_file_takes_away_what_a_killed_run_has_left_of_it_and_nothing_else(tmp_path):
     left, others = tmp_path / ".file.0123456789ab.tmp", tmp_path / ".file2.0123456789ab.tmp"
     left.touch()
