@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
@@ -161,13 +161,12 @@ class _TimedCaller:
     """Make one foreign call at a time, each with a timeout.
 
     A call that was given up stays open in its thread, which does not outlive the process. While it is
-    open no other is made, because that one would only wait behind it.
+    open no other is made, because that one would only wait behind it. No answer is kept.
     """
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
-        self._last: Future[Any] = Future()
-        self._last.set_result(None)
+        self._given_up: threading.Thread | None = None
 
     def call(self, question: Callable[[], _Answer], *, within: float) -> _Answer:
         """Return the answer; raise what the question raises. ``within`` in seconds.
@@ -175,7 +174,7 @@ class _TimedCaller:
         Raises ``TimeoutError`` if no answer comes in time, or an earlier call is still open.
         """
         with self._turn:
-            if not self._last.done():
+            if self._given_up is not None and self._given_up.is_alive():
                 raise TimeoutError
             answer: Future[_Answer] = Future()
 
@@ -185,9 +184,12 @@ class _TimedCaller:
                 except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
                     answer.set_exception(error)
 
-            self._last = answer
-            threading.Thread(target=work, name="keychain", daemon=True).start()
-            return answer.result(within)
+            thread = threading.Thread(target=work, name="keychain", daemon=True)
+            thread.start()
+            try:
+                return answer.result(within)
+            finally:
+                self._given_up = None if answer.done() else thread
 
 
 @functools.cache

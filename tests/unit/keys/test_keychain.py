@@ -4,12 +4,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
 
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.keys.keychain import KEY, TOKEN, Keychain, find_session_bus
+from mcp_notarium.keys.keychain import KEY, TOKEN, Keychain, _TimedCaller, find_session_bus
 from mcp_notarium.secret import Secret
 from support.keychains import backend
 from support.whole import until
@@ -158,6 +159,29 @@ def test_no_second_dialog_opens_beside_an_open_one_whose_answer_ends_it():
     dialog.answered.set()
     until(lambda: keychain.usable)
     assert keychain.get(KEY, OWNER) == Secret("s3cret")
+
+
+def test_a_thread_that_cannot_start_once_does_not_block_later_calls(monkeypatch):
+    one = Dialog().backend()
+    keychain = Keychain(lambda: one)
+
+    def fail(_thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(LockedError, match="RuntimeError"):
+            keychain.name  # noqa: B018 - asked for what it raises
+    assert keychain.name
+
+
+def test_an_answer_is_not_kept_after_the_call():
+    class Answer:
+        pass
+
+    caller = _TimedCaller()
+    answer = weakref.ref(caller.call(Answer, within=30))
+    until(lambda: answer() is None)
 
 
 def test_finding_the_keychain_is_not_waited_for_without_end_either():
