@@ -31,6 +31,8 @@ ANCHORED = "audit_anchored"
 _BELOW_ALL_NUMBERS = -(1 << 63)
 """Below every number that a row can have; our own begin with 1."""
 _SLICE = 500
+_MOST_PRUNED = 20_000
+"""Records that one transaction removes: other processes wait for it."""
 
 
 class AuditTable:
@@ -93,14 +95,14 @@ class AuditTable:
         return check.result()
 
     def prune(self, last: int, *, at: float) -> int:
-        """Remove the records up to number ``last`` and record that; return how many were removed.
+        """Remove records up to number ``last``, the oldest first, and record that; return how many.
 
-        The newest record stays. Removal and record are one transaction.
+        Many take several calls. The newest record stays. Removal and record are one transaction.
         """
         if self._db.row("SELECT 1 FROM audit WHERE number <= ? LIMIT 1", (last,)) is None:
             return 0
         with self._db.transaction(durable=True):
-            end = self._db.row(_LAST_PRUNABLE, (last,))
+            end = self._db.row(_LAST_PRUNABLE, (last, _MOST_PRUNED))
             if end is None:
                 return 0
             facts = {"upto": end[0], "head": end[1]}
@@ -201,5 +203,6 @@ _LAST_PRUNABLE = """
 SELECT number, mac FROM audit
 WHERE number <= ?1
   AND number < (SELECT max(number) FROM audit)
+  AND number < (SELECT min(number) FROM audit) + ?2
 ORDER BY number DESC LIMIT 1
 """

@@ -166,6 +166,13 @@ def test_pruning_keeps_the_newest_record(table):
     assert table.verify(anchored=None).whole
 
 
+def test_many_records_go_in_several_transactions(table, monkeypatch):
+    monkeypatch.setattr(audit_table, "_MOST_PRUNED", 4)
+    table.append(entries(10), durable=True)
+    assert [table.prune(9, at=DAY) for _ in range(4)] == [4, 4, 1, 0]
+    assert table.verify(anchored=None).whole
+
+
 class Days:
     """A calendar and a stopwatch that go together; ``day`` may be set."""
 
