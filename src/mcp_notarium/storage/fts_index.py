@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
+from itertools import islice
 
 from mcp_notarium.search.folding import words_only
 from mcp_notarium.search.stemming import stem
@@ -161,7 +162,11 @@ class Vocabulary:
             for term, mistakes in apart.items()
             if 0 < mistakes <= reach
         )
-        return [term for *_, term in found[:limit]]
+        # A term that is gone must not displace one that exists.
+        return list(islice((term for *_, term in found if self._is_there(term)), limit))
+
+    def _is_there(self, term: str) -> bool:
+        return self._db.row("SELECT 1 FROM temp.index_terms WHERE term = ?", (term,)) is not None
 
     def _find_candidates(self, word: str, reach: int) -> set[str]:
         """Return terms that may be near: of ``reach + 1`` parts, ``reach`` mistakes leave one intact."""

@@ -233,6 +233,14 @@ def test_a_misspelt_word_is_answered_with_whole_words_that_do_occur(cache):
     assert cache.search.suggest("two words") == []
 
 
+def test_words_that_are_gone_do_not_displace_one_that_occurs(cache):
+    gone = [f"calend{letter}r" for letter in "bcdfghijklmnop"]
+    store(cache, [note(1, " ".join(gone)), note(2, "xalendar")])
+    assert cache.search.suggest("calendar") == gone[:3]
+    store(cache, [Tombstone("id1")])
+    assert cache.search.suggest("calendar") == ["xalendar"]
+
+
 def test_nothing_is_suggested_from_notes_outside_the_limits(cache):
     store(cache, [note(1, "calendar", tags=("secret",)), note(2, "unrelated")])
     hidden = Query(excluded_tags=("secret",))
