@@ -236,7 +236,7 @@ class BatchSources:
         async with aclosing(self._fetch_changed(plan.changed, index_version)) as batches:
             async for batch in batches:
                 yield batch
-        # Withheld notes have nothing here to lose, and nothing may show that they are missing.
+        # Hidden notes have nothing here to lose, and nothing may show that they are missing.
         missing = {absent.id for absent in plan.missing} & known.keys()
         check_removals(len(known), missing, trashed=self._in_trash(missing), swept=True)
         bookmark = partial(

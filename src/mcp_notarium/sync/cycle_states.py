@@ -109,11 +109,11 @@ FAILURES: Mapping[type[NotariumError], Event] = {
 
 
 def receive(state: State, event: Event) -> Transition:
-    """Return the next step. Raises ``IllegalTransition`` for a pair that is not in the table."""
-    step = TRANSITIONS.get((state, event))
-    if step is None:
+    """Return the transition. Raises ``IllegalTransition`` for a pair that is not in the table."""
+    transition = TRANSITIONS.get((state, event))
+    if transition is None:
         raise IllegalTransition(f"{event} cannot happen while {state}")
-    return step
+    return transition
 
 
 def event_of(error: NotariumError, *, state: State) -> Event:

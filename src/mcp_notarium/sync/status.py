@@ -21,8 +21,8 @@ SWEEP_PERIOD = 24 * 3600.0
 SWEEP_PERIOD_BLIND = 3600.0
 """The same where nothing reports removals."""
 
-_EPOCH = "sync.epoch"
-_UNRESOLVED = "sync.doubts"
+_INDEX_VERSION = "sync.index_version"
+_UNRESOLVED = "sync.unresolved"
 _SWEPT_AT = "sync.swept_at"
 _UNSEEN_REMOVALS = "sync.unseen_removals"
 _LOAD_BEGAN_EMPTY = "sync.load_began_empty"
@@ -48,7 +48,7 @@ class SyncProgress:
     @property
     def index_version(self) -> int:
         """Count how often the index was emptied on purpose; it tells old batches from new ones."""
-        return self._number(_EPOCH)
+        return self._number(_INDEX_VERSION)
 
     @property
     def loaded(self) -> bool:
@@ -122,7 +122,7 @@ class SyncProgress:
 
     def mark_emptied(self) -> None:
         """Record that every note was removed on purpose: batches read before are void."""
-        self._state.set(_EPOCH, str(self.index_version + 1))
+        self._state.set(_INDEX_VERSION, str(self.index_version + 1))
         self._state.set_cursor(None)
         self._state.set_progress(
             LoadProgress(anchor_cursor=None, mark=None, loaded=0, total=None, complete=False)

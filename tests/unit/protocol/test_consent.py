@@ -113,7 +113,7 @@ async def test_nothing_is_done_unless_somebody_may_and_does_agree(harness, monke
     if answer == "late":
         monkeypatch.setattr("mcp_notarium.protocol.consent.ASKING_SECONDS", 0.02)
     harness.app = replace(harness.app, config=replace(harness.app.config, destructive=setting))
-    before, epoch = harness.store.contents(), harness.app.cache.sync_state.get("sync.epoch")
+    before, epoch = harness.store.contents(), harness.app.cache.sync_state.get("sync.index_version")
     tool, arguments = ACTIONS[action]
     result = await asked(harness, era, answer, tool, arguments)
 
@@ -125,7 +125,7 @@ async def test_nothing_is_done_unless_somebody_may_and_does_agree(harness, monke
     record = last_record(harness)
     assert (record.decision, record.outcome) == (decision, outcome)
     assert bool(result.is_error) == (outcome != "ok")
-    done = (harness.store.contents(), harness.app.cache.sync_state.get("sync.epoch")) != (
+    done = (harness.store.contents(), harness.app.cache.sync_state.get("sync.index_version")) != (
         before,
         epoch,
     )

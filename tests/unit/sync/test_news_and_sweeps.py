@@ -391,9 +391,9 @@ def test_a_feed_that_never_moves_its_cursor_does_not_loop(loaded):
     assert loaded.remote.calls.count("changes") == 1
 
 
-def test_doubts_are_kept_as_plain_ids_and_nothing_else(loaded, store):
+def test_unresolved_notes_are_kept_as_plain_ids_and_nothing_else(loaded, store):
     store.edit("n03", lambda text: text + "more\n")
     loaded.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
     loaded.faults.plan(Fault.NONSENSE, on="get")
     sync(loaded)
-    assert json.loads(loaded.cache.sync_state.get("sync.doubts")) == ["n03"]
+    assert json.loads(loaded.cache.sync_state.get("sync.unresolved")) == ["n03"]

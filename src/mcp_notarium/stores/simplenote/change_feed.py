@@ -62,12 +62,12 @@ def changes_from(answer: Any, *, cursor: str, base_of: BaseLookup) -> ChangePage
     if not answer:
         return ChangePage((), cursor)
     by_note: dict[str, list[FeedEntry]] = {}
-    readable = [change for change in map(_feed_entry, answer) if change is not None]
-    for change in readable:
+    readable = [entry for entry in map(_feed_entry, answer) if entry is not None]
+    for entry in readable:
         # Last mention last: the order of the page is that of the newest change of each note.
-        steps = by_note.pop(change.note_id, [])
-        steps.append(change)
-        by_note[change.note_id] = steps
+        steps = by_note.pop(entry.note_id, [])
+        steps.append(entry)
+        by_note[entry.note_id] = steps
     changes = [_combine(note_id, steps, base_of(note_id)) for note_id, steps in by_note.items()]
     return ChangePage(tuple(changes), _next_cursor(answer[-1]), len(answer) - len(readable))
 
@@ -86,11 +86,11 @@ def _feed_entry(item: Any) -> FeedEntry | None:
         removed=kind == "-",
         before=version_from(before),
         after=version_from(after),
-        operations=_limit_size(item.get("v")) if kind == "M" and numbered else None,
+        operations=_limit_depth(item.get("v")) if kind == "M" and numbered else None,
     )
 
 
-def _limit_size(operations: Any) -> Any:
+def _limit_depth(operations: Any) -> Any:
     """Return the operations; None if they are nested too deeply: then the note is fetched."""
     return None if deeper_than(operations, DEEPEST) else operations
 
@@ -100,13 +100,13 @@ def _combine(
 ) -> Revision | Tombstone | Entry:
     if steps[-1].removed:
         return Tombstone(note_id)
-    newest = max((change.after or 0) for change in steps)
-    if any(change.removed for change in steps):
+    newest = max((step.after or 0) for step in steps)
+    if any(step.removed for step in steps):
         return _recreated_entry(note_id, newest, base)
     try:
         return _apply_steps(note_id, steps, base, newest)
     except DoesNotFit:
-        if base is not None and any(change.before is None for change in steps):
+        if base is not None and any(step.before is None for step in steps):
             return _recreated_entry(note_id, newest, base)
         return Entry(note_id, etag_of(newest), newest)
 
@@ -119,13 +119,13 @@ def _apply_steps(
         raise DoesNotFit
     version = base.server_version if base else None
     fields: Fields = fields_of(base) if base else {}
-    for change in sorted(steps, key=lambda step: step.after or 0):
-        if version is not None and change.after is not None and change.after <= version:
+    for step in sorted(steps, key=lambda one: one.after or 0):
+        if version is not None and step.after is not None and step.after <= version:
             continue  # repeated, or our own write, which we hold already
-        if change.before != version or change.after is None:
+        if step.before != version or step.after is None:
             raise DoesNotFit
-        fields = apply_to_object(fields, change.operations)
-        version = change.after
+        fields = apply_to_object(fields, step.operations)
+        version = step.after
     if version is None or version != newest:
         raise DoesNotFit
     return revision_from(note_id, fields, version=version)

@@ -151,11 +151,11 @@ class NoteWrites:
 
 
 def _acknowledgement(
-    revision: Revision, answer: PushStatus, before: str | None = None, *, next_version: int
+    revision: Revision, status: PushStatus, before: str | None = None, *, next_version: int
 ) -> Acknowledgement:
     version = revision.server_version
     first = note_codec.etag_of(next_version) if version is None or version > next_version else None
-    return Acknowledgement(revision, answer, before, alone=version == next_version, first=first)
+    return Acknowledgement(revision, status, before, alone=version == next_version, first=first)
 
 
 def _conflict_error(note_id: str) -> VersionConflict:
