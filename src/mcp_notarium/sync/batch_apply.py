@@ -115,11 +115,17 @@ class BulkCommitter:
             raise
 
     def _open(self) -> Cache:
-        opened = self._cache.open_another()
-        if self._cache.database.checkpointer:
-            # Never both: SQLite before 3.51.3 can lose a transaction when two checkpoint at once.
-            self._cache.database.set_checkpointer(False)
-            opened.database.set_checkpointer(True)
+        opened, checkpointer = self._cache.open_another(), self._cache.database.checkpointer
+        try:
+            if checkpointer:
+                # Never both: SQLite before 3.51.3 can lose a transaction when two checkpoint at once.
+                self._cache.database.set_checkpointer(False)
+                opened.database.set_checkpointer(True)
+        except CacheError:
+            opened.close()
+            with suppress(CacheError):
+                self._cache.database.set_checkpointer(checkpointer)
+            raise
         return opened
 
     async def close(self) -> None:

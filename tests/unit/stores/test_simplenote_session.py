@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -257,7 +258,7 @@ def test_one_note_that_is_refused_is_a_reason_for_one_login_and_not_for_one_at_e
 
 
 @pytest.mark.parametrize("store", [MemoryTokens, Declining])
-def test_after_the_token_of_a_login_is_refused_no_login_follows_for_ten_minutes(
+def test_logins_after_the_token_of_a_login_is_refused_rest_for_minutes_that_grow_to_an_hour(
     store: type[MemoryTokens],
 ) -> None:
     """Also where each login gives another token, and where none can be stored."""
@@ -274,7 +275,7 @@ def test_after_the_token_of_a_login_is_refused_no_login_follows_for_ten_minutes(
         tokens = tokens_of(authenticator, store(), clock=clock)
         await tokens.current()
         began, at = clock.now, []
-        while clock.now < began + 3 * LONGEST_PAUSE:
+        while clock.now < began + 5 * LONGEST_PAUSE:
             calls = authenticator.calls
             await refused_once(tokens)
             at += [clock.now - began] * (authenticator.calls - calls)
@@ -282,22 +283,55 @@ def test_after_the_token_of_a_login_is_refused_no_login_follows_for_ten_minutes(
         return at
 
     pauses = [after - before for before, after in pairwise(asyncio.run(run()))]
-    assert set(pauses) == {RELOGIN_PAUSE}
+    doubled = [RELOGIN_PAUSE * factor for factor in (1, 2, 4)]
+    assert pauses == [*doubled, *[LONGEST_PAUSE] * 3]
 
 
 def test_token_that_is_accepted_ends_the_rest() -> None:
-    authenticator = FakeAuthenticator()
+    authenticator, clock = FakeAuthenticator(), Clock()
 
     async def run() -> None:
-        tokens = tokens_of(authenticator)
+        tokens = tokens_of(authenticator, clock=clock)
         made = await tokens.renew(await tokens.current())
         tokens.record_use(made, accepted=False)
         with pytest.raises(LoginRequired):
             await tokens.renew(made)
         tokens.record_use(made, accepted=True)
+        again = await tokens.renew(made)
+        assert again != made
+        tokens.record_use(again, accepted=False)
+        clock.now += RELOGIN_PAUSE
+        assert await tokens.renew(again) != again
+
+    asyncio.run(run())
+
+
+def test_requests_refused_at_once_with_the_token_of_a_login_count_as_one() -> None:
+    clock = Clock()
+
+    async def run() -> None:
+        tokens = tokens_of(FakeAuthenticator(), clock=clock)
+        made = await tokens.renew(await tokens.current())
+        for _ in range(5):
+            tokens.record_use(made, accepted=False)
+        clock.now += RELOGIN_PAUSE
+        made = await tokens.renew(made)
+        tokens.record_use(made, accepted=False)
+        clock.now += 2 * RELOGIN_PAUSE
         assert await tokens.renew(made) != made
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("error", [LoginRequired("no"), RateLimited("slow down")])
+def test_the_exception_of_a_refused_login_is_not_kept(error: NotariumError) -> None:
+    """The frames of its traceback hold the password."""
+    authenticator = FakeAuthenticator()
+    authenticator.refuse = error
+    tokens = tokens_of(authenticator)
+    with pytest.raises(type(error)):
+        asyncio.run(tokens.current())
+    assert not any(kept is error for kept in gc.get_referents(tokens._refusal))
 
 
 def test_login_of_another_process_is_taken_up_also_while_a_token_rests() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.errors import CacheDamaged, CacheFull
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.database import Database
 from mcp_notarium.sync import batch_apply
 from mcp_notarium.sync.batch_commit import BatchCommitter
 from mcp_notarium.sync.cycle_states import State
@@ -136,6 +137,23 @@ def test_only_one_connection_moves_the_log_at_any_time(client, full_store, gate,
 
     assert asyncio.run(scenario()) == ([False, True], True)
     assert client.cache.database.checkpointer is False, "it does not lead any more"
+
+
+def test_a_connection_that_cannot_move_the_log_is_closed_and_the_first_goes_on(
+    client, full_store, connections, monkeypatch
+):
+    first, set_checkpointer = client.cache.database, Database.set_checkpointer
+    first.set_checkpointer(True)
+
+    def refuse(database, wanted):
+        if wanted and database is not first:
+            raise CacheBusy("busy")
+        set_checkpointer(database, wanted)
+
+    monkeypatch.setattr(Database, "set_checkpointer", refuse)
+    assert asyncio.run(client.sync()) is State.BACKING_OFF
+    assert [cache.database.closed for cache in connections] == [True]
+    assert first.checkpointer
 
 
 def test_a_process_that_does_not_lead_moves_no_log(client, full_store, connections):

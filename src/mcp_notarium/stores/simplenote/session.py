@@ -35,7 +35,8 @@ _REFUSED = frozenset({401, 403})
 FIRST_PAUSE = 5 * 60.0
 LONGEST_PAUSE = 60 * 60.0
 RELOGIN_PAUSE = 10 * 60.0
-"""Seconds without another login after the token of a login was refused."""
+"""Seconds without another login after the token of a login was refused. They double each time, up to
+``LONGEST_PAUSE``, until a renewed token is accepted."""
 
 
 class TokenStore(Protocol):
@@ -50,9 +51,14 @@ class TokenStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """Hold the service's refusal of the password, and the pause before the next try (seconds)."""
+    """Hold why the service refused the password, and the pause before the next try (seconds).
 
-    error: NotariumError
+    Never the exception: the frames of its traceback hold the password.
+    """
+
+    message: str
+    resolution_hint: str | None
+    rate_limited: bool
     pause: float
     until: float
 
@@ -82,6 +88,7 @@ class Tokens:
         self._refusal: _Refusal | None = None
         self._from_login: Secret | None = None
         self._no_login_until = 0.0
+        self._relogin_pause = RELOGIN_PAUSE
         self._lock = asyncio.Lock()
 
     async def current(self) -> Secret:
@@ -114,9 +121,10 @@ class Tokens:
     def record_use(self, renewed: Secret, *, accepted: bool) -> None:
         """Record whether the service accepted a renewed token."""
         if accepted:
-            self._no_login_until = 0.0
-        elif renewed == self._from_login:
-            self._no_login_until = self._clock() + RELOGIN_PAUSE
+            self._no_login_until, self._relogin_pause = 0.0, RELOGIN_PAUSE
+        elif renewed == self._from_login and self._clock() >= self._no_login_until:
+            self._no_login_until = self._clock() + self._relogin_pause
+            self._relogin_pause = min(LONGEST_PAUSE, self._relogin_pause * 2)
 
     async def _configured_token(self) -> Secret | None:
         """Return the configured token; None if there is none, or the service refuses it."""
@@ -169,15 +177,20 @@ class Tokens:
         refusal, now = self._refusal, self._clock()
         if refusal is None or now >= refusal.until:
             return
-        error = refusal.error
-        if isinstance(error, RateLimited):
-            raise RateLimited(error.message, retry_after=refusal.until - now)
-        raise LoginRequired(error.message, resolution_hint=error.resolution_hint)
+        if refusal.rate_limited:
+            raise RateLimited(refusal.message, retry_after=refusal.until - now)
+        raise LoginRequired(refusal.message, resolution_hint=refusal.resolution_hint)
 
     def _remember(self, error: NotariumError) -> None:
         pause = min(LONGEST_PAUSE, self._refusal.pause * 2) if self._refusal else FIRST_PAUSE
         asked = error.retry_after if isinstance(error, RateLimited) else None
-        self._refusal = _Refusal(error, pause, self._clock() + (pause if asked is None else asked))
+        self._refusal = _Refusal(
+            error.message,
+            error.resolution_hint,
+            isinstance(error, RateLimited),
+            pause,
+            self._clock() + (pause if asked is None else asked),
+        )
 
 
 class AccountSession:
