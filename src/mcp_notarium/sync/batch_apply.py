@@ -47,13 +47,15 @@ class BatchApplier:
     async def fetch(self, batch: Batch, tally: Tally) -> Batch:
         """Return the batch with an answer for every note that must be asked for.
 
-        A note that the store does not give, while it serves others, stays unanswered and does not
-        delay them. An error that concerns all notes (no connection, no login) is raised.
+        A note that the store does not give, while it serves others, stays unanswered. News waits for
+        it ``ITEM_SECONDS`` at most, and not at all while it is backed off from. An error that concerns all notes (no connection, no login) is raised.
         """
         remotes = deduplicate(batch.remotes)
         actions = self._committer.plan(remotes)
         decided = zip(remotes, actions, strict=True)
-        unknown = [remote for remote, action in decided if action.move is Move.FETCH]
+        unknown = self._fetcher.select(
+            remote for remote, action in decided if action.move is Move.FETCH
+        )
         tally.fetched += len(unknown)
         answers = await self._fetcher.fetch(unknown)
         return replace(batch, remotes=tuple(answers.get(remote.id, remote) for remote in remotes))

@@ -17,7 +17,7 @@ from mcp_notarium.storage.sync_state import LoadProgress
 from mcp_notarium.stores.contract import ChangePage, Entry, Store
 from mcp_notarium.sync.backoff import FeedHealth
 from mcp_notarium.sync.batch_apply import BatchApplier
-from mcp_notarium.sync.batch_commit import Batch, split
+from mcp_notarium.sync.batch_commit import SPLIT, Batch, split
 from mcp_notarium.sync.listing import (
     FIRST_PAGE,
     PAGE,
@@ -73,7 +73,7 @@ class BatchSources:
                     yield batch
         still = frozenset(self._applier.due_unresolved()) if unresolved else frozenset()
         again = [Missing(note_id) for note_id in unresolved if note_id in still]
-        for batch in split(again, index_version=self._progress.index_version):
+        for batch in split(again[:SPLIT], index_version=self._progress.index_version):
             yield batch
 
     def _due_sources(self, *, cursor_lost: bool) -> Iterator[Batches]:

@@ -238,7 +238,7 @@ class CycleRunner:
             self.backoff.record_empty()
         if succeeded:
             self._failure = None
-        if not self._began_by_feed:
+        if not self._began_by_feed or self._tally.deferred:
             self._retry_at = self._stopwatch() + FIRST_DELAY
         self._record()
         self._stamp_at_end = self._stamp()

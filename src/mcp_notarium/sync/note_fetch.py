@@ -21,14 +21,14 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.backoff import ItemBackoff
-from mcp_notarium.sync.pull_decisions import Confirmed, Remote, lags_behind
+from mcp_notarium.sync.pull_decisions import Confirmed, Missing, Remote, lags_behind
 
 ITEM_SECONDS = 4.0
 """Seconds that all others wait for one note or write; retries of its request included."""
 LONGEST_ITEM_SECONDS = 32.0
-"""The limit for a note that failed before: its time doubles with each failure."""
+"""The limit for an unresolved note, which comes after the news: its time doubles with each failure."""
 FETCHES = 8
-"""Notes fetched at the same time."""
+"""Notes fetched at the same time. One batch asks for no more notes that failed before."""
 
 
 @dataclass(slots=True)
@@ -46,6 +46,13 @@ class NoteFetcher:
         self._cache = cache
         self._store = store
         self._backoff = ItemBackoff(stopwatch)
+
+    def select(self, remotes: Iterable[Remote]) -> list[Remote]:
+        """Return the notes to ask for now, those that failed before last; the others stay unresolved."""
+        allowed = [remote for remote in remotes if not self.blocks(remote.id)]
+        healthy = [remote for remote in allowed if not self._backoff.failures(remote.id)]
+        failing = [remote for remote in allowed if self._backoff.failures(remote.id)]
+        return [*healthy, *failing[:FETCHES]]
 
     async def fetch(self, remotes: Iterable[Remote]) -> dict[str, Confirmed]:
         """Fetch the note of each statement; failing and outdated ones are left out of the result.
@@ -76,10 +83,11 @@ class NoteFetcher:
 
     async def _ask(self, remote: Remote, asked: _Round) -> None:
         note_id = remote.id
-        seconds = ITEM_SECONDS * 2.0 ** min(self._backoff.failures(note_id), 16)
+        doublings = min(self._backoff.failures(note_id), 16) if isinstance(remote, Missing) else 0
+        seconds = min(ITEM_SECONDS * 2.0**doublings, LONGEST_ITEM_SECONDS)
         seen = self._cache.notes.last_seen_etag(note_id)
         try:
-            async with asyncio.timeout(min(seconds, LONGEST_ITEM_SECONDS)):
+            async with asyncio.timeout(seconds):
                 answer = await get_newest(self._store, note_id)
         except (StoreProtocolError, StoreRejected) as error:
             self._backoff.record_failure(note_id, error)  # an answer, but about this note alone

@@ -6,6 +6,7 @@ import pytest
 
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.sync import journal_replay, note_fetch
+from mcp_notarium.sync.backoff import FIRST_DELAY
 from mcp_notarium.sync.cycle_states import State
 from support.memory_client import Fault
 
@@ -181,6 +182,78 @@ def test_many_slow_notes_delay_no_other(loaded, store, monkeypatch):
         assert not asyncio.all_tasks() - {asyncio.current_task()}
 
     asyncio.run(scenario())
+
+
+def test_a_note_of_the_feed_that_reads_old_is_asked_for_again_a_second_later(loaded, store, time):
+    async def scenario():
+        runner = loaded.scheduler._runner
+        time.now += 2 * FIRST_DELAY
+        changed_elsewhere(loaded, store, "n0")
+        loaded.faults.plan(Fault.STALE, on="get", times=2)
+        await runner.work(await runner.listen())
+        assert unresolved(loaded) == ("n0",)
+        assert loaded.remote.calls.count("get") == 1
+        assert not runner.retries_due()
+        time.now += FIRST_DELAY
+        assert runner.retries_due()
+        loaded.faults.clear()
+        await loaded.sync()
+
+    asyncio.run(scenario())
+    assert loaded.contents() == store.contents()
+    assert unresolved(loaded) == ()
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """The seconds for which each note was waited for; in truth it is a moment."""
+    seconds, timeout = [], asyncio.timeout
+
+    def short(given):
+        seconds.append(given)
+        return timeout(0.02)
+
+    monkeypatch.setattr(asyncio, "timeout", short)
+    return seconds
+
+
+def test_only_after_the_news_a_slow_note_is_waited_for_longer(loaded, store, time, waits):
+    changed_elsewhere(loaded, store, "n0")
+    loaded.faults.plan(Fault.HANG_BEFORE, on="get", times=99)
+    for _ in range(2):
+        asyncio.run(loaded.sync())
+    assert waits == [4.0, 8.0]
+    changed_elsewhere(loaded, store, "n0")
+    asyncio.run(loaded.sync())
+    assert waits == [4.0, 8.0], "it is backed off from"
+    time.now += 2.0
+    changed_elsewhere(loaded, store, "n0")
+    asyncio.run(loaded.sync())
+    assert waits == [4.0, 8.0, 4.0]
+    for _ in range(3):
+        time.now += 300.0
+        asyncio.run(loaded.sync())
+    assert waits[3:] == [32.0, 32.0, 32.0]
+
+
+def test_one_cycle_waits_longer_for_a_few_slow_notes_only(loaded, store, time, waits):
+    slow = [f"slow{number}" for number in range(3 * note_fetch.FETCHES)]
+    for note_id in slow:
+        store.put(note_id, "slow\n")
+    changed_elsewhere(loaded, store, "n0")
+    loaded.faults.plan(Fault.HANG_BEFORE, on="get", times=999)
+    asyncio.run(loaded.sync())
+    assert set(waits) == {4.0}
+    for _ in range(3):
+        waits.clear()
+        asyncio.run(loaded.sync())
+        assert waits == [8.0] * note_fetch.FETCHES
+    loaded.faults.clear()
+    time.now += 300.0
+    for _ in range(4):
+        asyncio.run(loaded.sync())
+    assert loaded.contents() == store.contents()
+    assert unresolved(loaded) == ()
 
 
 # Unfinished writes

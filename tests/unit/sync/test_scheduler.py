@@ -8,6 +8,7 @@ import pytest
 from mcp_notarium.errors import CacheDamaged, OutcomeUnknown, RateLimited
 from mcp_notarium.secret import Secret
 from mcp_notarium.sync import scheduler
+from mcp_notarium.sync.backoff import FIRST_DELAY
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.scheduler import Leader
 from support.memory_client import Fault
@@ -177,6 +178,33 @@ def test_a_write_that_stays_unanswered_is_tried_less_and_less_often(client, time
             return client.remote.calls.count("push") - pushes
 
     assert 5 <= asyncio.run(scenario()) <= 12
+
+
+def test_an_unresolved_note_is_asked_for_again_soon_and_not_at_once(
+    client, store, time, monkeypatch
+):
+    client.remote.poll_seconds = 1000.0
+    store.put("n1", "one\n")
+    asyncio.run(client.sync())
+    store.edit("n1", lambda text: text + "more\n")
+    client.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
+    client.faults.plan(Fault.UNAVAILABLE, on="get", times=2)
+    get, asked = client.remote.get, []
+
+    async def noted(note_id):
+        asked.append(time.now)
+        return await get(note_id)
+
+    monkeypatch.setattr(client.remote, "get", noted)
+
+    async def scenario():
+        async with running(client):
+            await until(in_step(store, client))
+
+    asyncio.run(scenario())
+    first, second, third = asked
+    assert FIRST_DELAY <= second - first < 5.0
+    assert 2.0 <= third - second < 5.0
 
 
 def test_failures_are_followed_by_longer_and_longer_pauses(client, store, time):

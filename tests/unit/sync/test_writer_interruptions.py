@@ -137,6 +137,24 @@ def test_a_note_with_a_rejected_write_can_be_saved_again(client, store):
     assert len(client.cache.pending.all()) == 1
 
 
+def test_news_of_a_note_with_a_rejected_write_is_stored(client, store):
+    async def scenario():
+        note = await client.create("one\n")
+        client.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.change(note, "far too large\n")
+        client.faults.plan(Fault.REJECTED, on="push")
+        await client.sync()
+        store.edit(note.id, lambda text: text + "from elsewhere\n")
+        await client.sync()
+
+    asyncio.run(scenario())
+    (write,) = client.cache.pending.all()
+    assert write.state is WriteState.REJECTED
+    assert client.note(write.note_id).text == "one\nfrom elsewhere\n"
+    assert client.contents() == store.contents()
+
+
 def test_two_saves_of_one_note_wait_for_each_other_and_both_are_kept(client, store):
     async def scenario():
         note = await client.create("one\n")
