@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MOST_UNREAD: Final = 16 * 1024 * 1024
 MOST_UNANSWERED: Final = 32 * 1024 * 1024
 LINE_BYTES: Final = 16 * 1024
-"""Bytes that each line counts beside its own length: a static reply is about as long."""
+"""Bytes that each line, and each answer to be written, counts beside its own length: what waits with it."""
 CALL_BYTES: Final = 128 * 1024
 """Bytes that a request for the SDK counts beside its line: 256 of them fill their bound."""
 
@@ -57,12 +57,12 @@ class FlowControl:
         self.done(size)
 
     def add_unwritten(self, size: int) -> None:
-        """Count ``size`` bytes that wait to be written."""
-        self._unread += size
+        """Count an answer of ``size`` bytes that waits to be written."""
+        self._unread += size + LINE_BYTES
 
     def written(self, size: int) -> None:
-        """Forget ``size`` bytes: they are written, or never will be."""
-        self._unread -= size
+        """Forget an answer of ``size`` bytes: it is written, or never will be."""
+        self._unread -= size + LINE_BYTES
         if self.has_room and self._room is not None:
             self._room.set()
 

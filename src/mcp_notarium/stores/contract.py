@@ -36,7 +36,7 @@ from mcp_notarium.errors import StoreUnavailable
 BaseLookup = Callable[[str], Revision | None]
 """Gives the acknowledged revision the index holds of a note, or None."""
 WITHDRAWN: ContextVar[Callable[[], bool]] = ContextVar("withdrawn", default=lambda: False)
-"""Whether the caller has withdrawn the write of this task. Set by whoever starts the task.
+"""Tells whether the caller has cancelled the write of this task. Set by whoever starts the task.
 
 A write goes on in a task of its own when its caller is cancelled. Until its request leaves it can still
 be dropped, but only the sender knows when that is: see :func:`check_not_withdrawn`.

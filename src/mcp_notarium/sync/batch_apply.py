@@ -26,7 +26,7 @@ from mcp_notarium.sync.status import SyncProgress
 from mcp_notarium.threads import run_in_thread
 
 _LAST_SECONDS = 1.0
-"""How long a cancelled load waits for the transaction that is running."""
+"""Seconds that a cancelled load waits for the transaction that is running."""
 
 
 class BatchApplier:

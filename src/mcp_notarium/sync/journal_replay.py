@@ -35,7 +35,7 @@ from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
 from mcp_notarium.sync.push import NOTHING, Pusher, PushOutcome, PushResult, unknown_outcome
 
 ROUNDS = 4
-"""How often a note may change during a write before the write is left for later."""
+"""Times that a note may change during a write before the write is left for later."""
 _PERHAPS_EVERYBODY = (StoreTimeout, StoreUnavailable, LoginRequired, RateLimited)
 """Errors that may concern every other entry as well."""
 _MOST_LATE = 2

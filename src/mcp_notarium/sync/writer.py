@@ -41,7 +41,7 @@ from mcp_notarium.sync.pull_decisions import Known, RemoteState, remote_state
 from mcp_notarium.sync.push import NOT_STORED, NOTHING, Pusher, PushOutcome, PushResult
 
 LOCK_TRIES = 50
-"""How often to look whether another process has finished with the note."""
+"""Number of checks whether another process has finished with the note."""
 LOCK_PAUSE = 0.1
 NOT_SAVED = "nothing was saved"
 NOT_REMOVED = "nothing was deleted"
