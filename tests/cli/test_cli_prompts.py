@@ -35,6 +35,22 @@ with command_signals.stop_on_signals():
         sys.exit(command_signals.exit_code(interrupt))
 """
 
+# Ctrl+C comes while the echo is switched off.
+_INTERRUPTED_HIDING = """
+import signal, sys, termios
+from mcp_notarium.cli import terminal
+switch = termios.tcsetattr
+def interrupted(*arguments):
+    termios.tcsetattr = switch
+    switch(*arguments)
+    signal.raise_signal(signal.SIGINT)
+termios.tcsetattr = interrupted
+try:
+    terminal.ask_secret("Well? ")
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
 
 @pytest.fixture(name="simulator")
 def _simulator():
@@ -73,6 +89,13 @@ def test_a_signal_that_interrupts_no_wait_ends_the_command_all_the_same(
         terminal.shows("Well? ")
         os.kill(terminal.process.pid, number)
         assert terminal.ends(within=10.0) == 128 + number, terminal.screen
+        assert terminal.echoes()
+
+
+def test_an_interrupt_while_the_echo_is_switched_off_switches_it_on_again() -> None:
+    program = [sys.executable, "-c", _INTERRUPTED_HIDING]
+    with Terminal(dict(os.environ), program=program) as terminal:
+        assert terminal.ends(within=10.0) == 130, terminal.screen
         assert terminal.echoes()
 
 

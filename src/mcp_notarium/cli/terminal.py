@@ -144,14 +144,14 @@ def _read_hidden(prompt: str) -> str:
     try:
         before = termios.tcgetattr(sys.stdin)
         hidden = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
-        termios.tcsetattr(sys.stdin, termios.TCSAFLUSH, hidden)
+        try:
+            termios.tcsetattr(sys.stdin, termios.TCSAFLUSH, hidden)
+            line = _read_shown(prompt)
+        finally:
+            with suppress(termios.error):
+                termios.tcsetattr(sys.stdin, termios.TCSAFLUSH, before)
     except termios.error:  # the terminal is gone
         raise EOFError from None
-    try:
-        line = _read_shown(prompt)
-    finally:
-        with suppress(termios.error):
-            termios.tcsetattr(sys.stdin, termios.TCSAFLUSH, before)
     talk("")
     return line
 
