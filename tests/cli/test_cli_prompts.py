@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_notarium.cli import signals
+from mcp_notarium.files.account_folder import AccountFolder
 from notarium_devtools.simperium import Simulator
 from support.terminal import CTRL_C, CTRL_D, Terminal
 from support.whole import Server, account_folder, environment
@@ -154,6 +156,22 @@ def test_an_interrupted_command_says_whether_it_has_changed_anything(
         terminal.type(CTRL_C)
         assert terminal.ends() == 130
         assert "Interrupted. The cache was emptied" in terminal.screen
+
+
+def test_a_key_file_replaced_under_its_old_inode_is_a_change(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Some file systems give a new file the inode of one just removed."""
+    monkeypatch.setattr(signals, "_watch", signals._Watch())
+    key_file = AccountFolder(tmp_path).key_file
+    key_file.write_bytes(b"old")
+    signals.watch_folder(tmp_path)
+    assert signals.describe_interruption() == "Interrupted. Nothing was changed."
+    inode = key_file.stat().st_ino
+    key_file.write_bytes(b"new")
+    os.utime(key_file, ns=(1, 1))
+    assert key_file.stat().st_ino == inode
+    assert "after the change was made or begun" in signals.describe_interruption()
 
 
 def kept(simulator: Simulator, place: Path) -> bytes:

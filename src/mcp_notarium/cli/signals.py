@@ -33,7 +33,7 @@ class CommandStopped(KeyboardInterrupt):
 @dataclass(slots=True)
 class _Watch:
     folder: AccountFolder | None = None
-    before: set[tuple[str, int]] = field(default_factory=set)
+    before: set[tuple[str | int, ...]] = field(default_factory=set)
     done: str = ""
 
 
@@ -93,14 +93,21 @@ def _stop(number: int, _frame: object) -> None:
     raise CommandStopped(number)
 
 
-def _snapshot(folder: AccountFolder) -> set[tuple[str, int]]:
-    """Return name and inode of the key file and the databases; every change replaces the key file."""
+def _snapshot(folder: AccountFolder) -> set[tuple[str | int, ...]]:
+    """Return what identifies the key file and the databases; every change replaces the key file.
+
+    A new file can have the inode of the old one, so the key file's time and size count too.
+    """
     with suppress(OSError):
-        return {
+        found: set[tuple[str | int, ...]] = {
             (path.name, path.stat().st_ino)
-            for path in [folder.key_file, *folder.path.glob("notarium_cache*")]
-            if path.exists() and not path.name.endswith(("-wal", "-shm", "-journal"))
+            for path in folder.path.glob("notarium_cache*")
+            if not path.name.endswith(("-wal", "-shm", "-journal"))
         }
+        if folder.key_file.exists():
+            key = folder.key_file.stat()
+            found.add((folder.key_file.name, key.st_ino, key.st_mtime_ns, key.st_size))
+        return found
     return set()
 
 
