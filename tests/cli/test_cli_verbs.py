@@ -92,6 +92,22 @@ def test_without_a_code_on_standard_input_the_way_out_is_named(
     assert done.returncode == 1
     assert "no code was given" in done.stderr
     assert "keep standard input open" in done.stderr
+    assert not simulator.sent_codes, "a code was used up for nothing"
+
+
+def test_a_code_that_is_typed_too_early_is_read_and_refused(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path, SIMPLENOTE_PASSWORD=None)
+    with subprocess.Popen(
+        [*SERVE, "login", "--code-stdin"],
+        env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        process.stdin.write("AAAAAA\n")
+        process.stdin.flush()  # and it stays open
+        assert process.wait(DEADLINE) == 1
+        assert "newest e-mail" in process.stderr.read()
+    assert len(simulator.sent_codes) == 1
 
 
 def test_what_cannot_be_a_code_is_refused_with_advice(simulator: Simulator, tmp_path: Path) -> None:

@@ -13,7 +13,13 @@ from dataclasses import replace
 
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, signals
-from mcp_notarium.cli.terminal import ask_secret, read_line, require_terminal, talk
+from mcp_notarium.cli.terminal import (
+    ask_secret,
+    input_is_ready,
+    read_line,
+    require_terminal,
+    talk,
+)
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, LockedError, NotariumError, OtherAccount
 from mcp_notarium.files.account_folder import AccountFolder, folder_errors
@@ -80,11 +86,16 @@ async def _obtain_token(config: Config, args: argparse.Namespace) -> Secret:
             return await authenticator.by_password(
                 config.username, ask_secret("Simplenote password: ")
             )
-        await authenticator.request_code(config.username, request_source=config.request_source)
-        talk("Simplenote has sent a code to the account's e-mail address.")
-        code = (
-            read_line() if args.code_stdin else ask_secret("Code from the e-mail: ").reveal_text()
-        )
+        code = read_line() if args.code_stdin and input_is_ready() else None
+        if code is None or code.strip():  # else nobody could pass on the code of the e-mail
+            await authenticator.request_code(config.username, request_source=config.request_source)
+            talk("Simplenote has sent a code to the account's e-mail address.")
+        if code is None:
+            code = (
+                read_line()
+                if args.code_stdin
+                else ask_secret("Code from the e-mail: ").reveal_text()
+            )
         if not code.strip():
             raise ConfigError(
                 "no code was given",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import select
 import signal
 import sys
 import textwrap
@@ -79,6 +80,13 @@ def ask_secret(prompt: str) -> Secret:
 def ask_line(prompt: str) -> str:
     """Ask for one line on the terminal, stripped. Raises like :func:`ask_secret`."""
     return _ask(prompt, _read_shown).strip()
+
+
+def input_is_ready() -> bool:
+    """Check, without waiting, for input to read or its end; False where that cannot be seen."""
+    with suppress(OSError, ValueError):
+        return bool(select.select([sys.stdin], [], [], 0)[0])
+    return False
 
 
 def read_line() -> str:
