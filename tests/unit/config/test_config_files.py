@@ -18,7 +18,7 @@ def folder(tmp_path):
 
 
 def load(folder, environ=MINIMUM, **options):
-    return config.load(environ | {"XDG_DATA_HOME": str(folder)}, cwd=folder, **options)
+    return config.load(environ, cwd=folder, **options)
 
 
 def write(path, content, mode=0o600):
@@ -196,7 +196,7 @@ def test_an_empty_line_for_a_forbidden_variable_is_no_reason_for_a_warning(folde
 
 def load_without_dotenv(folder):
     (folder / "empty").mkdir()
-    return config.load(MINIMUM | {"XDG_DATA_HOME": str(folder)}, cwd=folder / "empty").config
+    return config.load(MINIMUM, cwd=folder / "empty").config
 
 
 def test_a_token_in_a_dotenv_does_not_lead_a_known_account_elsewhere(folder):
