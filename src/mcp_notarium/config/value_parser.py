@@ -13,6 +13,7 @@ from mcp_notarium.config.variables import Kind, Variable
 from mcp_notarium.errors import ConfigError
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,300}", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,300}\.[0-9]{1,300}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _PLACEHOLDER = re.compile(r"\$\{[A-Za-z_][\w.:-]*\}|\{\{\s*[A-Za-z_][\w.:-]*\s*\}\}", re.ASCII)
 _URL = re.compile(
@@ -84,15 +85,20 @@ def _parse_choice(variable: Variable, text: str, _warnings: list[str]) -> str:
     return word
 
 
-def _parse_count(variable: Variable, text: str, warnings: list[str]) -> str:
-    if not _WHOLE.fullmatch(text):
+def _parse_number(variable: Variable, text: str, warnings: list[str]) -> str:
+    number: float
+    if _WHOLE.fullmatch(text):
+        number = int(text)
+    elif variable.kind is Kind.NUMBER and _DECIMAL.fullmatch(text):
+        number = float(text)
+    else:
         raise ConfigError(
-            f"{variable.name} holds something that is not a whole number",
+            f"{variable.name} holds something that is not a {variable.kind.value}",
             resolution_hint=f"Set {variable.name} to a number from {variable.minimum} to "
             f"{variable.maximum} (the default is {variable.default}).",
         )
-    bound = min(max(int(text), variable.minimum), variable.maximum)
-    if bound != int(text):
+    bound = min(max(number, variable.minimum), variable.maximum)
+    if bound != number:
         relation = "below its minimum" if bound == variable.minimum else "above its maximum"
         shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
         warnings.append(f"{variable.name} is '{shown}', {relation}; {bound} is used instead.")
@@ -138,7 +144,8 @@ _PARSERS = {
     Kind.TEXT: _parse_text,
     Kind.NAME: _parse_name,
     Kind.CHOICE: _parse_choice,
-    Kind.COUNT: _parse_count,
+    Kind.COUNT: _parse_number,
+    Kind.NUMBER: _parse_number,
     Kind.PATH: _parse_text,
     Kind.URL: _parse_url,
 }

@@ -28,6 +28,7 @@ class Kind(StrEnum):
     NAME = "name"
     SECRET = "secret"  # noqa: S105 - the kind of a variable, not a value
     COUNT = "whole number"
+    NUMBER = "number"
     CHOICE = "choice"
     PATH = "path"
     URL = "address"
@@ -144,7 +145,7 @@ VARIABLES = (
     Variable(
         name="SYNC_INTERVAL_SECONDS",
         purpose="Longest time between two checks for changes made elsewhere.",
-        kind=Kind.COUNT,
+        kind=Kind.NUMBER,
         default="300",
         minimum=60,
         maximum=86_400,
@@ -153,7 +154,7 @@ VARIABLES = (
     Variable(
         name="API_TIMEOUT_SECONDS",
         purpose="Longest time one call of the note store may take.",
-        kind=Kind.COUNT,
+        kind=Kind.NUMBER,
         default="30",
         minimum=5,
         maximum=600,

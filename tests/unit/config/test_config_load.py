@@ -5,6 +5,7 @@ import pytest
 
 from mcp_notarium import config
 from mcp_notarium.config import settings
+from mcp_notarium.config.settings import default_data_dir
 from mcp_notarium.config.variables import FILE_NAMES, VARIABLES, Kind, Trust
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
@@ -14,8 +15,7 @@ MINIMUM = {"SIMPLENOTE_USERNAME": "ada@example.org"}
 
 
 def load(tmp_path, extra=(), **options):
-    environ = MINIMUM | {"XDG_DATA_HOME": str(tmp_path)} | dict(extra)
-    return config.load(environ, cwd=tmp_path, **options)
+    return config.load(MINIMUM | dict(extra), cwd=tmp_path, **options)
 
 
 def refused(tmp_path, extra=(), **options):
@@ -47,7 +47,7 @@ def test_every_variable_reaches_the_configuration(tmp_path):
             "DB_ENCRYPTION_KDF_ITERATIONS": "400000",
             "DB_ON_UNREADABLE": "rebuild",
             "DB_CIPHER_MEMORY_SECURITY": "on",
-            "SYNC_INTERVAL_SECONDS": "90",
+            "SYNC_INTERVAL_SECONDS": "90.5",
             "API_TIMEOUT_SECONDS": "7",
             "LOG_LEVEL": "Warning",
             "LOG_FILE_PATH": str(tmp_path / "log"),
@@ -77,7 +77,7 @@ def test_every_variable_reaches_the_configuration(tmp_path):
         kdf_iterations=400_000,
         on_unreadable="rebuild",
         memory_security=True,
-        sync_interval=90.0,
+        sync_interval=90.5,
         api_timeout=7.0,
         log_level="warn",
         log_file=tmp_path / "log",
@@ -190,7 +190,7 @@ def test_iterations_are_whole(tmp_path):
         ("SYNC_INTERVAL_SECONDS", "59", "sync_interval", 60.0),
         ("SYNC_INTERVAL_SECONDS", "-1", "sync_interval", 60.0),
         ("SYNC_INTERVAL_SECONDS", "9" * 300, "sync_interval", 86_400.0),
-        ("API_TIMEOUT_SECONDS", "4", "api_timeout", 5.0),
+        ("API_TIMEOUT_SECONDS", "4.9", "api_timeout", 5.0),
         ("API_TIMEOUT_SECONDS", "601", "api_timeout", 600.0),
         ("DB_ENCRYPTION_KDF_ITERATIONS", "1", "kdf_iterations", 210_000),
         ("DB_ENCRYPTION_KDF_ITERATIONS", "99999999999", "kdf_iterations", 10_000_000),
@@ -208,7 +208,7 @@ def test_numbers_at_their_bounds_pass_without_a_warning(tmp_path):
         tmp_path,
         {
             "SYNC_INTERVAL_SECONDS": "60",
-            "API_TIMEOUT_SECONDS": " 600 ",
+            "API_TIMEOUT_SECONDS": " 600.0 ",
             "DB_ENCRYPTION_KDF_ITERATIONS": "210000",
         },
     )
@@ -338,12 +338,13 @@ def test_the_default_data_folder_is_the_one_platformdirs_gives(monkeypatch, xdg)
     monkeypatch.setenv("XDG_DATA_HOME", xdg)
     environ = {"XDG_DATA_HOME": xdg}
     expected = platformdirs.user_data_path("mcp-notarium", appauthor=False)
-    assert settings.default_data_dir(environ) == expected
+    assert default_data_dir(environ) == expected
 
 
-def test_a_data_folder_that_cannot_be_found_is_a_problem_with_a_way_out(tmp_path):
+def test_a_data_folder_that_cannot_be_found_is_a_problem_with_a_way_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(settings, "default_data_dir", lambda _environ: Path("not/absolute"))
     with pytest.raises(ConfigError) as caught:
-        config.load(MINIMUM | {"XDG_DATA_HOME": "not/absolute"}, cwd=tmp_path)
+        load(tmp_path)
     assert "NOTARIUM_DATA_DIR" in caught.value.resolution_hint
 
 
