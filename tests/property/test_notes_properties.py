@@ -15,6 +15,7 @@ from mcp_notarium.domain.lines import (
 from mcp_notarium.domain.merge import merge, merge_tags
 from mcp_notarium.domain.patch import Operation, apply_patch
 from mcp_notarium.errors import PatchError
+from mcp_notarium.tools.get import cut_portion, json_bytes
 
 ANY_TEXT = st.text(
     st.one_of(
@@ -44,6 +45,17 @@ def test_lines_join_back_byte_for_byte(text):
     lines = split_lines(text)
     assert "".join(lines) == text
     assert all(line.find("\n") in {-1, len(line) - 1} for line in lines)
+
+
+@given(ANY_TEXT, st.none() | st.integers(1, 5), st.integers(0, 60))
+def test_portions_of_a_text_join_back(text, count, spare):
+    most = max(map(json_bytes, split_lines(text)), default=0) + spare
+    start, parts = 1, []
+    while start is not None:
+        part = cut_portion(text, start=start, count=count, most=most)
+        parts.append(part.text)
+        start = part.next_start
+    assert "".join(parts) == text
 
 
 @given(ANY_TEXT, st.integers(1, 20))
