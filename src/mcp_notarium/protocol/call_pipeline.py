@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -24,9 +24,6 @@ from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.tools.catalog import Tool, by_name
 from mcp_notarium.tools.schemas import FromNotes
 from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings
-
-if TYPE_CHECKING:
-    pass
 
 Json = dict[str, Any]
 
