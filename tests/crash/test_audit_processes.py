@@ -26,7 +26,7 @@ from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.secret import Secret
 folder, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 cache = reopen(folder)
-trail = AuditLog(cache.database, AuditKeys(Secret(b"c" * 32)), clock=lambda: 1.0, days=365)
+audit_log = AuditLog(cache.database, AuditKeys(Secret(b"c" * 32)), clock=lambda: 1.0, days=365)
 say("ready")
 if len(sys.argv) > 4:
     folder.joinpath(f"ready.{name}").touch()
@@ -35,12 +35,12 @@ if len(sys.argv) > 4:
 for number in range(count):
     time.sleep(0.001)  # or the one that comes first may leave the other no turn
     if number % 3:
-        trail.note(AuditEntry(at=number, act=name))
-        trail.flush()
+        audit_log.note(AuditEntry(at=number, act=name))
+        audit_log.flush()
     else:
-        trail.open(AuditEntry(at=number, act=name))
+        audit_log.open(AuditEntry(at=number, act=name))
         say(number)
-while not trail.flush(wait=True):
+while not audit_log.flush(wait=True):
     pass
 cache.close()
 say("done")

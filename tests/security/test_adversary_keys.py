@@ -99,17 +99,21 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
     here, there = tmp_path / "here", tmp_path / "there"
     config = account(here)
     with closing(open_cheaply(config)) as opened:
-        trail = AuditLog(opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365)
+        audit_log = AuditLog(
+            opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365
+        )
         for number in range(20):
-            trail.open(AuditEntry(at=number, act="tool.save"))
-        assert opened.anchor.write(trail.table, opened.database)
+            audit_log.open(AuditEntry(at=number, act="tool.save"))
+        assert opened.anchor.write(audit_log.table, opened.database)
         shutil.copytree(here, there)
-        assert opened.anchor.notice(trail.table, opened.database) is None
+        assert opened.anchor.notice(audit_log.table, opened.database) is None
     spoilt(there, how)
     moved = account(there)
     with closing(open_cheaply(moved)) as opened:
-        trail = AuditLog(opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365)
-        assert "before its anchor" in opened.anchor.notice(trail.table, opened.database)
+        audit_log = AuditLog(
+            opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365
+        )
+        assert "before its anchor" in opened.anchor.notice(audit_log.table, opened.database)
 
 
 def test_a_recovery_key_opens_until_it_is_disabled(tmp_path):

@@ -34,7 +34,7 @@ def entries(count, *, at=1000.0):
     return [AuditEntry(at=at + n, act="tool.get", notes=(f"n{n}",)) for n in range(count)]
 
 
-def trail_of(cache, *, now=1000.0, days=365):
+def audit_log_of(cache, *, now=1000.0, days=365):
     return AuditLog(cache.database, KEYS, clock=lambda: now, days=days)
 
 
@@ -179,7 +179,7 @@ class Days:
     def __init__(self):
         self.day = 1_000.0
 
-    def trail(self, cache, *, days=365):
+    def audit_log(self, cache, *, days=365):
         return AuditLog(
             cache.database,
             KEYS,
@@ -195,39 +195,41 @@ def numbers(table):
 
 def test_records_go_when_their_days_are_over(cache, table):
     calendar = Days()
-    trail = calendar.trail(cache)
+    audit_log = calendar.audit_log(cache)
     for _ in range(3):
-        trail.open(AuditEntry(at=trail.now(), act="the first day"))
+        audit_log.open(AuditEntry(at=audit_log.now(), act="the first day"))
     for _ in range(365):
         calendar.day += 1
-        trail.tidy()
-        trail.open(AuditEntry(at=trail.now(), act="every day"))
+        audit_log.tidy()
+        audit_log.open(AuditEntry(at=audit_log.now(), act="every day"))
     assert numbers(table)[:3] == [1, 2, 3]
     calendar.day += 0.5
-    trail.tidy()
+    audit_log.tidy()
     assert numbers(table)[0] == 4
     assert table.verify(anchored=None).whole
     calendar.day += 0.1
-    trail.tidy()
+    audit_log.tidy()
     assert numbers(table)[-1] == 4 + 365  # the one that says so, once
 
 
 def test_a_record_with_an_old_date_stays_as_long_as_an_older_record_that_is_young(cache, table):
     calendar = Days()
-    trail = calendar.trail(cache, days=10)
-    trail.open(AuditEntry(at=trail.now(), act="today"))
-    trail.open(AuditEntry(at=trail.now() - 20 * DAY, act="behind a clock that was set back"))
-    trail.tidy()
+    audit_log = calendar.audit_log(cache, days=10)
+    audit_log.open(AuditEntry(at=audit_log.now(), act="today"))
+    audit_log.open(
+        AuditEntry(at=audit_log.now() - 20 * DAY, act="behind a clock that was set back")
+    )
+    audit_log.tidy()
     assert numbers(table) == [1, 2]
 
 
 def test_days_without_a_server_count_and_the_newest_record_stays(cache, table):
     calendar = Days()
-    trail = calendar.trail(cache, days=10)
+    audit_log = calendar.audit_log(cache, days=10)
     for _ in range(3):
-        trail.open(AuditEntry(at=trail.now(), act="before a holiday"))
+        audit_log.open(AuditEntry(at=audit_log.now(), act="before a holiday"))
     calendar.day += 30
-    calendar.trail(cache, days=10).tidy()
+    calendar.audit_log(cache, days=10).tidy()
     assert [(one.number, one.act) for one in table.records()] == [
         (3, "before a holiday"),
         (4, Act.PRUNED),
@@ -236,14 +238,14 @@ def test_days_without_a_server_count_and_the_newest_record_stays(cache, table):
 
 def test_another_process_that_is_writing_is_not_waited_for(cache, table):
     calendar, other = Days(), cache.open_another()
-    trail = calendar.trail(cache, days=1)
+    audit_log = calendar.audit_log(cache, days=1)
     for _ in range(3):
-        trail.open(AuditEntry(at=trail.now(), act="a day ago"))
+        audit_log.open(AuditEntry(at=audit_log.now(), act="a day ago"))
     calendar.day += 1.5
     with other.transaction():
-        trail.tidy()
+        audit_log.tidy()
     assert numbers(table) == [1, 2, 3]
-    trail.tidy()
+    audit_log.tidy()
     assert numbers(table) == [3, 4]
     other.close()
 
@@ -301,40 +303,40 @@ def test_empty_chain_carried_over_begins_a_new_one(tmp_path, table):
 
 
 def test_reads_wait_in_memory_and_keep_their_order_before_an_act(cache):
-    trail = trail_of(cache)
-    trail.note(AuditEntry(at=1, act="one"))
-    trail.note(AuditEntry(at=2, act="two"))
-    assert trail.table.head() == Head()
-    assert trail.open(AuditEntry(at=3, act="three")) == 3
-    assert [record.act for record in trail.table.records()] == ["one", "two", "three"]
-    assert trail.waiting == 0
+    audit_log = audit_log_of(cache)
+    audit_log.note(AuditEntry(at=1, act="one"))
+    audit_log.note(AuditEntry(at=2, act="two"))
+    assert audit_log.table.head() == Head()
+    assert audit_log.open(AuditEntry(at=3, act="three")) == 3
+    assert [record.act for record in audit_log.table.records()] == ["one", "two", "three"]
+    assert audit_log.waiting == 0
 
 
 def test_an_act_and_its_outcome_wait_for_the_disk_and_a_read_does_not(cache):
-    trail, flushed = trail_of(cache), []
+    audit_log, flushed = audit_log_of(cache), []
 
     def done(_ignored=None):
         flushed.append(cache.database.number("PRAGMA synchronous"))
 
     for number in range(2):
-        trail.note(AuditEntry(at=1, act="read"))
-        done(trail.flush())
-        done(trail.open(AuditEntry(at=2, act="act")))
-        trail.note(AuditEntry(at=3, act="read"))
-        done(trail.flush())
-        done(trail.close(AuditEntry(at=4, act="act", refers=number)))
+        audit_log.note(AuditEntry(at=1, act="read"))
+        done(audit_log.flush())
+        done(audit_log.open(AuditEntry(at=2, act="act")))
+        audit_log.note(AuditEntry(at=3, act="read"))
+        done(audit_log.flush())
+        done(audit_log.close(AuditEntry(at=4, act="act", refers=number)))
     assert flushed == [1, 2, 1, 2] * 2
 
 
 def test_flush_does_not_wait_for_another_process_and_comes_again(cache):
-    trail = trail_of(cache)
+    audit_log = audit_log_of(cache)
     other = cache.open_another()
-    trail.note(AuditEntry(at=1, act="one"))
+    audit_log.note(AuditEntry(at=1, act="one"))
     with other.transaction():
-        assert not trail.flush()
-    assert trail.waiting == 1
-    assert trail.flush()
-    assert trail.table.head().count == 1
+        assert not audit_log.flush()
+    assert audit_log.waiting == 1
+    assert audit_log.flush()
+    assert audit_log.table.head().count == 1
     other.close()
 
 
@@ -343,38 +345,38 @@ def full(*_args, **_options):
 
 
 def test_act_that_cannot_be_recorded_is_refused(cache, monkeypatch):
-    trail = trail_of(cache)
-    monkeypatch.setattr(trail.table, "append", full)
+    audit_log = audit_log_of(cache)
+    monkeypatch.setattr(audit_log.table, "append", full)
     with pytest.raises(NotRecorded) as caught:
-        trail.open(AuditEntry(at=1, act="tool.save"))
+        audit_log.open(AuditEntry(at=1, act="tool.save"))
     assert caught.value.to_dict()["details"] == {"reason": "disk_full"}
     assert caught.value.retryable
 
 
 def test_damage_is_reported_as_damage(cache, monkeypatch):
-    trail = trail_of(cache)
+    audit_log = audit_log_of(cache)
 
     def damaged(*_args, **_options):
         raise CacheDamaged("broken")
 
-    monkeypatch.setattr(trail.table, "append", damaged)
+    monkeypatch.setattr(audit_log.table, "append", damaged)
     with pytest.raises(CacheDamaged):
-        trail.open(AuditEntry(at=1, act="tool.save"))
+        audit_log.open(AuditEntry(at=1, act="tool.save"))
 
 
 def test_outcome_that_cannot_be_stored_now_comes_later_and_lost_reads_are_counted(
     cache, monkeypatch
 ):
-    trail = trail_of(cache)
+    audit_log = audit_log_of(cache)
     with monkeypatch.context() as patch:
-        patch.setattr(trail.table, "append", full)
+        patch.setattr(audit_log.table, "append", full)
         for _ in range(MOST_WAITING + 2):
-            trail.note(AuditEntry(at=1, act="tool.get"))
-        trail.close(AuditEntry(at=2, act="tool.save"))
-        assert trail.waiting == MOST_WAITING
-    assert trail.flush(wait=True)
-    records = list(trail.table.records())
+            audit_log.note(AuditEntry(at=1, act="tool.get"))
+        audit_log.close(AuditEntry(at=2, act="tool.save"))
+        assert audit_log.waiting == MOST_WAITING
+    assert audit_log.flush(wait=True)
+    records = list(audit_log.table.records())
     assert records[0].act == Act.GAP
     assert records[0].facts == '{"not_recorded":3}'
     assert records[-1].act == "tool.save"
-    assert trail.table.verify(anchored=None).whole
+    assert audit_log.table.verify(anchored=None).whole
