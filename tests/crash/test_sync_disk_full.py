@@ -42,6 +42,8 @@ def test_while_news_cannot_be_stored_every_answer_says_so_until_there_is_room(si
         assert told["sync"]["state"] == "backing_off"
         stats = server.tool("manage", action="get_stats")
         assert stats["sync_last_error"] in told["sync"]["note"]
+        assert stats["db_sync_status"] == "backing_off"
+        assert stats["db_sync_error_count"] >= 1
         assert server.said("sync.cycle_failed")
         assert server.said("sync.not_recorded")
         filler.unlink()

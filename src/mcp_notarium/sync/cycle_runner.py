@@ -69,6 +69,7 @@ class CycleRunner:
         self._cursor_lost = False
         self._finished_writes = 0
         self._stamp_at_end: tuple[int, int] | None = None
+        self._recorded = True
 
     async def work(self, event: Event) -> Effect:
         """Follow the table from ``event`` to the next resting state; return its effect.
@@ -261,8 +262,11 @@ class CycleRunner:
                 error=self.last_error,
             )
         except CacheError as error:
-            if self._log:
+            if self._log and self._recorded:
                 self._log.warning("sync.not_recorded", error=type(error).__name__)
+            self._recorded = False
+        else:
+            self._recorded = True
 
     def _log_end(self, log: Logger, *, succeeded: bool) -> None:
         tally = self._tally

@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,11 @@ MIN_RETRY_PAUSE = 1.0
 """Seconds after a failure during which no request starts another attempt."""
 QUICK_ANSWER = 1.0
 """A change feed that answers an empty page faster than this is not really waiting."""
+SILENT_SECONDS = 1800.0
+SILENT_INTERVALS = 6
+"""A leader records a cycle at least every second interval. After this many intervals, and this many
+seconds, without one, the other processes say so."""
+LEADER_SILENT = "the process that syncs stores nothing any more; is the disk full?"
 
 
 class Leader:
@@ -102,7 +108,9 @@ class Scheduler:
     ) -> None:
         self._cache = cache
         self._store = store
+        self._clock = clock
         self._stopwatch = stopwatch
+        self._started = stopwatch()
         self._interval = interval
         self._log = log
         self._sleep = sleep
@@ -180,7 +188,7 @@ class Scheduler:
     def status(self) -> SyncStatus:
         """Return how sync stands."""
         sources = self._runner.sources
-        return read_status(
+        status = read_status(
             self._cache,
             leading=self._runner.state if self._leader.held else None,
             error=self._runner.last_error,
@@ -188,6 +196,15 @@ class Scheduler:
             at_least=sources.count.so_far,
             feed=sources.feed.usable(self._stopwatch()),
         )
+        return replace(status, last_error=LEADER_SILENT) if self._leader_silent(status) else status
+
+    def _leader_silent(self, status: SyncStatus) -> bool:
+        """Tell whether the leader has long stored nothing: on a full disk it cannot store the reason."""
+        if status.leader or status.state is not State.IDLE or status.last_error:
+            return False
+        limit = max(SILENT_SECONDS, SILENT_INTERVALS * self._interval)
+        waited = self._stopwatch() - self._started
+        return min(waited, self._clock() - (status.last_sync_at or 0.0)) > limit
 
     # Leading.
 

@@ -146,6 +146,8 @@ def collect_stats(app: App) -> StatsAnswer:
     """
     database, counts = app.cache.database, app.cache.notes.counts()
     status, metrics = app.scheduler.status(), app.cache.sync_state.metrics()
+    # On a full disk the leader cannot store how its cycles end.
+    unstored_error = status.last_error not in (None, metrics.last_error)
     writes = app.cache.pending.all()
     rejected = sum(write.state is WriteState.REJECTED for write in writes)
     numbers: dict[str, object] = {
@@ -163,8 +165,8 @@ def collect_stats(app: App) -> StatsAnswer:
         "db_schema_version": database.user_version(),
         "db_last_sync_at": status.last_sync_at and int(status.last_sync_at),
         "db_sync_duration_ms": metrics.duration_ms,
-        "db_sync_status": metrics.status,
-        "db_sync_error_count": metrics.error_count or 0,
+        "db_sync_status": str(status.state) if status.last_error else metrics.status,
+        "db_sync_error_count": (metrics.error_count or 0) + unstored_error,
         "backend_cursor": app.cache.sync_state.cursor(),
         "sync_state": str(status.state),
         "sync_loaded": status.loaded,

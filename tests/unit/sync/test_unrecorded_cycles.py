@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from mcp_notarium.errors import CacheFull
+from mcp_notarium.sync.scheduler import LEADER_SILENT
 from support.sync_rig import running, until
 
 
@@ -25,6 +26,41 @@ class Full:
 
     def free(self):
         self._patch.undo()
+
+
+def test_a_process_that_does_not_lead_says_that_the_one_that_does_stores_nothing(
+    clients, store, time
+):
+    leader = clients()
+    store.put("old", "old\n")
+    asyncio.run(leader.sync())
+    time.now += 5000
+    other = clients()
+    errors = []
+    for _ in range(3):
+        errors.append(other.scheduler.status().last_error)
+        time.now += 1000
+    assert errors == [None, None, LEADER_SILENT]
+    asyncio.run(leader.sync())
+    assert other.scheduler.status().last_error is None
+
+
+def test_that_cycles_cannot_be_stored_is_logged_once_each_time_it_begins(loaded, monkeypatch):
+    class Log:
+        def __init__(self):
+            self.warnings = []
+
+        def warning(self, event, **_facts):
+            self.warnings.append(event)
+
+    log = loaded.scheduler._runner._log = Log()
+    for times in (1, 2):
+        full = Full(loaded, monkeypatch)
+        for _ in range(3):
+            asyncio.run(loaded.sync())
+        assert log.warnings.count("sync.not_recorded") == times
+        full.free()
+        asyncio.run(loaded.sync())
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """``manage``: reversible without a question, final only with one, numbers that are true."""
 
+from dataclasses import replace
+
 import pytest
 
 from mcp_notarium import __version__
@@ -11,6 +13,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus
+from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.tools import manage
 from mcp_notarium.tools.schemas import ManageRequest
 from support.memory_client import Fault
@@ -146,6 +149,17 @@ async def test_statistics_count_failures(harness):
     numbers = await act(harness, "get_stats")
     assert numbers.db_sync_error_count == 1
     assert numbers.sync_last_error
+
+
+async def test_statistics_tell_of_a_failure_that_could_not_be_stored(harness, monkeypatch):
+    await harness.sync()
+    failing = replace(
+        harness.app.scheduler.status(), state=State.BACKING_OFF, last_error="the disk is full"
+    )
+    monkeypatch.setattr(harness.app.scheduler, "status", lambda: failing)
+    numbers = await act(harness, "get_stats")
+    assert (numbers.sync_state, numbers.db_sync_status) == ("backing_off", "backing_off")
+    assert numbers.db_sync_error_count == 1
 
 
 async def test_reset_needs_consent_and_loads_everything_again(harness):
