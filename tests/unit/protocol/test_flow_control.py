@@ -100,9 +100,16 @@ def test_a_call_counts_more_than_a_line_until_it_is_answered(most, size):
 
 def test_it_is_full_while_what_was_written_is_not_taken():
     flow = FlowControl()
-    flow.add_unwritten(MOST_UNREAD)
+    flow.add_unwritten(MOST_UNREAD - LINE_BYTES)
     assert not flow.full()
     flow.add_unwritten(1)
     assert flow.full()
     flow.written(1)
     assert not flow.full()
+
+
+def test_many_short_answers_fill_it_by_what_waits_with_each_of_them():
+    flow = FlowControl()
+    for _ in range(MOST_UNREAD // LINE_BYTES):
+        flow.add_unwritten(100)
+    assert flow.full()
