@@ -7,6 +7,7 @@ import pytest
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.sync import journal_replay, note_fetch
 from mcp_notarium.sync.backoff import FIRST_DELAY
+from mcp_notarium.sync.batch_commit import SPLIT
 from mcp_notarium.sync.cycle_states import State
 from support.memory_client import Fault
 
@@ -253,6 +254,18 @@ def test_one_cycle_waits_longer_for_a_few_slow_notes_only(loaded, store, time, w
     for _ in range(4):
         asyncio.run(loaded.sync())
     assert loaded.contents() == store.contents()
+    assert unresolved(loaded) == ()
+
+
+def test_one_cycle_asks_for_one_batch_of_unresolved_notes(loaded, store):
+    notes = [f"many{number:03}" for number in range(SPLIT + 20)]
+    for note_id in notes:
+        store.put(note_id, "text\n")
+    with loaded.cache.transaction():
+        loaded.scheduler._progress.mark_unresolved(notes)
+    asyncio.run(loaded.sync())
+    assert unresolved(loaded) == tuple(notes[SPLIT:])
+    asyncio.run(loaded.sync())
     assert unresolved(loaded) == ()
 
 
