@@ -84,10 +84,13 @@ def damage_error(settings: Config) -> LockedError:
     ).error()
 
 
-def _open_in_order(actions: StartupActions, *, read_only: bool = False) -> OpenedCache | None:
+def _open_in_order(
+    actions: StartupActions, *, read_only: bool = False, locked: bool = False
+) -> OpenedCache | None:
     """Open a cache that is in order; None if something has to be done first.
 
-    ``read_only``: an interrupted change stays for the next start, and no process is changing the folder.
+    ``read_only``: an interrupted change stays for the next start. ``locked``: no process is changing
+    the folder.
     """
     folder = AccountFolder(actions.settings.account_dir)
     if markers.is_damage_marked(folder) and not read_only:
@@ -108,16 +111,18 @@ def _open_in_order(actions: StartupActions, *, read_only: bool = False) -> Opene
             return opened
     # An inspection reads one file after the other, and whoever changes them holds the key lock. So
     # nothing in a folder that may be trusted is refused on an inspection that was not under the lock.
-    if isinstance(decision, Locked) and (read_only or not _is_trusted(folder)):
+    if isinstance(decision, Locked) and (locked or not _is_trusted(folder)):
         raise decision.error()
     return None
 
 
 def _open_read_only(actions: StartupActions) -> OpenedCache:
-    """Open a cache that is in order, while no process changes the folder."""
+    """Open a cache that is in order. What looks wrong is inspected again while no process changes it."""
+    if (opened := _open_in_order(actions, read_only=True)) is not None:
+        return opened
     folder = check_folder(actions.settings.account_dir)
     with key_lock(folder) if os.access(folder.path, os.W_OK) else nullcontext():
-        opened = _open_in_order(actions, read_only=True)
+        opened = _open_in_order(actions, read_only=True, locked=True)
     if opened is None:
         raise InvalidRequest(
             "a start of the server has to bring this cache in order first",

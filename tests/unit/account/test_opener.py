@@ -1,6 +1,6 @@
 import sqlite3
 import stat
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -9,6 +9,7 @@ from mcp_notarium.account import inspection, opener, purge
 from mcp_notarium.account.startup_outcomes import Locked, Open
 from mcp_notarium.crypto import kdf, key_file_codec, key_slots
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
+from mcp_notarium.files import locks
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import driver
@@ -649,3 +650,13 @@ def test_opening_lets_the_database_remember_the_newest_key_file_it_was_opened_wi
         with closing(open_cheaply(config)) as opened:
             row = opened.database.row("SELECT value FROM sync_metadata WHERE key = 'key_sequence'")
     assert row == ("1",)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_reading_a_cache_that_is_in_order_takes_no_key_lock(tmp_path, held):
+    config = made(tmp_path)
+    folder = folder_of(config)
+    folder.keys_lock.unlink(missing_ok=True)
+    with locks.key_lock(folder) if held else nullcontext():
+        open_cheaply(config, read_only=True).close()
+    assert folder.keys_lock.exists() == held
