@@ -33,6 +33,8 @@ from mcp_notarium.storage.database_files import Database, companions
 
 _Value = TypeVar("_Value")
 
+_INTERRUPTED = "an earlier start or reset was interrupted"
+
 
 @dataclass(frozen=True, slots=True)
 class OpenedCache:
@@ -80,6 +82,8 @@ class StartupActions:
                 notices = (*notices, *self._finish_key_files(inspection))
                 return self.use(inspection, server_lock, notices)
             case Create(notices):
+                if any(path.exists() for path in quarantine.list_files(inspection.folder)):
+                    return self._rebuild(inspection, server_lock, _INTERRUPTED, notices)
                 return self._create(inspection, server_lock, notices)
             case Migrate():
                 return self._migrate(inspection, server_lock, decision)
@@ -160,11 +164,17 @@ class StartupActions:
             )
         return self._make_opened(inspection, made, server_lock, notices, created=True)
 
-    def _rebuild(self, inspection: Inspection, server_lock: ServerLock, reason: str) -> OpenedCache:
+    def _rebuild(
+        self,
+        inspection: Inspection,
+        server_lock: ServerLock,
+        reason: str,
+        notices: tuple[str, ...] = (),
+    ) -> OpenedCache:
         inspection.close()
         server_lock.exclude()
         notice = f"A new cache was made, the old files are in `quarantine/`: {reason.rstrip('.')}."
-        opened = self._create(inspection, server_lock, (notice,), instead=True)
+        opened = self._create(inspection, server_lock, (notice, *notices), instead=True)
         server_lock.share()
         return replace(opened, rebuilt=True)
 

@@ -138,7 +138,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a new cache: nothing is there."""
+    """Create a new cache: nothing is there but what an interrupted start has left."""
 
     notices: tuple[str, ...] = ()
 

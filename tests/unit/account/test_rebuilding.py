@@ -1,7 +1,10 @@
+import itertools
+import os
 import shutil
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -133,6 +136,44 @@ def test_a_damaged_prepared_key_file_is_kept_too(tmp_path):
     open_cheaply(config, **at(LATER)).close()
     (kept,) = folder_of(config).quarantine.rglob("notarium_keys.json.new")
     assert kept.read_bytes() == b"rubbish"
+
+
+@pytest.mark.parametrize("renamed", [3, 4])  # the key file is away, the anchor is not
+def test_a_rebuild_that_was_killed_while_it_moved_files_is_finished_and_reported(
+    tmp_path, monkeypatch, renamed
+):
+    config = happen("wrong key", old_cache(tmp_path))
+    folder = folder_of(config)
+    folder.audit_anchor.touch(mode=0o600)
+    folder.audit_anchor.write_bytes(b"the old anchor")
+    markers.mark_damage(folder)
+    before = fingerprint(config.account_dir)
+
+    rename, count = Path.rename, itertools.count()
+
+    def rename_or_die(path, target):
+        if "quarantine" in str(target) and next(count) == renamed:
+            os._exit(9)
+        return rename(path, target)
+
+    child = os.fork()
+    if not child:
+        try:
+            monkeypatch.setattr(Path, "rename", rename_or_die)
+            open_cheaply(config, **at(LATER))
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert not folder.key_file.exists()
+    assert folder.audit_anchor.exists()
+    with closing(open_cheaply(config, **at(LATER + 60))) as opened:
+        assert opened.rebuilt
+        assert "quarantine" in opened.notices[0]
+        assert not folder.audit_anchor.exists()
+    moved = {}
+    for quarantined in sorted(folder.quarantine.iterdir()):
+        moved = fingerprint(quarantined) | moved
+    assert before.items() <= moved.items()
 
 
 def test_two_clients_with_different_keys_do_not_rebuild_each_other_for_ever(tmp_path):
