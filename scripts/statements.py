@@ -56,7 +56,7 @@ BUILDERS = {
     "mcp_notarium.storage.table_copy:slices": "names of tables and columns from TABLES",
     "mcp_notarium.storage.table_copy:_insert": "names of tables from TABLES",
     "mcp_notarium.storage.table_copy:_copy_small_table": "names of tables and columns from TABLES",
-    "mcp_notarium.storage.database_files:_configure": "settings written out there, and two numbers it computes",
+    "mcp_notarium.storage.database_opener:_configure": "settings written out there, and two numbers it computes",
     "mcp_notarium.storage.note_search:SearchIndex.find": "search/sql_builder.py, the builder of searches",
     "mcp_notarium.storage.note_search:SearchIndex._find_written_form": "search/sql_builder.py, the builder of searches",
 }

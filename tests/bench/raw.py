@@ -10,7 +10,7 @@ import sqlcipher3.dbapi2 as driver
 
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.sql_builder import Statement, build
-from mcp_notarium.storage.database_files import PAGE_CACHE
+from mcp_notarium.storage.database_opener import PAGE_CACHE
 from mcp_notarium.storage.note_search import MOST_RANKED
 
 _KEY = f"x'{'5b' * 80}'"

@@ -21,7 +21,7 @@ from mcp_notarium.crypto import key_file_codec, key_slots
 from mcp_notarium.crypto.owner_hash import owner_hash
 from mcp_notarium.errors import LONGEST_LOCKED_MESSAGE, Verdict
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_files
+from mcp_notarium.storage import database_opener
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
 from support.needs import lacking
@@ -105,12 +105,12 @@ def flip(path: Path, at: int) -> None:
 
 
 @contextmanager
-def opened(room: Room) -> Iterator[database_files.Database]:
+def opened(room: Room) -> Iterator[database_opener.Database]:
     found = key_file_codec.parse(room.key_files[0].read_bytes())
     data_key = key_slots.unlock(found, Secret(RAW_KEY))
     path = room.database
     with closing(
-        database_files.connect(path, data_key.database_key(found.database_salt))
+        database_opener.connect(path, data_key.database_key(found.database_salt))
     ) as inside:
         yield inside
         inside.checkpoint()

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
 from mcp_notarium.search.parser import parse
-from mcp_notarium.storage import database_files, integrity
+from mcp_notarium.storage import database_opener, integrity
 from mcp_notarium.storage.integrity import PAGE_SIZE, sample
 from support import corpus
 from support.cache_room import KEY, MAC_KEY, OTHER_KEY, SALT, make, reopen, store
@@ -93,7 +93,7 @@ def test_damage_seen_at_the_first_read_refuses_and_leaves_the_file_alone(file, s
     file.write_bytes(damaged(sound, how))
     before = file.read_bytes()
     with pytest.raises(CacheDamaged):
-        database_files.connect(file, KEY)
+        database_opener.connect(file, KEY)
     assert file.read_bytes() == before
     assert [path.name for path in file.parent.iterdir()] == ["cache.db"]
 
@@ -101,19 +101,19 @@ def test_damage_seen_at_the_first_read_refuses_and_leaves_the_file_alone(file, s
 def test_a_wrong_key_refuses_and_leaves_the_file_alone(file, sound):
     for _ in range(20):
         with pytest.raises(CacheDamaged):
-            database_files.connect(file, OTHER_KEY)
+            database_opener.connect(file, OTHER_KEY)
     assert file.read_bytes() == sound
     assert problems(file) == ()
 
 
 def test_an_encrypted_file_is_not_opened_without_its_key_nor_a_plain_one_with_a_key(file, tmp_path):
     with pytest.raises(CacheDamaged):
-        database_files.connect(file, None)
+        database_opener.connect(file, None)
     make(tmp_path, key=None, name="plain.db").close()
     plain = tmp_path / "plain.db"
     before = plain.read_bytes()
     with pytest.raises(CacheDamaged):
-        database_files.connect(plain, KEY)
+        database_opener.connect(plain, KEY)
     assert plain.read_bytes() == before
 
 
@@ -122,13 +122,13 @@ def test_a_wrong_key_loses_nothing_of_an_unfinished_wal(tmp_path, sound):
     store(cache, NOTES[:20])
     copy = tmp_path / "copy"
     copy.mkdir(mode=0o700)
-    for path in database_files.companions(cache.database.path)[:2]:
+    for path in database_opener.companions(cache.database.path)[:2]:
         target = copy / path.name
         target.touch(mode=0o600)
         target.write_bytes(path.read_bytes())
     cache.close()
     with pytest.raises(CacheDamaged):
-        database_files.connect(copy / "cache.db", OTHER_KEY)
+        database_opener.connect(copy / "cache.db", OTHER_KEY)
     again = reopen(copy)
     assert [again.notes.base(note.id) for note in NOTES[:20]] == NOTES[:20]
     again.close()
@@ -184,7 +184,7 @@ def test_a_missing_file_is_not_recreated_and_its_wal_is_not_touched(tmp_path):
     wal = tmp_path / "cache.db-wal"
     wal.write_bytes(b"the only copy")
     with pytest.raises(LockedError) as refusal:
-        database_files.connect(tmp_path / "cache.db", KEY)
+        database_opener.connect(tmp_path / "cache.db", KEY)
     assert refusal.value.verdict is Verdict.DATABASE_MISSING
     assert [path.name for path in tmp_path.iterdir()] == ["cache.db-wal"]
     assert wal.read_bytes() == b"the only copy"
@@ -218,7 +218,7 @@ def test_walking_through_finds_a_page_in_use_and_moves_no_log(tmp_path, key):
     whole = bytearray(path.read_bytes())
     whole[root * PAGE_SIZE : (root + 1) * PAGE_SIZE] = b"\xa5" * PAGE_SIZE
     path.write_bytes(whole)
-    opened = database_files.connect(path, key)
+    opened = database_opener.connect(path, key)
     assert integrity.walk(opened) != ()
     assert opened.closed
 
@@ -229,7 +229,7 @@ def test_a_read_of_any_damaged_page_reports_damage(file, sound):
         file.write_bytes(sound)
         flip(file, page * PAGE_SIZE + 50)
         try:
-            with closing(database_files.connect(file, KEY)) as opened:
+            with closing(database_opener.connect(file, KEY)) as opened:
                 opened.rows("SELECT * FROM notes")
         except CacheDamaged:
             stumbled += 1

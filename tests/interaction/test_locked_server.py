@@ -17,7 +17,7 @@ from mcp_notarium.crypto.owner_hash import owner_hash
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_files
+from mcp_notarium.storage import database_opener
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
 from support.talker import call
@@ -108,7 +108,7 @@ def _no_key_files(folder: Path) -> None:
 def _newer_schema(folder: Path) -> None:
     keyfile = key_file_codec.parse((folder / "notarium_keys.json").read_bytes())
     data_key = key_slots.unlock(keyfile, Secret(RAW_KEY))
-    opened = database_files.connect(
+    opened = database_opener.connect(
         _encrypted(folder), data_key.database_key(keyfile.database_salt)
     )
     with opened.schema_change():

@@ -176,8 +176,8 @@ def test_a_server_that_holds_older_rules_stops(simulator, tmp_path):
     with Server(env) as server:
         server.loaded(2)
         script = (
-            "import sys; from pathlib import Path; from mcp_notarium.storage import database_files;"
-            "d = database_files.connect(Path(sys.argv[1]), None);"
+            "import sys; from pathlib import Path; from mcp_notarium.storage import database_opener;"
+            "d = database_opener.connect(Path(sys.argv[1]), None);"
             "d.run(\"INSERT INTO sync_metadata VALUES ('policy.visibility', 'other')\")"
         )
         path = account_folder(simulator, tmp_path) / "notarium_cache.sqlite"

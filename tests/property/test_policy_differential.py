@@ -12,7 +12,7 @@ import pytest
 
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.domain.visibility import Visibility
-from mcp_notarium.storage.visibility_filter import VisibilityFilter
+from mcp_notarium.storage.hidden_note_filter import VisibilityFilter
 from support.policy_twins import FAILURES, IDS, Twins
 from support.sync_rig import quick_folder
 

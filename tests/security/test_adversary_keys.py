@@ -15,7 +15,7 @@ from mcp_notarium.audit.chain import AuditEntry
 from mcp_notarium.crypto import kdf, recovery_keys, slot_changes
 from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_files
+from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.audit_log import AuditLog
 from support import account_child
 from support.account import BOUNDS, account, fingerprint, folder_of, made, open_cheaply
@@ -68,15 +68,15 @@ def test_a_database_that_disappears_at_the_last_moment_is_not_recreated(tmp_path
     made_one = make(tmp_path)
     path = made_one.database.path
     made_one.close()
-    demand = database_files.driver.require_suitable
+    demand = database_opener.driver.require_suitable
 
     def meanwhile(facts):
         path.unlink()
         return demand(facts)
 
-    monkeypatch.setattr(database_files.driver, "require_suitable", meanwhile)
+    monkeypatch.setattr(database_opener.driver, "require_suitable", meanwhile)
     with pytest.raises((CacheError, LockedError)):
-        database_files.connect(path, KEY)
+        database_opener.connect(path, KEY)
     assert not path.exists()
 
 

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.storage import database_files
+from mcp_notarium.storage import database_opener
 from support import corpus
 from support.cache_room import KEY, create, make, reopen, run_child, store
 
@@ -24,7 +24,7 @@ def modes(folder):
 
 def unsafe(path):
     with pytest.raises(LockedError) as refusal:
-        database_files.connect(path, KEY)
+        database_opener.connect(path, KEY)
     assert refusal.value.verdict is Verdict.UNSAFE_PATH
     assert str(path.parent) not in f"{refusal.value!r}{refusal.value.to_dict()}"
 
@@ -62,7 +62,7 @@ def test_a_dangling_link_is_not_created_through(tmp_path):
     link, target = tmp_path / "cache.db", tmp_path / "elsewhere"
     link.symlink_to(target)
     with pytest.raises(FileExistsError):
-        database_files.create(link, KEY, meta={})
+        database_opener.create(link, KEY, meta={})
     assert not target.exists()
     assert link.is_symlink()
 
@@ -123,7 +123,7 @@ def test_memory_security_can_be_switched_on(tmp_path):
     make(tmp_path).close()
     said = run_child(
         """
-        db = database_files.connect(Path(sys.argv[1]) / "cache.db", KEY, memory_security=True)
+        db = database_opener.connect(Path(sys.argv[1]) / "cache.db", KEY, memory_security=True)
         say(db._connection.execute("SELECT 1").fetchone())
         db._connection.set_authorizer(None)
         say(db._connection.execute("PRAGMA cipher_memory_security").fetchone())

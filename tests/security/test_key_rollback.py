@@ -31,7 +31,7 @@ from mcp_notarium.crypto.slot_changes import KeyChangeStep
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_files as databases
+from mcp_notarium.storage import database_opener as databases
 from support import keychains
 from support.account import (
     BOUNDS,

@@ -8,9 +8,9 @@ import textwrap
 from pathlib import Path
 
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_files
+from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.database_files import Database
+from mcp_notarium.storage.database_opener import Database
 
 SALT = bytes(range(0xA0, 0xB0))
 MAC_KEY = Secret(bytes(range(32, 64)))
@@ -33,7 +33,7 @@ def _template(key_text: str | None) -> bytes:
     """A new cache as bytes: creating one waits for the disk, copying it does not."""
     with tempfile.TemporaryDirectory() as folder:
         key = None if key_text is None else Secret(key_text)
-        database_files.create(Path(folder).resolve() / "c.db", key, meta={}).close()
+        database_opener.create(Path(folder).resolve() / "c.db", key, meta={}).close()
         return (Path(folder) / "c.db").read_bytes()
 
 
@@ -42,22 +42,22 @@ def make(folder: Path, *, key: Secret | None = KEY, name: str = "cache.db") -> C
     path = folder / name
     path.touch(mode=0o600, exist_ok=False)
     path.write_bytes(_template(None if key is None else key.reveal_text()))
-    return Cache(database_files.connect(path, key))
+    return Cache(database_opener.connect(path, key))
 
 
 def create(folder: Path, *, key: Secret | None = KEY, name: str = "cache.db", **meta) -> Cache:
     """A new cache in a folder, made the way the program makes it."""
-    return Cache(database_files.create(folder / name, key, meta=meta))
+    return Cache(database_opener.create(folder / name, key, meta=meta))
 
 
 def reopen(folder: Path, *, key: Secret | None = KEY, name: str = "cache.db") -> Cache:
     """The cache that is there."""
-    return Cache(database_files.connect(folder / name, key))
+    return Cache(database_opener.connect(folder / name, key))
 
 
 def second_connection(cache: Cache, *, key: Secret | None = KEY) -> Database:
     """Another connection to the same file that does not wait for locks."""
-    database = database_files.connect(cache.database.path, key)
+    database = database_opener.connect(cache.database.path, key)
     database._live().set_busy_timeout(0)
     return database
 

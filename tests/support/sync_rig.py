@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_files
+from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Capabilities, Store
 from mcp_notarium.sync.cycle_states import Event, State
@@ -72,7 +72,7 @@ def _new_file() -> bytes:
     """A new cache as bytes: copying it is ten times as fast as making one."""
     with quick_folder() as folder:
         path = folder / "new"
-        database_files.create(path, KEY, meta={}).close()
+        database_opener.create(path, KEY, meta={}).close()
         return path.read_bytes()
 
 
@@ -82,7 +82,7 @@ def open_cache(folder: Path) -> Cache:
     if not path.exists():
         path.touch(mode=0o600)
         path.write_bytes(_new_file())
-    return Cache(database_files.connect(path, KEY))
+    return Cache(database_opener.connect(path, KEY))
 
 
 async def run_cycle(scheduler: Scheduler) -> State:

@@ -18,7 +18,7 @@ from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.keys.credentials import StoredToken
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache, apply_rules
-from mcp_notarium.storage.database_files import create
+from mcp_notarium.storage.database_opener import create
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler

@@ -97,12 +97,12 @@ AGENTS = (
     ),
     Defence(
         "hidden notes are not stored",
-        "storage/visibility_filter.py",
+        "storage/hidden_note_filter.py",
         "        if not self.rules.has_rules:\n            return dict(batch)\n",
         "        return dict(batch)\n",
         (
             _DIFFERENTIAL,
-            "unit/storage/test_visibility_filter.py::test_rows_and_ranks_are_those_of_a_cache_that_never_saw_the_note",
+            "unit/storage/test_hidden_note_filter.py::test_rows_and_ranks_are_those_of_a_cache_that_never_saw_the_note",
         ),
         (38,),
     ),
@@ -138,7 +138,7 @@ AGENTS = (
     ),
     Defence(
         "a server under older rules stops",
-        "storage/visibility_filter.py",
+        "storage/hidden_note_filter.py",
         "        if not self.matches_index:\n            raise PolicyChanged(",
         "        if False:\n            raise PolicyChanged(",
         ("interaction/test_policy.py::test_a_server_that_holds_older_rules_stops",),

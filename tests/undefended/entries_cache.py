@@ -44,7 +44,7 @@ CACHE = (
     ),
     Defence(
         "an empty database file is not a new one",
-        "storage/database_files.py",
+        "storage/database_opener.py",
         "    if found.st_size < PAGE_SIZE:\n",
         "    if False:\n",
         (
@@ -54,7 +54,7 @@ CACHE = (
     ),
     Defence(
         "connecting creates nothing",
-        "storage/database_files.py",
+        "storage/database_opener.py",
         " if read_only else _READWRITE)\n",
         " if read_only else _READWRITE | 4)\n",
         (
@@ -64,7 +64,7 @@ CACHE = (
     ),
     Defence(
         "looking does not write",
-        "storage/database_files.py",
+        "storage/database_opener.py",
         "            _read_only_uri(path) if read_only else os.fspath(path),\n"
         "            flags=(_READONLY | _NAMED_BY_URI if read_only else _READWRITE)",
         "            os.fspath(path),\n            flags=_READWRITE",
@@ -169,7 +169,7 @@ CACHE = (
     ),
     Defence(
         "the authorizer",
-        "storage/database_files.py",
+        "storage/database_opener.py",
         "        connection.set_authorizer(authorizer.authorize)\n",
         "",
         (_GUARD,),
@@ -203,7 +203,7 @@ CACHE = (
     ),
     Defence(
         "temporary data in memory",
-        "storage/database_files.py",
+        "storage/database_opener.py",
         '        "temp_store = MEMORY",',
         '        "temp_store = FILE",',
         ("security/test_database_leaks.py::test_a_sort_that_does_not_fit_makes_no_temporary_file",),
@@ -211,7 +211,7 @@ CACHE = (
     ),
     Defence(
         "deleted text is wiped",
-        "storage/database_files.py",
+        "storage/database_opener.py",
         '        "secure_delete = ON",\n',
         '        "secure_delete = OFF",\n',
         (
@@ -220,7 +220,7 @@ CACHE = (
     ),
     Defence(
         "SQLCipher keeps its own log to itself",
-        "storage/database_files.py",
+        "storage/database_opener.py",
         '    database.run("PRAGMA cipher_log_level = NONE")',
         '    database.run("PRAGMA cipher_log_level = ERROR")',
         (f"{_FILES}::test_nothing_reaches_standard_error_when_opening_fails",),
@@ -228,7 +228,7 @@ CACHE = (
     ),
     Defence(
         "the database is no link",
-        "storage/database_files.py",
+        "storage/database_opener.py",
         "        found = path.lstat()\n",
         "        found = path.stat()\n",
         (f"{_FILES}::test_a_link_in_the_place_of_the_file_is_not_followed",),
@@ -236,7 +236,7 @@ CACHE = (
     ),
     Defence(
         "SQLite follows no link",
-        "storage/database_files.py",
+        "storage/database_opener.py",
         "            | _NOFOLLOW\n",
         "",
         (f"{_FILES}::test_a_link_above_the_file_is_not_followed",),
@@ -244,7 +244,7 @@ CACHE = (
     ),
     Defence(
         "the database is private from its first byte",
-        "storage/database_files.py",
+        "storage/database_opener.py",
         "    os.close(os.open(path, flags, 0o600))\n",
         "    os.close(os.open(path, flags, 0o666))\n",
         (f"{_FILES}::test_all_files_are_private_under_an_open_umask",),
@@ -290,7 +290,7 @@ CACHE = (
         "storage/driver.py",
         '_REASONS.get(code, "the database refused a statement"), details',
         "_REASONS.get(code, str(error)), details",
-        ("unit/storage/test_database_files.py::test_neither_sql_nor_values_stand_in_an_error",),
+        ("unit/storage/test_database_opener.py::test_neither_sql_nor_values_stand_in_an_error",),
         (30,),
     ),
 )

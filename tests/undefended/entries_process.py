@@ -350,7 +350,7 @@ PROCESS = (
     ),
     Defence(
         "a connection that would write temporary files is refused",
-        "storage/database_files.py",
+        "storage/database_opener.py",
         ' or database.number("PRAGMA temp_store") != _TEMP_STORE_MEMORY',
         "",
         (

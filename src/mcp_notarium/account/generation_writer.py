@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
-from mcp_notarium.account.database_generation import binding_rows, remove_prepared
+from mcp_notarium.account.database_creation import binding_rows, remove_prepared
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.data_key import DataKey
@@ -33,9 +33,9 @@ from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import exclusive_locks
 from mcp_notarium.files.private_files import disk_errors, sync_folder, temporary_pattern
 from mcp_notarium.keys import key_file_store
-from mcp_notarium.storage import database_files, integrity, table_copy
+from mcp_notarium.storage import database_opener, integrity, table_copy
 from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
-from mcp_notarium.storage.database_files import Database, companions
+from mcp_notarium.storage.database_opener import Database, companions
 from mcp_notarium.storage.table_copy import OnProgress
 
 RETIRES = "retires"
@@ -153,14 +153,14 @@ class GenerationWriter:
         try:
             key_file_store.prepare(self.folder, made)
             at(Step.PREPARE)
-            created = database_files.create(path, key, meta={**meta, **binding_rows(made)})
+            created = database_opener.create(path, key, meta={**meta, **binding_rows(made)})
             with closing(created) as target:
                 at(Step.CREATE)
                 target.set_checkpointer(True)  # or the log would grow to the size of the whole
                 fill(target)
                 target.checkpoint()
             at(Step.COPY)
-            with closing(database_files.connect(path, key)) as target:
+            with closing(database_opener.connect(path, key)) as target:
                 check(target)
             at(Step.VERIFY)
         except BaseException:
@@ -233,7 +233,7 @@ class GenerationWriter:
             ):
                 temporary.unlink()  # of a process that was killed while it wrote one
             with closing(
-                database_files.connect(self.folder.database(made.generation), key)
+                database_opener.connect(self.folder.database(made.generation), key)
             ) as opened:
                 anchor = Anchor(self.folder, made.generation, keys.anchor)
                 anchor.write(AuditTable(opened, keys.chain_mac), opened)

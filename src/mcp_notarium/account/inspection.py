@@ -39,8 +39,8 @@ from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.keys.credentials import KEYCHAIN, FoundKey, find_passphrase
 from mcp_notarium.keys.key_file_store import KeyFiles
 from mcp_notarium.keys.keychain import Keychain
-from mcp_notarium.storage import database_files, driver, integrity, migrations
-from mcp_notarium.storage.database_files import Database
+from mcp_notarium.storage import database_opener, driver, integrity, migrations
+from mcp_notarium.storage.database_opener import Database
 
 _DAY = 86_400
 _MAGIC = b"SQLite format 3\x00"
@@ -117,7 +117,7 @@ class Inspector:
                 prepared=prepared is not None,
                 plain=folder.plain_database.exists(),
                 plain_remains=folder.plain_remains.exists(),
-                wal=database_files.has_log(
+                wal=database_opener.has_log(
                     _database_path(folder, valid, plain=inspection.seen.plain)
                 ),
             ),
@@ -147,7 +147,7 @@ class Inspector:
         path = inspection.folder.database(found.generation)
         whole = self.whole or markers.is_damage_marked(inspection.folder)
         sample = integrity.sample(path, data_key.page_mac_key(), found.database_salt, every=whole)
-        if sample.bad and database_files.has_log(path):  # a server may have begun one meanwhile
+        if sample.bad and database_opener.has_log(path):  # a server may have begun one meanwhile
             seen = replace(seen, files=replace(seen.files, wal=True))
         inspection = replace(inspection, seen=replace(seen, sample=sample))
         # A log may repair what a crash tore.
@@ -241,7 +241,7 @@ class Inspector:
         if inspection.data_key is not None and inspection.keyfile is not None:
             secret = inspection.data_key.database_key(inspection.keyfile.database_salt)
         try:
-            opened = database_files.connect(
+            opened = database_opener.connect(
                 path,
                 secret,
                 memory_security=self.settings.memory_security,

@@ -37,7 +37,7 @@ from mcp_notarium.keys import key_file_store
 from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_files
+from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.audit_table import AuditTable
 
 CLIENT: Final = f"mcp-notarium {__version__} (command line)"
@@ -240,7 +240,7 @@ def record_restored(
     with (
         suppress(CacheError, LockedError),
         closing(
-            database_files.connect(path, data_key.database_key(restored.database_salt))
+            database_opener.connect(path, data_key.database_key(restored.database_salt))
         ) as opened,
     ):
         table = AuditTable(opened, audit_keys(data_key).chain_mac)

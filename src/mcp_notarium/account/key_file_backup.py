@@ -35,7 +35,7 @@ from mcp_notarium.files.private_files import (
 )
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_files
+from mcp_notarium.storage import database_opener
 
 
 def back_up(
@@ -146,7 +146,7 @@ def _require_fit(folder: AccountFolder, backup: KeyFile, data_key: DataKey) -> N
         server_lock.share()
         path = folder.database(backup.generation)
         with closing(
-            database_files.connect(path, data_key.database_key(backup.database_salt))
+            database_opener.connect(path, data_key.database_key(backup.database_salt))
         ) as opened:
             seen: dict[str, str] = dict(opened.rows(_TIES))
     except CacheDamaged as error:

@@ -25,7 +25,7 @@ from mcp_notarium.errors import CacheError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import disk_errors, read_private, replace_private, sync_folder
 from mcp_notarium.keys.key_file_store import KeyFiles
-from mcp_notarium.storage.database_files import Database
+from mcp_notarium.storage.database_opener import Database
 
 _DAMAGED = canonical_json.encode({"format": "mcp-notarium-damage-met", "version": 1})
 _FORMAT = "mcp-notarium-nothing-pending"

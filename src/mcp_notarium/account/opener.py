@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 
-from mcp_notarium.account import database_generation, markers, startup_outcomes, startup_table
+from mcp_notarium.account import database_creation, markers, startup_outcomes, startup_table
 from mcp_notarium.account.inspection import Inspector
 from mcp_notarium.account.startup_actions import OpenedCache, StartupActions
 from mcp_notarium.account.startup_facts import OnUnreadable
@@ -58,7 +58,7 @@ def open_cache(
         inspector=Inspector(
             settings, bounds=bounds, keychain=system, whole=whole, read_only=read_only
         ),
-        parameters=kdf or database_generation.kdf_parameters(settings),
+        parameters=kdf or database_creation.kdf_parameters(settings),
         bounds=bounds,
         clock=clock,
         at=at,

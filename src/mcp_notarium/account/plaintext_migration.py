@@ -16,7 +16,7 @@ from io import FileIO
 from pathlib import Path
 
 from mcp_notarium.account import generation_writer
-from mcp_notarium.account.database_generation import kdf_parameters
+from mcp_notarium.account.database_creation import kdf_parameters
 from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
 from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions
 from mcp_notarium.account.slot_management import rollback_error
@@ -31,8 +31,8 @@ from mcp_notarium.files.private_files import StepHook, sync_folder
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.keys.key_file_store import KeyFiles
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_files, migrations
-from mcp_notarium.storage.database_files import Database, companions
+from mcp_notarium.storage import database_opener, migrations
+from mcp_notarium.storage.database_opener import Database, companions
 from mcp_notarium.storage.table_copy import OnProgress
 
 SURVIVES = (
@@ -154,7 +154,7 @@ def erase(path: Path) -> bool:
 @contextmanager
 def _open_plain(folder: AccountFolder, settings: Config) -> Iterator[Database]:
     """Open the plain database, if it is this account's and of this release."""
-    with closing(database_files.connect(folder.plain_database, None)) as plain:
+    with closing(database_opener.connect(folder.plain_database, None)) as plain:
         state = migrations.state(plain)
         if not state.ours or state.newer_than() or state.older_than():
             raise LockedError(
@@ -251,7 +251,7 @@ def _compare_and_count(
     ``plain`` None: an earlier run has compared them.
     """
     key = data_key.database_key(made.database_salt)
-    with closing(database_files.connect(folder.database(made.generation), key)) as encrypted:
+    with closing(database_opener.connect(folder.database(made.generation), key)) as encrypted:
         if plain is not None and not generation_writer.has_same_rows(plain, encrypted):
             raise LockedError(
                 Verdict.MODE_MISMATCH,

@@ -34,7 +34,7 @@ from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.database_files import companions
+from mcp_notarium.storage.database_opener import companions
 from mcp_notarium.storage.table_copy import OnProgress
 
 _UNUSABLE = "the cache cannot be re-encrypted"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mcp_notarium.account import generation_writer, markers, startup_outcomes, startup_table
-from mcp_notarium.account.database_generation import remove_prepared
+from mcp_notarium.account.database_creation import remove_prepared
 from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
 from mcp_notarium.account.inspection import Inspection
 from mcp_notarium.account.key_changes import (
@@ -38,8 +38,8 @@ from mcp_notarium.errors import (
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.private_files import replace_private, sync_folder
 from mcp_notarium.keys import key_file_store
-from mcp_notarium.storage import database_files, integrity, table_copy
-from mcp_notarium.storage.database_files import Database, companions
+from mcp_notarium.storage import database_opener, integrity, table_copy
+from mcp_notarium.storage.database_opener import Database, companions
 from mcp_notarium.storage.integrity import PAGE_SIZE
 from mcp_notarium.storage.sync_state import SyncState
 from mcp_notarium.storage.table_copy import OnProgress, SalvageReport
@@ -220,7 +220,7 @@ def _require_repairable(inspection: Inspection) -> None:
 
 
 def _open(path: Path, found: KeyFile, data_key: DataKey) -> Database:
-    return database_files.connect(path, data_key.database_key(found.database_salt))
+    return database_opener.connect(path, data_key.database_key(found.database_salt))
 
 
 def _lengthen(copy: Path) -> None:

@@ -23,7 +23,7 @@ from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder, folder_errors
 from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.files.private_files import sync_folder
-from mcp_notarium.storage import database_files, integrity, migrations
+from mcp_notarium.storage import database_opener, integrity, migrations
 from mcp_notarium.storage.database import Database
 
 _CHUNK = 1 << 20
@@ -41,7 +41,7 @@ def migrate(
 
     The database was closed by its last user, which has moved the log into it.
     """
-    if database_files.has_log(path):
+    if database_opener.has_log(path):
         raise migration_error("a write-ahead log is left beside it")
     key = None
     if data_key is not None and keyfile is not None:
@@ -49,7 +49,7 @@ def migrate(
     try:
         copy = _copy_database(path, quarantine.create_folder(folder, now) / path.name)
         _check(path, copy, data_key, keyfile)
-        with closing(database_files.connect(path, key)) as opened:
+        with closing(database_opener.connect(path, key)) as opened:
             migrations.migrate(opened)
     except CacheError as error:
         raise migration_error(error.message) from error

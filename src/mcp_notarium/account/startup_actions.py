@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from mcp_notarium.account import database_generation, markers, schema_migration, startup_table
+from mcp_notarium.account import database_creation, markers, schema_migration, startup_table
 from mcp_notarium.account.audit_anchor import Anchor, audit_keys
-from mcp_notarium.account.database_generation import NewCache
+from mcp_notarium.account.database_creation import NewCache
 from mcp_notarium.account.inspection import Inspection, Inspector
 from mcp_notarium.account.markers import PendingMarker
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
@@ -29,7 +29,7 @@ from mcp_notarium.files.locks import ServerLock, busy_error
 from mcp_notarium.files.private_files import StepHook
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.keys.credentials import FoundKey
-from mcp_notarium.storage.database_files import Database, companions
+from mcp_notarium.storage.database_opener import Database, companions
 
 _Value = TypeVar("_Value")
 
@@ -148,11 +148,11 @@ class StartupActions:
             move_old()
             unfinished = companions(folder.unfinished_plain_database)
             quarantine.move(folder, unfinished, now=now)
-            made = database_generation.create_plain(folder, self.settings, now=now, at=self.at)
+            made = database_creation.create_plain(folder, self.settings, now=now, at=self.at)
         else:
             # The only prepared key file there may be is the one that is made now.
             self._quarantine_unfinished(inspection)
-            made = database_generation.create_encrypted(
+            made = database_creation.create_encrypted(
                 folder,
                 self.settings,
                 _require(inspection.key).passphrase,

@@ -28,7 +28,7 @@ from mcp_notarium.files.locks import find_holders
 from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.storage import driver
-from mcp_notarium.storage.database_files import Database
+from mcp_notarium.storage.database_opener import Database
 from mcp_notarium.sync.status import describe_differences
 
 

@@ -38,7 +38,7 @@ from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
 from mcp_notarium.files.locks import ServerLock, find_holders
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.storage import integrity
-from mcp_notarium.storage.database_files import Database, has_log
+from mcp_notarium.storage.database_opener import Database, has_log
 
 IN_ORDER = "in order"
 WITHOUT_SEARCH = (

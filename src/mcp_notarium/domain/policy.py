@@ -1,6 +1,6 @@
 """Define ``Policy``: everything the person has decided about agents, as one frozen value. Pure.
 
-It enforces nothing. ``storage/visibility_filter`` keeps hidden notes out of the index, the
+It enforces nothing. ``storage/hidden_note_filter`` keeps hidden notes out of the index, the
 tools refuse what is not permitted, and no tool can change a policy.
 """
 

@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager
 
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.hidden_note_filter import RULES_KEY, HiddenNote
 from mcp_notarium.storage.journal_table import PendingWrites
 from mcp_notarium.storage.note_search import SearchIndex
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import LoadProgress, SyncState
-from mcp_notarium.storage.visibility_filter import RULES_KEY, HiddenNote
 
 
 class Cache:

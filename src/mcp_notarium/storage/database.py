@@ -1,6 +1,6 @@
 """Run statements and transactions on one open connection, with errors of our own.
 
-It knows no table. ``database_files.py`` creates, checks and opens files; the statements are in the modules
+It knows no table. ``database_opener.py`` creates, checks and opens files; the statements are in the modules
 that run them. One thread at a time may use a ``Database``.
 """
 

@@ -1,6 +1,6 @@
 """Store and read the acknowledged notes.
 
-``notes`` holds only what the store acknowledged and an agent may see (``visibility_filter.py``). Writes
+``notes`` holds only what the store acknowledged and an agent may see (``hidden_note_filter.py``). Writes
 that the store has not confirmed are in ``journal_table``. ``note_search.py`` searches.
 """
 
@@ -14,6 +14,7 @@ from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import FtsIndex
+from mcp_notarium.storage.hidden_note_filter import HiddenNote, VisibilityFilter
 from mcp_notarium.storage.note_rows import (
     Applied,
     Change,
@@ -23,7 +24,6 @@ from mcp_notarium.storage.note_rows import (
     rows_of,
     with_text,
 )
-from mcp_notarium.storage.visibility_filter import HiddenNote, VisibilityFilter
 
 __all__ = ["Applied", "Counts", "NoteTable", "TagCount"]
 

@@ -13,7 +13,7 @@ from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
 from mcp_notarium.files import quarantine
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.database_files import companions
+from mcp_notarium.storage.database_opener import companions
 from mcp_notarium.storage.journal_table import PendingWrites
 from support import account_child
 from support.account import OTHER, account, database_of, fingerprint, folder_of, made, open_cheaply

@@ -1,7 +1,7 @@
 import pytest
 
 from mcp_notarium.errors import CacheError
-from mcp_notarium.storage import database_files, migrations
+from mcp_notarium.storage import database_opener, migrations
 from mcp_notarium.storage.migrations import MIGRATIONS, SCHEMA_VERSION, Migration
 from support import corpus
 from support.cache_room import KEY, create, make, reopen, store
@@ -107,7 +107,7 @@ def test_a_database_of_another_program_is_not_ours(tmp_path):
     with cache.database.schema_change():
         cache.database.run("PRAGMA application_id = 7")
     cache.close()
-    again = database_files.connect(tmp_path / "cache.db", KEY)
+    again = database_opener.connect(tmp_path / "cache.db", KEY)
     assert not migrations.state(again).ours
     again.close()
 

@@ -9,7 +9,7 @@ from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.sql_builder import Statement, build
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.visibility_filter import RULES_KEY
+from mcp_notarium.storage.hidden_note_filter import RULES_KEY
 from support import corpus
 from support.cache_room import store
 

@@ -6,7 +6,7 @@ from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import CacheFull
 from mcp_notarium.search import parser
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_files, integrity, table_copy
+from mcp_notarium.storage import database_opener, integrity, table_copy
 from mcp_notarium.storage.cache import Cache
 
 OLD, NEW = (Secret(f"x'{digit * 160}'") for digit in ("1", "2"))
@@ -32,7 +32,7 @@ def source(tmp_path):
     """A cache with gaps in its keys: notes were deleted and grew again."""
     tmp_path.chmod(0o700)
     cache = Cache(
-        database_files.create(tmp_path / "old", OLD, meta={"generation": "old", "a": "b"})
+        database_opener.create(tmp_path / "old", OLD, meta={"generation": "old", "a": "b"})
     )
     with cache.transaction():
         cache.notes.apply(
@@ -50,7 +50,7 @@ def source(tmp_path):
 
 @pytest.fixture
 def target(tmp_path, source):
-    cache = Cache(database_files.create(tmp_path / "new", NEW, meta={"generation": "new"}))
+    cache = Cache(database_opener.create(tmp_path / "new", NEW, meta={"generation": "new"}))
     yield cache
     cache.close()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.errors import RemoteVanished, StoreProtocolError
 from mcp_notarium.stores.contract import ChangePage, Entry
-from mcp_notarium.stores.simplenote.change_feed import (
+from mcp_notarium.stores.simplenote.change_feed_codec import (
     MOST_STEPS,
     DoesNotFit,
     apply_to_object,

@@ -10,8 +10,8 @@ from mcp_notarium.errors import PolicyChanged
 from mcp_notarium.search.parser import parse
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.cache import Cache, apply_rules
+from mcp_notarium.storage.hidden_note_filter import RULES_KEY
 from mcp_notarium.storage.sync_state import LoadProgress
-from mcp_notarium.storage.visibility_filter import RULES_KEY
 from support import corpus
 from support.cache_room import make, second_connection, store
 

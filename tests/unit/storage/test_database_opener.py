@@ -5,7 +5,7 @@ import pytest
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_files, integrity
+from mcp_notarium.storage import database_opener, integrity
 from mcp_notarium.storage.driver import translate
 from mcp_notarium.storage.integrity import sample
 from support import corpus
@@ -219,13 +219,13 @@ def test_out_of_memory_from_the_driver_means_poisoned():
 )
 def test_a_key_of_another_form_is_refused_before_a_file_is_made(tmp_path, key):
     with pytest.raises(ValueError, match="160"):
-        database_files.create(tmp_path / "c.db", Secret(key), meta={})
+        database_opener.create(tmp_path / "c.db", Secret(key), meta={})
     assert list(tmp_path.iterdir()) == []
 
 
 def test_connecting_never_creates_a_database(tmp_path):
     with pytest.raises(LockedError) as refusal:
-        database_files.connect(tmp_path / "absent.db", KEY)
+        database_opener.connect(tmp_path / "absent.db", KEY)
     assert refusal.value.verdict is Verdict.DATABASE_MISSING
     assert list(tmp_path.iterdir()) == []
 
@@ -242,16 +242,16 @@ def test_a_creation_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
     def fails(*_, **__):
         raise CacheFull("no room")
 
-    monkeypatch.setattr(database_files.migrations, "create_tables", fails)
+    monkeypatch.setattr(database_opener.migrations, "create_tables", fails)
     with pytest.raises(CacheFull):
-        database_files.create(tmp_path / "c.db", KEY, meta={})
+        database_opener.create(tmp_path / "c.db", KEY, meta={})
     assert list(tmp_path.iterdir()) == []
 
 
 def test_creating_over_something_that_is_there_changes_nothing(tmp_path, cache):
     before = cache.database.path.read_bytes()
     with pytest.raises(FileExistsError):
-        database_files.create(cache.database.path, KEY, meta={})
+        database_opener.create(cache.database.path, KEY, meta={})
     assert cache.database.path.read_bytes() == before
 
 
@@ -259,7 +259,7 @@ def test_creating_beside_an_orphaned_wal_is_refused(tmp_path):
     orphan = tmp_path / "c.db-wal"
     orphan.write_bytes(b"committed once")
     with pytest.raises(FileExistsError):
-        database_files.create(tmp_path / "c.db", KEY, meta={})
+        database_opener.create(tmp_path / "c.db", KEY, meta={})
     assert orphan.read_bytes() == b"committed once"
 
 

@@ -23,8 +23,8 @@ from mcp_notarium.files.private_files import (
 )
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_files
-from mcp_notarium.storage.database_files import Database, companions
+from mcp_notarium.storage import database_opener
+from mcp_notarium.storage.database_opener import Database, companions
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def create_encrypted(
     try:
         key_file_store.prepare(folder, made, at=lambda step: at(f"{step}_prepared"))
         key_slots.unlock(made, passphrase, bounds=bounds)
-        opened = database_files.create(
+        opened = database_opener.create(
             path,
             data_key.database_key(made.database_salt),
             meta=_origin(settings, now) | binding_rows(made),
@@ -97,12 +97,12 @@ def create_plain(
 ) -> NewCache:
     """Create a new unencrypted database. Call it under the key lock."""
     unfinished, path = folder.unfinished_plain_database, folder.plain_database
-    database_files.create(unfinished, None, meta=_origin(settings, now)).close()
+    database_opener.create(unfinished, None, meta=_origin(settings, now)).close()
     at("database")
     unfinished.rename(path)
     sync_folder(folder.path)
     at("switch")
-    return NewCache(database_files.connect(path, None))
+    return NewCache(database_opener.connect(path, None))
 
 
 def _origin(settings: Config, now: float) -> dict[str, str]:
