@@ -131,9 +131,10 @@ class GenerationWriter:
                 old, target, data_key, old_key=old_key, old_generation=replaces, why=why
             )
 
+        notes = old.number("SELECT count(*) FROM notes")
         meta = {RETIRES: replaces} if replaces else {}
         self.write(made, data_key, fill, meta=meta, check=lambda target: compare(old, target))
-        return old.number("SELECT count(*) FROM notes")
+        return notes
 
     def write(
         self,

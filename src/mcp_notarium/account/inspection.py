@@ -43,7 +43,6 @@ from mcp_notarium.storage import database_opener, driver, integrity, migrations
 from mcp_notarium.storage.database_opener import Database
 
 _DAY = 86_400
-_MAGIC = b"SQLite format 3\x00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +330,7 @@ def _read_identity(database: Database) -> Identity:
 
 
 def _rebuilt_recently(folder: AccountFolder, keyfile: KeyFile | None, *, now: float) -> bool:
-    """Check whether this cache replaced one that was set aside within the last 24 hours.
+    """Check whether this cache replaced one that was moved to the quarantine within the last 24 hours.
 
     Two clients with different keys would otherwise rebuild each other's cache for ever.
     """

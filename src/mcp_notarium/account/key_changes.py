@@ -119,10 +119,10 @@ def apply_change(
             after = make(before, data_key, found.passphrase)
             proof = instead or found.passphrase
 
-            def check(read_back: KeyFile) -> None:
+            def check(changed: KeyFile) -> None:
                 for key in (proof, *also_opens):
-                    if key_slots.unlock(read_back, key, bounds=options.bounds) != data_key:
-                        raise KeyFileDamaged("what was written does not open")
+                    if key_slots.unlock(changed, key, bounds=options.bounds) != data_key:
+                        raise KeyFileDamaged("the new key file does not open")
 
             options.at(KeyChangeStep.BUILD)
             copied = key_file_store.store(

@@ -105,9 +105,9 @@ def restore(
             "another copy.",
         )
 
-    def opens(read_back: KeyFile) -> None:
-        if key_slots.unlock(read_back, key, bounds=bounds) != data_key:
-            raise KeyFileDamaged("what was written does not open")
+    def opens(changed: KeyFile) -> None:
+        if key_slots.unlock(changed, key, bounds=bounds) != data_key:
+            raise KeyFileDamaged("the new key file does not open")
 
     with disk_errors("the key file cannot be put back"), key_lock(folder):
         _require_newest(folder, backup, data_key, bounds)

@@ -53,7 +53,8 @@ class Files:
 
     ``current``: the database of the generation the key file names. ``unknown``: encrypted
     databases that neither the key file nor a prepared one names. ``prepared``: a whole key file
-    that was never switched on. ``plain_remains``: a plain database that has an encrypted one in its place and was not erased to its end.
+    that was never switched on. ``plain_remains``: a plain database that has an encrypted one in its place
+    and was not erased to its end.
     ``wal``: a write-ahead log that is not empty lies beside the database in question.
     """
 
@@ -93,7 +94,8 @@ class Observations:
       the key given makes no new cache. ``typo``: what is wrong with a key meant as a recovery key.
     - ``keychain``: why the keychain has no key, '' if it was not asked. ``keychain_slot``: the keychain of
       some active slot could open the cache, if it were asked.
-    - ``change_unfinished``: a crash came between key file and copy, or left temporary files. ``copy_ahead``: the key vouches for a copy that is newer than the key file. ``rotated``: the day of
+    - ``change_unfinished``: a crash came between key file and copy, or left temporary files.
+      ``copy_ahead``: the key vouches for a copy that is newer than the key file. ``rotated``: the day of
       the key's last change, if known.
     - ``no_pending`` is True only where it is certain that no unfinished write is inside.
     """

@@ -28,8 +28,8 @@ GIVE_KEY = (
     "Give the key this cache was made with, as DB_ENCRYPTION_KEY or in the file named by "
     "DB_ENCRYPTION_KEY_FILE. If it is lost, `mcp-notarium rotate-key --ask-old` asks for the recovery "
     "key, or any other key of the cache, and puts a new one in its place. If all are lost, "
-    "`mcp-notarium reset-cache` sets the old cache aside and fills a new one, under the key that is "
-    "configured then, from the note store."
+    "`mcp-notarium reset-cache` moves the old cache to the quarantine and fills a new one, under the "
+    "key that is configured then, from the note store."
 )
 ANOTHER_KEY = (
     "{keychain_too}" + GIVE_KEY + " If the key was changed and this is the new one, an old "
@@ -59,7 +59,8 @@ REINSTALL = (
 RESTORE = (
     "Put a copy of the key file back: `mcp-notarium keys restore PATH`, with what `mcp-notarium keys "
     "backup` or a backup of the folder has kept of `notarium_keys.json`. Without any copy, "
-    "`mcp-notarium reset-cache` sets the old cache aside and fills a new one from the note store."
+    "`mcp-notarium reset-cache` moves the old cache to the quarantine and fills a new one from the note "
+    "store."
 )
 COPY_BACK = (
     "An old `notarium_keys.json` was put back, perhaps with a key that was exchanged for a reason. "
@@ -70,19 +71,20 @@ KEY_FILE_BEHIND = "the key file is older than the one this database was last ope
 NEWEST_BACK = (
     "An old copy of `notarium_keys.json` was put back, perhaps with a key that was exchanged for a "
     "reason. Put the newest one back with `mcp-notarium keys restore FILE`, or run "
-    "`mcp-notarium reset-cache`, which sets the cache aside and loads all again."
+    "`mcp-notarium reset-cache`, which moves the cache to the quarantine and loads all again."
 )
 BEGIN_AGAIN = (
-    "Restore the folder from a backup, or run `mcp-notarium reset-cache`: it sets the old cache "
-    "aside and fills a new one from the note store."
+    "Restore the folder from a backup, or run `mcp-notarium reset-cache`: it moves the old "
+    "cache to the quarantine and fills a new one from the note store."
 )
 REPAIR = (
     "Run `mcp-notarium repair`: it saves what can be read into a new cache, and the next sync fetches "
-    "the rest. Or run `mcp-notarium reset-cache`, which sets the old cache aside and loads all again."
+    "the rest. Or run `mcp-notarium reset-cache`, which moves the old cache to the quarantine and "
+    "loads all again."
 )
 UPDATE = (
     "Update MCP Notarium: `pip install --upgrade mcp-notarium`. Or run `mcp-notarium reset-cache`: it "
-    "sets the cache aside and fills one of this release from the note store."
+    "moves the cache to the quarantine and fills one of this release from the note store."
 )
 OTHER_ACCOUNT = (
     "Check SIMPLENOTE_USERNAME. If the folder was copied here by mistake, move it out of the data "
@@ -225,8 +227,8 @@ def decide_on_damage(*, plain: bool, on_unreadable: OnUnreadable) -> Locked:
     way_out = (BEGIN_AGAIN if plain else REPAIR) + " Then restart the client."
     if on_unreadable is OnUnreadable.REBUILD:
         way_out = (
-            "Restart the client: DB_ON_UNREADABLE=rebuild then sets the old cache aside and makes a "
-            f"new one, if no unfinished write can be inside. Otherwise: {way_out}"
+            "Restart the client: DB_ON_UNREADABLE=rebuild then moves the old cache to the quarantine and "
+            f"makes a new one, if no unfinished write can be inside. Otherwise: {way_out}"
         )
     return Locked(
         Verdict.DATABASE_DAMAGED, UNREADABLE, way_out, _agent_hint(BEGIN_AGAIN if plain else REPAIR)

@@ -75,7 +75,7 @@ _FOLDER = (
         "DB_ENCRYPTION is off, and the cache in this folder is encrypted",
         "Remove DB_ENCRYPTION=off and give the key in DB_ENCRYPTION_KEY. (If `mcp-notarium "
         "migrate-plaintext` was cut short, run it again.) Or run `mcp-notarium reset-cache`, which "
-        "sets the encrypted cache aside.",
+        "moves the encrypted cache to the quarantine.",
         lambda o: o.plain and o.anything_encrypted,
     ),
     refuse(
@@ -91,7 +91,7 @@ _FOLDER = (
         "the cache in this folder is not encrypted, and an encrypted one is asked for",
         "Run `mcp-notarium migrate-plaintext`: it encrypts the cache and erases the unencrypted one. "
         "Or keep the unencrypted one with DB_ENCRYPTION=off. If it is damaged, `mcp-notarium "
-        "reset-cache` sets it aside and makes an encrypted one.",
+        "reset-cache` moves it to the quarantine and makes an encrypted one.",
         lambda o: not o.plain and o.files.plain,
     ),
 )

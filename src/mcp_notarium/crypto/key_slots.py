@@ -54,8 +54,8 @@ def build(
     ``parameters`` are for a passphrase; a raw key always gets a raw slot. Raises ``MalformedKey``.
     """
     empty = KeyFile(
-        vault_id=secrets.token_bytes(16).hex(),
-        generation=secrets.token_bytes(8).hex(),
+        vault_id=secrets.token_hex(16),
+        generation=secrets.token_hex(8),
         database_salt=secrets.token_bytes(kdf.SALT_SIZE),
         owner_tag=_owner_tag(data_key, username),
         sequence=1,
