@@ -25,4 +25,4 @@ def test_first_server_after_an_installation_leaves_bytecode_for_the_next(account
         talker.hang_up()
         assert talker.leave()[0] == 0
     assert list((copied / "mcp_notarium/storage/__pycache__").glob("cache.*.pyc"))
-    assert list((copied / "mcp_notarium/keys/__pycache__").glob("key_file.*.pyc"))
+    assert list((copied / "mcp_notarium/keys/__pycache__").glob("key_file_store.*.pyc"))
