@@ -22,7 +22,7 @@ from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.protocol.static_replies import PATH
 
 _LISTS = ("prompts/list", "resources/list", "resources/templates/list")
-"""What clients ask every server for, whether it has any or not."""
+"""Lists that clients ask every server for, whether it has any or not."""
 _HANDSHAKE = ("ping", "server/discover", *_LISTS)
 _MODERN = ("ping", "server/discover", "tools/list", *_LISTS)
 

@@ -47,7 +47,7 @@ class Rules:
     checks: Mapping[str, Check] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
     trash_first: bool = False
-    """Whether only an object with ``deleted`` set may be removed."""
+    """Requires ``deleted`` on an object before it may be removed."""
 
     def check(self, before: Value | None, posted: Value, *, now: float) -> None:
         """Raise ``SchemaRefused`` for the first bad field; unchanged fields are not checked."""
@@ -120,7 +120,7 @@ class Limits:
     ccid_memory: int = 10_000
     max_object_bytes: int = 1_000_000
     restart_versions: bool = True
-    """Whether an id that is created again after its removal starts at version 1 again."""
+    """Starts an id that is created again after its removal at version 1."""
     stale_delete_status: int = 405
 
 
