@@ -134,7 +134,7 @@ _BEHAVIOUR = {
 * A page beyond the end is empty and has the true totals.
 * If no whole word matches, the server searches inside words and the answer has `inside_words`. If
   nothing matches at all, `suggestions` are words that would.
-* `sync` appears only if something may be missing or old: `state`, `loaded` of `total`, `complete`,
+* `sync` appears only if something may be missing or old: `state`, `loaded` (of `total`, where the store tells it), `complete`,
   and a sentence that says how old the notes are. It appears with the first sync cycle that fails and
   disappears with the next that succeeds. A server that is just starting says nothing before its first
   cycle has ended.

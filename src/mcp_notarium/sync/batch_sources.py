@@ -23,7 +23,6 @@ from mcp_notarium.sync.listing import (
     PAGE,
     Listing,
     MarkLost,
-    NoteCount,
     pages,
     read_ahead,
 )
@@ -41,7 +40,7 @@ Batches = AsyncGenerator[Batch, None]
 
 
 class BatchSources:
-    """Read everything the leader needs from the store. ``count`` is that of the last first load."""
+    """Read everything the leader needs from the store."""
 
     def __init__(
         self,
@@ -57,7 +56,6 @@ class BatchSources:
         self._applier = applier
         self._progress = progress
         self._stopwatch = stopwatch
-        self.count = NoteCount(store)
         can = store.capabilities
         self.feed = FeedHealth(exists=can.change_feed, long_poll=can.change_feed and can.long_poll)
 
@@ -117,17 +115,11 @@ class BatchSources:
         empty = self._cache.notes.counts().total == 0
         left_out = 0 if fresh else self._progress.left_out
         listing = Listing(mark=mark, first=FIRST_PAGE if fresh else PAGE)
-        count = self.count = NoteCount(self._store)
-        async with (
-            aclosing(count),
-            aclosing(read_ahead(self._store, listing)) as all_pages,
-        ):
+        async with aclosing(read_ahead(self._store, listing)) as all_pages:
             async for page in all_pages:
                 anchor = page.cursor if fresh or anchor is None else anchor
-                total = next((n for n in (page.total, total, count.total) if n is not None), None)
+                total = total if page.total is None else page.total
                 left_out += page.left_out
-                if total is None and page.next_mark is not None:
-                    count.begin()
                 bookmark = partial(
                     _mark_page,
                     anchor=anchor,

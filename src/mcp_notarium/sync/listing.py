@@ -104,46 +104,6 @@ async def read_ahead(store: Store, listing: Listing) -> Pages:
         await asyncio.wait({reader})
 
 
-class NoteCount:
-    """Count the notes of a store that does not report a total, beside the load: ids only, large pages.
-
-    Until the ``total`` is known, it is at least ``so_far``.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.so_far = 0
-        self._task: asyncio.Task[int] | None = None
-
-    def begin(self) -> None:
-        """Start counting, unless that has begun."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._all())
-
-    @property
-    def total(self) -> int | None:
-        """Return the number of notes; None if it is not known, or cannot be known."""
-        task = self._task
-        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
-            return None
-        return task.result()
-
-    async def aclose(self) -> None:
-        """Stop counting."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-            if not self._task.cancelled():
-                self._task.exception()  # a missing total is no failure of the load
-
-    async def _all(self) -> int:
-        listing = Listing(with_content=False)
-        async with aclosing(pages(self._store, listing)) as all_pages:
-            async for page in all_pages:
-                self.so_far += len(page.entries)
-        return self.so_far
-
-
 def join_pages(earlier: ListingPage, later: ListingPage) -> ListingPage:
     """Join two pages into one with the cursor of the earlier one."""
     return replace(

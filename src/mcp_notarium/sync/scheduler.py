@@ -187,16 +187,17 @@ class Scheduler:
 
     def status(self) -> SyncStatus:
         """Return how sync stands."""
-        sources = self._runner.sources
         status = read_status(
             self._cache,
             leading=self._runner.state if self._leader.held else None,
             error=self._runner.last_error,
-            counted=sources.count.total,
-            at_least=sources.count.so_far,
-            feed=sources.feed.usable(self._stopwatch()),
         )
         return replace(status, last_error=LEADER_SILENT) if self._leader_silent(status) else status
+
+    @property
+    def feed_usable(self) -> bool:
+        """Tell whether changes elsewhere show within seconds, by the change feed."""
+        return self._runner.sources.feed.usable(self._stopwatch())
 
     def _leader_silent(self, status: SyncStatus) -> bool:
         """Tell whether the leader has long stored nothing: on a full disk it cannot store the reason."""

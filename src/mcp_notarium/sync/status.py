@@ -200,9 +200,7 @@ class SyncStatus:
     Under rules that hide notes nothing tells of those: ``total`` is known at the end only.
     ``last_sync_at`` is in epoch seconds. ``last_error`` is why the last cycle failed; None: it succeeded,
     or this process leads and its first cycle has not ended. ``leader``: this process syncs, otherwise
-    another one does. ``feed``: changes elsewhere show within seconds. ``left_out`` notes have an id that
-    cannot be asked for and are not here. ``at_least``: so many there are in all, while ``total`` is not
-    known and they are being counted.
+    another one does. ``left_out`` notes have an id that cannot be asked for and are not here.
     """
 
     state: State
@@ -212,9 +210,7 @@ class SyncStatus:
     last_sync_at: float | None
     last_error: str | None
     leader: bool
-    feed: bool
     left_out: int = 0
-    at_least: int | None = None
 
     @property
     def needs_login(self) -> bool:
@@ -227,24 +223,19 @@ def read_status(
     *,
     leading: State | None = None,
     error: str | None = None,
-    feed: bool = False,
-    counted: int | None = None,
-    at_least: int = 0,
 ) -> SyncStatus:
     """Read the status from the database.
 
     ``leading`` and ``error`` are the state and the last error of this process if it leads; otherwise
-    those that the leader stored count. ``counted``: the total, if this process knows it and the
-    database does not yet.
+    those that the leader stored count.
     """
     progress, metrics = cache.sync_state.progress(), cache.sync_state.metrics()
     loaded = cache.notes.counts().total
     complete = progress.complete and cache.sync_state.cursor() is not None
-    total = counted if progress.total is None else progress.total
-    left_out = int(cache.sync_state.get(_LEFT_OUT) or 0)
+    total, left_out = progress.total, int(cache.sync_state.get(_LEFT_OUT) or 0)
     if cache.notes.visibility.rules.has_rules:
         # What the store counts and works on may be notes that the policy hides.
-        total, at_least, left_out = None, 0, 0
+        total, left_out = None, 0
         leading = State.IDLE if complete and leading in WORKING else leading
     if complete or (total is not None and total < loaded):
         total = loaded
@@ -256,9 +247,7 @@ def read_status(
         last_sync_at=metrics.last_sync_at,
         last_error=error if leading else metrics.last_error,
         leader=leading is not None,
-        feed=feed,
         left_out=left_out,
-        at_least=at_least if total is None and at_least > loaded else None,
     )
 
 

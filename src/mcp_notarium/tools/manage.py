@@ -174,7 +174,7 @@ def collect_stats(app: App) -> StatsAnswer:
         "sync_complete": status.complete,
         "sync_last_error": status.last_error,
         "sync_leader": status.leader,
-        "sync_feed": status.feed,
+        "sync_feed": app.scheduler.feed_usable,
         "sync_left_out": status.left_out,
         "needs_login": status.needs_login,
         "pending_writes": len(writes) - rejected,

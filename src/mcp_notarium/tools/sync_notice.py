@@ -92,11 +92,7 @@ def _describe_halt(status: SyncStatus) -> str:
 
 
 def _loading(status: SyncStatus) -> str:
-    of = ""
-    if status.total is not None:
-        of = f" of {status.total}"
-    elif status.at_least is not None:
-        of = f" of at least {status.at_least}"
+    of = "" if status.total is None else f" of {status.total}"
     trouble = " It was interrupted and will be tried again." if status.last_error else ""
     return f"The first sync has loaded {status.loaded}{of} notes, newest first.{trouble}"
 

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 from contextlib import aclosing
-from dataclasses import replace
 
 import pytest
 
@@ -119,59 +118,6 @@ def test_the_next_page_is_asked_for_while_the_last_one_is_being_stored(client, s
     client.scheduler._runner._applier.commit = waiting
     asyncio.run(client.sync())
     assert next(expected, None) is None
-
-
-def test_a_store_that_tells_no_number_is_counted_beside_the_load(client, store):
-    fill(store, 2600)
-
-    async def scenario():
-        seen = set()
-        load = asyncio.create_task(client.sync())
-        while not load.done():
-            status = client.scheduler.status()
-            seen.add((status.complete, status.total))
-            await asyncio.sleep(0)
-        return seen
-
-    seen = asyncio.run(scenario())
-    assert (False, None) in seen
-    assert (False, 2600) in seen
-
-
-def test_the_count_is_reported_before_anything_else_is_stored(client, store, monkeypatch):
-    fill(store, 2600)
-    list_page, told, counted = client.remote.list_page, [], asyncio.Event()
-
-    async def waiting(**arguments):
-        if arguments["with_content"] and arguments["mark"] is not None:
-            await counted.wait()
-            told.append((client.scheduler.status().total, client.cache.sync_state.progress().total))
-        page = await list_page(**arguments)
-        if not arguments["with_content"] and page.next_mark is None:
-            asyncio.get_running_loop().call_later(0.05, counted.set)
-        return replace(page, total=None)
-
-    monkeypatch.setattr(client.remote, "list_page", waiting)
-    asyncio.run(client.sync())
-    assert told[0] == (2600, None)
-    assert client.cache.sync_state.progress().total == 2600, "a bookmark tells other processes"
-
-
-def test_until_the_count_ends_its_part_is_reported(client, store, monkeypatch):
-    fill(store, 2600)
-    list_page, told = client.remote.list_page, []
-
-    async def counting(**arguments):
-        if not arguments["with_content"]:
-            status = client.scheduler.status()
-            told.append((status.total, status.at_least))
-        page = await list_page(**arguments)
-        return replace(page, total=None)
-
-    monkeypatch.setattr(client.remote, "list_page", counting)
-    asyncio.run(client.sync())
-    assert told == [(None, None), (None, 1000), (None, 2000)]
-    assert client.scheduler.status().at_least is None
 
 
 @pytest.mark.parametrize("commits", [1, 2, 3])

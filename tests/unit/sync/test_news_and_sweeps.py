@@ -251,7 +251,7 @@ def test_a_feed_that_fails_once_is_tried_again_and_twice_is_replaced_by_polling(
     assert loaded.note("n03").text == "note 3\n"
     assert sync(loaded) is State.IDLE
     assert loaded.contents() == store.contents()
-    assert loaded.scheduler.status().feed is False
+    assert loaded.scheduler.feed_usable is False
     assert loaded.remote.calls == ["changes", "changes", "list_page"]
 
 
@@ -268,7 +268,7 @@ def test_a_feed_that_comes_back_is_used_again_after_a_sweep_for_what_polling_can
     loaded.remote.calls.clear()
     assert sync(loaded) is State.IDLE
     assert loaded.contents() == store.contents()
-    assert loaded.scheduler.status().feed is True
+    assert loaded.scheduler.feed_usable is True
 
 
 def test_a_store_that_is_down_altogether_does_not_cost_the_feed(loaded, store):

@@ -27,7 +27,7 @@ def test_running_loads_everything_and_then_follows_the_feed(client, store):
             await until(in_step(store, client))
             status = client.scheduler.status()
             assert status.leader
-            assert status.feed
+            assert client.scheduler.feed_usable
 
     asyncio.run(scenario())
 

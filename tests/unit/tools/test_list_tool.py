@@ -235,12 +235,6 @@ async def test_before_the_first_cycle_has_ended_an_old_failure_is_not_mentioned(
         assert (await find(harness)).sync is None
 
 
-async def test_incomplete_cache_says_what_has_been_counted_so_far(harness):
-    status = replace(harness.app.scheduler.status(), loaded=100, at_least=3000)
-    expected = "The first sync has loaded 100 of at least 3000 notes, newest first."
-    assert status_sentence(status, now=NOW) == expected
-
-
 async def test_halted_sync_names_the_way_out(harness):
     for n in range(30):
         harness.store.put(f"n{n}", "x")
