@@ -15,6 +15,7 @@ from pathlib import Path
 
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.os_errors import display_path
+from mcp_notarium.files.private_files import open_regular
 
 MAXIMUM_BYTES = 64 * 1024
 
@@ -48,7 +49,7 @@ def read_named_file(path: Path, *, called: str, name: str) -> TextFile:
     ``name`` is how the message calls the file. Raises ``ConfigError`` if it cannot be read.
     """
     try:
-        return _read(path, flags=0)
+        return _read(path, follow=True)
     except FileNotFoundError as error:
         raise ConfigError(
             f"the file named by {called} does not exist: {name}",
@@ -70,7 +71,7 @@ def read_found_file(path: Path) -> TextFile:
     """
     in_folder = _find_folder_problem(path.parent)
     try:
-        opened = _read(path, flags=getattr(os, "O_NOFOLLOW", 0))
+        opened = _read(path, follow=False)
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
@@ -85,7 +86,7 @@ def read_unlinked_file(path: Path) -> TextFile:
 
     Raises ``OSError`` or ``ValueError``.
     """
-    return _read(path, flags=getattr(os, "O_NOFOLLOW", 0))
+    return _read(path, follow=False)
 
 
 def _open_error(path: Path, reason: str) -> ConfigError:
@@ -103,15 +104,10 @@ def _find_file_problem(path: Path, status: os.stat_result) -> ConfigError | None
     return None
 
 
-def _read(path: Path, *, flags: int) -> TextFile:
-    # O_NONBLOCK: a pipe in place of the file must not hang the start.
-    flags |= os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-    descriptor = os.open(path, flags)
-    with os.fdopen(descriptor, "rb") as stream:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("it is not a regular file")
-        content = stream.read(MAXIMUM_BYTES + 1)
+def _read(path: Path, *, follow: bool) -> TextFile:
+    with open_regular(path, follow=follow) as file:
+        status = os.fstat(file.fileno())
+        content = file.read(MAXIMUM_BYTES + 1)
     if len(content) > MAXIMUM_BYTES:
         raise ValueError("it is too large")
     return TextFile(_decode(content), status)

@@ -45,14 +45,19 @@ def read_private(path: Path, *, most: int) -> bytes | None:
         return None
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading; never wait for a pipe. Raises ``OSError`` as :func:`read_private`."""
+def open_regular(path: Path, *, follow: bool = False) -> BinaryIO:
+    """Open a regular file for reading; never wait for a pipe. Raises ``OSError`` as :func:`read_private`.
+
+    ``follow``: also through a symbolic link.
+    """
     flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in _FLAGS)
-    file = os.fdopen(os.open(path, flags), "rb")
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(errno.EINVAL, "not a regular file")
-    return file
+    if follow:
+        flags &= ~getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)  # ``os.fdopen`` would leave a folder open
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
 
 
 def replace_private(path: Path, content: bytes, *, at: StepHook = ignore_step) -> None:

@@ -7,12 +7,11 @@ what else is in the file.
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcp_notarium.files.private_files import open_regular
 from mcp_notarium.secret import Secret
 
 _MAX_BYTES = 16 * 1024 * 1024
@@ -96,12 +95,9 @@ def _config_files(home: Path | None, here: Path | None) -> Iterator[ConfigFile]:
 
 
 def _read_content(path: Path) -> bytes:
-    # A file that is not plain (a pipe that somebody else put there) must not block us.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
-        with os.fdopen(os.open(path, flags), "rb") as file:
-            plain = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            return file.read(_MAX_BYTES) if plain else b""
+        with open_regular(path, follow=True) as file:
+            return file.read(_MAX_BYTES)
     except OSError:
         return b""
 

@@ -1,6 +1,7 @@
 import errno
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +83,16 @@ def test_links_folders_and_pipes_are_not_read(tmp_path):
     for name in ("link", "folder", "pipe"):
         with pytest.raises(OSError):
             private_files.read_private(tmp_path / name, most=10)
+
+
+def test_what_is_refused_stays_not_open(tmp_path):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    before = sorted(Path("/dev/fd").iterdir())
+    for name in ("folder", "pipe"):
+        with pytest.raises(OSError, match="not a regular file"):
+            private_files.open_regular(tmp_path / name)
+    assert sorted(Path("/dev/fd").iterdir()) == before
 
 
 @pytest.mark.parametrize(
