@@ -70,9 +70,11 @@ def repair(
     """Create a new generation of everything that can still be read; None if nothing is wrong.
 
     Every key that opened the old one opens the new one: data key and slots are the same. The sync
-    cursor is removed, so that the next sync compares every note and fetches what is missing. Raises ``InvalidRequest`` if the cache is not encrypted,
-    ``CacheDamaged`` if nothing can be read, ``CacheFull`` and ``LockedError``, with the old files as
-    they were. Once the new generation is in force, what fails is in its ``state``.
+    cursor is removed, so that the next sync compares every note and fetches what is missing.
+
+    Raises ``InvalidRequest`` if the cache is not encrypted, ``CacheDamaged`` if nothing can be read,
+    ``CacheFull`` and ``LockedError``, with the old files as they were. Once the new generation is in
+    force, what fails is in its ``state``.
     """
     if not settings.db_encryption:
         raise _only_encrypted_error()
@@ -84,8 +86,8 @@ def repair(
         if inspection.keyfile is None or inspection.data_key is None or inspection.files is None:
             raise missing_cache_error()
         keyfile, data_key = inspection.keyfile, inspection.data_key
-        copy = _copy_damaged(writer, keyfile)
         try:
+            copy = _copy_damaged(writer, keyfile)
             damaged = _is_damaged(copy, keyfile, data_key)
             pages = copy.stat().st_size // PAGE_SIZE
             _lengthen(copy)
@@ -188,10 +190,10 @@ def _switch(
     return RepairResult(salvaged, kept, state)
 
 
-def _require_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:
+def _require_newest(copy: Path, found: KeyFile, data_key: DataKey) -> None:
     """Check that the copy was never opened with a newer key file. Raises ``LockedError``."""
     try:
-        with closing(_open(kept, found, data_key)) as opened:
+        with closing(_open(copy, found, data_key)) as opened:
             row = opened.row("SELECT value FROM sync_metadata WHERE key = 'key_sequence'")
     except CacheError:
         return
@@ -206,8 +208,8 @@ def _require_newest(kept: Path, found: KeyFile, data_key: DataKey) -> None:
 def _only_encrypted_error() -> InvalidRequest:
     return InvalidRequest(
         "`repair` works on encrypted caches, and DB_ENCRYPTION is off",
-        resolution_hint="Run `mcp-notarium reset-cache`: it sets a damaged cache aside, deletes "
-        "nothing, and loads every note again from the note store.",
+        resolution_hint="Run `mcp-notarium reset-cache`: it moves a damaged cache to the quarantine "
+        "and loads every note again from the note store.",
     )
 
 
@@ -228,9 +230,9 @@ def _lengthen(copy: Path) -> None:
     os.truncate(copy, copy.stat().st_size * _MOST_CUT)
 
 
-def _is_damaged(kept: Path, found: KeyFile, data_key: DataKey) -> bool:
+def _is_damaged(copy: Path, found: KeyFile, data_key: DataKey) -> bool:
     try:
-        with closing(_open(kept, found, data_key)) as opened:
+        with closing(_open(copy, found, data_key)) as opened:
             return bool(integrity.check(opened))
     except CacheError:
         return True

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 from contextlib import closing
 from dataclasses import replace
@@ -181,6 +182,19 @@ def test_a_disk_that_fills_up_leaves_the_old_files_alone(copy, step):
 
     with pytest.raises(CacheFull):
         repair(copy, options=replace(GIVEN, at=fail))
+    assert fingerprint(copy.account_dir) == before
+
+
+def test_a_disk_that_fills_up_under_the_work_copy_keeps_nothing_of_it(copy):
+    damage(copy, [50])
+    before = fingerprint(copy.account_dir)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50 * PAGE, limits[1]))
+    try:
+        with pytest.raises(CacheFull):
+            repair(copy)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert fingerprint(copy.account_dir) == before
 
 
