@@ -205,8 +205,8 @@ def _missing_encrypted_error() -> LockedError:
     return LockedError(
         Verdict.DATABASE_MISSING,
         "the encrypted cache that has taken the place of the unencrypted one is not here",
-        resolution_hint="Put it back, or run `mcp-notarium reset-cache`, which sets "
-        "everything aside and loads a new one.",
+        resolution_hint="Put it back, or run `mcp-notarium reset-cache`: it moves everything to the "
+        "quarantine and loads a new one.",
     )
 
 
@@ -256,7 +256,7 @@ def _compare_and_count(
             raise LockedError(
                 Verdict.MODE_MISMATCH,
                 "an encrypted cache with other content lies beside the unencrypted one",
-                resolution_hint="Look which of the two you want; `mcp-notarium reset-cache` sets "
-                "both aside and loads a new one.",
+                resolution_hint="Look which of the two you want; `mcp-notarium reset-cache` moves "
+                "both to the quarantine and loads a new one.",
             )
         return encrypted.number("SELECT count(*) FROM notes")

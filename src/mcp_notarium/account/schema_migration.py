@@ -120,5 +120,5 @@ def migration_error(reason: str) -> LockedError:
         Verdict.MIGRATION_FAILED,
         f"the database could not be brought to this release's schema: {reason}",
         resolution_hint="Nothing was lost. Go back to the release you had before, or run "
-        "`mcp-notarium reset-cache` to set the cache aside and fill a new one.",
+        "`mcp-notarium reset-cache`: it moves the cache to the quarantine and fills a new one.",
     )
