@@ -187,7 +187,7 @@ def _read(copy: Path, bounds: Bounds) -> KeyFile:
             raw = file.read(canonical_json.LARGEST + 1)
     except OSError as error:
         raise ConfigError(
-            f"the copy cannot be read: {error.strerror}",
+            f"the copy cannot be read: {os_errors.describe(error)}",
             resolution_hint="Give the path of a file made by `mcp-notarium keys backup`.",
         ) from error
     try:

@@ -23,7 +23,7 @@ from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.kdf import Bounds, Parameters
 from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.errors import CacheBusy, CacheFull
-from mcp_notarium.files import quarantine
+from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import location_warnings
 from mcp_notarium.files.locks import ServerLock, busy_error
 from mcp_notarium.files.private_files import StepHook
@@ -111,7 +111,7 @@ class StartupActions:
             )
             self._quarantine_unfinished(inspection)
         except OSError as error:
-            reason = error.strerror or type(error).__name__
+            reason = os_errors.describe(error)
             return (f"The key file and its copy could not be brought in line ({reason}).",)
         return ()
 

@@ -38,6 +38,7 @@ from mcp_notarium.cli import command_setup
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, InvalidRequest, LockedError, Verdict
+from mcp_notarium.files import os_errors
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import create_private
 from mcp_notarium.logs.redaction_rules import one_line
@@ -293,7 +294,8 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(
-            f"a file cannot be read ({error.strerror})", resolution_hint=f"Look at {path}."
+            f"a file cannot be read ({os_errors.describe(error)})",
+            resolution_hint=f"Look at {path}.",
         ) from None
 
 
@@ -313,7 +315,7 @@ def _write_new(path: Path, content: bytes) -> None:
         create_private(path, content)
     except OSError as error:
         raise ConfigError(
-            f"the export cannot be written ({error.strerror})",
+            f"the export cannot be written ({os_errors.describe(error)})",
             resolution_hint=f"{path} must not exist yet, and its folder must, on a disk with free space.",
         ) from None
 

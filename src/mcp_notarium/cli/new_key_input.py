@@ -25,6 +25,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
 from mcp_notarium.crypto.slot_changes import KeyChangeStep
 from mcp_notarium.errors import ConfigError, InvalidRequest
+from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import create_private
 from mcp_notarium.keys import keychain
@@ -70,13 +71,13 @@ class NewKey:
             while left:
                 left = left[os.write(sys.stdout.fileno(), left) :]
         except OSError as error:
-            raise _print_error(error.strerror) from None
+            raise _print_error(os_errors.describe(error)) from None
         # In a file it must survive a power cut as the change itself does.
         with suppress(OSError, ValueError):
             os.fsync(sys.stdout.fileno())
 
 
-def _print_error(reason: str | None) -> ConfigError:
+def _print_error(reason: str) -> ConfigError:
     return ConfigError(
         f"the new key cannot be printed ({reason}); nothing is changed",
         resolution_hint="Check where standard output goes, then run the command again.",
@@ -150,7 +151,7 @@ def _read_file(path: Path) -> Secret:
             found = _without_line_end(file.read(_MOST))
     except OSError as error:
         raise ConfigError(
-            f"the new key's file cannot be read: {error.strerror}",
+            f"the new key's file cannot be read: {os_errors.describe(error)}",
             resolution_hint="Check the path given to --new-key-file and its permissions.",
         ) from error
     if os.name == "posix" and stat.S_ISREG(mode) and mode & _OTHERS_READ:
@@ -210,7 +211,7 @@ def _write_file(path: Path) -> int:
         ) from None
     except OSError as error:
         raise InvalidRequest(
-            f"{display_path(path)} cannot be written: {error.strerror or type(error).__name__}",
+            f"{display_path(path)} cannot be written: {os_errors.describe(error)}",
             resolution_hint="Name a file in a folder of yours.",
         ) from None
     talk(

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
 from mcp_notarium.errors import NotariumError
+from mcp_notarium.files import os_errors
 from mcp_notarium.protocol import stdio
 
 
@@ -76,5 +77,4 @@ def _output_errors() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        why = (error.strerror or type(error).__name__).lower()
-        raise OutputError(f"the output could not be written: {why}") from None
+        raise OutputError(f"the output could not be written: {os_errors.describe(error)}") from None

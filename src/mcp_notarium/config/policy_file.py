@@ -18,6 +18,7 @@ from pathlib import Path
 from mcp_notarium.config.text_files import MAXIMUM_BYTES, TextFile, read_unlinked_file
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.errors import ConfigError
+from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import is_group_private
 
@@ -148,5 +149,5 @@ def _describe_error(path: Path, error: Exception) -> str:
     if path.is_symlink():
         return "it is a symbolic link, which is not followed"
     if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
+        return os_errors.describe(error)
     return f"{error} (at most {MAXIMUM_BYTES // 1024} KiB of UTF-8 text are read)"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.errors import ConfigError
+from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import open_regular
 
@@ -155,5 +156,5 @@ def _writable_by_others(status: os.stat_result) -> bool:
 def _describe_error(error: Exception) -> str:
     # Only our own words or the system's: a decoding error quotes the file.
     if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
+        return os_errors.describe(error)
     return str(error)
