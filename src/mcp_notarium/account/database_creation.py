@@ -1,8 +1,8 @@
 """Create a new, empty generation of the database.
 
-An encrypted generation has a prepared key file, which names it, and is not in force until that file is
-renamed: the commit point. By the prepared file everything that a crash leaves before that is recognised.
-A plain database is created under another name and renamed. Call everything here under the key lock.
+A prepared key file names an encrypted generation. The commit point is the rename of that file over the
+key file; the next start recognises what a crash leaves before that by the prepared file. A plain database
+is created under another name and renamed. Call everything here under the key lock.
 """
 
 from __future__ import annotations
@@ -87,8 +87,12 @@ def create_encrypted(
             opened.close()
         remove_prepared(folder, made)
         raise
-    key_file_store.commit(folder)
-    key_file_store.make_durable(folder, made, at=at)
+    try:
+        key_file_store.commit(folder)
+        key_file_store.make_durable(folder, made, at=at)
+    except BaseException:
+        opened.close()
+        raise
     return NewCache(opened, made, data_key)
 
 

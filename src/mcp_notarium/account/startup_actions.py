@@ -7,7 +7,7 @@ done under the key lock.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -189,15 +189,18 @@ class StartupActions:
             inspection.folder, path, inspection.data_key, inspection.keyfile, now=self.clock()
         )
         server_lock.share()
-        again = self.inspector.inspect(now=self.clock())
-        after = startup_table.decide(again.seen)
-        if not isinstance(after, Open):
-            again.close()
-            raise (
-                after.error() if isinstance(after, Locked) else busy_error("the cache is changing")
-            )
         notice = f"The database was brought from schema {decision.version} to {decision.program}."
-        return self.use(again, server_lock, (notice, *decision.notices, *unfinished))
+        with ExitStack() as undo:
+            again = self.inspector.inspect(now=self.clock())
+            undo.callback(again.close)
+            after = startup_table.decide(again.seen)
+            if isinstance(after, Locked):
+                raise after.error()
+            if not isinstance(after, Open):
+                raise busy_error("the cache is changing")
+            opened = self.use(again, server_lock, (notice, *decision.notices, *unfinished))
+            undo.pop_all()
+        return opened
 
     def _make_opened(
         self,

@@ -2,6 +2,7 @@ import sqlite3
 import stat
 from contextlib import closing, nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -587,6 +588,21 @@ def test_a_full_disk_behind_the_commit_point_leaves_a_cache_that_opens(tmp_path)
     assert folder.key_copy.read_bytes() == folder.key_file.read_bytes()
 
 
+def test_a_disk_that_fails_right_behind_the_commit_point_keeps_no_file_open(tmp_path):
+    config = account(tmp_path)
+
+    def fail(name):
+        if name == "switch":
+            raise OSError(5, "Input/output error")
+
+    before = sorted(Path("/dev/fd").iterdir())
+    with pytest.raises(LockedError) as refused:  # a locked server keeps the error
+        open_cheaply(config, at=fail)
+    assert sorted(Path("/dev/fd").iterdir()) == before, refused
+    with closing(open_cheaply(config)) as opened:
+        assert not opened.created
+
+
 def test_a_failed_start_holds_no_lock(tmp_path):
     config = made(tmp_path)
     for key in (OTHER, "raw:1"):
@@ -628,7 +644,7 @@ def test_a_copy_that_cannot_be_written_is_mentioned_and_the_notes_are_served(tmp
 
     monkeypatch.setattr(key_file_store, "replace_private", full)
     with closing(open_cheaply(config)) as opened:
-        assert "No space left" in opened.notices[0]
+        assert "no space left" in opened.notices[0]
 
 
 def test_a_prepared_key_file_that_names_the_live_database_moves_alone(tmp_path):
