@@ -157,9 +157,7 @@ class Inspector:
 
     def _find_key(self, inspection: Inspection) -> Inspection:
         try:
-            key = self.key or find_passphrase(
-                self.settings, self.settings.owner_hash, system=self.keychain
-            )
+            key = self.key or find_passphrase(self.settings, system=self.keychain)
         except LockedError as error:
             reason = str(error.details.get("reason", error.message))
             seen = replace(inspection.seen, key=KeySource.KEYCHAIN_UNUSABLE, reason=reason)

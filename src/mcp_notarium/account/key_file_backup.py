@@ -7,7 +7,6 @@ Whoever has the copy, such a key and the database can read the notes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +84,6 @@ def restore(
     key: Secret,
     *,
     bounds: Bounds = PRODUCTION,
-    clock: Callable[[], float] = time.time,
     at: StepHook = ignore_step,
 ) -> RestoreResult:
     """Restore a copy of the key file, after ``key`` has opened the database with it.
@@ -112,10 +110,10 @@ def restore(
     with disk_errors("the key file cannot be put back"), key_lock(folder):
         _require_newest(folder, backup, data_key, bounds)
         _require_fit(folder, backup, data_key)
-        quarantined = _keep(folder, now=clock())
+        quarantined = _keep(folder, now=time.time())
         at("kept")
         copied = key_file_store.store(folder, backup, check=opens, bounds=bounds, at=at)
-        record_restored(folder, backup, data_key, at=clock())
+        record_restored(folder, backup, data_key, at=time.time())
     return RestoreResult(backup, quarantined, copied)
 
 

@@ -16,7 +16,6 @@ from mcp_notarium.account.inspection import Inspector
 from mcp_notarium.account.startup_outcomes import Migrate
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.data_key import DataKey
-from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files import quarantine
@@ -56,7 +55,7 @@ def migrate(
     return copy
 
 
-def rehearse(settings: Config, *, bounds: Bounds = PRODUCTION) -> None:
+def rehearse(settings: Config) -> None:
     """Take every step of the migration and undo it, so that a failure is known before a start.
 
     The database is as before. Does nothing where it is in use or needs no migration. Raises
@@ -68,7 +67,7 @@ def rehearse(settings: Config, *, bounds: Bounds = PRODUCTION) -> None:
         server_lock = ServerLock(folder)
         try:
             server_lock.share()
-            with closing(Inspector(settings, bounds=bounds).inspect(now=time.time())) as inspection:
+            with closing(Inspector(settings).inspect(now=time.time())) as inspection:
                 if inspection.database is not None and isinstance(
                     startup_table.decide(inspection.seen), Migrate
                 ):

@@ -167,10 +167,10 @@ def still_opening(before: KeyFile, after: KeyFile) -> tuple[Slot, ...]:
     )
 
 
-def require_unused(current: ProvenKey, new: Secret, *, options: ChangeOptions = DEFAULTS) -> None:
+def require_unused(current: ProvenKey, new: Secret) -> None:
     """Refuse a key that opens the cache already: it would change nothing. Raises ``SlotsRefused``."""
     try:
-        slot = key_slots.open_slot(current.keyfile, new, bounds=options.bounds).slot
+        slot = key_slots.open_slot(current.keyfile, new).slot
     except WrongKey:
         return
     raise SlotsRefused(

@@ -103,7 +103,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
 
 def _require_key(config: Config) -> None:
     """Raise ``LockedError`` without a usable key for a new database, ``WeakPassphrase`` if it can be guessed."""
-    key = credentials.find_passphrase(config, config.owner_hash)
+    key = credentials.find_passphrase(config)
     if key is None:
         raise LockedError(
             Verdict.KEY_MISSING,
@@ -207,7 +207,7 @@ def run_migrate(args: argparse.Namespace) -> int:
     Raises ``Unfinished`` if the encrypted database is in force and plain files are left.
     """
     config = command_setup.prepare(args)
-    found = credentials.find_passphrase(config, config.owner_hash)
+    found = credentials.find_passphrase(config)
     if found is None:
         raise InvalidRequest(
             "there is no key to encrypt with",

@@ -46,7 +46,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
 
     Raises ``InvalidRequest`` if the key is random, or derived by PBKDF2.
     """
-    found = asked or getattr(find_passphrase(config, config.owner_hash), "passphrase", None)
+    found = asked or getattr(find_passphrase(config), "passphrase", None)
     if found is None or user_key.read(found).kind != "passphrase":
         raise InvalidRequest(
             "only a passphrase has a key derivation to calibrate; a random key needs none",

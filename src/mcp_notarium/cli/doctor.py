@@ -79,7 +79,7 @@ def _check_cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding
 
 def _check_passphrase(config: Config) -> list[Finding]:
     """Return whether the key that opens the database can be guessed."""
-    key = find_passphrase(config, config.owner_hash) if config.db_encryption else None
+    key = find_passphrase(config) if config.db_encryption else None
     if key is None:
         return []
     reason = user_key.weakness(key.passphrase, account=config.username)

@@ -105,7 +105,7 @@ def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int
 def _find_key(config: Config, asked: Secret | None) -> Secret | None:
     if asked is not None:
         return asked
-    found = find_passphrase(config, config.owner_hash)
+    found = find_passphrase(config)
     return found.passphrase if found else None
 
 

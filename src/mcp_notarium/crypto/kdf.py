@@ -235,7 +235,6 @@ def propose(
     target: float,
     most_memory_kib: int,
     beside: Iterable[Parameters] = (),
-    bounds: Bounds = PRODUCTION,
 ) -> Proposal:
     """Return the costliest Argon2id within ``target`` seconds and ``most_memory_kib``.
 
@@ -243,9 +242,9 @@ def propose(
     ``beside`` are the other slots of the key file, whose work counts against the same ceiling. The floor
     is returned if even that takes longer.
     """
-    floor, ceiling = bounds.argon2_floor, bounds.argon2_ceiling
+    floor, ceiling = PRODUCTION.argon2_floor, PRODUCTION.argon2_ceiling
     memory_limit = max(floor.memory_kib, min(most_memory_kib, ceiling.memory_kib))
-    work_limit = bounds.argon2_work_left(beside)
+    work_limit = PRODUCTION.argon2_work_left(beside)
     best = Proposal(floor, measure(floor))
     for memory_factor, more_passes in ((2, 0), (1, 1)):
         while True:

@@ -61,9 +61,9 @@ class Visibility:
         ):
             object.__setattr__(self, name, value)
 
-    def sees(self, note_id: str, tags: Sequence[str], *, clear: bool = True) -> bool:
+    def sees(self, note_id: str, tags: Sequence[str]) -> bool:
         """Return whether an agent may know of the note."""
-        return self.hidden_by(note_id, tags, clear=clear) is None
+        return self.hidden_by(note_id, tags) is None
 
     def hidden_by(self, note_id: str, tags: Sequence[str], *, clear: bool = True) -> str | None:
         """Return the rule that hides the note, in the words of the policy file, or None if it is seen.

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 from mcp_notarium.errors import Unfinished
@@ -108,12 +110,10 @@ def create_folder(folder: AccountFolder, now: float) -> Path:
     folder.quarantine.mkdir(mode=0o700, exist_ok=True)
     sync_folder(folder.path)  # or what is moved there next could be lost with the folder's name
     stamp = datetime.fromtimestamp(now, UTC).strftime(_STAMP)
-    for number in range(1, 1000):
+    for number in count(1):
         target = folder.quarantine / (stamp if number == 1 else f"{stamp}-{number}")
-        try:
+        with suppress(FileExistsError):
             target.mkdir(mode=0o700)
-        except FileExistsError:
-            continue
-        sync_folder(folder.quarantine)
-        return target
-    raise FileExistsError("too much was moved to the quarantine within one second")
+            break
+    sync_folder(folder.quarantine)
+    return target

@@ -33,10 +33,8 @@ class FoundKey:
     from_working_folder: bool = False
 
 
-def find_passphrase(
-    settings: Config, owner: str, *, system: Keychain | None = None
-) -> FoundKey | None:
-    """Find the key of the first source present, or None. ``owner`` is the owner hash.
+def find_passphrase(settings: Config, *, system: Keychain | None = None) -> FoundKey | None:
+    """Find the key of the first source present, or None.
 
     Raises ``LockedError`` (KEYCHAIN_UNUSABLE) if the keychain decides and cannot be used.
     """
@@ -47,7 +45,7 @@ def find_passphrase(
         if not settings.db_key_yields:
             return given
     if settings.keychain:
-        kept = (system or keychain.system_keychain()).get(keychain.KEY, owner)
+        kept = (system or keychain.system_keychain()).get(keychain.KEY, settings.owner_hash)
     return given if kept is None else FoundKey(kept, KEYCHAIN)
 
 

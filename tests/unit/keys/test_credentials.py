@@ -15,52 +15,48 @@ OWNER = "ab" * 32
 
 def test_the_settings_decide_before_the_keychain(tmp_path):
     system = keychains.working()
-    system.set(KEY, OWNER, Secret("kept"))
-    found = find_passphrase(account(tmp_path, keychain=True), OWNER, system=system)
+    system.set(KEY, account(tmp_path).owner_hash, Secret("kept"))
+    found = find_passphrase(account(tmp_path, keychain=True), system=system)
     assert found.origin == "DB_ENCRYPTION_KEY"
     assert found.passphrase != Secret("kept")
 
 
 def test_the_keychain_is_asked_when_the_settings_have_no_key(tmp_path):
     system = keychains.working()
-    system.set(KEY, OWNER, Secret("kept"))
-    found = find_passphrase(account(tmp_path, keychain=True, db_key=None), OWNER, system=system)
+    system.set(KEY, account(tmp_path).owner_hash, Secret("kept"))
+    found = find_passphrase(account(tmp_path, keychain=True, db_key=None), system=system)
     assert (found.passphrase, found.origin) == (Secret("kept"), KEYCHAIN)
 
 
 def test_a_key_in_the_working_folder_comes_after_the_keychain(tmp_path):
     config = account(tmp_path, keychain=True, db_key_yields=True, db_key_origin="KEY of /x/.env")
     system = keychains.working()
-    found = find_passphrase(config, OWNER, system=system)
+    found = find_passphrase(config, system=system)
     assert (found.passphrase, found.origin) == (config.db_key, "KEY of /x/.env")
     system = keychains.working()
-    system.set(KEY, OWNER, Secret("kept"))
-    found = find_passphrase(config, OWNER, system=system)
+    system.set(KEY, account(tmp_path).owner_hash, Secret("kept"))
+    found = find_passphrase(config, system=system)
     assert (found.passphrase, found.origin) == (Secret("kept"), KEYCHAIN)
     without = replace(config, keychain=False)
-    assert find_passphrase(without, OWNER, system=system).passphrase == config.db_key
+    assert find_passphrase(without, system=system).passphrase == config.db_key
 
 
 def test_a_keychain_that_may_hold_a_key_is_not_skipped_for_a_key_in_the_working_folder(tmp_path):
     with pytest.raises(LockedError):
         find_passphrase(
-            account(tmp_path, keychain=True, db_key_yields=True), OWNER, system=keychains.locked()
+            account(tmp_path, keychain=True, db_key_yields=True), system=keychains.locked()
         )
 
 
 def test_nothing_is_found_where_nothing_is(tmp_path):
     without = account(tmp_path, keychain=True, db_key=None)
-    assert find_passphrase(without, OWNER, system=keychains.working()) is None
-    assert (
-        find_passphrase(replace(without, keychain=False), OWNER, system=keychains.locked()) is None
-    )
+    assert find_passphrase(without, system=keychains.working()) is None
+    assert find_passphrase(replace(without, keychain=False), system=keychains.locked()) is None
 
 
 def test_a_locked_keychain_stops_the_search(tmp_path):
     with pytest.raises(LockedError):
-        find_passphrase(
-            account(tmp_path, keychain=True, db_key=None), OWNER, system=keychains.locked()
-        )
+        find_passphrase(account(tmp_path, keychain=True, db_key=None), system=keychains.locked())
 
 
 @pytest.fixture
