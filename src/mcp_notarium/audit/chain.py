@@ -25,6 +25,7 @@ GENESIS: Final = "0" * 64
 
 _GENERATED_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}|(?=(?:[^0-9]*[0-9]){2})[0-9A-Za-z]{10,64}")
 """Hexadecimal, a UUID, or letters and digits in one piece."""
+_HEAD: Final = re.compile(r"([0-9]{1,15}):([0-9a-f]{64})")
 _KEYLESS: Final = b"mcp-notarium/v1/audit-without-a-key\n"
 MOST_NOTES: Final = 200
 _LONGEST_ID: Final = 256
@@ -153,6 +154,12 @@ class Head:
 
     def __str__(self) -> str:
         return f"{self.count}:{self.mac}"
+
+    @classmethod
+    def parse(cls, text: str) -> Head | None:
+        """Parse ``COUNT:MAC``; None if the text is not of that form."""
+        found = _HEAD.fullmatch(text)
+        return found and cls(int(found[1]), found[2])
 
 
 @dataclass(frozen=True, slots=True)

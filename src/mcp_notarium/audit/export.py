@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -20,7 +19,6 @@ from mcp_notarium.audit.verification import Fault, FaultKind
 from mcp_notarium.crypto import canonical_json
 
 _FORM: Final = "mcp-notarium-audit-export"
-_HEAD: Final = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -93,8 +91,8 @@ def find_export_faults(exported: Iterable[bytes]) -> tuple[Head, list[Fault]]:
         if count and follows != before:
             faults.append(Fault(FaultKind.DELETED, now.count, "does not follow the line before it"))
         before, count = now, count + 1
-    if closing is not None and not count and (end := _HEAD.fullmatch(str(closing.get("head")))):
-        before = Head(int(end[1]), end[2])
+    if closing is not None and not count:
+        before = Head.parse(str(closing.get("head"))) or before
     return before, faults + _closing_faults(closing, before, count, digest.hexdigest())
 
 

@@ -94,18 +94,18 @@ class ChainVerifier:
             self._read_chain_record(record)
         elif len(self._invalid) < _MOST_KEPT:
             self._invalid.append(record)
-        if record.number in self._find_compared_numbers():
+        if record.number in self._compared_numbers():
             self._seen[record.number] = record.mac
         self.head = Head(record.number, record.mac)
 
     def result(self) -> Verification:
         """Return all faults, the earliest first."""
         faults = [*self._invalid_faults(), *self._faults, *self._beginning_faults()]
-        faults += self._anchor_faults() + self._find_expected_faults()
+        faults += self._anchor_faults() + self._expected_faults()
         faults.sort(key=lambda fault: fault.number)
         return Verification(self.head, self.first, tuple(faults[:MOST_FAULTS]), self._notes())
 
-    def _find_compared_numbers(self) -> Iterator[int]:
+    def _compared_numbers(self) -> Iterator[int]:
         return (each.count for each in (self.anchored, self.expected) if each is not None)
 
     def _compare(self, record: Record, *, valid: bool) -> None:
@@ -184,7 +184,7 @@ class ChainVerifier:
             return [Fault(FaultKind.FOREIGN, count, words)]
         return []
 
-    def _find_expected_faults(self) -> list[Fault]:
+    def _expected_faults(self) -> list[Fault]:
         if self.expected is None:
             return []
         count = self.expected.count

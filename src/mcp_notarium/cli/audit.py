@@ -14,7 +14,6 @@ import argparse
 import base64
 import binascii
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -43,13 +42,13 @@ from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import create_private
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.storage.audit_log import AuditLog
+from mcp_notarium.storage.database import Database
 
 BROKEN_EXIT = 3
 _ANCHORS = {FaultKind.ANCHOR, FaultKind.TAIL_CUT, FaultKind.FOREIGN}
 _ACCEPTED = "cli.audit.accept"
 _SHOWN_DIGITS = 16
 """Digits of a head in a question; redaction would take more of them for a key."""
-_HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +93,7 @@ class OpenChain:
 
     audit_log: AuditLog
     anchor: Anchor
-    database: Any
+    database: Database
 
     def verify(self, expected: Head | None) -> Verification:
         """Return the verdict on the chain and on its anchor."""
@@ -321,14 +320,14 @@ def _write_new(path: Path, content: bytes) -> None:
 
 
 def _parse_head(text: str) -> Head:
-    match = _HEAD.fullmatch(text.strip())
-    if match is None:
+    head = Head.parse(text.strip())
+    if head is None:
         raise InvalidRequest(
             "--expect wants COUNT:HEAD",
             resolution_hint="Give it as `mcp-notarium audit verify` prints it: a number, a colon, 64 "
             "hex digits.",
         )
-    return Head(int(match[1]), match[2])
+    return head
 
 
 def _parse_day(text: str) -> float:

@@ -46,7 +46,7 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
 
     Raises ``InvalidRequest`` if the key is random, or derived by PBKDF2.
     """
-    found = asked or getattr(find_passphrase(config), "passphrase", None)
+    found = find_key(config, asked)
     if found is None or user_key.read(found).kind != "passphrase":
         raise InvalidRequest(
             "only a passphrase has a key derivation to calibrate; a random key needs none",
@@ -86,6 +86,12 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     )
     talk(f"Done; the passphrase is the same (key file number {done.sequence}).")
     return 0
+
+
+def find_key(config: Config, asked: Secret | None) -> Secret | None:
+    """Return the key that was asked for, else the configured one."""
+    found = find_passphrase(config) if asked is None else None
+    return found.passphrase if found else asked
 
 
 def _find_current(

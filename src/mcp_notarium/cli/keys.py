@@ -33,7 +33,6 @@ from mcp_notarium.crypto.errors import MalformedKey, WrongKey
 from mcp_notarium.crypto.key_file_codec import Slot, SlotState, SlotType
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.secret import Secret
 
@@ -95,18 +94,11 @@ def run_keys(args: argparse.Namespace) -> int:
 
 
 def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    found = slot_management.list_slots(config, _find_key(config, asked))
+    found = slot_management.list_slots(config, calibrate.find_key(config, asked))
     print_data(_as_json(found), format_table(found), as_json=args.json)
     if found.uncertain:
         talk(f"note: {_UNCERTAIN}")
     return 0
-
-
-def _find_key(config: Config, asked: Secret | None) -> Secret | None:
-    if asked is not None:
-        return asked
-    found = find_passphrase(config)
-    return found.passphrase if found else None
 
 
 def _as_json(found: SlotList) -> dict[str, Any]:
@@ -257,14 +249,14 @@ def _back_up(config: Config, asked: Secret | None, args: argparse.Namespace) -> 
         if error.verdict is not Verdict.ROLLBACK_SEEN:
             raise
         # Only a key tells whether the copy is really newer.
-        copied = key_file_backup.back_up(config, args.path, key=_find_key(config, asked))
+        copied = key_file_backup.back_up(config, args.path, key=calibrate.find_key(config, asked))
     talk(f"The key file (number {copied.sequence}) is copied to {args.path}.")
     talk("note: it opens with every key that opens the cache today, also after you change them.")
     return 0
 
 
 def _restore(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    key = _find_key(config, asked) or ask_secret("Key: ")
+    key = calibrate.find_key(config, asked) or ask_secret("Key: ")
     beside = AccountFolder(config.account_dir).key_copy
     done = key_file_backup.restore(config, args.path or beside, key)
     talk(f"Key file number {done.keyfile.sequence} is in force again; it opens the database.")

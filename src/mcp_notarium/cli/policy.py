@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -132,16 +133,11 @@ def explain(config: Config, note_id: str, tool: str) -> dict[str, Any]:
 
 def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
     rules = config.policy.visibility
-    facts: dict[str, Any] = {"note": note_id, "state": "unknown", "rule": None}
-    facts["visible"] = None
+    facts: dict[str, Any] = {"note": note_id, "state": "unknown", "rule": None, "visible": None}
     if not isinstance(inspection.verdict(config), Open):
-        return (
-            facts
-            | _explain_id(config, note_id)
-            | {"remark": "There is no cache that could be asked."}
-        )
-    opened = opener.open_cache(config, read_only=True)
-    try:
+        remark = "There is no cache that could be asked."
+        return facts | _explain_id(config, note_id) | {"remark": remark}
+    with closing(opener.open_cache(config, read_only=True)) as opened:
         cache = Cache(opened.database, rules)
         if not cache.notes.visibility.matches_index:
             facts["remark"] = "The cache is kept under other rules until a server is restarted."
@@ -160,8 +156,6 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
         complete = read_status(cache).complete
         remark = "There is no such note." if complete else "Not all notes have been loaded yet."
         return facts | _explain_id(config, note_id) | {"remark": facts.get("remark", remark)}
-    finally:
-        opened.close()
 
 
 def _explain_id(config: Config, note_id: str) -> dict[str, Any]:
