@@ -21,7 +21,6 @@ from mcp_notarium.account.startup_facts import (
     Identity,
     KeySource,
     Observations,
-    OnUnreadable,
     Opening,
     SchemaSeen,
     Unwrap,
@@ -83,10 +82,7 @@ class Inspector:
         settings = self.settings
         folder = AccountFolder(settings.account_dir)
         seen = _check_driver(
-            Observations(
-                plain=not settings.db_encryption,
-                on_unreadable=OnUnreadable(settings.on_unreadable),
-            )
+            Observations(plain=not settings.db_encryption, on_unreadable=settings.on_unreadable)
         )
         if not startup_rows_before_open.is_decided_before_open(seen):
             seen = replace(seen, path_problem=find_problem(folder))

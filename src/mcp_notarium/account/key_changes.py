@@ -19,7 +19,6 @@ from mcp_notarium.account import startup_table
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.inspection import Inspection, Inspector
 from mcp_notarium.account.startup_actions import record_key_sequence
-from mcp_notarium.account.startup_facts import OnUnreadable
 from mcp_notarium.account.startup_outcomes import Locked, Open
 from mcp_notarium.audit.chain import AuditEntry, Facts
 from mcp_notarium.config import Config
@@ -168,7 +167,7 @@ def find_account(settings: Config) -> AccountFolder:
 def require_openable(inspection: Inspection) -> tuple[KeyFile, DataKey, FoundKey]:
     """Return key file, data key and key. Raises start-up's refusal if the cache cannot be opened."""
     # Whoever calls this never rebuilds, whatever the settings say.
-    decision = startup_table.decide(replace(inspection.seen, on_unreadable=OnUnreadable.REFUSE))
+    decision = startup_table.decide(replace(inspection.seen, on_unreadable="refuse"))
     if isinstance(decision, Locked):
         raise decision.error()
     if inspection.seen.plain:

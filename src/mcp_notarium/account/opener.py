@@ -16,7 +16,6 @@ from dataclasses import replace
 from mcp_notarium.account import database_creation, markers, startup_outcomes, startup_table
 from mcp_notarium.account.inspection import Inspector
 from mcp_notarium.account.startup_actions import OpenedCache, StartupActions
-from mcp_notarium.account.startup_facts import OnUnreadable
 from mcp_notarium.account.startup_outcomes import Locked, Open
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
@@ -80,7 +79,7 @@ def open_cache(
 def damage_error(settings: Config) -> LockedError:
     """Return the error for a cache that turns out to be damaged while it is open, or nearly so."""
     return startup_outcomes.decide_on_damage(
-        plain=not settings.db_encryption, on_unreadable=OnUnreadable(settings.on_unreadable)
+        plain=not settings.db_encryption, on_unreadable=settings.on_unreadable
     ).error()
 
 

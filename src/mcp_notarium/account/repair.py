@@ -22,7 +22,6 @@ from mcp_notarium.account.key_changes import (
     find_account,
     missing_cache_error,
 )
-from mcp_notarium.account.startup_facts import OnUnreadable
 from mcp_notarium.account.startup_outcomes import Locked
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_file_codec, key_slots
@@ -215,7 +214,7 @@ def _only_encrypted_error() -> InvalidRequest:
 
 def _require_repairable(inspection: Inspection) -> None:
     """Check that the key is right and a database is there. Raises start-up's refusal."""
-    seen = replace(inspection.seen, on_unreadable=OnUnreadable.REFUSE)
+    seen = replace(inspection.seen, on_unreadable="refuse")
     decision = startup_table.decide(seen)
     if isinstance(decision, Locked) and decision.verdict is not Verdict.DATABASE_DAMAGED:
         raise decision.error()

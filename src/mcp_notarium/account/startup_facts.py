@@ -8,16 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from mcp_notarium.config.settings import OnUnreadable
 from mcp_notarium.crypto.key_file_codec import FileState
 from mcp_notarium.files.account_folder import Problem
 from mcp_notarium.storage.integrity import PageSample
-
-
-class OnUnreadable(StrEnum):
-    """Name what may be done about a cache that cannot be read: DB_ON_UNREADABLE."""
-
-    REFUSE = "refuse"
-    REBUILD = "rebuild"
 
 
 class KeySource(StrEnum):
@@ -128,7 +122,7 @@ class Observations:
     found: Identity | None = None
     schema: SchemaSeen | None = None
     no_pending: bool = False
-    on_unreadable: OnUnreadable = OnUnreadable.REFUSE
+    on_unreadable: OnUnreadable = "refuse"
     rebuilt_recently: bool = False
 
     @property

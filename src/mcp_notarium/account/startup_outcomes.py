@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from mcp_notarium.account.startup_facts import Observations, OnUnreadable
+from mcp_notarium.account.startup_facts import Observations
+from mcp_notarium.config.settings import OnUnreadable
 from mcp_notarium.errors import ASK_DOCTOR, ONE_MORE_TRY, LockedError, Verdict
 
 _NAMED_PAGES = 8
@@ -210,7 +211,7 @@ def refuse_or_rebuild(name: str, verdict: Verdict, message: str, hint: str, when
     def locked_or_rebuilt(seen: Observations) -> Decision:
         sentence, way_out = _fill(message, seen), _fill(hint, seen)
         obstacle = _obstacle(seen)
-        if seen.on_unreadable is not OnUnreadable.REBUILD:
+        if seen.on_unreadable != "rebuild":
             return Locked(
                 verdict, sentence, way_out + ("" if obstacle else _REBUILD_OFFER), _agent_hint(hint)
             )
@@ -225,7 +226,7 @@ def refuse_or_rebuild(name: str, verdict: Verdict, message: str, hint: str, when
 def decide_on_damage(*, plain: bool, on_unreadable: OnUnreadable) -> Locked:
     """Decide on damage that is met while the cache is open: refuse."""
     way_out = (BEGIN_AGAIN if plain else REPAIR) + " Then restart the client."
-    if on_unreadable is OnUnreadable.REBUILD:
+    if on_unreadable == "rebuild":
         way_out = (
             "Restart the client: DB_ON_UNREADABLE=rebuild then moves the old cache to the quarantine and "
             f"makes a new one, if no unfinished write can be inside. Otherwise: {way_out}"

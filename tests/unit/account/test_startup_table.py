@@ -12,7 +12,6 @@ from mcp_notarium.account.startup_facts import (
     Identity,
     KeySource,
     Observations,
-    OnUnreadable,
     Opening,
     SchemaSeen,
     Unwrap,
@@ -181,7 +180,7 @@ VARIANTS = [
     {"no_pending": False},
     {"source": "DB_ENCRYPTION_KEY_FILE of ~/project/.env", "rotated": "2025-11-20"},
     {"keychain_slot": True, "keychain": "Secret Service knows no key for this account"},
-    {"on_unreadable": OnUnreadable.REBUILD, "rebuilt_recently": True},
+    {"on_unreadable": "rebuild", "rebuilt_recently": True},
 ]
 
 
@@ -206,7 +205,7 @@ def test_an_agent_gets_one_way_out_that_moves_no_file(row, seen, outcome, way_ou
 
 
 def test_damage_met_while_open_is_reported_in_the_same_way():
-    for plain, setting in itertools.product((True, False), OnUnreadable):
+    for plain, setting in itertools.product((True, False), ("refuse", "rebuild")):
         told = (
             startup_outcomes.decide_on_damage(plain=plain, on_unreadable=setting).error().to_dict()
         )
@@ -325,7 +324,7 @@ REBUILDABLE = [
 
 @pytest.mark.parametrize(("row", "seen", "outcome", "way_out"), CASES)
 def test_rebuilding_is_a_way_out_of_exactly_the_unreadable_cases(row, seen, outcome, way_out):
-    decision = decide(replace(seen, on_unreadable=OnUnreadable.REBUILD))
+    decision = decide(replace(seen, on_unreadable="rebuild"))
     if row in REBUILDABLE:
         refused = decide(seen)
         assert isinstance(refused, Locked)
@@ -345,7 +344,7 @@ def test_rebuilding_is_a_way_out_of_exactly_the_unreadable_cases(row, seen, outc
 @pytest.mark.parametrize("row", REBUILDABLE)
 def test_nothing_is_rebuilt_where_something_could_be_lost(row, obstacle, said):
     seen = next(seen for name, seen, *_ in CASES if name == row)
-    seen = replace(seen, on_unreadable=OnUnreadable.REBUILD, **obstacle)
+    seen = replace(seen, on_unreadable="rebuild", **obstacle)
     decision = decide(seen)
     assert isinstance(decision, Locked)
     assert said in decision.hint
@@ -400,7 +399,7 @@ VALUES = {
     "found": IDENTITIES,
     "schema": [None, *(SchemaSeen(v, 2, ours=o) for v in range(4) for o in YES_NO)],
     "no_pending": YES_NO,
-    "on_unreadable": list(OnUnreadable),
+    "on_unreadable": ["refuse", "rebuild"],
     "rebuilt_recently": YES_NO,
 }
 anything = st.fixed_dictionaries(
@@ -425,7 +424,7 @@ def promise_of_the_table(seen):
             assert not seen.files.plain
             assert seen.no_key_file
         case Rebuild():
-            assert seen.on_unreadable is OnUnreadable.REBUILD
+            assert seen.on_unreadable == "rebuild"
             assert seen.no_pending
             assert not seen.rebuilt_recently
         case Open() | Migrate():
@@ -441,7 +440,7 @@ def promise_of_the_table(seen):
             assert verdict in Verdict
             assert message
             assert hint
-    if seen.on_unreadable is OnUnreadable.REFUSE:
+    if seen.on_unreadable == "refuse":
         assert not isinstance(decision, Rebuild)
     if not seen.plain and seen.unwrap is Unwrap.WRONG_KEY and seen.main is FileState.OK:
         assert isinstance(decision, Locked | Rebuild)
