@@ -92,27 +92,27 @@ def event_name(text):
 
 @sink
 def nested_mapping(text):
-    OWN.warning("matrix.fact", reason={"status": {"hint": text, text: 1}})
+    OWN.warning("matrix.fact", message={"state": {"hint": text, text: 1}})
 
 
 @sink
 def nested_list(text):
-    OWN.warning("matrix.fact", reason=[[text], (text,), {text}])
+    OWN.warning("matrix.fact", message=[[text], (text,), {text}])
 
 
 @sink
 def dataclass_value(text):
-    OWN.warning("matrix.fact", reason=Holder(text))
+    OWN.warning("matrix.fact", message=Holder(text))
 
 
 @sink
 def path_value(text):
-    OWN.warning("matrix.fact", path=Path(text.replace("\0", "")))
+    OWN.warning("matrix.fact", where=Path(text.replace("\0", "")))
 
 
 @sink
 def bytes_value(text):
-    OWN.warning("matrix.fact", reason=text.encode("utf-8", "surrogateescape"))
+    OWN.warning("matrix.fact", message=text.encode("utf-8", "surrogateescape"))
 
 
 @sink

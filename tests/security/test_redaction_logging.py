@@ -97,27 +97,27 @@ def test_note_text_reaches_no_line_even_at_trace(logging_to):
 def test_an_event_is_one_line_with_any_content(logging_to, tmp_path):
     forged = 'x\n{"event":"forged"}\r\x1b[2J\u2028\u202e\x85'
     stream = logging_to("info", tmp_path / "log", stream=Terminal())
-    OWN.info("tests.event", reason=forged, path=forged, note_id="a\nb")
+    OWN.info("tests.event", message=forged, where=forged, note_id="a\nb")
     OWN.info(forged)
     in_file = (tmp_path / "log").read_text("utf-8")
     for shown in (stream.getvalue(), in_file):
         assert len(shown.splitlines()) == 2
         assert not set(shown) & set("\x1b\r\u2028\u202e\x85")
-    assert json.loads(in_file.splitlines()[0])["reason"] == forged
+    assert json.loads(in_file.splitlines()[0])["message"] == forged
 
 
 def test_an_event_says_when_how_bad_who_and_what_in_this_order(logging_to):
     stream = logging_to()
-    OWN.warning("tests.event", notes=3, reason="disk full")
+    OWN.warning("tests.event", notes=3, message="disk full")
     shown = events(stream)[0]
-    assert list(shown) == ["timestamp", "level", "logger", "event", "notes", "reason"]
+    assert list(shown) == ["timestamp", "level", "logger", "event", "notes", "message"]
     assert (shown["level"], shown["logger"], shown["event"]) == ("warning", "tests", "tests.event")
 
 
 def test_a_terminal_gets_lines_for_people(logging_to):
     stream = logging_to(stream=Terminal())
-    OWN.warning("tests.event", notes=3, reason="disk full")
-    assert stream.getvalue()[8:] == ' WARNING  tests: tests.event notes=3 reason="disk full"\n'
+    OWN.warning("tests.event", notes=3, message="disk full")
+    assert stream.getvalue()[8:] == ' WARNING  tests: tests.event notes=3 message="disk full"\n'
 
 
 @pytest.mark.parametrize(
@@ -215,10 +215,10 @@ def test_of_another_library_only_the_constant_template_is_shown(logging_to):
 def test_unconfigured_logging_is_silent_below_warning_and_redacted_above(capsys):
     logs.close()
     OWN.info("tests.event")
-    OWN.error("tests.failed", reason="mail ada@example.org")
+    OWN.error("tests.failed", message="mail ada@example.org")
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert json.loads(captured.err)["reason"].startswith("mail [email:")
+    assert json.loads(captured.err)["message"].startswith("mail [email:")
 
 
 class Hostile(str):
@@ -235,7 +235,7 @@ def test_what_the_redaction_cannot_handle_is_dropped_and_nothing_else_lost(loggi
     OWN.info("tests.odd", anything=Hostile(SECRET))
     with monkeypatch.context() as patch:
         patch.setattr(Redactor, "redact_line", lambda self, text: 1 / 0)
-        OWN.info("tests.unredactable", reason=SECRET)
+        OWN.info("tests.unredactable", message=SECRET)
         logging.getLogger("httpx").warning(SECRET)
         sys.stderr.write(SECRET + "\n")
         assert logs.scrub(SECRET) == DROPPED
@@ -262,22 +262,22 @@ def test_text_that_cannot_be_scrubbed_is_not_shown(monkeypatch):
 def test_logging_to_a_closed_stream_does_not_break_the_caller(logging_to):
     stream = logging_to()
     stream.close()
-    OWN.error("tests.failed", reason="nobody hears")
+    OWN.error("tests.failed", message="nobody hears")
 
 
 def test_a_secret_learnt_later_is_redacted_from_then_on(logging_to):
     stream = logging_to()
-    OWN.info("tests.event", reason="token-abc-123")
+    OWN.info("tests.event", message="token-abc-123")
     logs.protect(Secret("token-abc-123"))
-    OWN.info("tests.event", reason="token-abc-123")
-    assert [event["reason"] for event in events(stream)] == ["token-abc-123", "[redacted]"]
+    OWN.info("tests.event", message="token-abc-123")
+    assert [event["message"] for event in events(stream)] == ["token-abc-123", "[redacted]"]
 
 
 def test_a_secret_that_only_the_finished_line_spells_is_redacted(logging_to):
     stream = logging_to(stream=Terminal())
     logs.protect(Secret("tests.event notes=314"))
-    OWN.info("tests.event", notes=314, reason="disk full")
-    assert stream.getvalue()[8:] == ' INFO     tests: [redacted] reason="disk full"\n'
+    OWN.info("tests.event", notes=314, message="disk full")
+    assert stream.getvalue()[8:] == ' INFO     tests: [redacted] message="disk full"\n'
 
 
 def test_every_secret_of_a_configuration_is_protected(logging_to):

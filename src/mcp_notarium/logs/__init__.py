@@ -7,7 +7,7 @@ written, or by :func:`configure_full`.
 ::
 
     _log = logs.get("sync")
-    _log.info("sync.page_committed", notes=12, cursor=cursor)
+    _log.info("sync.cycle_done", stored=12, removed=0)
     _log.error("sync.failed", exc=error)
 
 Event names are dotted and constant, facts are keywords. An allow-list in

@@ -16,26 +16,15 @@ from __future__ import annotations
 import hashlib
 import re
 
-IDS = frozenset(
-    {"id", "note_id", "write_id", "request_id", "etag", "base_etag", "vault", "owner_id", "cursor"}
-)
+IDS = frozenset({"id", "note_id"})
 """Opaque identifiers: only their first characters are shown, enough to find them again."""
 
 WORDS = frozenset(
     {
-        "event", "level", "timestamp", "logger",
-        "action", "answer", "backend", "backup", "category", "cipher", "client", "component",
-        "decision", "driver", "encryption", "errno", "error", "event_type", "file", "folder",
-        "from_state", "function", "generation", "hint", "holder", "host", "kdf", "key_source",
-        "kind", "level_name", "line", "mark", "message", "method", "mode", "module", "name",
-        "notices", "operation", "origin", "outcome", "page", "path", "phase", "platform",
-        "problem", "protocol", "reason", "role", "route", "rule", "setting", "signal", "slot",
-        "source", "sqlite", "stage", "state", "status", "step", "subcategory", "table", "target",
-        "task", "thread", "to_state", "tool", "tools", "transport", "variable", "verdict",
-        "version", "versions", "warning", "where",
-        "chain", "exception", "frames", "type", "cause", "context", "members", "template",
+        *("event", "level", "timestamp", "logger", "message", "where", "exception"),
+        *("error", "hint", "phase", "state", "type", "warning"),
     }
-)  # fmt: skip
+)
 """Names whose values are the program's own words."""
 
 _SECRET_NAME = re.compile(

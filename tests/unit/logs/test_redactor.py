@@ -40,7 +40,7 @@ def test_text_under_a_name_that_is_not_listed_becomes_its_length(name):
 
 
 def test_text_under_a_listed_name_passes():
-    assert PLAIN.redact_facts({"reason": "disk full"}) == {"reason": "disk full"}
+    assert PLAIN.redact_facts({"message": "disk full"}) == {"message": "disk full"}
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_names_that_only_sound_like_a_secrets_are_not_redacted(name):
 
 
 def test_a_secret_is_redacted_under_every_name():
-    assert PLAIN.redact_facts({"reason": Secret("abc"), "other": Secret("abc")}) == {
-        "reason": REDACTED,
+    assert PLAIN.redact_facts({"message": Secret("abc"), "other": Secret("abc")}) == {
+        "message": REDACTED,
         "other": REDACTED,
     }
 
@@ -78,19 +78,19 @@ def test_a_secret_logged_as_an_identifier_is_redacted_whole():
 
 def test_objects_show_their_type_and_never_their_repr():
     facts = PLAIN.redact_facts(
-        {"reason": Thing(), "kind": Thing, "state": Colour.RED, "file": Path("/a/b")}
+        {"message": Thing(), "type": Thing, "state": Colour.RED, "where": Path("/a/b")}
     )
-    assert facts == {"reason": "[Thing]", "kind": "Thing", "state": "red", "file": "/a/b"}
+    assert facts == {"message": "[Thing]", "type": "Thing", "state": "red", "where": "/a/b"}
 
 
 def test_bytes_become_their_length():
-    assert PLAIN.redact_facts({"reason": b"note"}) == {"reason": "[bytes: 4]"}
+    assert PLAIN.redact_facts({"message": b"note"}) == {"message": "[bytes: 4]"}
 
 
 def test_names_inside_a_mapping_must_be_listed_because_they_may_be_tags():
-    value = {"status": "ok", "holiday": 3, "text": "diary", 7: 1, "token": "abc"}
-    assert PLAIN.redact_facts({"reason": value}) == {
-        "reason": {"status": "ok", "token": REDACTED, "[other names]": 3}
+    value = {"state": "ok", "holiday": 3, "text": "diary", 7: 1, "token": "abc"}
+    assert PLAIN.redact_facts({"message": value}) == {
+        "message": {"state": "ok", "token": REDACTED, "[other names]": 3}
     }
 
 
@@ -100,17 +100,17 @@ def test_long_and_deep_values_are_bounded():
         current.append([])
         current = current[0]
     shown = PLAIN.redact_facts(
-        {"reason": list(range(10_000)), "status": deep, "hint": "x y " * 10_000}
+        {"message": list(range(10_000)), "state": deep, "hint": "x y " * 10_000}
     )
-    assert len(shown["reason"]) == MAXIMUM_ITEMS + 1
-    assert "[too deep]" in json.dumps(shown["status"])
+    assert len(shown["message"]) == MAXIMUM_ITEMS + 1
+    assert "[too deep]" in json.dumps(shown["state"])
     assert len(shown["hint"]) < 2100
 
 
 def test_a_value_that_contains_itself_ends():
     loop = []
     loop.append(loop)
-    assert "[too deep]" in json.dumps(PLAIN.redact_facts({"reason": loop}))
+    assert "[too deep]" in json.dumps(PLAIN.redact_facts({"message": loop}))
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), 10**30, -(10**18)])
