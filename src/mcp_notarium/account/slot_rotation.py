@@ -66,7 +66,6 @@ class RotationResult:
     """
 
     sequence: int
-    rotated: int | None
     proven: bool
     slot: Slot
     gone: tuple[Slot, ...]
@@ -135,7 +134,6 @@ def rotate_passphrase(
     ids = {slot.id for slot in done.before.slots}
     return RotationResult(
         sequence=done.after.sequence,
-        rotated=done.after.rotated,
         proven=done.proven,
         slot=next(slot for slot in done.after.slots if slot.id not in ids),
         gone=gone,

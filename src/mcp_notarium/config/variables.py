@@ -42,7 +42,6 @@ class Variable:
     purpose: str
     kind: Kind
     default: str = ""
-    shown_default: str = ""
     minimum: int = 0
     maximum: int = 0
     choices: tuple[str, ...] = ()
@@ -173,13 +172,11 @@ VARIABLES = (
         purpose="File to which log lines are appended as JSON, in addition to stderr. "
         "Its folder must exist.",
         kind=Kind.PATH,
-        shown_default="none",
     ),
     Variable(
         name="NOTARIUM_DATA_DIR",
         purpose="Folder of the database and its key file.",
         kind=Kind.PATH,
-        shown_default="the platform's folder for application data",
     ),
     Variable(
         name="NOTARIUM_BACKEND",
@@ -222,7 +219,6 @@ VARIABLES = (
         purpose="File with the rules on what agents may see and do (docs/policy.md), instead of "
         "`policy.toml` in NOTARIUM_DATA_DIR. It must exist.",
         kind=Kind.PATH,
-        shown_default="policy.toml in NOTARIUM_DATA_DIR, if there is one",
         trust=Trust.ENVIRONMENT,
     ),
     Variable(
@@ -272,7 +268,6 @@ VARIABLES = (
         purpose="Application key sent with a password login.",
         kind=Kind.SECRET,
         default=BUILT_IN_API_KEY,
-        shown_default="built in",
         trust=Trust.ENVIRONMENT,
     ),
 )

@@ -83,7 +83,6 @@ class KeyFile:
     created: int
     rotated: int | None
     slots: tuple[Slot, ...]
-    page_size: int = PAGE_SIZE
     cipher_floor: int = 4
     schema_floor: int = 1
     mac: bytes = b""
@@ -157,7 +156,7 @@ def _body(keyfile: KeyFile) -> dict[str, Any]:
         "format": FORMAT,
         "generation": keyfile.generation,
         "owner_tag": _b64(keyfile.owner_tag),
-        "page_size": keyfile.page_size,
+        "page_size": PAGE_SIZE,
         "rotated": keyfile.rotated,
         "schema_floor": keyfile.schema_floor,
         "sequence": keyfile.sequence,

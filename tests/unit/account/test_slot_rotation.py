@@ -54,7 +54,7 @@ def unchanged(config, error, **options):
 def test_afterwards_the_new_passphrase_opens_and_the_old_one_does_not(tmp_path):
     config = made(tmp_path)
     done = change(config)
-    assert (done.sequence, done.rotated, done.proven) == (2, NOW, True)
+    assert (done.sequence, keyfile_of(config).rotated, done.proven) == (2, NOW, True)
     assert opens(config, NEW)
     assert not opens(config, Secret(PASSPHRASE))
 

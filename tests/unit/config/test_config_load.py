@@ -355,6 +355,13 @@ TRUSTED = {
 }
 
 
+UNWRITTEN_DEFAULTS = {
+    "NOTARIUM_DATA_DIR": "the platform's folder for application data",
+    "NOTARIUM_POLICY_FILE": "policy.toml in NOTARIUM_DATA_DIR, if there is one",
+    "SIMPERIUM_API_KEY": "built in",
+}
+
+
 def row(variable):
     """The variable's row in the table of docs/configuration.md."""
     name, places = f"`{variable.name}`", TRUSTED[variable.trust]
@@ -365,7 +372,7 @@ def row(variable):
     values = ", ".join(f"`{choice}`" for choice in variable.choices) or variable.kind.value
     if variable.maximum:
         values = f"{variable.minimum} to {variable.maximum}"
-    shown = "required" if variable.required else variable.shown_default or default
+    shown = "required" if variable.required else UNWRITTEN_DEFAULTS.get(variable.name, default)
     return f"| {name} | {variable.purpose} | {shown} | {values} | {places} |"
 
 
