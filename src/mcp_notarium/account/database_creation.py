@@ -36,11 +36,14 @@ class NewCache:
     data_key: DataKey | None = None
 
 
-def kdf_parameters(settings: Config) -> kdf.Parameters:
-    """Return the settings' key-derivation parameters for new passphrases."""
-    if settings.kdf == "pbkdf2-sha512":
-        return kdf.Pbkdf2Sha512(settings.kdf_iterations)
-    return kdf.Argon2id()
+def kdf_policy(settings: Config, algorithm: str | None = None) -> kdf.KdfPolicy:
+    """Return the policy for new passphrases: of ``algorithm``, else of the settings."""
+    return kdf.KdfPolicy(
+        argon2id=kdf.Argon2id(),
+        pbkdf2=kdf.Pbkdf2Sha512(settings.kdf_iterations),
+        algorithm=algorithm or settings.kdf,
+        explicit=algorithm is not None or settings.kdf_chosen,
+    )
 
 
 def create_encrypted(
@@ -59,7 +62,7 @@ def create_encrypted(
     ``before_commit`` is called with the new files when everything is ready, just before the commit point.
     """
     data_key = DataKey.generate()
-    made = key_slots.build(
+    keyfile = key_slots.build(
         data_key=data_key,
         passphrase=passphrase,
         parameters=parameters,
@@ -67,15 +70,15 @@ def create_encrypted(
         now=int(now),
         bounds=bounds,
     )
-    path = folder.database(made.generation)
+    path = folder.database(keyfile.generation)
     opened: Database | None = None
     try:
-        key_file_store.prepare(folder, made, at=lambda step: at(f"{step}_prepared"))
-        key_slots.unlock(made, passphrase, bounds=bounds)
+        key_file_store.prepare(folder, keyfile, at=lambda step: at(f"{step}_prepared"))
+        key_slots.unlock(keyfile, passphrase, bounds=bounds)
         opened = database_opener.create(
             path,
-            data_key.database_key(made.database_salt),
-            meta=_origin(settings, now) | binding_rows(made),
+            data_key.database_key(keyfile.database_salt),
+            meta=_origin(settings, now) | binding_rows(keyfile),
             memory_security=settings.memory_security,
         )
         at("database")
@@ -85,15 +88,15 @@ def create_encrypted(
         # Created in this call, not in force and still empty: the one thing that may be removed.
         if opened is not None:
             opened.close()
-        remove_prepared(folder, made)
+        remove_prepared(folder, keyfile)
         raise
     try:
         key_file_store.commit(folder)
-        key_file_store.make_durable(folder, made, at=at)
+        key_file_store.make_durable(folder, keyfile, at=at)
     except BaseException:
         opened.close()
         raise
-    return NewCache(opened, made, data_key)
+    return NewCache(opened, keyfile, data_key)
 
 
 def create_plain(
@@ -113,16 +116,16 @@ def _origin(settings: Config, now: float) -> dict[str, str]:
     return {"owner_identity_hash": settings.owner_hash, "created_at": str(int(now))}
 
 
-def binding_rows(made: KeyFile) -> dict[str, str]:
+def binding_rows(keyfile: KeyFile) -> dict[str, str]:
     """Return the rows that tie a database to its key file."""
     return {
-        "vault_id": made.vault_id,
-        "generation": made.generation,
-        "key_sequence": str(made.sequence),
+        "vault_id": keyfile.vault_id,
+        "generation": keyfile.generation,
+        "key_sequence": str(keyfile.sequence),
     }
 
 
-def remove_prepared(folder: AccountFolder, made: KeyFile) -> None:
+def remove_prepared(folder: AccountFolder, keyfile: KeyFile) -> None:
     """Remove what was created and is not in force; the original is untouched."""
-    for file in (*companions(folder.database(made.generation)), folder.prepared_key_file):
+    for file in (*companions(folder.database(keyfile.generation)), folder.prepared_key_file):
         file.unlink(missing_ok=True)

@@ -38,9 +38,9 @@ from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
 from mcp_notarium.storage.database_opener import Database, companions
 from mcp_notarium.storage.table_copy import OnProgress
 
-RETIRES = "retires"
+_RETIRED = "retires"
 """Row of ``sync_metadata``: the generation that this database has replaced for good."""
-TIES = frozenset({"vault_id", "generation", "key_sequence", RETIRES, ANCHORED})
+BINDING_KEYS = frozenset({"vault_id", "generation", "key_sequence", _RETIRED, ANCHORED})
 """Keys of the rows that tie a database to its key file and its anchor; every other row is copied."""
 _SPACE = 1.5
 """Free space that a new database and its log need, in sizes of the old database."""
@@ -112,7 +112,7 @@ class GenerationWriter:
     def copy(
         self,
         old: Database,
-        made: KeyFile,
+        new_keyfile: KeyFile,
         data_key: DataKey,
         *,
         old_key: DataKey | None,
@@ -126,19 +126,21 @@ class GenerationWriter:
         """
 
         def fill(target: Database) -> None:
-            table_copy.copy_into(old, target, keep=TIES, on_progress=self.on_progress)
+            table_copy.copy_into(old, target, keep=BINDING_KEYS, on_progress=self.on_progress)
             self.carry_audit(
                 old, target, data_key, old_key=old_key, old_generation=replaces, why=why
             )
 
         notes = old.number("SELECT count(*) FROM notes")
-        meta = {RETIRES: replaces} if replaces else {}
-        self.write(made, data_key, fill, meta=meta, check=lambda target: compare(old, target))
+        meta = {_RETIRED: replaces} if replaces else {}
+        self.write(
+            new_keyfile, data_key, fill, meta=meta, check=lambda target: compare(old, target)
+        )
         return notes
 
     def write(
         self,
-        made: KeyFile,
+        new_keyfile: KeyFile,
         data_key: DataKey,
         fill: Callable[[Database], None],
         *,
@@ -149,12 +151,12 @@ class GenerationWriter:
 
         Nothing is in force yet afterwards; nothing is left if it raises.
         """
-        path, at = self.folder.database(made.generation), self.options.at
-        key = data_key.database_key(made.database_salt)
+        path, at = self.folder.database(new_keyfile.generation), self.options.at
+        key = data_key.database_key(new_keyfile.database_salt)
         try:
-            key_file_store.prepare(self.folder, made)
+            key_file_store.prepare(self.folder, new_keyfile)
             at(Step.PREPARE)
-            created = database_opener.create(path, key, meta={**meta, **binding_rows(made)})
+            created = database_opener.create(path, key, meta={**meta, **binding_rows(new_keyfile)})
             with closing(created) as target:
                 at(Step.CREATE)
                 target.set_checkpointer(True)  # or the log would grow to the size of the whole
@@ -165,7 +167,7 @@ class GenerationWriter:
                 check(target)
             at(Step.VERIFY)
         except BaseException:
-            remove_prepared(self.folder, made)
+            remove_prepared(self.folder, new_keyfile)
             raise
 
     def carry_audit(
@@ -203,7 +205,7 @@ class GenerationWriter:
         )
 
     def switch(
-        self, made: KeyFile, *, replaced: Collection[Path], clear: Callable[[], None]
+        self, new_keyfile: KeyFile, *, replaced: Collection[Path], clear: Callable[[], None]
     ) -> SwitchResult:
         """Put the new generation in force, then ``clear`` away the files that it has ``replaced``.
 
@@ -213,30 +215,30 @@ class GenerationWriter:
         try:
             key_file_store.commit(self.folder)
         except OSError:
-            remove_prepared(self.folder, made)
+            remove_prepared(self.folder, new_keyfile)
             raise
 
         def make_durable() -> bool:
-            return key_file_store.make_durable(self.folder, made, at=self.options.at)
+            return key_file_store.make_durable(self.folder, new_keyfile, at=self.options.at)
 
         return clear_replaced(make_durable, replaced, clear)
 
-    def write_anchor(self, made: KeyFile, data_key: DataKey) -> None:
+    def write_anchor(self, new_keyfile: KeyFile, data_key: DataKey) -> None:
         """Write the anchor of the generation in force, alone in the folder. Never raises.
 
         The anchor that lay there was of the generation before. If it cannot be written, a server's next clean
         stop does it.
         """
-        key, keys = data_key.database_key(made.database_salt), audit_keys(data_key)
+        key, keys = data_key.database_key(new_keyfile.database_salt), audit_keys(data_key)
         with suppress(CacheError, LockedError, OSError):
             for temporary in self.folder.path.glob(
                 temporary_pattern(self.folder.audit_anchor.name)
             ):
                 temporary.unlink()  # of a process that was killed while it wrote one
             with closing(
-                database_opener.connect(self.folder.database(made.generation), key)
+                database_opener.connect(self.folder.database(new_keyfile.generation), key)
             ) as opened:
-                anchor = Anchor(self.folder, made.generation, keys.anchor)
+                anchor = Anchor(self.folder, new_keyfile.generation, keys.anchor)
                 anchor.write(AuditTable(opened, keys.chain_mac), opened)
                 opened.set_checkpointer(True)
                 opened.checkpoint()
@@ -282,7 +284,7 @@ def remove_retired(folder: AccountFolder, opened: Database, in_force: KeyFile) -
 
     ``opened`` names it. That row was written before its key file was in force, and after the comparison.
     """
-    row = opened.row("SELECT value FROM sync_metadata WHERE key = ?", (RETIRES,))
+    row = opened.row("SELECT value FROM sync_metadata WHERE key = ?", (_RETIRED,))
     if row is not None and row[0] != in_force.generation:
         for file in companions(folder.database(row[0])):
             file.unlink(missing_ok=True)
@@ -305,4 +307,5 @@ def require_undamaged(new: Database) -> None:
 
 def has_same_rows(one: Database, other: Database) -> bool:
     """Check whether both hold the same rows, except those that tie them to their key files."""
-    return len({table_copy.content_digest(each, without=TIES) for each in (one, other)}) == 1
+    digests = [table_copy.content_digest(each, without=BINDING_KEYS) for each in (one, other)]
+    return digests[0] == digests[1]

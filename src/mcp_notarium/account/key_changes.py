@@ -150,7 +150,7 @@ def _prove(
             if inspection.database is None:
                 return False
             record_key_sequence(inspection.database, after)
-            record_change(inspection, before, at=now)
+            _record_change(inspection, before, at=now)
             return True
     except (CacheError, LockedError, OSError):
         return False
@@ -192,7 +192,7 @@ def missing_cache_error() -> LockedError:
     )
 
 
-def record_change(inspection: Inspection, before: KeyFile, *, at: float) -> None:
+def _record_change(inspection: Inspection, before: KeyFile, *, at: float) -> None:
     """Record how the key file in force differs from ``before``: which slots, never what opens them.
 
     The change is in force by now, so a full disk or a busy database does not undo it: the number of the

@@ -110,7 +110,7 @@ def restore(
     with disk_errors("the key file cannot be put back"), key_lock(folder):
         _require_newest(folder, backup, data_key, bounds)
         _require_fit(folder, backup, data_key)
-        quarantined = _keep(folder, now=time.time())
+        quarantined = _copy_to_quarantine(folder, now=time.time())
         at("kept")
         copied = key_file_store.store(folder, backup, check=opens, bounds=bounds, at=at)
         record_restored(folder, backup, data_key, at=time.time())
@@ -146,7 +146,7 @@ def _require_fit(folder: AccountFolder, backup: KeyFile, data_key: DataKey) -> N
         with closing(
             database_opener.connect(path, data_key.database_key(backup.database_salt))
         ) as opened:
-            seen: dict[str, str] = dict(opened.rows(_TIES))
+            seen: dict[str, str] = dict(opened.rows(_BINDING_ROWS))
     except CacheDamaged as error:
         raise CacheDamaged(
             "the database does not open with this copy: it is damaged, or of another cache",
@@ -164,7 +164,7 @@ def _require_fit(folder: AccountFolder, backup: KeyFile, data_key: DataKey) -> N
         raise _older_error(backup, int(seen["key_sequence"]), "the database was last opened with")
 
 
-def _keep(folder: AccountFolder, *, now: float) -> Path | None:
+def _copy_to_quarantine(folder: AccountFolder, *, now: float) -> Path | None:
     """Copy what is there into the quarantine; the originals stay until they are replaced."""
     found = {
         path.name: content
@@ -198,4 +198,4 @@ def _read(copy: Path, bounds: Bounds) -> KeyFile:
         ) from error
 
 
-_TIES = "SELECT key, value FROM sync_metadata WHERE key IN ('vault_id', 'key_sequence')"
+_BINDING_ROWS = "SELECT key, value FROM sync_metadata WHERE key IN ('vault_id', 'key_sequence')"

@@ -85,7 +85,7 @@ def rotate_into_keychain(
         return _exchange(settings, system, kept, user_key.generate(), options)
     require_free(settings, system, options=options)
     current = slot_rotation.prove_key(settings, options=options)
-    require_another(current.keyfile, without=current.slots_to_replace(slot_ids))
+    _require_another(current.keyfile, without=current.slots_to_replace(slot_ids))
     with _store_secret(settings, system, options) as secret:
         slot_rotation.rotate_passphrase(
             settings,
@@ -108,7 +108,7 @@ def require_free(settings: Config, system: Keychain, *, options: ChangeOptions =
         )
 
 
-def require_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
+def _require_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
     """Demand an active slot that needs no keychain, beside these. Raises ``SlotsRefused``."""
     left = (one for one in keyfile.slots if one not in without)
     if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYRING for s in left):
@@ -132,7 +132,7 @@ def _exchange(
     old = next((slot for slot in found.keyfile.slots if slot.id == found.opened_by), None)
     if old is None:
         raise WrongKey
-    require_another(found.keyfile, without=[old])
+    _require_another(found.keyfile, without=[old])
     added = slot_management.add(
         settings, secret, label=system.name, type_=SlotType.KEYRING, options=options
     )

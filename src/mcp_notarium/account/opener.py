@@ -57,7 +57,7 @@ def open_cache(
         inspector=Inspector(
             settings, bounds=bounds, keychain=system, whole=whole, read_only=read_only
         ),
-        parameters=kdf or database_creation.kdf_parameters(settings),
+        parameters=kdf or database_creation.kdf_policy(settings).parameters_for(),
         bounds=bounds,
         clock=clock,
         at=at,

@@ -16,7 +16,7 @@ from io import FileIO
 from pathlib import Path
 
 from mcp_notarium.account import generation_writer
-from mcp_notarium.account.database_creation import kdf_parameters
+from mcp_notarium.account.database_creation import kdf_policy
 from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
 from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions
 from mcp_notarium.account.slot_management import rollback_error
@@ -72,19 +72,19 @@ def encrypt_plain(
             "there is no unencrypted cache here",
             resolution_hint="Nothing is to be done; `mcp-notarium status` tells what there is.",
         )
-    cost = parameters or kdf_parameters(settings)
+    cost = parameters or kdf_policy(settings).parameters_for()
     with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
         files = key_file_store.load(folder, bounds=options.bounds)
-        made = files.valid
-        if made is not None and not folder.database(made.generation).exists():
-            made = None
+        keyfile = files.valid
+        if keyfile is not None and not folder.database(keyfile.generation).exists():
+            keyfile = None
         if not folder.plain_database.is_file():
-            if made is None:
+            if keyfile is None:
                 raise _missing_encrypted_error()
-            return _finish_interrupted(writer, files, made, key)
+            return _finish_interrupted(writer, files, keyfile, key)
         with _open_plain(folder, settings) as plain, _open_log(folder) as log:
-            if made is not None:
-                return _finish_interrupted(writer, files, made, key, plain=plain, log=log)
+            if keyfile is not None:
+                return _finish_interrupted(writer, files, keyfile, key, plain=plain, log=log)
             writer.quarantine_unknown(files.valid)
             return _encrypt(writer, plain, log, key, cost)
 
@@ -187,7 +187,7 @@ def _encrypt(
     folder, options = writer.folder, writer.options
     writer.require_space(plain)
     data_key = DataKey.generate()
-    made = key_slots.build(
+    keyfile = key_slots.build(
         data_key=data_key,
         passphrase=key,
         parameters=parameters,
@@ -195,9 +195,9 @@ def _encrypt(
         now=int(options.clock()),
         bounds=options.bounds,
     )
-    notes = writer.copy(plain, made, data_key, old_key=None, replaces="", why="encrypted")
+    notes = writer.copy(plain, keyfile, data_key, old_key=None, replaces="", why="encrypted")
     clear = partial(_erase_plain, folder, plain, log, options.at)
-    state = writer.switch(made, replaced=_plain_files(folder), clear=clear)
+    state = writer.switch(keyfile, replaced=_plain_files(folder), clear=clear)
     return EncryptionResult(notes, state)
 
 
@@ -213,7 +213,7 @@ def _missing_encrypted_error() -> LockedError:
 def _finish_interrupted(
     writer: GenerationWriter,
     files: KeyFiles,
-    made: KeyFile,
+    keyfile: KeyFile,
     key: Secret,
     *,
     plain: Database | None = None,
@@ -224,11 +224,11 @@ def _finish_interrupted(
     ``plain`` None: that run was erasing it, after it had compared them.
     """
     folder, options = writer.folder, writer.options
-    data_key = key_slots.unlock(made, key, bounds=options.bounds)
+    data_key = key_slots.unlock(keyfile, key, bounds=options.bounds)
     ahead = files.copy_ahead
     if ahead is not None and key_slots.has_valid_mac(ahead, data_key):
         raise rollback_error()
-    notes = _compare_and_count(folder, plain, made, data_key)
+    notes = _compare_and_count(folder, plain, keyfile, data_key)
 
     def make_durable() -> bool:
         key_file_store.finish_interrupted_change(folder, files, now=options.clock())
@@ -236,7 +236,7 @@ def _finish_interrupted(
         return True
 
     def clear() -> None:
-        writer.quarantine_unknown(made)
+        writer.quarantine_unknown(keyfile)
         _erase_plain(folder, plain, log, options.at)
 
     state = generation_writer.clear_replaced(make_durable, _plain_files(folder), clear)
@@ -244,14 +244,14 @@ def _finish_interrupted(
 
 
 def _compare_and_count(
-    folder: AccountFolder, plain: Database | None, made: KeyFile, data_key: DataKey
+    folder: AccountFolder, plain: Database | None, keyfile: KeyFile, data_key: DataKey
 ) -> int:
     """Count the notes of an encrypted cache that is in force already; its rows must be the same.
 
     ``plain`` None: an earlier run has compared them.
     """
-    key = data_key.database_key(made.database_salt)
-    with closing(database_opener.connect(folder.database(made.generation), key)) as encrypted:
+    key = data_key.database_key(keyfile.database_salt)
+    with closing(database_opener.connect(folder.database(keyfile.generation), key)) as encrypted:
         if plain is not None and not generation_writer.has_same_rows(plain, encrypted):
             raise LockedError(
                 Verdict.MODE_MISMATCH,

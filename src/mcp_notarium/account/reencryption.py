@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.account import generation_writer
+from mcp_notarium.account.database_creation import kdf_policy
 from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
 from mcp_notarium.account.key_changes import (
     DEFAULTS,
@@ -20,7 +21,7 @@ from mcp_notarium.account.key_changes import (
     missing_cache_error,
     require_openable,
 )
-from mcp_notarium.account.slot_rotation import ProvenKey, prove_key, require_new, stretching
+from mcp_notarium.account.slot_rotation import ProvenKey, prove_key, require_new
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
@@ -102,7 +103,7 @@ def reencrypt(
         require_new(new, account=settings.username, allow_weak=allow_weak)
     folder = find_account(settings)
     with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
-        return _reencrypt(writer, new, parameters or stretching(settings), drop_others=drop_others)
+        return _reencrypt(writer, new, parameters or kdf_policy(settings), drop_others=drop_others)
 
 
 def dropped_slots_error(dropped: tuple[Slot, ...]) -> SlotsRefused:
@@ -145,10 +146,10 @@ def _reencrypt(
             raise dropped_slots_error(dropped)
         writer.require_space(inspection.database)
         quarantined = quarantine.find_databases(folder)
-        made, data_key = _build(writer, current, carried, new, parameters)
+        new_keyfile, data_key = _build(writer, current, carried, new, parameters)
         notes = writer.copy(
             inspection.database,
-            made,
+            new_keyfile,
             data_key,
             old_key=old_key,
             replaces=before.generation,
@@ -162,15 +163,15 @@ def _reencrypt(
         sync_folder(folder.path)
         options.at(Step.REMOVE)
 
-    state = writer.switch(made, replaced=replaced, clear=clear)
-    writer.write_anchor(made, data_key)
+    state = writer.switch(new_keyfile, replaced=replaced, clear=clear)
+    writer.write_anchor(new_keyfile, data_key)
     options.at(Step.ANCHOR)
     return ReencryptionResult(
         notes=notes,
         dropped=dropped,
-        carried=tuple(one for one in made.slots if one.id in carried),
+        carried=tuple(one for one in new_keyfile.slots if one.id in carried),
         gone=() if new is None or slot.id in carried else (slot,),
-        slot=next((one for one in made.slots if one.id not in carried), None),
+        slot=next((one for one in new_keyfile.slots if one.id not in carried), None),
         state=state,
         old=folder.database(before.generation),
         quarantined=quarantined,
@@ -209,10 +210,10 @@ def _build(
             )
         )
     rotated = None if new is None else int(writer.options.clock())
-    made = key_slots.replace_slots(
+    new_keyfile = key_slots.replace_slots(
         frame, data_key, slots=tuple(slots), rotated=rotated, bounds=bounds
     )
-    return made, data_key
+    return new_keyfile, data_key
 
 
 def _is_added_beside(current: ProvenKey) -> bool:

@@ -48,7 +48,7 @@ _SPACE = 2.4
 """Free space that a copy and a new database need, in sizes of the old database."""
 _MOST_CUT = 16
 """Largest quotient of the size before a file was cut and after; a shorter rest gives nothing."""
-_NOT_TAKEN = generation_writer.TIES | {"owner_identity_hash"}
+_NOT_TAKEN = generation_writer.BINDING_KEYS | {"owner_identity_hash"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,9 @@ def repair(
             writer.quarantine_unknown(keyfile)
             if not damaged:
                 return None
-            made = key_slots.next_generation(keyfile, data_key)
-            salvaged = _salvage(writer, copy, keyfile, made, data_key, pages=pages)
-            return _switch(writer, keyfile, made, salvaged)
+            new_keyfile = key_slots.next_generation(keyfile, data_key)
+            salvaged = _salvage(writer, copy, keyfile, new_keyfile, data_key, pages=pages)
+            return _switch(writer, keyfile, new_keyfile, salvaged)
         finally:
             with suppress(OSError):  # a copy; what stays of it goes with the next repair
                 quarantine.remove_work_folder(folder)
@@ -121,7 +121,7 @@ def _salvage(
     writer: GenerationWriter,
     copy: Path,
     old: KeyFile,
-    made: KeyFile,
+    new_keyfile: KeyFile,
     data_key: DataKey,
     *,
     pages: int,
@@ -157,12 +157,12 @@ def _salvage(
         SyncState(target).set_cursor(None)
 
     owner = {"owner_identity_hash": writer.settings.owner_hash}
-    writer.write(made, data_key, fill, meta=owner, check=generation_writer.require_undamaged)
+    writer.write(new_keyfile, data_key, fill, meta=owner, check=generation_writer.require_undamaged)
     return reports.pop()
 
 
 def _switch(
-    writer: GenerationWriter, old: KeyFile, made: KeyFile, salvaged: SalvageReport
+    writer: GenerationWriter, old: KeyFile, new_keyfile: KeyFile, salvaged: SalvageReport
 ) -> RepairResult:
     """Put the new generation in force; move the old one to the quarantine, with the key file that opens it."""
     folder, options = writer.folder, writer.options
@@ -171,7 +171,7 @@ def _switch(
         content = key_file_codec.serialise(old)
         replace_private(kept / folder.key_file.name, content)
     except BaseException:
-        remove_prepared(folder, made)
+        remove_prepared(folder, new_keyfile)
         raise
     replaced = companions(folder.database(old.generation))
 
@@ -185,7 +185,7 @@ def _switch(
         sync_folder(folder.path)
         options.at(Step.REMOVE)
 
-    state = writer.switch(made, replaced=replaced, clear=clear)
+    state = writer.switch(new_keyfile, replaced=replaced, clear=clear)
     return RepairResult(salvaged, kept, state)
 
 

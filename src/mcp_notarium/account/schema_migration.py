@@ -41,7 +41,7 @@ def migrate(
     The database was closed by its last user, which has moved the log into it.
     """
     if database_opener.has_log(path):
-        raise migration_error("a write-ahead log is left beside it")
+        raise _migration_error("a write-ahead log is left beside it")
     key = None
     if data_key is not None and keyfile is not None:
         key = data_key.database_key(keyfile.database_salt)
@@ -51,7 +51,7 @@ def migrate(
         with closing(database_opener.connect(path, key)) as opened:
             migrations.migrate(opened)
     except CacheError as error:
-        raise migration_error(error.message) from error
+        raise _migration_error(error.message) from error
     return copy
 
 
@@ -84,7 +84,7 @@ def _rehearse(database: Database) -> None:
     except CacheFull:
         raise
     except CacheError as error:
-        raise migration_error(error.message) from error
+        raise _migration_error(error.message) from error
 
 
 def _copy_database(path: Path, copy: Path) -> Path:
@@ -100,12 +100,12 @@ def _copy_database(path: Path, copy: Path) -> Path:
 
 def _check(path: Path, copy: Path, data_key: DataKey | None, keyfile: KeyFile | None) -> None:
     if _digest(path) != _digest(copy):
-        raise migration_error("the copy differs from the original")
+        raise _migration_error("the copy differs from the original")
     if data_key is None or keyfile is None:
         return
     found = integrity.sample(copy, data_key.page_mac_key(), keyfile.database_salt, every=True)
     if found.bad:
-        raise migration_error("the database has damaged pages")
+        raise _migration_error("the database has damaged pages")
 
 
 def _digest(path: Path) -> bytes:
@@ -113,7 +113,7 @@ def _digest(path: Path) -> bytes:
         return hashlib.file_digest(file, "sha256").digest()
 
 
-def migration_error(reason: str) -> LockedError:
+def _migration_error(reason: str) -> LockedError:
     """Return the error for a cache that cannot be migrated."""
     return LockedError(
         Verdict.MIGRATION_FAILED,

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mcp_notarium.account import startup_outcomes
+from mcp_notarium.account.database_creation import kdf_policy
 from mcp_notarium.account.inspection import Inspector
 from mcp_notarium.account.key_changes import (
     DEFAULTS,
@@ -20,7 +21,7 @@ from mcp_notarium.account.key_changes import (
     missing_cache_error,
     require_openable,
 )
-from mcp_notarium.account.slot_rotation import require_strong, stretching
+from mcp_notarium.account.slot_rotation import require_strong
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots, recovery_keys, slot_changes
 from mcp_notarium.crypto.data_key import DataKey
@@ -79,7 +80,7 @@ def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCT
     opened = None
     with suppress(MalformedKey):  # the configured key can be no key at all; it opens nothing then
         if key is not None:
-            opened = _find_opened(found, key, files.copy_ahead, bounds)
+            opened = _find_proven_slot(found, key, files.copy_ahead, bounds)
     return SlotList(found, opened, uncertain=files.copy_ahead is not None and opened is None)
 
 
@@ -92,7 +93,9 @@ def rollback_error() -> LockedError:
     )
 
 
-def _find_opened(main: KeyFile, key: Secret, copy: KeyFile | None, bounds: Bounds) -> int | None:
+def _find_proven_slot(
+    main: KeyFile, key: Secret, copy: KeyFile | None, bounds: Bounds
+) -> int | None:
     """Return the id of the slot that the key opens, None if it opens none. Try the key once on each file.
 
     Raises ``KeyFileDamaged`` (forged), and ``LockedError`` if the key proves a newer ``copy``: it opens
@@ -160,7 +163,7 @@ def _cost_of_costliest(before: KeyFile, settings: Config) -> Parameters:
     """Return the cost of one more passphrase: an attacker guesses the cheapest one."""
     opening = (slot.kdf for slot in before.slots if slot.state is not SlotState.DISABLED)
     # The algorithm is that of the settings, because it replaces no other slot.
-    return replace(stretching(settings), explicit=True).parameters_for(opening)
+    return replace(kdf_policy(settings), explicit=True).parameters_for(opening)
 
 
 def require_free_slot(found: KeyFile) -> None:

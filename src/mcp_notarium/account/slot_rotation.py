@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mcp_notarium.account.database_creation import kdf_policy
 from mcp_notarium.account.key_changes import (
     DEFAULTS,
     ChangeOptions,
@@ -18,7 +19,7 @@ from mcp_notarium.account.key_changes import (
     require_openable,
 )
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import kdf, key_slots, slot_changes, user_key
+from mcp_notarium.crypto import key_slots, slot_changes, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase, WrongKey
 from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
@@ -100,7 +101,7 @@ def rotate_passphrase(
 ) -> RotationResult:
     """Rotate the key: let ``new`` open the cache instead of the old key.
 
-    ``new`` is a passphrase or a raw key; ``parameters`` stretch it (None: :func:`stretching`).
+    ``new`` is a passphrase or a raw key; ``parameters`` stretch it (None: :func:`kdf_policy`).
     ``slot_ids`` are the slots to replace, if not those of ``slot_changes.slots_to_replace``; ``keychain`` is the
     name of the keychain that alone has ``new``; ``current`` what :func:`prove_key` has found already.
     Raises ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's
@@ -109,9 +110,9 @@ def rotate_passphrase(
     require_new(new, account=settings.username, allow_weak=allow_weak)
     now, current = int(options.clock()), current or prove_key(settings, options=options)
     # The same key in another stretching replaces itself, wherever it is kept.
-    kept = current.by_keychain and new != current.key.passphrase
+    slot_stays = current.by_keychain and new != current.key.passphrase
     gone = slot_changes.slots_to_replace(
-        current.keyfile, current.slot, by_keychain=kept, slot_ids=slot_ids
+        current.keyfile, current.slot, by_keychain=slot_stays, slot_ids=slot_ids
     )
 
     def make(before: KeyFile, _data_key: DataKey, key: Secret) -> KeyFile:
@@ -119,9 +120,9 @@ def rotate_passphrase(
             before,
             old=key,
             new=new,
-            parameters=parameters or stretching(settings),
+            parameters=parameters or kdf_policy(settings),
             now=now,
-            by_keychain=kept,
+            by_keychain=slot_stays,
             slot_ids=[slot.id for slot in gone],
             keychain=keychain,
             bounds=options.bounds,
@@ -145,16 +146,6 @@ def rotate_passphrase(
 def _notices(gone: Sequence[Slot], *, copied: bool) -> tuple[str, ...]:
     notices = (NEEDED_BY_CLIENTS, OLD_COPIES) if gone else ()
     return notices if copied else (*notices, NOT_COPIED)
-
-
-def stretching(settings: Config, algorithm: str | None = None) -> KdfPolicy:
-    """Return how a new passphrase is stretched: by ``algorithm``, else as the settings say."""
-    return KdfPolicy(
-        argon2id=kdf.Argon2id(),
-        pbkdf2=kdf.Pbkdf2Sha512(settings.kdf_iterations),
-        algorithm=algorithm or settings.kdf,
-        explicit=algorithm is not None or settings.kdf_chosen,
-    )
 
 
 def still_opening(before: KeyFile, after: KeyFile) -> tuple[Slot, ...]:

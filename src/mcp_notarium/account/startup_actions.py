@@ -148,11 +148,11 @@ class StartupActions:
             move_old()
             unfinished = companions(folder.unfinished_plain_database)
             quarantine.move(folder, unfinished, now=now)
-            made = database_creation.create_plain(folder, self.settings, now=now, at=self.at)
+            new_cache = database_creation.create_plain(folder, self.settings, now=now, at=self.at)
         else:
             # The only prepared key file there may be is the one that is made now.
             self._quarantine_unfinished(inspection)
-            made = database_creation.create_encrypted(
+            new_cache = database_creation.create_encrypted(
                 folder,
                 self.settings,
                 _require(inspection.key).passphrase,
@@ -162,7 +162,7 @@ class StartupActions:
                 before_commit=move_old,
                 at=self.at,
             )
-        return self._make_opened(inspection, made, server_lock, notices, created=True)
+        return self._make_opened(inspection, new_cache, server_lock, notices, created=True)
 
     def _rebuild(
         self,
@@ -205,26 +205,26 @@ class StartupActions:
     def _make_opened(
         self,
         inspection: Inspection,
-        made: NewCache,
+        new_cache: NewCache,
         server_lock: ServerLock,
         notices: tuple[str, ...],
         *,
         created: bool,
     ) -> OpenedCache:
         folder = inspection.folder
-        generation = made.keyfile.generation if made.keyfile is not None else ""
+        generation = new_cache.keyfile.generation if new_cache.keyfile is not None else ""
         pending_marker = PendingMarker(folder, generation)
-        pending_marker.set_if_empty(made.database)
-        made.database.on_damage(lambda: markers.mark_damage(folder))
+        pending_marker.set_if_empty(new_cache.database)
+        new_cache.database.on_damage(lambda: markers.mark_damage(folder))
         return OpenedCache(
-            database=made.database,
-            data_key=made.data_key,
+            database=new_cache.database,
+            data_key=new_cache.data_key,
             generation=generation,
             created=created,
             notices=(*notices, *_key_notice(inspection.key), *location_warnings(folder.path)),
             pending_marker=pending_marker,
             server_lock=server_lock,
-            anchor=Anchor(folder, generation, audit_keys(made.data_key).anchor),
+            anchor=Anchor(folder, generation, audit_keys(new_cache.data_key).anchor),
         )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mcp_notarium.account import keychain_slot, reencryption, slot_rotation
+from mcp_notarium.account.database_creation import kdf_policy
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.slot_rotation import ProvenKey
 from mcp_notarium.cli import command_setup, keys, new_key_input
@@ -118,7 +119,7 @@ def _rewrap(
         done = slot_rotation.rotate_passphrase(
             config,
             new=new.secret,
-            parameters=slot_rotation.stretching(config, args.kdf),
+            parameters=kdf_policy(config, args.kdf),
             allow_weak=args.allow_weak or args.keep_key,
             slot_ids=None if args.keep_key else [slot.id for slot in gone],
             current=current,
@@ -201,7 +202,7 @@ def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace)
         done = reencryption.reencrypt(
             config,
             new=new.secret if new else None,
-            parameters=slot_rotation.stretching(config, args.kdf),
+            parameters=kdf_policy(config, args.kdf),
             allow_weak=args.allow_weak,
             drop_others=True,
             on_progress=Progress("rows re-encrypted"),

@@ -205,8 +205,8 @@ class KdfPolicy:
     algorithm: str
     explicit: bool
 
-    def parameters_for(self, costs: Iterable[Parameters]) -> Parameters:
-        """Return the parameters for a passphrase that replaces slots of these ``costs``, at least as costly."""
+    def parameters_for(self, costs: Iterable[Parameters] = ()) -> Parameters:
+        """Return the parameters for a passphrase that replaces slots of these ``costs``."""
         found = tuple(costs)
         argon = [one for one in found if isinstance(one, Argon2id)]
         rounds = [one.iterations for one in found if isinstance(one, Pbkdf2Sha512)]
