@@ -17,7 +17,7 @@ from mcp_notarium.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
-from mcp_notarium.stores.contract import PushStatus
+from mcp_notarium.stores.contract import PushStatus, Retry
 
 SECRET_TEXT = "canary-7f3a in the text"
 
@@ -60,7 +60,7 @@ class FailingContract(OnABench):
         assert await bench.text("n1") == "y"
 
     async def test_write_in_doubt_is_finished_by_its_write_id(self, bench: Bench) -> None:
-        if not bench.store.capabilities.idempotent_push:
+        if bench.store.traits.retry is not Retry.IDEMPOTENT:
             return
         base = await self.create(bench, "n1", "a\n")
         write = self.write(bench.store, "n1", Content("a\nb\n"), base=base, write_id="0b")

@@ -9,7 +9,7 @@ import pytest
 from contract.bench import Bench, OnABench, nothing_known
 from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.errors import CursorLost, NoteNotFound
-from mcp_notarium.stores.contract import ChangePage, Entry, ListingPage
+from mcp_notarium.stores.contract import ChangePage, Changes, Entry, ListingPage
 
 
 class ReadingContract(OnABench):
@@ -20,7 +20,7 @@ class ReadingContract(OnABench):
             await bench.store.get(note_id)
 
     async def test_older_revision_can_be_read_where_there_are_versions(self, bench: Bench) -> None:
-        if not bench.store.capabilities.has_versions:
+        if not bench.store.traits.versions:
             return
         old = await self.create(bench, "n1", "old")
         await bench.put("n1", "new")
@@ -63,14 +63,14 @@ class ReadingContract(OnABench):
         assert "n0" in found
 
     async def news_since(self, bench: Bench, page: ListingPage) -> set[str]:
-        if bench.store.capabilities.change_feed:
+        if Changes.FEED in bench.store.traits.changes:
             news = await bench.store.changes(page.cursor, wait=False, base_of=nothing_known)
             return {change.id for change in news.changes}
         _, entries = await self.whole_listing(bench.store, limit=10, since=page.cursor)
         return {entry.id for entry in entries}
 
     async def test_listing_since_a_cursor_has_only_what_changed(self, bench: Bench) -> None:
-        if not bench.store.capabilities.delta_listing:
+        if Changes.DELTA not in bench.store.traits.changes:
             return
         for number in range(3):
             await bench.put(f"n{number}", "old")
@@ -84,10 +84,10 @@ class ReadingContract(OnABench):
 
     async def test_unknown_cursor_is_lost(self, bench: Bench) -> None:
         await bench.put("n1", "x")
-        if bench.store.capabilities.change_feed:
+        if Changes.FEED in bench.store.traits.changes:
             with pytest.raises(CursorLost):
                 await bench.store.changes("feedfeed", wait=False, base_of=nothing_known)
-        if bench.store.capabilities.delta_listing:
+        if Changes.DELTA in bench.store.traits.changes:
             with pytest.raises(CursorLost):
                 await bench.store.list_page(
                     since="feedfeed", mark=None, limit=10, with_content=False
@@ -98,14 +98,14 @@ class ReadingContract(OnABench):
         return await bench.store.changes(cursor, wait=False, base_of=bases.get)
 
     async def test_quiet_feed_is_empty_and_keeps_its_cursor(self, bench: Bench) -> None:
-        if not bench.store.capabilities.change_feed:
+        if Changes.FEED not in bench.store.traits.changes:
             return
         await bench.put("n1", "x")
         cursor, _ = await self.whole_listing(bench.store, limit=10)
         assert await self.feed(bench, cursor) == ChangePage((), cursor)
 
     async def test_feed_tells_each_note_once_with_its_newest_etag(self, bench: Bench) -> None:
-        if not bench.store.capabilities.change_feed:
+        if Changes.FEED not in bench.store.traits.changes:
             return
         await bench.put("n1", "1")
         cursor, _ = await self.whole_listing(bench.store, limit=10)
@@ -119,7 +119,7 @@ class ReadingContract(OnABench):
         assert await self.feed(bench, page.cursor) == ChangePage((), page.cursor)
 
     async def test_revision_in_the_feed_equals_the_fetched_one(self, bench: Bench) -> None:
-        if not bench.store.capabilities.change_feed:
+        if Changes.FEED not in bench.store.traits.changes:
             return
         base = await self.create(bench, "n1", "one 😀\ntwo\n")
         cursor, _ = await self.whole_listing(bench.store, limit=10)
@@ -131,7 +131,7 @@ class ReadingContract(OnABench):
             assert change.etag == fetched.etag
 
     async def test_removed_and_recreated_note_is_reported_as_existing(self, bench: Bench) -> None:
-        if not bench.store.capabilities.change_feed:
+        if Changes.FEED not in bench.store.traits.changes:
             return
         base = await self.create(bench, "n1", "first life")
         cursor, _ = await self.whole_listing(bench.store, limit=10)
@@ -142,7 +142,7 @@ class ReadingContract(OnABench):
         assert change.etag != base.etag
 
     async def test_aged_cursor_is_lost(self, bench: Bench) -> None:
-        if not bench.store.capabilities.change_feed:
+        if Changes.FEED not in bench.store.traits.changes:
             return
         cursor, _ = await self.whole_listing(bench.store, limit=10)
         await bench.put("n1", "x")
@@ -151,7 +151,7 @@ class ReadingContract(OnABench):
             await self.feed(bench, cursor)
 
     async def test_long_poll_wakes_on_a_change(self, bench: Bench) -> None:
-        if not bench.store.capabilities.long_poll:
+        if not bench.store.traits.long_poll:
             return
         cursor, _ = await self.whole_listing(bench.store, limit=10)
         poll = asyncio.create_task(bench.store.changes(cursor, wait=True, base_of=nothing_known))

@@ -1,6 +1,6 @@
 """Define the contract of every store as tests: subclass ``StoreContract`` and give it a bench.
 
-Tests that need something a store need not have ask ``capabilities`` and nothing else.
+Tests that need something a store need not have ask ``traits`` and nothing else.
 """
 
 from __future__ import annotations

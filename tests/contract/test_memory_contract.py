@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from contract.store_contract import Bench, StoreContract
-from mcp_notarium.stores.contract import Capabilities
+from mcp_notarium.stores.contract import Traits, WriteGuard
 from support.memory_client import LIKE_SIMPERIUM, Fault, MemoryClient, MemoryStore
 
 
 class MemoryBench:
-    def __init__(self, capabilities: Capabilities) -> None:
+    def __init__(self, traits: Traits) -> None:
         self.service = MemoryStore()
-        self.store = MemoryClient(self.service, capabilities=capabilities)
+        self.store = MemoryClient(self.service, traits=traits)
 
     async def put(self, note_id, text, *, tags=(), trash=False) -> None:
         self.service.put(note_id, text, tags=tags, trash=trash)
@@ -53,14 +53,14 @@ class MemoryBench:
 
 
 class TestMemory(StoreContract):
-    capabilities = LIKE_SIMPERIUM
+    traits = LIKE_SIMPERIUM
 
     @asynccontextmanager
     async def open_bench(self) -> AsyncIterator[Bench]:
-        bench = MemoryBench(self.capabilities)
+        bench = MemoryBench(self.traits)
         yield bench
         await bench.store.close()
 
 
 class TestMemoryRefusingOldBases(TestMemory):
-    capabilities = replace(LIKE_SIMPERIUM, detects_stale_base=True)
+    traits = replace(LIKE_SIMPERIUM, write_guard=WriteGuard.CAS)

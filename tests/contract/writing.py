@@ -10,7 +10,7 @@ import pytest
 from contract.bench import Bench, OnABench, nothing_known
 from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.errors import NoteNotFound, StoreRejected, VersionConflict
-from mcp_notarium.stores.contract import PushStatus
+from mcp_notarium.stores.contract import Changes, PushStatus, Retry, WriteGuard
 
 TEXTS = [
     "",
@@ -57,7 +57,7 @@ class WritingContract(OnABench):
         _, after = await self.whole_listing(bench.store, limit=10)
         assert [entry.id for entry in after] == ["n1"]
         assert after[0].etag == revision.etag
-        if bench.store.capabilities.change_feed:
+        if Changes.FEED in bench.store.traits.changes:
             page = await bench.store.changes(cursor, wait=False, base_of=nothing_known)
             assert [change.id for change in page.changes] == ["n1"]
 
@@ -92,7 +92,7 @@ class WritingContract(OnABench):
         assert expected.modified_at == stored.modified_at
 
     async def test_repeated_write_id_has_no_second_effect(self, bench: Bench) -> None:
-        if not bench.store.capabilities.idempotent_push:
+        if bench.store.traits.retry is not Retry.IDEMPOTENT:
             return
         base = await self.create(bench, "n1", "a\n")
         write = self.write(bench.store, "n1", Content("a\nb\n"), base=base, write_id="0b")
@@ -103,7 +103,7 @@ class WritingContract(OnABench):
         assert await bench.text("n1") == "a\nb\n"
 
     async def test_repeated_create_makes_no_second_note(self, bench: Bench) -> None:
-        if not bench.store.capabilities.idempotent_push:
+        if bench.store.traits.retry is not Retry.IDEMPOTENT:
             return
         write = self.write(bench.store, "n1", Content("a"))
         await bench.store.push(write)
@@ -119,13 +119,13 @@ class WritingContract(OnABench):
         assert answer.revision.etag == base.etag
         assert answer.revision.modified_at == base.modified_at
 
-    async def test_stale_base_is_refused_or_merged_as_the_capabilities_say(
+    async def test_stale_base_is_refused_or_merged_as_the_write_guard_says(
         self, bench: Bench
     ) -> None:
         base = await self.create(bench, "n1", "b")
         await bench.put("n1", "bc")
         write = self.write(bench.store, "n1", Content("bd"), base=base, write_id="0b")
-        if bench.store.capabilities.detects_stale_base:
+        if bench.store.traits.write_guard is WriteGuard.CAS:
             with pytest.raises(VersionConflict):
                 await bench.store.push(write)
             assert await bench.text("n1") == "bc"
@@ -135,8 +135,8 @@ class WritingContract(OnABench):
             assert answer.revision.content.text == "bcd" == await bench.text("n1")
 
     async def test_the_revision_that_a_write_replaced_can_be_read(self, bench: Bench) -> None:
-        can = bench.store.capabilities
-        if can.detects_stale_base or not can.has_versions:
+        traits = bench.store.traits
+        if traits.write_guard is WriteGuard.CAS or not traits.versions:
             return
         base = await self.create(bench, "n1", "b")
         await bench.put("n1", "bc")
@@ -155,8 +155,8 @@ class WritingContract(OnABench):
     async def test_an_answer_tells_whether_somebody_else_wrote_in_between(
         self, bench: Bench
     ) -> None:
-        can = bench.store.capabilities
-        if can.detects_stale_base or not can.idempotent_push:
+        traits = bench.store.traits
+        if traits.write_guard is WriteGuard.CAS or traits.retry is Retry.ASK:
             return
         new = self.write(bench.store, "n1", Content("b"))
         created = await bench.store.push(new)
@@ -202,7 +202,7 @@ class WritingContract(OnABench):
             await bench.store.get("n1")
         _, entries = await self.whole_listing(bench.store, limit=10)
         assert entries == []
-        if bench.store.capabilities.change_feed:
+        if Changes.FEED in bench.store.traits.changes:
             page = await bench.store.changes(cursor, wait=False, base_of=nothing_known)
             assert page.changes == (Tombstone("n1"),)
 
@@ -221,7 +221,7 @@ class WritingContract(OnABench):
         await bench.store.delete("never-was", etag=revision.etag, write_id="0f")
 
     async def test_note_outside_the_trash_is_not_deleted(self, bench: Bench) -> None:
-        if not bench.store.capabilities.trash_before_delete:
+        if not bench.store.traits.trash:
             return
         revision = await self.create(bench, "n1", "x")
         with pytest.raises(StoreRejected):

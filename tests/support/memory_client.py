@@ -31,22 +31,26 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.contract import (
     Acknowledgement,
     BaseLookup,
-    Capabilities,
     ChangePage,
+    Changes,
     Entry,
+    Ids,
     ListingPage,
     PushStatus,
+    Retry,
+    Traits,
+    WriteGuard,
 )
 from support.memory_store import Fields, Kept, Logged, MemoryStore, content_of, etag_of
 
-LIKE_SIMPERIUM = Capabilities(
-    change_feed=True,
+LIKE_SIMPERIUM = Traits(
+    Changes.FEED | Changes.DELTA,
+    WriteGuard.SERVER_MERGE,
+    Ids.RANDOM,
+    Retry.IDEMPOTENT,
     long_poll=True,
-    delta_listing=True,
-    idempotent_push=True,
-    detects_stale_base=False,
-    has_versions=True,
-    trash_before_delete=True,
+    versions=True,
+    trash=True,
     shares_by_tag=True,
 )
 LARGEST_PAGE = 1000
@@ -143,12 +147,12 @@ class MemoryClient:
         store: MemoryStore,
         *,
         faults: Faults | None = None,
-        capabilities: Capabilities = LIKE_SIMPERIUM,
+        traits: Traits = LIKE_SIMPERIUM,
         poll_seconds: float = 30.0,
     ) -> None:
         self.store = store
         self.faults = faults or Faults()
-        self.capabilities = capabilities
+        self.traits = traits
         self.poll_seconds = poll_seconds
         self.calls: list[str] = []
 
@@ -244,20 +248,20 @@ class MemoryClient:
         if fault is Fault.RACE and write.note_id in self.store.ids():
             other = planned.edit if planned and planned.edit else _append_line
             self.store.edit(write.note_id, other)
-        largest = self.capabilities.max_note_bytes
+        largest = self.traits.max_note_bytes
         if largest is not None and len(write.body.encode()) > largest:
             raise StoreRejected("the note is too large", details={"id": write.note_id})
-        strict = self.capabilities.detects_stale_base
+        strict = self.traits.write_guard is WriteGuard.CAS
         answer = self.store.write(write, strict=strict)
         kept = self.store.kept(write.note_id)
         revision = _revision(write.note_id, etag_of(kept.head), kept.versions[kept.head], kept.head)
         await self._end(fault, write=True)
-        stored = answer is PushStatus.STORED and kept.head > 1 and self.capabilities.has_versions
+        stored = answer is PushStatus.STORED and kept.head > 1 and self.traits.versions
         ours = kept.head - (answer is not PushStatus.UNCHANGED)
         alone = (write.base_etag or etag_of(0)) == etag_of(ours) or (strict and stored)
         before = etag_of(kept.head - 1) if stored else None
         number = int((write.base_etag or etag_of(0))[1:]) + 1
-        first = etag_of(number) if self.capabilities.has_versions and kept.head > number else None
+        first = etag_of(number) if self.traits.versions and kept.head > number else None
         return Acknowledgement(revision, answer, before, alone=alone, first=first)
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
@@ -270,7 +274,7 @@ class MemoryClient:
             kept = self.store.kept(note_id)
             if etag_of(kept.head) != etag:
                 raise VersionConflict("the note has changed", details={"id": note_id})
-            if self.capabilities.trash_before_delete and not kept.versions[kept.head]["trash"]:
+            if self.traits.trash and not kept.versions[kept.head]["trash"]:
                 raise StoreRejected("the note is not in the trash", details={"id": note_id})
             self.store.remove(note_id)
         await self._end(fault, write=True)

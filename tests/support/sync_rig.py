@@ -20,7 +20,7 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Capabilities, Store
+from mcp_notarium.stores.contract import Store, Traits
 from mcp_notarium.sync.cycle_states import Event, State
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Saved, Writer
@@ -100,7 +100,7 @@ class Client:
         store: MemoryStore | None,
         *,
         time: FlyingTime | None = None,
-        capabilities: Capabilities = LIKE_SIMPERIUM,
+        traits: Traits = LIKE_SIMPERIUM,
         faults: Faults | None = None,
         remote: Store | None = None,
         on_step: Callable[[str], None] = lambda _step: None,
@@ -113,7 +113,7 @@ class Client:
         self.cache = open_cache(folder)
         self.faults = faults or Faults()
         self.remote = remote or MemoryClient(
-            store, faults=self.faults, capabilities=capabilities, poll_seconds=0.01
+            store, faults=self.faults, traits=traits, poll_seconds=0.01
         )
         self.writer = Writer(
             self.cache,

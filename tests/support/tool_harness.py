@@ -62,11 +62,11 @@ class ToolHarness:
         *,
         policy: Policy = PERMISSIVE,
         audit_keys: AuditKeys = AuditKeys(),  # noqa: B008 - frozen
-        **capabilities: Any,
+        **traits: Any,
     ) -> None:
         self.store = MemoryStore()
         self.remote = MemoryClient(
-            self.store, capabilities=replace(LIKE_SIMPERIUM, **capabilities), poll_seconds=0.2
+            self.store, traits=replace(LIKE_SIMPERIUM, **traits), poll_seconds=0.2
         )
         self.now = NOW
         self.ticking = False

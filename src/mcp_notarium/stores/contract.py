@@ -6,11 +6,10 @@ a *mark* is an opaque place inside one listing; an *etag* names one revision of 
 Obligations of every store (``tests/contract`` checks them):
 
 * a missing note raises ``NoteNotFound``; no usable login raises ``LoginRequired``;
-* ``push`` with a stale or unknown base raises ``VersionConflict`` and stores nothing, where
-  ``capabilities.detects_stale_base`` says so; elsewhere the caller compares the answer with
-  what it sent;
-* ``push`` repeated with the same ``write_id`` has no second effect where
-  ``capabilities.idempotent_push`` says so;
+* ``push`` over a base that is not the newest revision does what ``traits.write_guard`` says;
+* ``push`` repeated with the same ``write_id`` has no second effect if ``traits.retry`` is IDEMPOTENT;
+* ``push`` of a new note whose id exists raises ``IdTaken`` and stores nothing, unless ids are RANDOM
+  and the write is a repetition;
 * ``push`` and ``delete`` raise ``OutcomeUnknown`` only if the request may have reached the store;
   ``StoreUnavailable`` promises that it did not;
 * a page is complete or the call raises; a hostile or oversized answer raises
@@ -27,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, Flag, StrEnum, auto
 from typing import Protocol
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
@@ -43,27 +42,87 @@ be dropped, but only the sender knows when that is: see :func:`check_not_withdra
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """Hold facts about a store. The engine asks for these and never for a store's name."""
+class Changes(Flag):
+    """Name how a store tells what changed. Every store can list all of its notes."""
 
-    change_feed: bool = False
-    """``changes`` exists and reports removals."""
+    SNAPSHOT = 0
+    """Only by listing everything again."""
+    FEED = auto()
+    """``changes`` reports everything since a cursor, removals included."""
+    DELTA = auto()
+    """``list_page(since=cursor)`` lists only what changed; removals do not show."""
+
+
+class WriteGuard(Enum):
+    """Name what protects somebody else's edit that reaches the store just before ours."""
+
+    CAS = "a stale base is refused, and nothing is stored"
+    SERVER_MERGE = "the store merges both edits, by rules of its own"
+    LAST_WRITER = "the store overwrites what it holds, whatever that is"
+
+
+class Ids(Enum):
+    """Name who makes the id of a new note."""
+
+    RANDOM = "we do, by ``new_id``, and nobody else makes the same"
+    NAMED = "we do, by ``new_id``, from the content: a note of that name may exist"
+    STORE = "the store does: the id is in its answer"
+
+
+class Retry(Enum):
+    """Name what a write may meet that was sent before without an answer."""
+
+    IDEMPOTENT = "the store knows its write_id, and stores it once"
+    ASK = "the store would store it again: look first"
+
+
+class Truth(Enum):
+    """Name where the notes live, which decides what may be emptied and fetched again."""
+
+    REMOTE = "a service"
+    SHARED_FILE = "files of this machine that other programs write, too"
+    LOCAL = "this database alone: it can never be fetched again"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Hold the facts about a store. The engine asks for these and never for a store's name."""
+
+    changes: Changes
+    write_guard: WriteGuard
+    ids: Ids
+    retry: Retry
+    truth: Truth = Truth.REMOTE
     long_poll: bool = False
     """``changes(wait=True)`` blocks until something happens."""
-    delta_listing: bool = False
-    """``list_page(since=cursor)`` lists only what changed (removals do not show)."""
-    idempotent_push: bool = False
-    detects_stale_base: bool = False
-    has_versions: bool = False
+    versions: bool = False
     """``get(id, etag=older)`` may return an older revision."""
-    trash_before_delete: bool = False
-    """``delete`` needs a note that is in the trash."""
+    trash: bool = False
+    """A note can lie in the trash, and ``delete`` needs one that does."""
+    tags: bool = True
+    dates: bool = True
+    """A write sets the date of its change, and an answer shows that date."""
     shares_by_tag: bool = False
     """A tag that is an e-mail address shares the note with that person."""
-    source_of_truth: bool = False
-    """The database itself is the store; it can never be fetched again from elsewhere."""
     max_note_bytes: int | None = None
+
+
+SUPPORTED = frozenset(
+    {
+        (Changes.FEED | Changes.DELTA, WriteGuard.SERVER_MERGE, Ids.RANDOM, Retry.IDEMPOTENT),
+        (Changes.FEED, WriteGuard.CAS, Ids.RANDOM, Retry.IDEMPOTENT),
+        (Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK),
+        (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK),
+        (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.NAMED, Retry.ASK),
+        (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.STORE, Retry.ASK),
+    }
+)
+"""The rows the engine is tested with: no other combination is supported."""
+
+
+def is_supported(traits: Traits) -> bool:
+    """Tell whether the engine is tested with a store of these traits."""
+    return (traits.changes, traits.write_guard, traits.ids, traits.retry) in SUPPORTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +195,7 @@ class Acknowledgement:
 class Store(Protocol):
     """Reach one note store, for one account. Every method may raise the errors named above."""
 
-    capabilities: Capabilities
+    traits: Traits
 
     async def list_page(
         self, *, since: str | None, mark: str | None, limit: int, with_content: bool

@@ -14,7 +14,7 @@ from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.errors import CursorLost, LoginRequired, RateLimited, StoreError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import LoadProgress
-from mcp_notarium.stores.contract import ChangePage, Entry, Store
+from mcp_notarium.stores.contract import ChangePage, Changes, Entry, Store
 from mcp_notarium.sync.backoff import FeedHealth
 from mcp_notarium.sync.batch_apply import BatchApplier
 from mcp_notarium.sync.batch_commit import SPLIT, Batch, split
@@ -56,8 +56,8 @@ class BatchSources:
         self._applier = applier
         self._progress = progress
         self._stopwatch = stopwatch
-        can = store.capabilities
-        self.feed = FeedHealth(exists=can.change_feed, long_poll=can.change_feed and can.long_poll)
+        traits = store.traits
+        self.feed = FeedHealth(exists=Changes.FEED in traits.changes, long_poll=traits.long_poll)
 
     async def cycle(self, *, cursor_lost: bool = False) -> Batches:
         """Yield all batches of one cycle, in the order in which they must be stored.
@@ -186,7 +186,7 @@ class BatchSources:
             check_removals(total, here, trashed=self._in_trash(here), swept=False)
 
     async def _without_feed(self) -> Batches:
-        delta = self._store.capabilities.delta_listing
+        delta = Changes.DELTA in self._store.traits.changes
         source = self._poll() if delta else self._sweep(cursor_lost=self._progress.cursor is None)
         try:
             async with aclosing(source) as batches:
@@ -199,7 +199,7 @@ class BatchSources:
     async def _poll(self) -> Batches:
         """Yield what changed since the cursor, by listing. Removals do not show in it."""
         cursor, index_version = self._progress.cursor, self._progress.index_version
-        feed = self._store.capabilities.change_feed
+        feed = Changes.FEED in self._store.traits.changes
         first: str | None = None
         left_out = 0
         async with aclosing(pages(self._store, Listing(since=cursor))) as all_pages:

@@ -244,7 +244,7 @@ class JournalReplay:
 
     async def _read_base(self, write: PendingWrite) -> Content | None:
         """Read the base from the store's history, if the index has lost it."""
-        if not self._store.capabilities.has_versions or write.base_etag is None:
+        if not self._store.traits.versions or write.base_etag is None:
             return None
         try:
             return (await self._store.get(write.note_id, etag=write.base_etag)).content

@@ -19,7 +19,7 @@ from mcp_notarium.errors import (
     StoreRejected,
 )
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Store
+from mcp_notarium.stores.contract import Changes, Store
 from mcp_notarium.sync.backoff import ItemBackoff
 from mcp_notarium.sync.pull_decisions import Confirmed, Missing, Remote, lags_behind
 
@@ -114,14 +114,14 @@ async def get_newest(store: Store, note_id: str) -> Revision | Tombstone:
 
 async def check_store_serves(cache: Cache, store: Store) -> None:
     """Return if the store serves any request at all; otherwise raise its error."""
-    cursor, can = cache.sync_state.cursor(), store.capabilities
+    cursor, changes = cache.sync_state.cursor(), store.traits.changes
     try:
-        since = cursor if can.delta_listing else None
+        since = cursor if Changes.DELTA in changes else None
         await store.list_page(since=since, mark=None, limit=1, with_content=False)
     except CursorLost:
         return
     except (StoreError, LoginRequired):
-        if cursor is None or not can.change_feed:
+        if cursor is None or Changes.FEED not in changes:
             raise
     else:
         return

@@ -303,7 +303,7 @@ class Pusher:
         return result
 
     def _copy_of(self, write: PendingWrite) -> PendingWrite:
-        shares = self._store.capabilities.shares_by_tag
+        shares = self._store.traits.shares_by_tag
         content = copy_content(write.content, shares_by_tag=shares)
         return self._journal.make(
             write_id=copy_write_id(write.write_id),

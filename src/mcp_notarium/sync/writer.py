@@ -303,7 +303,7 @@ class Writer:
             return None
         if current.local_version != note.local_version:
             raise self._conflict_error(note.id, removing=True)
-        if self._store.capabilities.trash_before_delete and not current.trash:
+        if self._store.traits.trash and not current.trash:
             raise InvalidRequest(
                 "only a note in the trash can be deleted for good",
                 details={"id": note.id},

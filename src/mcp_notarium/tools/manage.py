@@ -18,6 +18,7 @@ from mcp_notarium import __version__
 from mcp_notarium.domain.note import Note, WriteState
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.storage import driver
+from mcp_notarium.stores.contract import Truth
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.note_lookup import find_at_version
 from mcp_notarium.tools.schemas import ManageAnswer, ManageRequest, StatsAnswer
@@ -125,7 +126,7 @@ def _check_trashed(note: Note) -> None:
 
 
 async def _reset(app: App, call: CallContext) -> ManageAnswer:
-    if app.store.capabilities.source_of_truth:
+    if app.store.traits.truth is Truth.LOCAL:
         raise InvalidRequest(
             "This store has no other copy; it cannot be reset.",
             resolution_hint="Nothing needs to be reset: what is here is the original.",

@@ -113,10 +113,10 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         trash=old.trash if request.trash is None else request.trash,
     )
     if content.text != old.text:
-        _check_size(content.text, app.store.capabilities.max_note_bytes)
+        _check_size(content.text, app.store.traits.max_note_bytes)
     if note is None or content != note.content:
         app.config.policy.require_write(request.id or "", None if note is None else old, content)
-    shares = app.store.capabilities.shares_by_tag
+    shares = app.store.traits.shares_by_tag
     name = (
         name_note(app, content.text, note_id=None)
         if note is None

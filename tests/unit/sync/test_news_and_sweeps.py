@@ -2,17 +2,18 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from mcp_notarium.errors import OutcomeUnknown
-from mcp_notarium.stores.contract import Capabilities, ChangePage, Entry
+from mcp_notarium.stores.contract import ChangePage, Changes, Entry
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.status import SWEEP_PERIOD, SWEEP_PERIOD_BLIND
-from support.memory_client import Fault
+from support.memory_client import LIKE_SIMPERIUM, Fault
 
-POLLED = Capabilities(delta_listing=True, idempotent_push=True, trash_before_delete=True)
-LISTED = Capabilities(idempotent_push=True)
+POLLED = replace(LIKE_SIMPERIUM, changes=Changes.DELTA)
+LISTED = replace(LIKE_SIMPERIUM, changes=Changes.SNAPSHOT)
 
 
 @pytest.fixture
@@ -287,7 +288,7 @@ def test_a_store_that_is_down_altogether_does_not_cost_the_feed(loaded, store):
 
 
 def test_without_a_feed_changes_are_polled_and_removals_found_every_hour(clients, store, time):
-    client = clients(capabilities=POLLED)
+    client = clients(traits=POLLED)
     for number in range(5):
         store.put(f"n{number}", "x\n")
 
@@ -311,7 +312,7 @@ def test_without_a_feed_changes_are_polled_and_removals_found_every_hour(clients
 
 
 def test_an_index_that_lags_behind_our_own_save_does_not_take_it_back(clients, store):
-    client = clients(capabilities=POLLED)
+    client = clients(traits=POLLED)
     store.put("n", "one\n")
 
     async def scenario():
@@ -326,7 +327,7 @@ def test_an_index_that_lags_behind_our_own_save_does_not_take_it_back(clients, s
 
 
 def test_a_store_that_can_only_list_is_compared_in_every_cycle(clients, store):
-    client = clients(capabilities=LISTED)
+    client = clients(traits=LISTED)
     for number in range(5):
         store.put(f"n{number}", "x\n")
 

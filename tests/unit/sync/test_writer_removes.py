@@ -1,14 +1,14 @@
 """Removing for good: from the trash only, only what the caller saw, and gone is gone."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from mcp_notarium.errors import InvalidRequest, OutcomeUnknown, StoreUnavailable, VersionConflict
-from mcp_notarium.stores.contract import Capabilities
-from support.memory_client import Fault
+from support.memory_client import LIKE_SIMPERIUM, Fault
 
-UNGUARDED = Capabilities(change_feed=True, trash_before_delete=False)
+UNGUARDED = replace(LIKE_SIMPERIUM, trash=False)
 
 
 def test_a_trashed_note_is_removed_from_store_and_cache(client, store):
@@ -36,7 +36,7 @@ def test_a_note_outside_the_trash_is_refused_with_the_way_to_do_it(client, store
 
 
 def test_a_store_without_a_trash_lets_any_note_be_removed(clients, store):
-    client = clients(capabilities=UNGUARDED)
+    client = clients(traits=UNGUARDED)
 
     async def scenario():
         await client.writer.remove(await client.create("gone\n"))

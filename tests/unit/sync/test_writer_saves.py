@@ -7,13 +7,11 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError, VersionConflict
-from mcp_notarium.stores.contract import Acknowledgement, Capabilities, PushStatus
+from mcp_notarium.stores.contract import Acknowledgement, PushStatus, WriteGuard
 from mcp_notarium.sync.conflict_copy import MARK
-from support.memory_client import Fault
+from support.memory_client import LIKE_SIMPERIUM, Fault
 
-STRICT = Capabilities(
-    change_feed=True, long_poll=True, idempotent_push=True, detects_stale_base=True
-)
+STRICT = replace(LIKE_SIMPERIUM, write_guard=WriteGuard.CAS)
 
 
 def test_a_new_note_is_in_the_store_and_in_the_cache_when_save_returns(client, store):
@@ -248,7 +246,7 @@ def test_tags_that_the_store_dropped_in_a_merge_are_put_back(client, store):
 
 
 def test_a_store_that_refuses_stale_bases_is_asked_again_with_the_merge(clients, store):
-    client = clients(capabilities=STRICT)
+    client = clients(traits=STRICT)
 
     async def scenario():
         note = await client.create("one\n")
@@ -261,7 +259,7 @@ def test_a_store_that_refuses_stale_bases_is_asked_again_with_the_merge(clients,
 
 
 def test_a_note_that_changes_all_the_time_is_refused_and_leaves_no_entry(clients, store):
-    client = clients(capabilities=STRICT)
+    client = clients(traits=STRICT)
 
     async def scenario():
         note = await client.create("one\n")

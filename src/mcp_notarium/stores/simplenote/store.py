@@ -19,10 +19,14 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.stores.contract import (
     Acknowledgement,
     BaseLookup,
-    Capabilities,
     ChangePage,
+    Changes,
+    Ids,
     ListingPage,
     PushStatus,
+    Retry,
+    Traits,
+    WriteGuard,
 )
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.http_rules import ConnectionDropped
@@ -61,14 +65,14 @@ class SimplenoteStore:
     that nobody sets. ``session`` is for tests; by default the store has connections of its own.
     """
 
-    capabilities = Capabilities(
-        change_feed=True,
+    traits = Traits(
+        changes=Changes.FEED | Changes.DELTA,
+        write_guard=WriteGuard.SERVER_MERGE,
+        ids=Ids.RANDOM,
+        retry=Retry.IDEMPOTENT,
         long_poll=True,
-        delta_listing=True,
-        idempotent_push=True,
-        detects_stale_base=False,
-        has_versions=True,
-        trash_before_delete=True,
+        versions=True,
+        trash=True,
         shares_by_tag=True,
     )
 
