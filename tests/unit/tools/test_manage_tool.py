@@ -12,7 +12,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
-from mcp_notarium.stores.contract import Acknowledgement, PushStatus
+from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Truth
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.tools import manage
 from mcp_notarium.tools.schemas import ManageRequest
@@ -183,7 +183,7 @@ async def test_reset_without_the_service_keeps_the_cache(harness):
 
 
 async def test_store_that_is_the_source_is_never_reset(tmp_path):
-    harness = ToolHarness(tmp_path, source_of_truth=True)
+    harness = ToolHarness(tmp_path, truth=Truth.LOCAL)
     with pytest.raises(InvalidRequest):
         await act(harness, "reset_cache", Caller(agrees=True))
     harness.close()
