@@ -186,6 +186,11 @@ class Client(Talker):
         except OSError:
             raise Gone from None
 
+    def last_words(self) -> str:
+        """Tell how a server ended that has closed its output: exit code and end of standard error."""
+        code, _ = self.leave(within=PATIENCE)
+        return f"with {code}: {self.errors()[-600:]}"
+
     def kill(self) -> None:
         """End it as the system does when memory is short."""
         self.killed = True

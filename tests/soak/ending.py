@@ -59,14 +59,18 @@ def differences(here: dict[str, Any], there: dict[str, Any]) -> list[str]:
 
 
 def agree(account: Account, client: Client) -> None:
-    """Wait until the server shows what the service has, and nothing is unfinished."""
+    """Wait until the server shows what the service has, and nothing is unfinished.
+
+    A kill that was under way when the run ended may have hit the server: then there is nothing to ask.
+    """
     deadline = time.monotonic() + MOST_SECONDS
     while True:
         try:
             odd = differences(shown(client), truth(account))
             stats = _content(client, "manage", action="get_stats")
         except Gone:
-            account.promises.complain(f"{client.name} ended at rest: {client.errors()[-600:]}")
+            if not client.killed:
+                account.promises.complain(f"{client.name} ended at rest {client.last_words()}")
             return
         if not odd and stats["pending_writes"] == 0:
             return
@@ -98,7 +102,7 @@ def close(account: Account, clients: Iterable[Client]) -> None:
         last.open()
         agree(account, last)
     except Gone:
-        account.promises.complain(f"the last server ended: {last.errors()[-600:]}")
+        account.promises.complain(f"the last server ended {last.last_words()}")
     last.end()
 
 

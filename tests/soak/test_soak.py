@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from soak import ending
 from soak.account import Account, Client
 from soak.run import seen, soak
 from support.long import LONG, SEED
@@ -41,3 +42,17 @@ def test_the_clock_of_the_soak_is_the_clock_of_the_server(tmp_path):
     started = [one for one in map(json.loads, exported) if one.get("act") == "server.start"]
     assert account.promises.broken == []
     assert [one["at_ms"] / 1000 > time.time() + 9 * 365 * 86_400 for one in started] == [True]
+
+
+def test_a_server_that_ended_at_rest_is_reported_with_its_exit_code_unless_the_run_killed_it(
+    tmp_path,
+):
+    account = Account(tmp_path)
+    with account.simulator.running(), Client(account, "one") as client:
+        client.open()
+        client.process.kill()
+        ending.agree(account, client)
+        client.kill()
+        ending.agree(account, client)
+    [complaint] = account.promises.broken
+    assert complaint.startswith("one ended at rest with -9: ")
