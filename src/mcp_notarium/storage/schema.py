@@ -126,27 +126,24 @@ CREATE TABLE note_base (
 ) STRICT
 """
 
-_PENDING = (
-    """
-    CREATE TABLE pending_writes (
-      write_id    TEXT PRIMARY KEY,
-      note_id     TEXT NOT NULL,
-      kind        TEXT NOT NULL CHECK (kind IN ('create', 'update', 'delete')),
-      base_etag   TEXT,
-      text        TEXT NOT NULL,
-      tags        TEXT NOT NULL,
-      trash       INTEGER NOT NULL CHECK (trash IN (0, 1)),
-      body        TEXT NOT NULL,
-      created_at  REAL NOT NULL,
-      owner       TEXT NOT NULL,
-      lease_until REAL NOT NULL,
-      state       TEXT NOT NULL DEFAULT 'in_flight' CHECK (state IN ('in_flight', 'rejected')),
-      reason      TEXT NOT NULL DEFAULT '',
-      copied      INTEGER NOT NULL DEFAULT 0 CHECK (copied IN (0, 1))
-    ) STRICT
-    """,
-    "CREATE INDEX pending_of_note ON pending_writes(note_id, created_at)",
-)
+_PENDING = """
+CREATE TABLE pending_writes (
+  write_id    TEXT PRIMARY KEY,
+  note_id     TEXT NOT NULL,
+  kind        TEXT NOT NULL CHECK (kind IN ('create', 'update', 'delete')),
+  base_etag   TEXT,
+  text        TEXT NOT NULL,
+  tags        TEXT NOT NULL,
+  trash       INTEGER NOT NULL CHECK (trash IN (0, 1)),
+  body        TEXT NOT NULL,
+  created_at  REAL NOT NULL,
+  owner       TEXT NOT NULL,
+  lease_until REAL NOT NULL,
+  state       TEXT NOT NULL DEFAULT 'in_flight' CHECK (state IN ('in_flight', 'rejected')),
+  reason      TEXT NOT NULL DEFAULT '',
+  copied      INTEGER NOT NULL DEFAULT 0 CHECK (copied IN (0, 1))
+) STRICT
+"""
 
 _HIDDEN_NOTES = (
     """
@@ -218,7 +215,7 @@ STATEMENTS = (
     *_COUNTS,
     *_TAGS,
     _BASE,
-    *_PENDING,
+    _PENDING,
     *_HIDDEN_NOTES,
     *_AUDIT,
 )
