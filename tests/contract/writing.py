@@ -64,7 +64,7 @@ class WritingContract(OnABench):
     async def test_update_keeps_unknown_fields_and_the_creation_date(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "one\n")
         raw = json.loads(base.raw) | {"savedate": 17, "syncdate": 1.5, "junk": {"a": [1, None]}}
-        extended = replace(base, raw=json.dumps(raw))
+        extended = replace(base, raw=json.dumps(raw).encode())
         write = self.write(
             bench.store, "n1", Content("two\n"), base=extended, write_id="0b", now=1_700_000_500
         )

@@ -93,9 +93,8 @@ def make(
     created_at: float = EPOCH,
     modified_at: float = EPOCH,
 ) -> Revision:
-    """A revision whose raw object looks like the note service's own."""
+    """A revision whose raw looks like what Simplenote's codec makes."""
     raw = {
-        "content": content.text,
         "tags": list(content.tags),
         "deleted": content.trash,
         "systemTags": ["markdown"] if version % 7 == 0 else [],
@@ -110,7 +109,7 @@ def make(
         content=content,
         created_at=created_at,
         modified_at=modified_at,
-        raw=json.dumps(raw, ensure_ascii=False),
+        raw=json.dumps(raw).encode(),
         server_version=version,
         markdown=version % 7 == 0,
     )

@@ -228,16 +228,16 @@ class MemoryClient:
         await self._end(fault, write=False)
         return revision
 
-    def compose(self, base: Revision | None, content: Content, *, now: float) -> str:
+    def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
         """See ``Store.compose``. Content equal to the base's gives the base's own body."""
         fields: Fields = json.loads(base.raw) if base else {"created": now}
         wanted = Content(_clean(content.text), tuple(map(_clean, content.tags)), content.trash)
         if base is None or wanted != base.content:
             fields |= {"text": wanted.text, "tags": list(wanted.tags), "trash": wanted.trash}
             fields["modified"] = now
-        return json.dumps(fields)
+        return json.dumps(fields).encode()
 
-    def revision_of(self, note_id: str, body: str) -> Revision:
+    def revision_of(self, note_id: str, body: bytes) -> Revision:
         """See ``Store.revision_of``."""
         return _revision(note_id, "", json.loads(body), None)
 
@@ -249,7 +249,7 @@ class MemoryClient:
             other = planned.edit if planned and planned.edit else _append_line
             self.store.edit(write.note_id, other)
         largest = self.traits.max_note_bytes
-        if largest is not None and len(write.body.encode()) > largest:
+        if largest is not None and len(write.body) > largest:
             raise StoreRejected("the note is too large", details={"id": write.note_id})
         strict = self.traits.write_guard is WriteGuard.CAS
         answer = self.store.write(write, strict=strict)
@@ -326,7 +326,7 @@ def _revision(note_id: str, etag: str, fields: Fields, version: int | None) -> R
         content=content_of(fields),
         created_at=fields["created"],
         modified_at=fields["modified"],
-        raw=json.dumps(fields),
+        raw=json.dumps(fields).encode(),
         server_version=version,
         pinned=bool(fields.get("pinned")),
         markdown=bool(fields.get("markdown")),

@@ -107,6 +107,27 @@ AGENTS = (
         (38,),
     ),
     Defence(
+        "tags that were not understood hide a note",
+        "storage/hidden_note_filter.py",
+        "        tags, clear = revision.content.tags, revision.tags_understood\n",
+        "        tags, clear = revision.content.tags, True\n",
+        (
+            "unit/storage/test_hidden_note_filter.py::test_a_note_with_tags_not_understood_is_hidden_by_any_rule_on_tags",
+            "unit/tools/test_policy_in_tools.py::test_a_note_whose_tags_were_spoilt_a_moment_before_takes_no_text",
+        ),
+        (38,),
+    ),
+    Defence(
+        "an odd list of tags is not understood",
+        "stores/simplenote/note_codec.py",
+        '        tags_understood=_all_strings(fields.get("tags", [])),\n',
+        "",
+        (
+            "unit/stores/test_simplenote_note_codec.py::test_tags_of_another_form_are_not_understood",
+        ),
+        (38,),
+    ),
+    Defence(
         "a hidden note costs what a missing one costs",
         "tools/note_lookup.py",
         "    if note is None and not app.scheduler.status().complete:\n",

@@ -7,7 +7,6 @@ recorded before it is sent and dropped when it is answered.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -33,8 +32,9 @@ class Revision:
     """Hold one state of one note as the store acknowledged it.
 
     ``etag`` is opaque and compared for equality only. ``server_version`` is the store's own number, if
-    it has one. Times are Unix epoch seconds. ``raw`` is the store's whole object as JSON text, unknown
-    fields included, so that a later write can preserve them.
+    it has one. Times are Unix epoch seconds. ``raw`` is what the store's object holds beyond the other
+    fields, unknown fields included, so that a later write can preserve it. Only the store's own codec
+    reads it. ``tags_understood`` False: the object has tags that ``content`` does not show.
     """
 
     id: str
@@ -42,20 +42,11 @@ class Revision:
     content: Content
     created_at: float
     modified_at: float
-    raw: str
+    raw: bytes
     server_version: int | None = None
     pinned: bool = False
     markdown: bool = False
-
-
-def tags_understood(raw: str) -> bool:
-    """Return whether all tags of an acknowledged object are understood.
-
-    Understood are a list of strings, or no tags at all.
-    """
-    fields = json.loads(raw)
-    tags = fields.get("tags", []) if isinstance(fields, dict) else []
-    return isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
+    tags_understood: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +97,7 @@ class PendingWrite:
     """Hold one journal entry. ``write_id`` is the idempotency key and never changes over retries.
 
     ``base_etag`` is the acknowledged revision the content was made from (None: a new note).
-    ``body`` is the exact JSON text to send. ``owner`` and ``lease_until`` (epoch seconds) tell
+    ``body`` is what the store's codec made to send. ``owner`` and ``lease_until`` (epoch seconds) tell
     other processes whether somebody is still working on it. ``copied``: the conflict copy of this save
     is this entry or was made before it, so nothing of it is copied again.
     """
@@ -116,7 +107,7 @@ class PendingWrite:
     kind: WriteKind
     base_etag: str | None
     content: Content
-    body: str
+    body: bytes
     created_at: float
     owner: str
     lease_until: float

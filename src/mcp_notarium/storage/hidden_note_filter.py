@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mcp_notarium.domain.note import Revision, Tombstone, tags_understood
+from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import PolicyChanged
 from mcp_notarium.storage.database import Database
@@ -75,9 +75,8 @@ class VisibilityFilter:
 
     def find_rule(self, revision: Revision) -> str | None:
         """Return the rule that hides this revision of a note; None if it is visible."""
-        rules = self.rules
-        clear = not rules.tags_matter or tags_understood(revision.raw)
-        return rules.hidden_by(revision.id, revision.content.tags, clear=clear)
+        tags, clear = revision.content.tags, revision.tags_understood
+        return self.rules.hidden_by(revision.id, tags, clear=clear)
 
     def record_hidden(self, notes: Iterable[tuple[str, HiddenNote]]) -> None:
         """Record that these notes are hidden."""

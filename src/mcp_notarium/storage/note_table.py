@@ -19,10 +19,8 @@ from mcp_notarium.storage.note_rows import (
     Applied,
     Change,
     Rows,
-    StoredRaw,
     batches,
     rows_of,
-    with_text,
 )
 
 __all__ = ["Applied", "Counts", "NoteTable", "TagCount"]
@@ -85,21 +83,21 @@ class NoteTable:
         )
 
     def base(self, note_id: str) -> Revision | None:
-        """Return the revision the store acknowledged last, its raw object whole; or None."""
+        """Return the revision the store acknowledged last, or None."""
         row = self._db.row(_BASE, (note_id,))
         if row is None:
             return None
-        text = row[6]
         return Revision(
             id=row[0],
             etag=row[7],
             server_version=row[1],
-            content=Content(text=text, tags=tuple(json.loads(row[5])), trash=bool(row[2])),
+            content=Content(text=row[6], tags=tuple(json.loads(row[5])), trash=bool(row[2])),
             pinned=bool(row[3]),
             markdown=bool(row[4]),
             created_at=row[8],
             modified_at=row[9],
-            raw=with_text(StoredRaw(row[12], row[10], escaped=bool(row[11])), text),
+            tags_understood=bool(row[10]),
+            raw=row[11],
         )
 
     def etag(self, note_id: str) -> str | None:
@@ -243,7 +241,7 @@ FROM notes WHERE id = ?
 """
 _BASE = """
 SELECT n.id, n.server_version, n.trash, n.pinned, n.markdown, n.tags, n.text,
-       b.etag, b.created_at, b.modified_at, b.text_at, b.text_escaped, b.raw
+       b.etag, b.created_at, b.modified_at, b.tags_understood, b.raw
 FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?
 """
 _ETAGS = "SELECT n.id, b.etag FROM notes n JOIN note_base b ON b.pk = n.pk"
@@ -279,11 +277,11 @@ UPDATE notes SET local_version = ?, id = ?, server_version = ?, created_at = ?, 
 WHERE pk = ?
 """
 _PUT_BASE = """
-INSERT INTO note_base(pk, etag, created_at, modified_at, text_at, text_escaped, raw)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO note_base(pk, etag, created_at, modified_at, tags_understood, raw)
+VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (pk) DO UPDATE SET
   etag = excluded.etag, created_at = excluded.created_at, modified_at = excluded.modified_at,
-  text_at = excluded.text_at, text_escaped = excluded.text_escaped, raw = excluded.raw
+  tags_understood = excluded.tags_understood, raw = excluded.raw
 """
 _PUT_TAG = "INSERT OR IGNORE INTO note_tags(pk, tag, key) VALUES (?, ?, ?)"
 _TAGS = """

@@ -6,8 +6,8 @@ Shapes that matter:
   row and never its overflow pages. ``head`` is the first line, for the same reason.
 * ``pk`` is explicit because the search index refers to it; an implicit rowid may change when the
   database is copied.
-* ``note_base.raw`` is the service's whole object *without* the note's text where the text can be
-  put back exactly (``storage/note_rows.py``): storing each text twice would double the file.
+* ``note_base.raw`` and ``pending_writes.body`` are made and read by the store's codec alone. The codec
+  leaves the note's text out of ``raw``: storing each text twice would double the file.
 * ``storage/fts_index.py`` keeps ``notes_fts`` in step. ``changes`` grows when words come into the index,
   and ``index_changes`` tells for the last of them which note it was, so that a copy of the terms can be
   kept up without reading the whole index again.
@@ -116,13 +116,12 @@ _TAGS = (
 
 _BASE = """
 CREATE TABLE note_base (
-  pk           INTEGER PRIMARY KEY REFERENCES notes(pk) ON DELETE CASCADE,
-  etag         TEXT NOT NULL,
-  created_at   REAL NOT NULL,
-  modified_at  REAL NOT NULL,
-  text_at      INTEGER,
-  text_escaped INTEGER NOT NULL DEFAULT 0 CHECK (text_escaped IN (0, 1)),
-  raw          TEXT NOT NULL
+  pk              INTEGER PRIMARY KEY REFERENCES notes(pk) ON DELETE CASCADE,
+  etag            TEXT NOT NULL,
+  created_at      REAL NOT NULL,
+  modified_at     REAL NOT NULL,
+  tags_understood INTEGER NOT NULL DEFAULT 1 CHECK (tags_understood IN (0, 1)),
+  raw             BLOB NOT NULL
 ) STRICT
 """
 
@@ -135,7 +134,7 @@ CREATE TABLE pending_writes (
   text        TEXT NOT NULL,
   tags        TEXT NOT NULL,
   trash       INTEGER NOT NULL CHECK (trash IN (0, 1)),
-  body        TEXT NOT NULL,
+  body        BLOB NOT NULL,
   created_at  REAL NOT NULL,
   owner       TEXT NOT NULL,
   lease_until REAL NOT NULL,

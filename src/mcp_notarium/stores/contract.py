@@ -216,7 +216,7 @@ class Store(Protocol):
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
         """Fetch the newest revision, or the named one. Raises ``NoteNotFound``."""
 
-    def compose(self, base: Revision | None, content: Content, *, now: float) -> str:
+    def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
         """Compose the exact body that turns ``base`` into ``content`` (pure).
 
         Unknown fields stay as they are, the modification time is ``now`` (epoch seconds), the
@@ -224,7 +224,7 @@ class Store(Protocol):
         body: nothing was edited, so nothing may look edited.
         """
 
-    def revision_of(self, note_id: str, body: str) -> Revision:
+    def revision_of(self, note_id: str, body: bytes) -> Revision:
         """Read a composed body as a revision (etag ''); pure, for comparing answers."""
 
     async def push(self, write: PendingWrite) -> Acknowledgement:

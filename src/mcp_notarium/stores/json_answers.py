@@ -45,14 +45,12 @@ def parse_json(body: bytes, *, deepest: int | None = DEEPEST) -> Any:
     return value
 
 
-def to_json(value: Any) -> str:
-    """Encode compact JSON text that is always valid UTF-8; lone surrogates become escapes."""
-    text = _READABLE.encode(value)
+def to_json(value: Any) -> bytes:
+    """Encode compact JSON in UTF-8; lone surrogates become escapes."""
     try:
-        text.encode()
+        return _READABLE.encode(value).encode()
     except UnicodeEncodeError:
-        return _ESCAPED.encode(value)
-    return text
+        return _ESCAPED.encode(value).encode()
 
 
 def _values_in(body: bytes) -> int:

@@ -84,7 +84,7 @@ class Journal:
         kind: WriteKind,
         base_etag: str | None,
         content: Content,
-        body: str,
+        body: bytes,
         write_id: str | None = None,
         copied: bool = False,
     ) -> PendingWrite:
@@ -135,7 +135,7 @@ class Journal:
         return True
 
     def rebase(
-        self, write: PendingWrite, *, base: Revision | None, content: Content, body: str
+        self, write: PendingWrite, *, base: Revision | None, content: Content, body: bytes
     ) -> PendingWrite | None:
         """Record the entry again from ``base`` (None: a new note), under the same write_id.
 

@@ -164,7 +164,7 @@ class Writer:
                     kind=WriteKind.DELETE,
                     base_etag=etag,
                     content=note.content,
-                    body="",
+                    body=b"",
                 )
                 await lock.run_cancellable(self._send_removal(write, etag))
 

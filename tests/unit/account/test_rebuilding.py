@@ -105,7 +105,7 @@ def test_an_unfinished_write_inside_is_never_quarantined(tmp_path):
                 kind=WriteKind.CREATE,
                 base_etag=None,
                 content=Content("unsaved text"),
-                body="{}",
+                body=b"{}",
                 created_at=NOW,
                 owner="me",
                 lease_until=NOW,

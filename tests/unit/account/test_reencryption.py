@@ -61,7 +61,7 @@ def revision(number):
         markdown=False,
         created_at=1.0,
         modified_at=2.0,
-        raw="{}",
+        raw=b"{}",
     )
 
 

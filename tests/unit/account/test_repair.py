@@ -38,7 +38,6 @@ PAGE = 4096
 
 def revision(number):
     raw = {
-        "content": "",
         "tags": ["x"],
         "systemTags": ["markdown"],
         "creationDate": 1600000000.25 + number,
@@ -56,7 +55,7 @@ def revision(number):
         markdown=False,
         created_at=1.0,
         modified_at=2.0,
-        raw=json.dumps(raw),
+        raw=json.dumps(raw).encode(),
     )
 
 

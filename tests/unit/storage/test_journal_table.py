@@ -14,7 +14,7 @@ def intent(number=1, *, owner="me", lease_until=100.0, **more):
         kind=WriteKind.UPDATE,
         base_etag="e1",
         content=Content("text \0 ż", ("a", "B"), trash=True),
-        body='{"content": "text"}',
+        body=b'{"content": "text"}',
         created_at=float(number),
         owner=owner,
         lease_until=lease_until,
@@ -121,5 +121,5 @@ def test_of_two_processes_that_claim_at_once_one_succeeds(tmp_path, cache):
 
 
 def test_lone_surrogates_in_an_intent_never_raise(cache):
-    cache.pending.add(intent(content=Content("a\ud800", ("\udc00",)), body='"\ud800"'))
+    cache.pending.add(intent(content=Content("a\ud800", ("\udc00",))))
     assert cache.pending.get("w1").content.text == "a\ufffd"

@@ -123,7 +123,7 @@ def test_text_cannot_stand_where_a_number_belongs(cache):
 def test_a_base_without_its_note_is_impossible(cache):
     with pytest.raises(CacheError):
         cache.database.run(
-            "INSERT INTO note_base(pk, etag, created_at, modified_at, raw) VALUES (9, 'e', 0, 0, '')"
+            "INSERT INTO note_base(pk, etag, created_at, modified_at, raw) VALUES (9, 'e', 0, 0, x'')"
         )
 
 

@@ -1,5 +1,4 @@
 import hashlib
-import json
 import math
 from dataclasses import replace
 
@@ -32,7 +31,11 @@ def edited(revision, text=None, **more):
 
 def test_a_stored_revision_reads_back_as_note_and_as_base(either):
     revision = replace(
-        note(created_at=12.75, modified_at=99.5, version=7), pinned=True, markdown=True
+        note(created_at=12.75, modified_at=99.5, version=7),
+        pinned=True,
+        markdown=True,
+        tags_understood=False,
+        raw=bytes(range(256)),
     )
     assert apply(either, revision) == Applied(stored=1)
     assert either.notes.get("id1") == Note(
@@ -335,13 +338,10 @@ def test_words_after_a_nul_are_found(cache):
 
 
 def test_lone_surrogates_become_replacement_characters_and_never_raise(either):
-    broken = replace(
-        note(text="a\ud800b", tags=("t\udfff",)), id="id\ud834", etag="e\udc00", raw='"\ud83d"'
-    )
+    broken = replace(note(text="a\ud800b", tags=("t\udfff",)), id="id\ud834", etag="e\udc00")
     apply(either, broken)
     found = either.notes.get("id\ufffd")
     assert (found.text, found.tags) == ("a\ufffdb", ("t\ufffd",))
-    assert json.loads(either.notes.base("id\ufffd").raw) == "\ud83d"
     assert apply(either, broken) == Applied(unchanged=1)
     assert apply(either, Tombstone("id\ud834")) == Applied(removed=1)
 

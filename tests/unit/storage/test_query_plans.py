@@ -206,7 +206,7 @@ INTENT = PendingWrite(
     kind=WriteKind.UPDATE,
     base_etag=STORED[0].etag,
     content=Content("text", (), trash=False),
-    body="{}",
+    body=b"{}",
     created_at=1.0,
     owner="me",
     lease_until=2.0,

@@ -19,7 +19,7 @@ def _cache(tmp_path):
 
 
 def _put(cache: Cache, note_id: str, at: float, *tags: str, trash: bool = False) -> None:
-    revision = Revision(note_id, "1", Content(note_id, tags, trash), at, at, raw="{}")
+    revision = Revision(note_id, "1", Content(note_id, tags, trash), at, at, raw=b"{}")
     with cache.transaction():
         cache.notes.apply([revision])
 

@@ -23,7 +23,7 @@ def revision(number, text, *, trash=False, tags=()):
         markdown=False,
         created_at=1.5e9 + number,
         modified_at=1.6e9 + number,
-        raw="{}",
+        raw=b"{}",
     )
 
 
@@ -111,7 +111,7 @@ def test_a_difference_of_one_letter_changes_the_digest(source, target):
     table_copy.copy_into(source.database, target.database, keep=TIES)
     before = table_copy.content_digest(target.database, without=TIES)
     with target.transaction():
-        target.database.run("UPDATE note_base SET raw = '{ }' WHERE pk = 2")
+        target.database.run("UPDATE note_base SET raw = x'7b207d' WHERE pk = 2")
     assert table_copy.content_digest(target.database, without=TIES) != before
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import replace
 
@@ -19,6 +18,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.stores.contract import PushStatus
+from mcp_notarium.stores.simplenote.note_codec import fields_of
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from notarium_devtools.simperium import Simulator
 from support.simplenote_client import pending, with_simulator
@@ -217,6 +217,6 @@ def test_dirty_notes_are_listed_and_written_back_with_their_junk() -> None:
         answer = await store.push(write)
         edits = {"content": "y", "modificationDate": 1_700_000_000.0}
         assert sim.note(base.id) == dirty | edits
-        assert json.loads(answer.revision.raw) == dirty | edits
+        assert fields_of(answer.revision) == dirty | edits
 
     with_simulator(step)

@@ -41,7 +41,7 @@ def revision(version, *, note_id="n", etag=None, text="text"):
         content=Content(text),
         created_at=0.0,
         modified_at=0.0,
-        raw="{}",
+        raw=b"{}",
         server_version=version,
     )
 

@@ -380,7 +380,8 @@ def test_a_note_whose_tags_were_spoilt_a_moment_before_takes_no_text(make_harnes
 
     async def spoilt(note_id, **how):
         revision = await get(note_id, **how)
-        return replace(revision, etag="r2", server_version=2, raw='{"tags": "private"}')
+        spelt = {"raw": b"labels: private", "tags_understood": False}
+        return replace(revision, etag="r2", server_version=2, **spelt)
 
     monkeypatch.setattr(harness.remote, "get", spoilt)
     with pytest.raises(NoteNotFound):

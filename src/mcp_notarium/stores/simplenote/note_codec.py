@@ -9,6 +9,9 @@ that it does not understand reads as empty and stays untouched in ``raw``:
 * dates above 1e11 are milliseconds; a missing modification date is the creation date, else 0;
 * lone surrogates read as U+FFFD.
 
+``raw`` is the object as JSON, without ``content`` where that is the revision's text. An object that
+stays whole is wrapped in a list.
+
 A page of a listing is read whole or not at all. A single note in it that is no object, is nested too
 deeply or has no version number becomes an entry without content, so it neither hides nor spoils its
 neighbours. One without an id, or with one that no URL can hold (other clients make such notes by
@@ -42,16 +45,18 @@ def revision_from(note_id: str, fields: Fields, *, version: int | None) -> Revis
     created = _seconds(fields.get("creationDate"))
     modified = _seconds(fields.get("modificationDate"))
     marks = _strings(fields.get("systemTags"))
+    content = _content(fields)
     return Revision(
         id=note_id,
         etag="" if version is None else etag_of(version),
-        content=_content(fields),
+        content=content,
         created_at=created if created is not None else modified or 0.0,
         modified_at=modified if modified is not None else created or 0.0,
-        raw=to_json(fields),
+        raw=to_json(_without_text(fields, content.text)),
         server_version=version,
         pinned="pinned" in marks,
         markdown="markdown" in marks,
+        tags_understood=_all_strings(fields.get("tags", [])),
     )
 
 
@@ -64,7 +69,10 @@ def fields_from(value: Any) -> Fields:
 
 def fields_of(revision: Revision) -> Fields:
     """Return the whole object behind a revision."""
-    return fields_from(json.loads(revision.raw))
+    stored = json.loads(revision.raw)
+    if isinstance(stored, list):
+        return fields_from(stored[0])
+    return {"content": revision.content.text} | fields_from(stored)
 
 
 def compose_fields(base: Fields | None, content: Content, *, now: float) -> Fields:
@@ -122,6 +130,16 @@ def _content(fields: Mapping[str, Any]) -> Content:
         tags=_strings(fields.get("tags")),
         trash=_flag(fields.get("deleted")),
     )
+
+
+def _without_text(fields: Fields, text: str) -> Fields | list[Fields]:
+    if fields.get("content") != text:
+        return [fields]
+    return {key: value for key, value in fields.items() if key != "content"}
+
+
+def _all_strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _strings(value: Any) -> tuple[str, ...]:

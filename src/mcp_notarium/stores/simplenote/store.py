@@ -166,15 +166,15 @@ class SimplenoteStore:
             raise StoreProtocolError("Simplenote answered a note without a version")
         return note_codec.revision_from(note_id, fields, version=found)
 
-    def compose(self, base: Revision | None, content: Content, *, now: float) -> str:
+    def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
         """See ``Store.compose``. Content equal to the base's gives the base's own body."""
         fields = note_codec.fields_of(base) if base is not None else None
         return to_json(note_codec.compose_fields(fields, content, now=now))
 
-    def revision_of(self, note_id: str, body: str) -> Revision:
+    def revision_of(self, note_id: str, body: bytes) -> Revision:
         """See ``Store.revision_of``."""
         return note_codec.revision_from(
-            note_id, note_codec.fields_from(parse_json(body.encode())), version=None
+            note_id, note_codec.fields_from(parse_json(body)), version=None
         )
 
     async def push(self, write: PendingWrite) -> Acknowledgement:

@@ -104,7 +104,7 @@ class TagList:
             "POST",
             self._urls.item(_BUCKET, tag_id(tag), version=None, query=query),
             headers={"content-type": "application/json"},
-            body=to_json({"name": tag}).encode(),
+            body=to_json({"name": tag}),
             write=True,
         )
         reply = await self._account.send(request)

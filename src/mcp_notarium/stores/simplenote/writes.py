@@ -105,7 +105,7 @@ class NoteWrites:
             "POST",
             self._urls.item(NOTES, write.note_id, version=base, query=query),
             headers={"content-type": "application/json"},
-            body=write.body.encode(),
+            body=write.body,
             write=True,
             withdrawable=True,
         )
