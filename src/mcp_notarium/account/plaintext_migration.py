@@ -134,8 +134,8 @@ def overwrite(file: FileIO) -> None:
     os.fsync(file.fileno())
 
 
-def erase(path: Path) -> bool:
-    """Overwrite a file and remove it; False if it was not there.
+def erase(path: Path) -> None:
+    """Overwrite a file and remove it, if it is there.
 
     Follows no link: what is not a regular file is only removed. Overwriting reaches as far as the
     file system lets it, see ``SURVIVES``. Raises ``OSError``.
@@ -144,11 +144,8 @@ def erase(path: Path) -> bool:
     if not path.is_symlink() and path.is_file():
         with FileIO(os.open(path, flags), "wb") as file:
             overwrite(file)
-    elif not path.is_symlink() and not path.exists():
-        return False
-    path.unlink()
+    path.unlink(missing_ok=True)
     sync_folder(path.parent)
-    return True
 
 
 @contextmanager

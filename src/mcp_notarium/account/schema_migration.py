@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import time
 from contextlib import closing
 from pathlib import Path
@@ -24,8 +25,6 @@ from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.files.private_files import sync_folder
 from mcp_notarium.storage import database_opener, integrity, migrations
 from mcp_notarium.storage.database import Database
-
-_CHUNK = 1 << 20
 
 
 def migrate(
@@ -90,8 +89,7 @@ def _rehearse(database: Database) -> None:
 def _copy_database(path: Path, copy: Path) -> Path:
     descriptor = os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with path.open("rb") as source, os.fdopen(descriptor, "wb") as target:
-        while chunk := source.read(_CHUNK):
-            target.write(chunk)
+        shutil.copyfileobj(source, target)
         target.flush()
         os.fsync(target.fileno())
     sync_folder(copy.parent)

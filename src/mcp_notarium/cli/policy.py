@@ -10,7 +10,7 @@ import json
 from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from mcp_notarium.account import inspection, opener
 from mcp_notarium.account.startup_outcomes import Open
@@ -24,9 +24,9 @@ from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.sync.status import read_status
+from mcp_notarium.tools.schemas import Action
 
 _DEFAULT = "default"
-_ACTIONS = ("get_stats", "trash", "untrash", "delete_permanently", "reset_cache")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -166,7 +166,7 @@ def _explain_id(config: Config, note_id: str) -> dict[str, Any]:
 
 
 def _explain_tool(policy: Policy, tool: str) -> dict[str, Any]:
-    actions = _ACTIONS if tool == "manage" else (None,)
+    actions = get_args(Action) if tool == "manage" else (None,)
     refused = {}
     for action in actions:
         try:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mcp_notarium.config.text_files import MAXIMUM_BYTES, TextFile, read_unlinked_file
+from mcp_notarium.config.text_files import MAXIMUM_BYTES, TextFile, read_text_file
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files import os_errors
@@ -77,7 +77,7 @@ def refuse_misplaced_file(found: FoundPolicy, *, account_dir: Path) -> None:
 def read_policy(path: Path, *, named: bool) -> FoundPolicy:
     """Return the policy of one file; the permissive one if it is missing and was not ``named``."""
     try:
-        opened = read_unlinked_file(path)
+        opened = read_text_file(path, follow=False)
     except FileNotFoundError:
         if named:
             raise _policy_error(path, "it does not exist", _replace_hint(path)) from None

@@ -44,13 +44,26 @@ class TextFile:
         return not _is_ours(self.status, or_root=True)
 
 
+def read_text_file(path: Path, *, follow: bool) -> TextFile:
+    """Read a file, through a symbolic link only if ``follow``. Does not check modes.
+
+    Raises ``OSError`` or ``ValueError``.
+    """
+    with open_regular(path, follow=follow) as file:
+        status = os.fstat(file.fileno())
+        content = file.read(MAXIMUM_BYTES + 1)
+    if len(content) > MAXIMUM_BYTES:
+        raise ValueError("it is too large")
+    return TextFile(_decode(content), status)
+
+
 def read_named_file(path: Path, *, called: str, name: str) -> TextFile:
     """Read the file that a person named by ``called`` (a variable or an option).
 
     ``name`` is how the message calls the file. Raises ``ConfigError`` if it cannot be read.
     """
     try:
-        return _read(path, follow=True)
+        return read_text_file(path, follow=True)
     except FileNotFoundError as error:
         raise ConfigError(
             f"the file named by {called} does not exist: {name}",
@@ -72,7 +85,7 @@ def read_found_file(path: Path) -> TextFile:
     """
     in_folder = _find_folder_problem(path.parent)
     try:
-        opened = _read(path, follow=False)
+        opened = read_text_file(path, follow=False)
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
@@ -80,14 +93,6 @@ def read_found_file(path: Path) -> TextFile:
     if problem := _find_file_problem(path, opened.status) or in_folder:
         raise problem
     return opened
-
-
-def read_unlinked_file(path: Path) -> TextFile:
-    """Read a file without following a link. Does not check modes.
-
-    Raises ``OSError`` or ``ValueError``.
-    """
-    return _read(path, follow=False)
 
 
 def _open_error(path: Path, reason: str) -> ConfigError:
@@ -103,15 +108,6 @@ def _find_file_problem(path: Path, status: os.stat_result) -> ConfigError | None
     if _writable_by_others(status):
         return _writable_error("others may write to it", path)
     return None
-
-
-def _read(path: Path, *, follow: bool) -> TextFile:
-    with open_regular(path, follow=follow) as file:
-        status = os.fstat(file.fileno())
-        content = file.read(MAXIMUM_BYTES + 1)
-    if len(content) > MAXIMUM_BYTES:
-        raise ValueError("it is too large")
-    return TextFile(_decode(content), status)
 
 
 def _decode(content: bytes) -> str:

@@ -71,11 +71,9 @@ def test_everything_is_in_the_encrypted_cache_and_nothing_readable_is_left(tmp_p
 def test_the_plain_bytes_are_overwritten_before_the_file_is_removed(tmp_path):
     config = plain(tmp_path)
     path = folder_of(config).plain_database
-    second_name = tmp_path / "still open"
     with path.open("rb") as held:
         encrypt(config)
         assert held.read() == b""
-    assert not second_name.exists()
 
 
 def test_erasing_a_link_removes_it_and_what_it_leads_to_stays(tmp_path):
@@ -83,10 +81,10 @@ def test_erasing_a_link_removes_it_and_what_it_leads_to_stays(tmp_path):
     precious.write_text("keep me")
     link = tmp_path / "link"
     link.symlink_to(precious)
-    assert plaintext_migration.erase(link)
+    plaintext_migration.erase(link)
     assert precious.read_text() == "keep me"
     assert not link.is_symlink()
-    assert not plaintext_migration.erase(tmp_path / "nowhere")
+    plaintext_migration.erase(tmp_path / "nowhere")
 
 
 def test_without_a_plain_cache_there_is_nothing_to_do(tmp_path):
