@@ -53,7 +53,7 @@ ONE_MORE_TRY = (
 
 
 class NotariumError(Exception):
-    """Be the base of everything raised on purpose. Give a message; the class supplies the rest.
+    """Base every error that the program raises on purpose: the caller gives the message, the class the rest.
 
     ``resolution_hint`` says what to do next (``agent_hint`` to an agent, if that differs); ``details`` are
     plain JSON values.
@@ -131,7 +131,7 @@ class PolicyChanged(ConfigError):
 
 
 class LockedError(NotariumError):
-    """The account may not be opened. Nothing was changed or deleted. The agent's hint moves nothing."""
+    """The account may not be opened; nothing was changed. No hint for an agent moves a file."""
 
     category = "DB_OPERATION"
     subcategory = "locked"

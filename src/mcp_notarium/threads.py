@@ -58,9 +58,8 @@ class _Handover(Generic[_Result]):
         """Call, and hand over. Runs in the thread."""
         try:
             result = self._call()
-            self._results.append(
-                result
-            )  # look up the list after the call: it may be replaced meanwhile
+            # Not in one expression: the list may be replaced during the call.
+            self._results.append(result)
         except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
             self._error = error
         with self._lock:

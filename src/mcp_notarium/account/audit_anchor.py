@@ -2,9 +2,9 @@
 
 A chain cannot prove that its tail was not cut; this file can. Servers write it at a clean stop and a
 re-encryption at its end, under the database's write lock, and only if the chain continues what it says:
-an anchor that does not fit is evidence and stays. It has a MAC under a subkey of the data key, and a
-number of records instead of a time. It does not detect that database *and* anchor of the same day were
-put back: note heads elsewhere.
+an anchor that does not fit is evidence and stays. It has a MAC under a subkey of the data key, and the
+number of records instead of a time. It does not detect that both files were replaced by copies of the
+same older day; a head that you noted elsewhere does.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class AnchorUnusable(NotariumError):
 
 
 def audit_keys(data_key: DataKey | None) -> AuditKeys:
-    """Derive the keys of the chain that belongs to a data key; None: the database is not encrypted."""
+    """Derive the keys of the audit chain from the data key; None: the database is not encrypted."""
     if data_key is None:
         return AuditKeys()
     return AuditKeys(
@@ -53,7 +53,7 @@ def audit_keys(data_key: DataKey | None) -> AuditKeys:
 
 
 def find_chain_notice(notices: Iterable[str]) -> str | None:
-    """Find the notice of :meth:`Anchor.notice` among those of a start, if any."""
+    """Find the notice about the anchor among those of a start, if any."""
     return next((one for one in notices if one.endswith(LOOK)), None)
 
 
@@ -101,7 +101,7 @@ class Anchor:
         return True
 
     def accept(self, table: AuditTable, database: Database) -> Head:
-        """Write the chain's end, whatever the anchor says. Record in the chain before that you do.
+        """Write the chain's end, whatever the anchor says. The caller records that first.
 
         Raises ``CacheError`` and ``OSError``.
         """
@@ -122,7 +122,7 @@ class Anchor:
         try:
             before = self.read(database)
         except AnchorUnusable as error:
-            return f"Of the audit chain {error.message}. {LOOK}"
+            return f"The end of the audit chain cannot be checked: {error.message}. {LOOK}"
         now = table.head()  # after the anchor: another server may be writing both
         if before is None or _continues(table, before, now):
             return None
@@ -170,7 +170,7 @@ def _parse_head(fields: dict[str, Any]) -> Head | None:
 
 
 def _continues(table: AuditTable, before: Head | None, now: Head) -> bool:
-    """Check whether the chain, which ends at ``now`` or later, has what the anchor names, or pruned it."""
+    """Check whether the chain, which ends at ``now``, holds the anchor's record or has pruned it."""
     if before is None or before.count == 0:
         return now.count > 0
     if before.count > now.count:

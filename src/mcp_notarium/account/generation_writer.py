@@ -63,9 +63,10 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SwitchResult:
-    """Hold the state after a switch. ``copied``: the key file's copy was written; else the next start does it.
+    """Hold the state after a switch.
 
-    ``left``: why some of the replaced files are still there; empty: none is.
+    ``copied``: the key file's copy was written; else the next start does it. ``left``: why some of the
+    replaced files are still there; empty: none is.
     """
 
     copied: bool
@@ -121,8 +122,8 @@ class GenerationWriter:
     ) -> int:
         """Write a copy of the old database, compare both; return the number of notes.
 
-        ``old_key`` None: the old database is plain. ``replaces`` is its generation, which is removed once this
-        one is in force, also after a crash in between; '' for a plain one. ``why`` goes on record.
+        ``old_key`` None: the old database is plain. ``replaces`` is its generation ('': plain), which is
+        removed once the new one is in force, also after a crash in between. ``why`` goes on record.
         """
 
         def fill(target: Database) -> None:
@@ -181,9 +182,9 @@ class GenerationWriter:
         why: str,
         rescuing: bool = False,
     ) -> None:
-        """Copy the audit chain and seal it again. What is wrong with it, or with its anchor, stays on record.
+        """Copy the audit chain, with new MACs and a record of what is wrong with it or its anchor.
 
-        ``old_key`` None: the old database is plain. ``rescuing``: it is damaged, and what can be read is taken.
+        ``old_key`` None: the old database is plain. ``rescuing``: it is damaged; copy what can be read.
         """
         keys = audit_keys(old_key)
         anchored, wrong = None, []
@@ -209,8 +210,8 @@ class GenerationWriter:
     ) -> SwitchResult:
         """Put the new generation in force, then ``clear`` away the files that it has ``replaced``.
 
-        Raises ``OSError`` if it is not in force; nothing of it is left then. Afterwards no failure of the
-        disk is raised.
+        Raises ``OSError`` if it cannot be put in force; nothing of it is left then. A later failure of
+        the disk is not raised but returned.
         """
         try:
             key_file_store.commit(self.folder)
@@ -226,8 +227,8 @@ class GenerationWriter:
     def write_anchor(self, new_keyfile: KeyFile, data_key: DataKey) -> None:
         """Write the anchor of the generation in force, alone in the folder. Never raises.
 
-        The anchor that lay there was of the generation before. If it cannot be written, a server's next clean
-        stop does it.
+        The old anchor is that of the generation before. If the new one cannot be written, the next clean
+        stop of a server writes it.
         """
         key, keys = data_key.database_key(new_keyfile.database_salt), audit_keys(data_key)
         with suppress(CacheError, LockedError, OSError):
@@ -252,7 +253,7 @@ def hold_alone(
     on_progress: OnProgress,
     failure: str,
 ) -> Iterator[GenerationWriter]:
-    """Hold both locks of the account, and write a new generation of it. ``failure`` ends a sentence.
+    """Hold both locks of the account and yield the writer. ``failure`` begins the text of a disk error.
 
     Raises ``LockedError`` (BUSY names who has the cache open), ``CacheFull``.
     """

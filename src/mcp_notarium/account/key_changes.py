@@ -137,11 +137,10 @@ def apply_change(
 def _prove(
     settings: Config, options: ChangeOptions, key: Secret, before: KeyFile, *, now: int
 ) -> bool:
-    """Open the database with the key file that is on the disk now, and record the change.
+    """Open the database with the new key file and record the change; False if that fails.
 
-    That is in force by now, and a caller that gets an error would go on with the old key; so this
-    never raises. False if another process holds the database, the disk has no space
-    for what opening it writes, or it cannot be opened any more for whatever reason.
+    Never raises: the new key file is in force, and a caller that gets an error would go on with the old
+    key.
     """
     try:
         inspector = replace(options, old=key).inspector(settings)
@@ -193,10 +192,9 @@ def missing_cache_error() -> LockedError:
 
 
 def _record_change(inspection: Inspection, before: KeyFile, *, at: float) -> None:
-    """Record how the key file in force differs from ``before``: which slots, never what opens them.
+    """Record how the key file in force differs from ``before``: which slots, never their secrets.
 
-    The change is in force by now, so a full disk or a busy database does not undo it: the number of the
-    key file in the next record shows the gap.
+    A full disk or a busy database is ignored: the key file's number in the next record shows the gap.
     """
     if inspection.database is None or inspection.keyfile is None:
         return
@@ -232,7 +230,7 @@ def _describe_slot(slot: Slot) -> str:
 def record_restored(
     folder: AccountFolder, restored: KeyFile, data_key: DataKey, *, at: float
 ) -> None:
-    """Record that an older copy of the key file is in force; it is so, whether this succeeds or not."""
+    """Record that a copy of the key file was restored. Ignores a database that cannot be written."""
     path = folder.database(restored.generation)
     slots = [_describe_slot(slot) for slot in restored.slots]
     facts = {"sequence": restored.sequence, "slots": slots}

@@ -127,7 +127,7 @@ def _exchange(
     secret: Secret,
     options: ChangeOptions,
 ) -> KeyFile:
-    """Exchange the keychain's key. Both keys open until the keychain, the only place of either, has the new."""
+    """Exchange the keychain's key: both keys open until the keychain, their only place, has the new one."""
     found = slot_management.list_slots(settings, kept, bounds=options.bounds)
     old = next((slot for slot in found.keyfile.slots if slot.id == found.opened_by), None)
     if old is None:
@@ -179,10 +179,10 @@ def _is_unused(settings: Config, kept: Secret, options: ChangeOptions) -> bool:
 
 @contextmanager
 def _store_secret(settings: Config, system: Keychain, options: ChangeOptions) -> Iterator[Secret]:
-    """Store a random key in the keychain, or take what an interrupted run left; remove it after a failure.
+    """Store a random key in the keychain, or reuse that of an interrupted run; remove it after a failure.
 
-    It stays if the failure came after the commit point, or if that is uncertain: the keychain is then the
-    only place of a key that opens the cache.
+    It stays if the change is in force, or may be: the keychain is then the only place of a key that
+    opens the cache.
     """
     owner = settings.owner_hash
     kept = system.get(keychain.KEY, owner)

@@ -112,7 +112,8 @@ def _remove_all(folder: AccountFolder, options: ChangeOptions) -> int:
         if not list(_files(folder)) and not folder.quarantine.exists():
             return len(files)
         raise Unfinished(
-            f"not everything is destroyed ({os_errors.describe_with_path(error)}): {_describe_remains(folder, options)}",
+            f"not everything is destroyed ({os_errors.describe_with_path(error)}): "
+            f"{_describe_remains(folder, options)}",
             resolution_hint="Run `mcp-notarium purge` again when the disk is well: it goes on "
             "where it stopped.",
         ) from error

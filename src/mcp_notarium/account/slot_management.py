@@ -96,7 +96,7 @@ def rollback_error() -> LockedError:
 def _find_proven_slot(
     main: KeyFile, key: Secret, copy: KeyFile | None, bounds: Bounds
 ) -> int | None:
-    """Return the id of the slot that the key opens, None if it opens none. Try the key once on each file.
+    """Find the slot that the key opens; return its id, None if it opens none.
 
     Raises ``KeyFileDamaged`` (forged), and ``LockedError`` if the key proves a newer ``copy``: it opens
     the copy, or the key file that the copy grew from.

@@ -109,7 +109,7 @@ def rotate_passphrase(
     """
     require_new(new, account=settings.username, allow_weak=allow_weak)
     now, current = int(options.clock()), current or prove_key(settings, options=options)
-    # The same key in another stretching replaces itself, wherever it is kept.
+    # The same key under other KDF parameters replaces itself, wherever it is kept.
     slot_stays = current.by_keychain and new != current.key.passphrase
     gone = slot_changes.slots_to_replace(
         current.keyfile, current.slot, by_keychain=slot_stays, slot_ids=slot_ids
@@ -176,9 +176,9 @@ def require_strong(new: Secret, *, account: str, allow_weak: bool) -> None:
 
 
 def require_new(new: Secret, *, account: str, allow_weak: bool) -> None:
-    """Refuse a weak passphrase and a recovery key. Raises as :func:`require_strong`, and ``SlotsRefused``.
+    """Refuse a weak passphrase and a recovery key, whose place is on paper, not in configurations.
 
-    The key on paper must not become the key that stands in configurations.
+    Raises as :func:`require_strong`, and ``SlotsRefused``.
     """
     require_strong(new, account=account, allow_weak=allow_weak)
     if user_key.read(new).kind == "recovery":

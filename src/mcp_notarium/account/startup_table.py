@@ -34,7 +34,7 @@ def decide(seen: Observations) -> Decision:
 
 
 def row_for(seen: Observations) -> Row:
-    """Return the row that decides, for tests and for ``doctor``."""
+    """Return the row that decides: the first that applies."""
     return next(row for row in TABLE if row.applies(seen))
 
 

@@ -119,7 +119,7 @@ class Record:
 
 
 def make_record(entry: AuditEntry, *, number: int, previous: str) -> Record:
-    """Make the record of an entry at its place in the chain, without its MAC."""
+    """Make the record of an entry at its place in the chain, still without a MAC."""
     kept = [replace_surrogates(note)[:_LONGEST_ID] for note in entry.notes[:MOST_NOTES]]
     more = len(entry.notes) - len(kept)
     facts = entry.facts | {"notes_left_out": more} if more else entry.facts
@@ -237,5 +237,5 @@ def append_to_chain(entry: AuditEntry, head: Head, chain_mac: ChainMac) -> tuple
 
 
 def rechain(record: Record, previous: str, chain_mac: ChainMac) -> Record:
-    """Return the record after another previous MAC, under another key."""
+    """Return the record with another previous MAC and a new MAC of its own."""
     return chain_mac.authenticate(replace(record, previous=previous))

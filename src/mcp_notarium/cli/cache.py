@@ -67,9 +67,8 @@ def run_reset(args: argparse.Namespace) -> int:
 
 
 async def _reset(config: Config, *, yes: bool) -> int:
-    config = replace(
-        config, on_unreadable="refuse"
-    )  # nothing moves to the quarantine before the person agrees
+    # Nothing moves to the quarantine before the person agrees.
+    config = replace(config, on_unreadable="refuse")
     try:
         async with open_app(config, whole=True) as app:
             signals.watch_folder(config.account_dir)  # opening may have created the database
@@ -102,7 +101,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
 
 
 def _require_key(config: Config) -> None:
-    """Raise ``LockedError`` without a usable key for a new database, ``WeakPassphrase`` if it can be guessed."""
+    """Demand a key for a new database. Raises ``LockedError`` without one, ``WeakPassphrase``."""
     key = credentials.find_passphrase(config)
     if key is None:
         raise LockedError(

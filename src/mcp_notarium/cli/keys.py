@@ -157,9 +157,8 @@ def advise(found: tuple[Slot, ...]) -> list[str]:
 
 def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     slot_management.require_label(args.label)
-    current = slot_rotation.prove_key(
-        config, options=ChangeOptions(old=asked)
-    )  # before anybody types a new key twice
+    # Before anybody types a new key twice.
+    current = slot_rotation.prove_key(config, options=ChangeOptions(old=asked))
     slot_management.require_free_slot(current.keyfile)
     new = new_key_input.read(args, account=config.username)
     options = ChangeOptions(old=asked, at=new.at)

@@ -174,7 +174,7 @@ def _say(text: str) -> None:
 
 
 def _leave_streams() -> None:
-    """Flush the streams; if the reader has gone (`| head`, a closed terminal), the exit must not complain."""
+    """Flush the streams, silently if their reader has gone (`| head`, a closed terminal)."""
     for stream in (sys.stdout, sys.stderr):
         if stream is None:  # closed by who called us
             continue

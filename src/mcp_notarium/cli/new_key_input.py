@@ -2,8 +2,8 @@
 
 Also runs ``mcp-notarium generate-key``: write a random key to a file of mode 0600, the keychain, or stdout.
 
-Never from an argument: everybody on the machine can read those. A generated key is printed when
-everything is ready and proven, just before it takes effect: not for a refused change, and never too late.
+Never from an argument: everybody on the machine can read those. A generated key is printed just before
+it takes effect: not for a change that is refused, and not after one that cannot be undone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NewKey:
     _done: set[str] = field(default_factory=set)
 
     def at(self, step: str) -> None:
-        """Handle a step of the change: print a generated key in time. Raises ``ConfigError`` before it takes effect."""
+        """Print a generated key at the last step before the change takes effect. Raises ``ConfigError``."""
         if self.made and step == KeyChangeStep.VERIFY:
             self._show()
         self._done.add(step)

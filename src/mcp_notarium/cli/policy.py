@@ -127,7 +127,7 @@ def _find_origin(found: FoundPolicy, key: str) -> str:
 
 
 def explain(config: Config, note_id: str, tool: str) -> dict[str, Any]:
-    """Return what applies to this note and this tool, as far as the database can tell, as JSON values."""
+    """Return the rules for this note and this tool as JSON values, as far as the database knows."""
     return _explain_note(config, note_id) | _explain_tool(config.policy, tool)
 
 

@@ -223,8 +223,9 @@ def format_facts(facts: dict[str, Any]) -> str:
     lines += [f"note: {notice}" for notice in facts.get("notices", ())]
     if facts["exit_code"]:
         locked = facts["exit_code"] in set(Verdict)
+        state = "LOCKED" if locked else "NOT USABLE"
         lines += [
-            f"{'LOCKED' if locked else 'NOT USABLE'} ({facts['verdict']}, exit code {facts['exit_code']}): {facts['message']}",
+            f"{state} ({facts['verdict']}, exit code {facts['exit_code']}): {facts['message']}",
             f"→ {facts['resolution_hint']}",
         ]
     return "\n".join(lines)

@@ -1,6 +1,6 @@
 """Load the configuration: variables from the environment become one frozen :class:`Config`.
 
-Only this package reads ``os.environ``. It logs nothing and creates nothing. What is unusual but usable is
+Only this package reads settings from ``os.environ``. It logs nothing and creates nothing. What is unusual but usable is
 returned as warnings; what is not usable raises ``ConfigError`` that says what to do.
 """
 

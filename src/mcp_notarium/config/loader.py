@@ -104,7 +104,7 @@ def load(
     """Return the checked configuration. Raises ``ConfigError`` with everything that has to be changed.
 
     ``env_file`` (relative to ``cwd``) is read instead of ``cwd/.env``; ``environ`` wins over both.
-    ``complete`` False: if only required settings are missing and nothing is wrong, ``Loaded.missing`` says so.
+    ``complete`` False: required settings may be missing; ``Loaded.missing`` is the error then.
     """
     reading = inspect(environ, cwd=cwd, env_file=env_file)
     missing = None

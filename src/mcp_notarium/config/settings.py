@@ -1,4 +1,4 @@
-"""Define the configuration as one frozen value, and build it from the picked texts once all are valid."""
+"""Define the configuration as one frozen value, and build it from valid picks."""
 
 from __future__ import annotations
 
@@ -104,9 +104,9 @@ def fill_defaults(picks: dict[str, Pick], environ: Mapping[str, str]) -> None:
 
 
 def find_missing_key(picks: Mapping[str, Pick]) -> SettingsMissing | None:
-    """Return the error for a missing key, unless a keychain may have it.
+    """Return the error for a key that is not set; None if it is set or not needed.
 
-    Asked if other settings are missing, too.
+    Called only if another required setting is missing, because a keychain may have the key.
     """
     key = picks[_KEY]
     if picks["DB_ENCRYPTION"].text == "off" or key.origin != NOT_SET or key.problem:

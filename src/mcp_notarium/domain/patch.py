@@ -9,8 +9,8 @@ several additions at one line. The edges:
 * A value may hold several lines. One line end at the very end of it is only its end: ``x`` and
   ``x\n`` are the same one line, ``""`` is one empty line. Additions and modifications need a value;
   that of a deletion is ignored.
-* New lines get the note's own line end (the more frequent one, ``\n`` if both are equally frequent), whatever ends
-  stand in the value. A modified line keeps the end it had. Lines not named stay byte for byte.
+* New lines get the note's own line end (the more frequent one, ``\n`` if both are equally frequent),
+  whatever ends stand in the value. A modified line keeps its end. Other lines stay byte for byte.
 * The result ends with a line end exactly if the text did. The one exception is a result whose last
   line is empty: without its end it would not be a line.
 * Deleting every line gives the empty text.

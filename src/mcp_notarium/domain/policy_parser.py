@@ -189,7 +189,7 @@ class _Reader:
 
 
 def _syntax_error(said: str) -> ConfigError:
-    """Return the error for text that is not TOML. The reader's message may quote the file; only the line is used."""
+    """Return the error for text that is not TOML, without the reader's message, which quotes the file."""
     at = _AT_LINE.search(said)
     where = f"line {at[1]}" if at else "at its end"
     return ConfigError(

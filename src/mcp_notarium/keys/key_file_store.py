@@ -82,7 +82,7 @@ class KeyFiles:
 
 def load(folder: AccountFolder, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFiles:
     """Read all key files. Raises ``OSError`` only for what is no readable plain file."""
-    # Read the copy first: a process that changes both meanwhile then leaves us an older copy, never a newer one.
+    # Read the copy first: if both change meanwhile, it is the older one and not taken for a rollback.
     copy = _read_file(folder.key_copy, bounds)
     return KeyFiles(
         main=_read_file(folder.key_file, bounds),

@@ -62,7 +62,7 @@ _SYSTEM = (
 
 
 def harden_process() -> None:
-    """Make new files private, forbid core files and tracing, and let the system alone decide what TLS trusts."""
+    """Make new files private, forbid core files and tracing, and drop the TLS variables."""
     os.umask(_PRIVATE_UMASK)
     wipe_environment(*CERTIFICATES)
     if sys.platform != "win32":
