@@ -126,9 +126,6 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
     )
     store = _simplenote(config, cache, tokens)
 
-    def set_marker_if_empty() -> None:
-        opened.pending_marker.set_if_empty(opened.database)
-
     def log_difference(note_id: str) -> None:
         log.warning("sync.stored_differently", note_id=note_id)
 
@@ -138,8 +135,6 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
         clock=time.time,
         owner=make_owner_name(),
         lease=2 * config.api_timeout + _LEASE_MARGIN,
-        before_record=opened.pending_marker.remove,
-        after_last_entry=set_marker_if_empty,
         on_difference=log_difference,
     )
     scheduler = Scheduler(

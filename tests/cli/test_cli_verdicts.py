@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ import pytest
 from mcp_notarium.crypto import key_file_codec, key_slots
 from mcp_notarium.crypto.owner_hash import owner_hash
 from mcp_notarium.errors import LONGEST_LOCKED_MESSAGE, Verdict
+from mcp_notarium.files import quarantine
+from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
 from notarium_devtools.simperium import Simulator
@@ -394,7 +397,9 @@ def test_an_agent_gets_one_way_out_and_doctor_names_all(
 
 def test_both_commands_say_why_a_rebuild_was_refused(room: Room) -> None:
     last_page_damaged(room)
-    (room.folder / "nothing_pending.json").unlink()
+    quarantine.create_folder(
+        AccountFolder(room.folder), time.time()
+    )  # as a rebuild of today leaves one
     room.env["DB_ON_UNREADABLE"] = "rebuild"
     assert "was not followed" in room.hint(Verdict.DATABASE_DAMAGED)
 

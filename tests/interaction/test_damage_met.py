@@ -181,20 +181,6 @@ def test_rebuild_is_followed_by_the_next_start(
     assert run(env, "status").returncode == 0
 
 
-def test_rebuild_is_not_followed_where_a_write_may_be_inside(
-    simulator: Simulator, folder: AccountFolder, tmp_path: Path
-) -> None:
-    env = environment(simulator, tmp_path, DB_ON_UNREADABLE="rebuild")
-    _spoil(folder, NOTES)
-    _meet(env)
-    folder.pending_marker.unlink()
-    with Server(env) as server:
-        assert server.error("list")["details"]["verdict"] == "database_damaged"
-        assert server.leave() == 1
-    assert "was not followed" in str(_reports(env)[0]["resolution_hint"])
-    assert not _set_aside(folder)
-
-
 @pytest.mark.parametrize("verb", ["repair", "reset-cache"])
 def test_the_way_out_works_while_the_locked_server_is_still_there(
     simulator: Simulator, folder: AccountFolder, tmp_path: Path, verb: str
@@ -234,7 +220,6 @@ def test_reset_cache_sets_a_damaged_cache_aside_that_nobody_has_met_yet(
 ) -> None:
     env = environment(simulator, tmp_path)
     _spoil(folder, 12)
-    folder.pending_marker.unlink()
     refused = run(env, "reset-cache")
     assert refused.returncode == 1
     assert "quarantine" in refused.stderr

@@ -28,7 +28,6 @@ FILES = (
     "key_file",
     "key_copy",
     "prepared_key_file",
-    "pending_marker",
     "plain_database",
 )
 DAMAGES = st.tuples(

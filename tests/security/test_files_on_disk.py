@@ -58,7 +58,6 @@ LINKS = [
     "notarium_keys.json.new",
     "keys.lock",
     "server.lock",
-    "nothing_pending.json",
     "quarantine",
 ]
 

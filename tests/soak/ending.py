@@ -15,7 +15,7 @@ MOST_SECONDS = 150.0
 """Seconds within which everybody agrees once nothing is wrong any more."""
 OURS = re.compile(
     r"notarium_cache\.[0-9a-f]{16}\.sqlite\.encrypted(-wal|-shm)?|notarium_keys\.json(\.bak)?"
-    r"|(keys|server|sync|policy)\.lock|audit_anchor\.json|nothing_pending\.json"
+    r"|(keys|server|sync|policy)\.lock|audit_anchor\.json"
 )
 """What may lie in the folder of an account when everybody has left."""
 

@@ -29,7 +29,7 @@ from support.account import BOUNDS, account, folder_of
 KEY, NEW, THIRD = (Secret("raw:" + pair * 32) for pair in ("5a", "6b", "7c"))
 """Raw keys: they open in no time, and the real commands take them like any other."""
 KEYCHAIN = "keychain.json"
-_LASTING = {"keys.lock", "server.lock", "nothing_pending.json", "audit_anchor.json", "quarantine"}
+_LASTING = {"keys.lock", "server.lock", "audit_anchor.json", "quarantine"}
 
 
 class Broken(StrEnum):

@@ -20,13 +20,6 @@ KEYS = (
         (1,),
     ),
     Defence(
-        "a rebuild waits for writes that may be inside",
-        "account/startup_outcomes.py",
-        "    if not seen.no_pending:\n",
-        "    if False:\n",
-        ("unit/account/test_rebuilding.py::test_an_unfinished_write_inside_is_never_quarantined",),
-    ),
-    Defence(
         "a rebuild is made once a day at most",
         "account/startup_outcomes.py",
         "    if seen.rebuilt_recently:\n",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mcp_notarium.account import markers, startup_rows_before_open, startup_table
+from mcp_notarium.account import damage_marker, startup_rows_before_open, startup_table
 from mcp_notarium.account.startup_facts import (
     Files,
     Identity,
@@ -119,7 +119,6 @@ class Inspector:
                     _database_path(folder, valid, plain=inspection.seen.plain)
                 ),
             ),
-            no_pending=markers.nothing_pending(folder, files, plain=inspection.seen.plain),
             rebuilt_recently=_rebuilt_recently(folder, valid, now=now),
         )
         return replace(inspection, seen=seen, files=files, keyfile=valid)
@@ -143,7 +142,7 @@ class Inspector:
         if found is None or data_key is None or not seen.owner_matches or not seen.files.current:
             return inspection
         path = inspection.folder.database(found.generation)
-        whole = self.whole or markers.is_damage_marked(inspection.folder)
+        whole = self.whole or damage_marker.is_set(inspection.folder)
         sample = integrity.sample(path, data_key.page_mac_key(), found.database_salt, every=whole)
         if sample.bad and database_opener.has_log(path):  # a server may have begun one meanwhile
             seen = replace(seen, files=replace(seen.files, wal=True))
@@ -260,7 +259,7 @@ class Inspector:
         """Walk the database where the sampled pages do not prove it undamaged. Raises ``CacheDamaged``."""
         if not schema_seen.ours or schema_seen.version > schema_seen.program:
             return
-        marked, sample = markers.is_damage_marked(inspection.folder), inspection.seen.sample
+        marked, sample = damage_marker.is_set(inspection.folder), inspection.seen.sample
         # Beside a log the file may lack pages that neither of them has.
         unproven = (
             inspection.seen.plain

@@ -13,7 +13,12 @@ from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 
-from mcp_notarium.account import database_creation, markers, startup_outcomes, startup_table
+from mcp_notarium.account import (
+    damage_marker,
+    database_creation,
+    startup_outcomes,
+    startup_table,
+)
 from mcp_notarium.account.inspection import Inspector
 from mcp_notarium.account.startup_actions import OpenedCache, StartupActions
 from mcp_notarium.account.startup_outcomes import Locked, Open
@@ -49,7 +54,7 @@ def open_cache(
     ``kdf`` replaces the settings' parameters of a new slot. ``whole``: every page is checked, as after
     damage was met. Damage that is found so, or met later, marks the folder for the next start.
     ``read_only``: no other file of the folder is changed, and a cache that a start would have to change
-    first is refused. Whoever records a journal entry calls ``pending_marker.remove`` before.
+    first is refused.
     """
     folder = AccountFolder(settings.account_dir)
     actions = StartupActions(
@@ -68,11 +73,11 @@ def open_cache(
                 return _open_read_only(actions)
             return _open_in_order(actions) or _open_under_lock(actions)
         except CacheDamaged as error:
-            markers.mark_damage(folder)
+            damage_marker.write(folder)
             raise damage_error(settings) from error
         except LockedError as error:
             if whole and error.verdict is Verdict.DATABASE_DAMAGED:
-                markers.mark_damage(folder)  # a start would not look so far
+                damage_marker.write(folder)  # a start would not look so far
             raise
 
 
@@ -92,7 +97,7 @@ def _open_in_order(
     the folder.
     """
     folder = AccountFolder(actions.settings.account_dir)
-    if markers.is_damage_marked(folder) and not read_only:
+    if damage_marker.is_set(folder) and not read_only:
         return None  # every page is to be checked once, and the marker removed
     with ExitStack() as undo:
         server_lock: ServerLock | None = None
@@ -143,7 +148,7 @@ def _open_under_lock(actions: StartupActions) -> OpenedCache:
         opened = actions.carry_out(inspection, server_lock, decision)
         undo.pop_all()
         if not opened.database.closed:
-            markers.clear_damage_marker(folder)
+            damage_marker.remove(folder)
         return opened
 
 

@@ -119,7 +119,6 @@ def _erase_plain(
         log.close()
     for file in _plain_files(folder):
         erase(file)
-    folder.pending_marker.unlink(missing_ok=True)
     at(Step.REMOVE)
 
 

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.account import markers
+from mcp_notarium.account import opener
 from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions
 from mcp_notarium.config import Config
-from mcp_notarium.errors import LockedError, Unfinished, Verdict
+from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
+from mcp_notarium.errors import LockedError, NotariumError, Unfinished, Verdict
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import exclusive_locks
 from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.keys.keychain import Keychain
+from mcp_notarium.storage.journal_table import PendingWrites
 
 _UNUSABLE = "the cache cannot be destroyed"
 _AGAIN = "Run `mcp-notarium purge` again where the keychain can be asked, or delete them there."
@@ -56,16 +58,20 @@ class PurgeResult:
     keychain_hint: str = ""
 
 
-def may_hold_unsent_text(settings: Config, *, options: ChangeOptions = DEFAULTS) -> bool:
-    """Decide whether a write may be inside that the note store has not confirmed. Needs no key."""
+def may_hold_unsent_text(settings: Config, *, bounds: Bounds = PRODUCTION) -> bool:
+    """Decide whether a write may be inside that the note store has not confirmed.
+
+    False if there is no database, or it can be opened and holds no journal entry.
+    """
     folder = check_folder(settings.account_dir)
-    if not folder.path.is_dir():
+    if not (folder.plain_database.exists() or folder.generations()):
         return False
-    with disk_errors(_UNUSABLE):
-        files = key_file_store.load(folder, bounds=options.bounds)
-        plain = folder.plain_database.exists()
-        anything = plain or bool(folder.generations())
-        return anything and not markers.nothing_pending(folder, files, plain=plain)
+    with (
+        suppress(NotariumError),
+        closing(opener.open_cache(settings, bounds=bounds, read_only=True)) as opened,
+    ):
+        return PendingWrites(opened.database).count() > 0
+    return True
 
 
 def purge_account(

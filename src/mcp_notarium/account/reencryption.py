@@ -158,7 +158,7 @@ def _reencrypt(
     replaced = companions(folder.database(before.generation))
 
     def clear() -> None:
-        for file in (*replaced, folder.pending_marker):
+        for file in replaced:
             file.unlink(missing_ok=True)
         sync_folder(folder.path)
         options.at(Step.REMOVE)

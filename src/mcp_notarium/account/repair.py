@@ -12,7 +12,12 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mcp_notarium.account import generation_writer, markers, startup_outcomes, startup_table
+from mcp_notarium.account import (
+    damage_marker,
+    generation_writer,
+    startup_outcomes,
+    startup_table,
+)
 from mcp_notarium.account.database_creation import remove_prepared
 from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
 from mcp_notarium.account.inspection import Inspection
@@ -176,11 +181,10 @@ def _switch(
     replaced = companions(folder.database(old.generation))
 
     def clear() -> None:
-        markers.clear_damage_marker(folder)
+        damage_marker.remove(folder)
         for file in replaced:
             if file.exists():
                 file.rename(kept / file.name)
-        folder.pending_marker.unlink(missing_ok=True)
         sync_folder(kept)
         sync_folder(folder.path)
         options.at(Step.REMOVE)

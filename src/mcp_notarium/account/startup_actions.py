@@ -12,11 +12,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from mcp_notarium.account import database_creation, markers, schema_migration, startup_table
+from mcp_notarium.account import (
+    damage_marker,
+    database_creation,
+    schema_migration,
+    startup_table,
+)
 from mcp_notarium.account.audit_anchor import Anchor, audit_keys
 from mcp_notarium.account.database_creation import NewCache
 from mcp_notarium.account.inspection import Inspection, Inspector
-from mcp_notarium.account.markers import PendingMarker
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.data_key import DataKey
@@ -40,8 +44,7 @@ _INTERRUPTED = "an earlier start or reset was interrupted"
 class OpenedCache:
     """Hold an open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
 
-    ``pending_marker`` says that no journal entry is inside; remove it before recording one. ``anchor`` keeps
-    the end of the audit chain. ``rebuilt``: the cache replaced another.
+    ``anchor`` keeps the end of the audit chain. ``rebuilt``: the cache replaced another.
     """
 
     database: Database
@@ -49,16 +52,13 @@ class OpenedCache:
     generation: str
     created: bool
     notices: tuple[str, ...]
-    pending_marker: PendingMarker
     server_lock: ServerLock
     anchor: Anchor
     rebuilt: bool = False
 
     def close(self) -> None:
-        """Set the marker if nothing is pending, close the database, release the lock. Never raises."""
-        if not self.database.closed:
-            self.pending_marker.set_if_empty(self.database)
-            self.database.close()
+        """Close the database, release the lock. Never raises."""
+        self.database.close()
         self.server_lock.release()
 
 
@@ -173,7 +173,10 @@ class StartupActions:
     ) -> OpenedCache:
         inspection.close()
         server_lock.exclude()
-        notice = f"A new cache was made, the old files are in `quarantine/`: {reason.rstrip('.')}."
+        notice = (
+            "A new cache was made, the old files are in `quarantine/` (writes that never reached the note "
+            f"store may be in them): {reason.rstrip('.')}."
+        )
         opened = self._create(inspection, server_lock, (notice, *notices), instead=True)
         server_lock.share()
         return replace(opened, rebuilt=True)
@@ -213,16 +216,13 @@ class StartupActions:
     ) -> OpenedCache:
         folder = inspection.folder
         generation = new_cache.keyfile.generation if new_cache.keyfile is not None else ""
-        pending_marker = PendingMarker(folder, generation)
-        pending_marker.set_if_empty(new_cache.database)
-        new_cache.database.on_damage(lambda: markers.mark_damage(folder))
+        new_cache.database.on_damage(lambda: damage_marker.write(folder))
         return OpenedCache(
             database=new_cache.database,
             data_key=new_cache.data_key,
             generation=generation,
             created=created,
             notices=(*notices, *_key_notice(inspection.key), *location_warnings(folder.path)),
-            pending_marker=pending_marker,
             server_lock=server_lock,
             anchor=Anchor(folder, generation, audit_keys(new_cache.data_key).anchor),
         )

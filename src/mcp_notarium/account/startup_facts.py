@@ -91,7 +91,6 @@ class Observations:
     - ``change_unfinished``: a crash came between key file and copy, or left temporary files.
       ``copy_ahead``: the key vouches for a copy that is newer than the key file. ``rotated``: the day of
       the key's last change, if known.
-    - ``no_pending`` is True only where it is certain that no unfinished write is inside.
     """
 
     plain: bool = False
@@ -121,7 +120,6 @@ class Observations:
     expected: Identity | None = None
     found: Identity | None = None
     schema: SchemaSeen | None = None
-    no_pending: bool = False
     on_unreadable: OnUnreadable = "refuse"
     rebuilt_recently: bool = False
 

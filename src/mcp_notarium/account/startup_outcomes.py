@@ -94,8 +94,8 @@ OTHER_ACCOUNT = (
 WAIT = "Wait a few seconds and try again; close other MCP clients if it stays like this."
 UNREADABLE = "the database is damaged: it cannot be read, and that is not the key's fault"
 _REBUILD_OFFER = (
-    " Or start once with DB_ON_UNREADABLE=rebuild: the old files move to `quarantine/`, nothing "
-    "is deleted."
+    " Or start once with DB_ON_UNREADABLE=rebuild: the old files move to `quarantine/`, with writes "
+    "that never reached the note store; nothing is deleted."
 )
 _AGENT_GIVE_KEY = (
     "Ask the user to set DB_ENCRYPTION_KEY to the key of this cache and to restart the client; "
@@ -229,7 +229,8 @@ def decide_on_damage(*, plain: bool, on_unreadable: OnUnreadable) -> Locked:
     if on_unreadable == "rebuild":
         way_out = (
             "Restart the client: DB_ON_UNREADABLE=rebuild then moves the old cache to the quarantine and "
-            f"makes a new one, if no unfinished write can be inside. Otherwise: {way_out}"
+            "makes a new one. Writes that never reached the note store may be in the old one. "
+            f"Otherwise: {way_out}"
         )
     return Locked(
         Verdict.DATABASE_DAMAGED, UNREADABLE, way_out, _agent_hint(BEGIN_AGAIN if plain else REPAIR)
@@ -241,9 +242,7 @@ def _agent_hint(hint: str) -> str:
 
 
 def _obstacle(seen: Observations) -> str | None:
-    """Say why a rebuild could lose something, or would be repeated for ever."""
-    if not seen.no_pending:
-        return "a change that never reached the note store may be inside"
+    """Say why a rebuild would be repeated for ever, or could not be made."""
     if seen.rebuilt_recently:
         return "it was rebuilt within the last 24 hours (do two clients use different keys?)"
     if seen.weakness:

@@ -2,7 +2,7 @@
 
 The rows are asked in order; the first that applies decides. A key is checked against the key file alone, a
 database only with a key that is proven right. Nothing that exists is ever deleted. Only ``Rebuild`` moves
-a cache: if no unfinished write can be inside, and DB_ON_UNREADABLE=rebuild asks for it.
+a cache, to the quarantine, if DB_ON_UNREADABLE=rebuild asks for it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from mcp_notarium import __version__
-from mcp_notarium.account import audit_anchor, markers, opener
+from mcp_notarium.account import audit_anchor, damage_marker, opener
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, doctor_checks, status
 from mcp_notarium.cli.doctor_checks import BAD, NOT_CHECKED, OK, WARN, Finding, check_folder
@@ -145,7 +145,7 @@ def _check_pages(config: Config, database: Database, *, deep: bool) -> Finding:
         return Finding("pages", NOT_CHECKED, seen)
     wrong, compared = status.check_pages(config, database)
     if wrong:
-        markers.mark_damage(folder)
+        damage_marker.write(folder)
         return Finding("pages", BAD, f"{len(wrong)} faults, first: {wrong[0]}")
     agree = "search index and tables agree" if compared else f"every index{status.WITHOUT_SEARCH}"
     return Finding("pages", OK, f"every page is authentic, {agree}")

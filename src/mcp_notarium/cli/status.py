@@ -19,8 +19,8 @@ from typing import Any
 
 from mcp_notarium import __version__
 from mcp_notarium.account import (
+    damage_marker,
     inspection,
-    markers,
     opener,
     schema_migration,
     slot_management,
@@ -163,7 +163,7 @@ async def _open_facts(config: Config, *, deep: bool) -> dict[str, Any]:
         return facts
     wrong, compared = check_pages(config, app.cache.database)
     if wrong:
-        markers.mark_damage(AccountFolder(config.account_dir))
+        damage_marker.write(AccountFolder(config.account_dir))
         raise opener.damage_error(config)
     return facts | {"checked": f"every page, every index{'' if compared else WITHOUT_SEARCH}"}
 

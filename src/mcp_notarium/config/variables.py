@@ -129,7 +129,8 @@ VARIABLES = (
     Variable(
         name="DB_ON_UNREADABLE",
         purpose="What to do if the database cannot be read: refuse and say why, or move it to the "
-        "quarantine and load all notes again (only if nothing can be lost).",
+        "quarantine (nothing is deleted; it may hold writes that never reached the note store) and load "
+        "all notes again.",
         kind=Kind.CHOICE,
         default="refuse",
         choices=("refuse", "rebuild"),

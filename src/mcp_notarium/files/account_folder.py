@@ -21,9 +21,7 @@ from mcp_notarium.files.os_errors import ELSEWHERE, display_path, move_command
 from mcp_notarium.files.private_files import disk_errors, is_group_private
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
-_OURS = re.compile(
-    r"\.?(notarium_|nothing_pending|damage_met|audit_anchor)|(keys|server|sync|policy)\.lock$"
-)
+_OURS = re.compile(r"\.?(notarium_|damage_met|audit_anchor)|(keys|server|sync|policy)\.lock$")
 
 _SYNCED = re.compile(
     r"dropbox|onedrive|google ?drive|googledrive|mobile documents|icloud|nextcloud|owncloud"
@@ -62,10 +60,8 @@ class AccountFolder:
         self.unfinished_plain_database = path / "notarium_cache.sqlite.new"
         self.plain_remains = path / "notarium_cache.sqlite.erasing"
         """A plain database that an encrypted one has replaced; it is to be erased."""
-        self.pending_marker = path / "nothing_pending.json"
-        """The marker "no unfinished write is inside", see ``account/markers``."""
         self.damage_marker = path / "damage_met.json"
-        """The marker "damage was met", see ``account/markers``."""
+        """The marker "damage was met", see ``account/damage_marker``."""
         self.audit_anchor = path / "audit_anchor.json"
         """The audit chain's anchor, see ``account/audit_anchor``."""
         self.keys_lock = path / "keys.lock"

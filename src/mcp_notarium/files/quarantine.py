@@ -58,7 +58,7 @@ def list_files(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]
     """
     kept = set(but)
     databases = sorted(folder.path.glob("notarium_cache*"))
-    keys = [folder.key_copy, folder.key_file, folder.prepared_key_file, folder.pending_marker]
+    keys = [folder.key_copy, folder.key_file, folder.prepared_key_file]
     rest = (folder.audit_anchor, folder.damage_marker)
     return [path for path in (*databases, *keys, *rest) if path not in kept]
 

@@ -201,7 +201,7 @@ def _read_file(path: Path, bounds: kdf.Bounds) -> FileReading:
 def _temporary_files(folder: AccountFolder) -> tuple[Path, ...]:
     if not folder.path.is_dir():
         return ()
-    names = (folder.key_file, folder.key_copy, folder.prepared_key_file, folder.pending_marker)
+    names = (folder.key_file, folder.key_copy, folder.prepared_key_file)
     return tuple(
         sorted(
             path

@@ -24,8 +24,6 @@ from mcp_notarium.domain.note import (
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.cache import Cache
 
-Hook = Callable[[], None]
-
 LONGEST_LEASE = 3600.0
 """Seconds, longer than any lease. One that ends later was given before the clock was set back."""
 
@@ -66,16 +64,12 @@ class Journal:
         owner: str,
         lease: float,
         owner_ended: Callable[[str], bool],
-        before_record: Hook | None,
-        after_last_entry: Hook | None,
     ) -> None:
         self._cache = cache
         self._clock = clock
         self._owner = owner
         self._lease = lease
         self._owner_ended = owner_ended
-        self._before_record = before_record
-        self._after_last_entry = after_last_entry
 
     def make(
         self,
@@ -121,7 +115,7 @@ class Journal:
                 return False
             if base is not None:
                 self._cache.notes.apply([base])
-            self._add(write)
+            self._cache.pending.add(write)
         return True
 
     def adopt(self, head: Revision | Tombstone, *, seen: str | None) -> bool:
@@ -156,7 +150,7 @@ class Journal:
             self._cache.pending.drop(write.write_id)
             if base is not None:
                 self._cache.notes.apply([base])
-            self._add(rebased)
+            self._cache.pending.add(rebased)
         return rebased
 
     def finish(
@@ -181,14 +175,11 @@ class Journal:
                 if differs:
                     self._cache.sync_state.record_difference(at=self._clock())
                 for follow_up in follow_ups:
-                    self._add(follow_up)
+                    self._cache.pending.add(follow_up)
             elif self._cache.pending.get(write.write_id) and (
                 self._cache.notes.etag(write.note_id) == write.base_etag
             ):
                 self._cache.notes.apply(storing)
-        # After the commit: a marker removed before it would be missing if the commit failed.
-        if self._after_last_entry is not None and self._cache.pending.count() == 0:
-            self._after_last_entry()
         return ours
 
     def reject(self, write: PendingWrite, reason: str) -> None:
@@ -238,9 +229,3 @@ class Journal:
     def _is_ours(self, write: PendingWrite) -> bool:
         kept = self._cache.pending.get(write.write_id)
         return kept is not None and kept.owner == self._owner
-
-    def _add(self, write: PendingWrite) -> None:
-        if self._before_record is not None:
-            # Inside the write lock, so that no other process removes the marker in between.
-            self._before_record()
-        self._cache.pending.add(write)

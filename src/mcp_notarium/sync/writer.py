@@ -33,7 +33,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.conflict_copy import differences
-from mcp_notarium.sync.journal import Hook, Journal, process_ended
+from mcp_notarium.sync.journal import Journal, process_ended
 from mcp_notarium.sync.journal_replay import ROUNDS, JournalReplay
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
@@ -71,11 +71,9 @@ class Writer:
     them alone; ``owner_ended`` tells whether the process of such a name has ended. ``stopwatch``
     gives seconds of a clock that nobody sets.
 
-    ``before_record`` is called inside the transaction that records an entry; if it raises, nothing is
-    recorded. ``after_last_entry`` is called outside any transaction when no entry seems to be left; it
-    looks again under the write lock, because another process may just be recording one. ``on_step`` is
-    told each step of a push, so that a test can stop there; ``on_difference`` the id of each note that
-    the store by itself holds differently from what was sent. ``replay`` finishes what was not answered.
+    ``on_step`` is told each step of a push, so that a test can stop there; ``on_difference`` the id of
+    each note that the store by itself holds differently from what was sent. ``replay`` finishes what was
+    not answered.
     """
 
     def __init__(
@@ -87,8 +85,6 @@ class Writer:
         owner: str,
         lease: float,
         stopwatch: Callable[[], float] = time.monotonic,
-        before_record: Hook | None = None,
-        after_last_entry: Hook | None = None,
         owner_ended: Callable[[str], bool] = process_ended,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -107,8 +103,6 @@ class Writer:
             owner=owner,
             lease=lease,
             owner_ended=owner_ended,
-            before_record=before_record,
-            after_last_entry=after_last_entry,
         )
         self._pusher = Pusher(
             store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference

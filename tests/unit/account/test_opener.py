@@ -83,7 +83,7 @@ def test_files_on_the_disk_have_the_documented_names_and_are_private(tmp_path):
         base = f"notarium_cache.{opened.generation}.sqlite.encrypted"
         assert set(names) == {
             *(base, f"{base}-wal", f"{base}-shm", "notarium_keys.json", "notarium_keys.json.bak"),
-            *("nothing_pending.json", "keys.lock", "server.lock"),
+            *("keys.lock", "server.lock"),
         }
         assert {stat.S_IMODE(path.stat().st_mode) for path in names.values()} == {0o600}
     assert stat.S_IMODE(config.account_dir.stat().st_mode) == 0o700

@@ -7,12 +7,14 @@ import pytest
 
 from mcp_notarium.account import purge
 from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage.journal_table import PendingWrites
 from support import keychains
-from support.account import BOUNDS, account, made, open_cheaply
+from support.account import BOUNDS, account, folder_of, made, open_cheaply
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
 
@@ -128,11 +130,31 @@ def test_a_link_is_removed_and_what_it_leads_to_stays(tmp_path):
     assert left(config) == []
 
 
+WRITE = PendingWrite(
+    write_id="w1",
+    note_id="n1",
+    kind=WriteKind.CREATE,
+    base_etag=None,
+    content=Content("text"),
+    body="{}",
+    created_at=1.0,
+    owner="me",
+    lease_until=2.0,
+)
+
+
 def test_text_that_was_never_confirmed_is_warned_of(tmp_path):
     config = account(tmp_path)
-    assert not purge.may_hold_unsent_text(config, options=GIVEN)
+    assert not purge.may_hold_unsent_text(config, bounds=BOUNDS)
     open_cheaply(config).close()
-    assert not purge.may_hold_unsent_text(config, options=GIVEN)
+    assert not purge.may_hold_unsent_text(config, bounds=BOUNDS)
     with closing(open_cheaply(config)) as opened:
-        opened.pending_marker.remove()
-        assert purge.may_hold_unsent_text(config, options=GIVEN)
+        PendingWrites(opened.database).add(WRITE)
+    assert purge.may_hold_unsent_text(config, bounds=BOUNDS)
+
+
+def test_a_cache_that_cannot_be_opened_may_hold_text_that_was_never_confirmed(tmp_path):
+    config = made(tmp_path)
+    folder_of(config).key_file.unlink()
+    folder_of(config).key_copy.unlink()
+    assert purge.may_hold_unsent_text(config, bounds=BOUNDS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import markers, purge
+from mcp_notarium.account import damage_marker, purge
 from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
 from mcp_notarium.files import quarantine
@@ -82,22 +82,9 @@ def test_without_the_setting_nothing_moves(tmp_path, reason):
     assert fingerprint(config.account_dir) == before
 
 
-@pytest.mark.parametrize("reason", REASONS)
-def test_after_a_hard_stop_nothing_is_rebuilt_because_a_write_may_be_inside(tmp_path, reason):
-    config = old_cache(tmp_path)
-    folder_of(config).pending_marker.unlink()
-    config = happen(reason, config)
-    before = fingerprint(config.account_dir)
-    with pytest.raises(LockedError) as refused:
-        open_cheaply(config, **at(LATER))
-    assert "was not followed" in refused.value.resolution_hint
-    assert fingerprint(config.account_dir) == before
-
-
-def test_an_unfinished_write_inside_is_never_quarantined(tmp_path):
+def test_an_unfinished_write_goes_to_the_quarantine_with_the_key_file_that_opens_it(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config, **at(NOW))) as opened:
-        opened.pending_marker.remove()
         PendingWrites(opened.database).add(
             PendingWrite(
                 write_id="w",
@@ -112,21 +99,15 @@ def test_an_unfinished_write_inside_is_never_quarantined(tmp_path):
             )
         )
     wrong = replace(config, on_unreadable="rebuild", db_key=Secret(OTHER))
-    with pytest.raises(LockedError) as refused:
-        open_cheaply(wrong, **at(LATER))
-    assert refused.value.verdict is Verdict.WRONG_KEY
-    with closing(open_cheaply(config)) as again:
-        assert PendingWrites(again.database).count() == 1
-
-
-def test_a_database_without_a_marker_of_its_own_is_not_moved_along(tmp_path):
-    config = happen("wrong key", old_cache(tmp_path))
-    folder_of(config).database("0" * 16).touch(mode=0o600)
-    before = fingerprint(config.account_dir)
-    with pytest.raises(LockedError) as refused:
-        open_cheaply(config, **at(LATER))
-    assert "was not followed" in refused.value.resolution_hint
-    assert fingerprint(config.account_dir) == before
+    with closing(open_cheaply(wrong, **at(LATER))) as rebuilt:
+        assert "never reached the note store" in rebuilt.notices[0]
+    (quarantined,) = folder_of(config).quarantine.iterdir()
+    restored = account(tmp_path / "restored")
+    shutil.copytree(quarantined, restored.account_dir)
+    restored.account_dir.chmod(0o700)
+    with closing(open_cheaply(restored)) as again:
+        (write,) = PendingWrites(again.database).all()
+    assert write.content.text == "unsaved text"
 
 
 def test_a_damaged_prepared_key_file_is_kept_too(tmp_path):
@@ -138,21 +119,22 @@ def test_a_damaged_prepared_key_file_is_kept_too(tmp_path):
     assert kept.read_bytes() == b"rubbish"
 
 
-@pytest.mark.parametrize("renamed", [3, 4])  # the key file is away, the anchor is not
 def test_a_rebuild_that_was_killed_while_it_moved_files_is_finished_and_reported(
-    tmp_path, monkeypatch, renamed
+    tmp_path, monkeypatch
 ):
     config = happen("wrong key", old_cache(tmp_path))
     folder = folder_of(config)
     folder.audit_anchor.touch(mode=0o600)
     folder.audit_anchor.write_bytes(b"the old anchor")
-    markers.mark_damage(folder)
+    damage_marker.write(folder)
     before = fingerprint(config.account_dir)
 
     rename, count = Path.rename, itertools.count()
 
     def rename_or_die(path, target):
-        if "quarantine" in str(target) and next(count) == renamed:
+        if (
+            "quarantine" in str(target) and next(count) == 3
+        ):  # the key file is away, the anchor is not
             os._exit(9)
         return rename(path, target)
 
@@ -192,13 +174,6 @@ def test_nothing_is_moved_under_a_running_server(tmp_path):
     config = old_cache(tmp_path)
     running = account_child.start(tmp_path)
     try:
-        # Nothing may move, although the marker is set.
-        folder_of(config).pending_marker.touch(mode=0o600)
-        generation = database_of(config).name.split(".")[1]
-        folder_of(config).pending_marker.write_bytes(
-            b'{"format":"mcp-notarium-nothing-pending","generation":"%s","version":1}'
-            % generation.encode()
-        )
         before = fingerprint(config.account_dir)
         with pytest.raises(LockedError) as refused:
             open_cheaply(replace(config, db_key=Secret(OTHER)), **at(LATER))
@@ -267,7 +242,7 @@ def test_a_start_looks_at_every_page_only_where_damage_was_met(tmp_path):
     config = made(tmp_path)
     overwrite(database_of(config), 7)
     open_cheaply(config).close()
-    markers.mark_damage(folder_of(config))
+    damage_marker.write(folder_of(config))
     for _ in range(2):
         with pytest.raises(LockedError) as refused:
             open_cheaply(config)
@@ -280,10 +255,10 @@ def test_damage_that_is_met_marks_the_folder_and_a_rebuild_takes_the_mark_along(
     overwrite(database_of(config), 4)
     with closing(open_cheaply(config)) as opened, pytest.raises(CacheDamaged):
         opened.database.rows("SELECT * FROM notes")
-    assert markers.is_damage_marked(folder_of(config))
+    assert damage_marker.is_set(folder_of(config))
     with closing(open_cheaply(config, **at(LATER))) as again:
         assert again.created
-    assert not markers.is_damage_marked(folder_of(config))
+    assert not damage_marker.is_set(folder_of(config))
     assert list(folder_of(config).quarantine.rglob("damage_met.json"))
 
 
@@ -308,17 +283,17 @@ def test_a_log_mends_a_page_for_the_whole_look_too(tmp_path):
         file.touch(mode=0o600)
         file.write_bytes(content)
     overwrite(path, 3)
-    markers.mark_damage(folder_of(config))
+    damage_marker.write(folder_of(config))
     with closing(open_cheaply(config, whole=True)) as again:
         assert again.database.row("SELECT value FROM sync_metadata WHERE key = 'k'") == ("v",)
-    assert not markers.is_damage_marked(folder_of(config))
+    assert not damage_marker.is_set(folder_of(config))
 
 
 def test_a_mark_that_means_nothing_goes_with_the_start(tmp_path):
     config = made(tmp_path)
     folder_of(config).damage_marker.touch(mode=0o600)
     open_cheaply(config).close()
-    assert not markers.is_damage_marked(folder_of(config))
+    assert not damage_marker.is_set(folder_of(config))
 
 
 def test_a_folder_in_the_quarantine_with_the_name_of_no_day_is_none_of_ours(tmp_path):

@@ -41,7 +41,6 @@ GOOD = Observations(
     expected=ME,
     found=ME,
     schema=SchemaSeen(version=1, program=1),
-    no_pending=True,
 )
 PLAIN = replace(
     GOOD,
@@ -177,7 +176,6 @@ RISKY = re.compile(
 )
 VARIANTS = [
     {},
-    {"no_pending": False},
     {"source": "DB_ENCRYPTION_KEY_FILE of ~/project/.env", "rotated": "2025-11-20"},
     {"keychain_slot": True, "keychain": "Secret Service knows no key for this account"},
     {"on_unreadable": "rebuild", "rebuilt_recently": True},
@@ -336,7 +334,6 @@ def test_rebuilding_is_a_way_out_of_exactly_the_unreadable_cases(row, seen, outc
 @pytest.mark.parametrize(
     ("obstacle", "said"),
     [
-        ({"no_pending": False}, "never reached the note store"),
         ({"rebuilt_recently": True}, "24 hours"),
         ({"weakness": "it repeats itself"}, "too weak for a new cache (it repeats itself)"),
     ],
@@ -353,7 +350,7 @@ def test_nothing_is_rebuilt_where_something_could_be_lost(row, obstacle, said):
 def test_the_rebuild_is_offered_only_where_it_would_be_done():
     wrong = replace(GOOD, unwrap=Unwrap.WRONG_KEY)
     assert "DB_ON_UNREADABLE=rebuild" in decide(wrong).hint
-    assert "DB_ON_UNREADABLE=rebuild" not in decide(replace(wrong, no_pending=False)).hint
+    assert "DB_ON_UNREADABLE=rebuild" not in decide(replace(wrong, rebuilt_recently=True)).hint
 
 
 def test_looking_stops_at_driver_and_paths():
@@ -398,7 +395,6 @@ VALUES = {
     "expected": IDENTITIES,
     "found": IDENTITIES,
     "schema": [None, *(SchemaSeen(v, 2, ours=o) for v in range(4) for o in YES_NO)],
-    "no_pending": YES_NO,
     "on_unreadable": ["refuse", "rebuild"],
     "rebuilt_recently": YES_NO,
 }
@@ -425,7 +421,6 @@ def promise_of_the_table(seen):
             assert seen.no_key_file
         case Rebuild():
             assert seen.on_unreadable == "rebuild"
-            assert seen.no_pending
             assert not seen.rebuilt_recently
         case Open() | Migrate():
             assert seen.plain or (seen.unwrap is Unwrap.OPENED and seen.owner_matches)

@@ -76,7 +76,6 @@ def test_a_sticky_parent_such_as_tmp_is_fine(mine):
         "notarium_cache.0123456789abcdef.sqlite.encrypted",
         "notarium_cache.0123456789abcdef.sqlite.encrypted-wal",
         "notarium_cache.sqlite",
-        "nothing_pending.json",
         "keys.lock",
         "server.lock",
         "sync.lock",

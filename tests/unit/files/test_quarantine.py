@@ -44,7 +44,6 @@ def test_everything_is_ordered_so_that_what_explains_comes_last(mine):
         "notarium_cache.0123456789abcdef.sqlite.encrypted-wal",
         "notarium_keys.json.bak",
         "notarium_keys.json",
-        "nothing_pending.json",
     ]
     for name in names:
         (mine.path / name).touch()

@@ -474,46 +474,6 @@ def test_a_save_is_a_success_although_what_follows_from_it_cannot_be_released(
     assert client.contents() == store.contents()
 
 
-def test_the_flag_of_unfinished_writes_is_up_whenever_there_is_one(clients, store):
-    flag = []
-
-    def down():
-        with client.cache.transaction(durable=True):
-            assert client.cache.pending.count() == 0
-            flag.clear()
-
-    client = clients(before_record=lambda: flag.append(True), after_last_entry=down)
-
-    async def scenario():
-        await client.create("one\n")
-        assert flag == []
-        client.faults.plan(Fault.TIMEOUT, on="push")
-        with pytest.raises(OutcomeUnknown):
-            await client.create("two\n")
-        assert flag
-        await client.create("three\n")
-        assert flag
-        await client.writer.replay.finish_all()
-        assert flag == []
-
-    asyncio.run(scenario())
-
-
-def test_if_the_flag_cannot_be_raised_nothing_is_recorded_or_sent(clients):
-    def fails():
-        raise CacheFull("no space for the flag")
-
-    client = clients(before_record=fails)
-
-    async def scenario():
-        with pytest.raises(CacheFull):
-            await client.create("one\n")
-
-    asyncio.run(scenario())
-    assert client.cache.pending.all() == []
-    assert client.remote.calls == []
-
-
 @pytest.mark.parametrize("step", ["recorded", "pushed", "committed"])
 def test_a_process_that_ends_at_any_step_of_a_save_leaves_one_note_with_the_new_text(
     clients, store, step
