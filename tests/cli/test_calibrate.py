@@ -53,10 +53,10 @@ def test_a_cheaper_proposal_is_called_one_and_never_applied_unasked(yes, tmp_pat
     before = read_key_file(config)
     found = kdf.Argon2id() if yes else None  # measured once, which costs seconds
     assert calibrated(config, yes=yes, found=found) == (0 if yes else 1)
-    told = capsys.readouterr().err
-    assert "Today it is Argon2id 128 MiB, 4 passes, 4 lanes" in told
-    assert "LESS than today" in told
-    assert "Nothing is changed" in told
+    stderr = capsys.readouterr().err
+    assert "Today it is Argon2id 128 MiB, 4 passes, 4 lanes" in stderr
+    assert "LESS than today" in stderr
+    assert "Nothing is changed" in stderr
     assert read_key_file(config) == before
 
 

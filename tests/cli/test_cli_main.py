@@ -86,11 +86,11 @@ def test_a_secret_that_is_no_text_is_a_setting_to_be_mended_and_no_fault(command
         [*ENTRIES[1], *command], env={os.fsencode(n): os.fsencode(v) for n, v in BARE.items()} | wrong,
         cwd=tmp_path, capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    told = (done.stdout + done.stderr).decode()
-    assert "SIMPLENOTE_PASSWORD is not valid UTF-8" in told
-    assert "unexpected" not in told
-    assert "crashed" not in told
-    assert "and-more" not in told
+    output = (done.stdout + done.stderr).decode()
+    assert "SIMPLENOTE_PASSWORD is not valid UTF-8" in output
+    assert "unexpected" not in output
+    assert "crashed" not in output
+    assert "and-more" not in output
 
 
 @pytest.mark.parametrize("name", sorted(cli.VERBS))

@@ -66,9 +66,9 @@ def test_check_tells_a_right_file_from_a_wrong_one(env, tmp_path):
     done = run(env, "policy", "check", str(wrong))
     assert done.returncode == 1
     assert "line 2, `limits.writes_per_our`" in done.stderr
-    told = run(env, "policy", "check", str(wrong), "--json")
-    assert told.returncode == 1
-    assert json.loads(told.stdout)["line"] == 2
+    as_json = run(env, "policy", "check", str(wrong), "--json")
+    assert as_json.returncode == 1
+    assert json.loads(as_json.stdout)["line"] == 2
     assert run(env | {"NOTARIUM_POLICY_FILE": str(wrong)}, "policy", "check").returncode == 1
 
 

@@ -106,9 +106,9 @@ def test_a_key_on_paper_that_is_cut_short_is_called_that(home: Home) -> None:
         screen.shows("Old key: ")
         screen.type(PAPER.reveal_text()[:-5] + "\n")
         assert screen.ends() == 11, screen.screen
-    told = " ".join(screen.screen.split())
-    assert "the key given opens nothing, and as a recovery key it is not whole" in told
-    assert "nine groups of four" in told
+    shown = " ".join(screen.screen.split())
+    assert "the key given opens nothing, and as a recovery key it is not whole" in shown
+    assert "nine groups of four" in shown
 
 
 def test_a_key_that_opens_already_is_no_new_key(home: Home) -> None:

@@ -193,13 +193,13 @@ def test_a_missing_file_is_not_recreated_and_its_wal_is_not_touched(tmp_path):
 def test_listeners_for_damage_are_called_once_also_late_ones(file, sound):
     for page in range(len(sound) // PAGE_SIZE // 2, len(sound) // PAGE_SIZE):
         flip(file, page * PAGE_SIZE + 50)
-    cache, told = reopen(file.parent), []
-    cache.database.on_damage(lambda: told.append("early"))
+    cache, called = reopen(file.parent), []
+    cache.database.on_damage(lambda: called.append("early"))
     for _ in range(2):
         with pytest.raises(CacheDamaged):
             read_everything(cache)
-    cache.database.on_damage(lambda: told.append("late"))
-    assert told == ["early", "late"]
+    cache.database.on_damage(lambda: called.append("late"))
+    assert called == ["early", "late"]
 
 
 @pytest.mark.parametrize("key", [KEY, None], ids=["encrypted", "plain"])

@@ -172,10 +172,10 @@ def test_the_new_log_does_not_grow_with_the_cache(tmp_path, monkeypatch):
     content(config)  # and the old log is empty
     logs = []
 
-    def told(_done, _total):
+    def measure_log(_done, _total):
         logs.append(max(path.stat().st_size for path in config.account_dir.glob("*-wal")))
 
-    reencryption.reencrypt(config, on_progress=told)
+    reencryption.reencrypt(config, on_progress=measure_log)
     (generation,) = folder_of(config).generations()
     assert max(logs) < folder_of(config).database(generation).stat().st_size / 2
 

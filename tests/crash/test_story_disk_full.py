@@ -75,7 +75,7 @@ def attempt(story, home, *, at=ignore_step):
 def tried(place):
     """Does a story once more from its beginning, within ``limits``, and judges what is left."""
 
-    def again(story, number, limits, *, told=None, folder=place):
+    def again(story, number, limits, *, on_step=None, folder=place):
         origin = place / "origin"
         if not origin.exists():
             origin.mkdir(mode=0o700)
@@ -84,7 +84,7 @@ def tried(place):
         shutil.rmtree(home, ignore_errors=True)
         shutil.copytree(origin, home)
         with limits:
-            done = attempt(story, home, at=told or ignore_step)
+            done = attempt(story, home, at=on_step or ignore_step)
         if not done:
             require_as_before(story, home, origin)
         story.check(home, done=done, dice=random.Random(number))
@@ -128,7 +128,7 @@ class FullFrom:
 def test_a_disk_that_is_full_from_any_write_on_is_no_end_of_a_cache(tried, story):
     for first in count(1 + dice(story.name).randrange(NEXT), NEXT):
         full = FullFrom(first, errno.ENOSPC if first % 2 else errno.EDQUOT)
-        done = tried(story, first, stops.stopping(full), told=full)
+        done = tried(story, first, stops.stopping(full), on_step=full)
         if full.count < first:
             assert done
             break

@@ -36,12 +36,12 @@ def test_while_news_cannot_be_stored_every_answer_says_so_until_there_is_room(si
         filler = disk.fill()
         simulator.put("new", content=NEWS, tags=[])
         until(lambda: "sync" in server.tool("list"))
-        told = server.tool("list")
-        assert told["total_items"] == 1
-        assert "disk" in told["sync"]["note"]
-        assert told["sync"]["state"] == "backing_off"
+        answer = server.tool("list")
+        assert answer["total_items"] == 1
+        assert "disk" in answer["sync"]["note"]
+        assert answer["sync"]["state"] == "backing_off"
         stats = server.tool("manage", action="get_stats")
-        assert stats["sync_last_error"] in told["sync"]["note"]
+        assert stats["sync_last_error"] in answer["sync"]["note"]
         assert stats["db_sync_status"] == "backing_off"
         assert stats["db_sync_error_count"] >= 1
         assert server.said("sync.cycle_failed")

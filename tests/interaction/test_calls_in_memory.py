@@ -125,13 +125,13 @@ async def test_progress_is_sent_to_a_client_that_asks_for_it(harness, in_modern)
         notes_that_wait(harness) as come,
         connected(harness, handshake=None if in_modern else HELLO) as client,
     ):
-        message, told = await client.ask(asked), []
+        message, progress = await client.ask(asked), []
         while message.get("id") != asked["id"]:
-            told.append(message["params"])
+            progress.append(message["params"])
             come.set()
             message = await client.receive()
-    assert told
-    assert all(params["progressToken"] == "t" for params in told)
+    assert progress
+    assert all(params["progressToken"] == "t" for params in progress)
 
 
 @pytest.mark.parametrize("in_modern", [False, True])

@@ -56,8 +56,8 @@ def test_other_notes_arrive_while_the_service_cannot_give_a_hidden_one(
             until(lambda text=text: server.tool("get", id="well")["text"] == text, within=SOON)
         assert "sync" not in server.tool("list")
         stats = server.tool("manage", action="get_stats")
-        told = {name: stats[name] for name in ("db_sync_error_count", "db_sync_status")}
-        assert told == {"db_sync_error_count": 0, "db_sync_status": "idle"}
+        health = {name: stats[name] for name in ("db_sync_error_count", "db_sync_status")}
+        assert health == {"db_sync_error_count": 0, "db_sync_status": "idle"}
         assert not stats["needs_login"]
         assert not stats.get("sync_last_error")
         server.leave()

@@ -29,9 +29,9 @@ def test_an_outage_is_reported_until_it_is_over_also_after_an_offline_start(
         until(lambda: "sync" not in server.tool("list", limit=1))
         simulator.stop_listening()
         until(lambda: "sync" in server.tool("list", limit=1), within=SOON)
-        told = server.tool("list", limit=1)["sync"]
-        assert told["complete"]
-        assert told["note"].endswith(" ago.")
+        notice = server.tool("list", limit=1)["sync"]
+        assert notice["complete"]
+        assert notice["note"].endswith(" ago.")
         assert server.leave() == 0
     with Server(environment(simulator, tmp_path)) as server:
         until(lambda: "sync" in server.tool("list", limit=1), within=SOON)

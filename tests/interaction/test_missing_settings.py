@@ -85,9 +85,9 @@ def test_every_call_says_what_is_missing_and_nothing_is_made(
         for result in results:
             assert result["isError"]
             error = json.loads(result["content"][0]["text"])
-            told = f"{error['message']} {error['resolution_hint']}"
-            assert all(name in told for name in names)
-            assert len(told) < LONGEST_LOCKED_MESSAGE
+            message = f"{error['message']} {error['resolution_hint']}"
+            assert all(name in message for name in names)
+            assert len(message) < LONGEST_LOCKED_MESSAGE
             assert not error["retryable"]
         talker.hang_up()
         assert talker.leave()[0] == 1

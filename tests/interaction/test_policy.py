@@ -229,10 +229,10 @@ def test_two_real_servers_answer_the_same_bytes_with_and_without_hidden_notes(tm
                 one.edit("n0", content=f"secretive {turn}")
                 hidden_elsewhere(one, other, servers, dice)
             tool, arguments = some_call(dice)
-            told, others = (masked(server.result(tool, **arguments)) for server in servers)
-            if tool != "manage" and not told.get("isError"):
-                told["content"] = others["content"] = None  # the same JSON, with clocks
-            assert told == others, (tool, arguments)
+            answer, others = (masked(server.result(tool, **arguments)) for server in servers)
+            if tool != "manage" and not answer.get("isError"):
+                answer["content"] = others["content"] = None  # the same JSON, with clocks
+            assert answer == others, (tool, arguments)
         for server in servers:
             assert server.leave() == 0
 

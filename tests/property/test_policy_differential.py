@@ -54,7 +54,7 @@ def test_every_answer_is_that_of_an_account_without_the_hidden_notes(rules, seed
     with quick_folder() as folder:
         twins = Twins(folder, Policy(visibility=rules), seed=seed)
         asyncio.run(story(twins, rounds=ROUNDS, calls=5, edits=2))
-        assert len(twins.told) > ROUNDS * 5
+        assert len(twins.calls) > ROUNDS * 5
         twins.close()
 
 

@@ -233,7 +233,7 @@ def test_saves_into_a_store_that_adds_a_version_of_its_own_make_no_copy_however_
         client = world.client()
         try:
             world.begin()
-            note, told = None, 0
+            note, differing = None, 0
             for number in range(SAVES):
                 client.remote.calls.clear()
                 wanted = Content(f"{TEXT}\nsave {number}\n", TAGS)
@@ -241,13 +241,13 @@ def test_saves_into_a_store_that_adds_a_version_of_its_own_make_no_copy_however_
                 assert saved.copy_id is None
                 changed = saved.note.content != wanted
                 assert bool(saved.differs or saved.merged) is changed
-                told += bool(saved.differs)
+                differing += bool(saved.differs)
                 assert client.remote.calls.count("push") <= 1 + (place == DATED)
                 note = saved.note
             await client.run_cycles(4)
             assert client.contents() == world.store.contents() == {note.id: note.content}
             assert client.cache.pending.all() == []
-            assert client.cache.sync_state.differences().count == told
+            assert client.cache.sync_state.differences().count == differing
         finally:
             client.close()
 

@@ -21,13 +21,13 @@ from support.memory_client import Fault
 from support.sync_histories import (
     User,
     Violation,
+    acknowledged_to,
     covered,
     edits,
     happen,
     note_ids,
     plan_faults,
     read_faults,
-    told_by,
     user_acts,
     watched,
     world,
@@ -101,12 +101,12 @@ def test_the_cursor_moves_only_in_the_transaction_that_stores_what_it_covers(
 def test_a_base_is_always_what_the_store_acknowledged(histories, write_faults, faults):
     with world() as (store, make):
         client = make()
-        told = told_by(client.remote)
+        acknowledged = acknowledged_to(client.remote)
 
         def check():
             for note_id in client.cache.notes.etags():
                 base, note = client.cache.notes.base(note_id), client.note(note_id)
-                if (base.id, base.etag, base.content, base.raw) not in told:
+                if (base.id, base.etag, base.content, base.raw) not in acknowledged:
                     raise Violation
                 if note.content != base.content:
                     raise Violation

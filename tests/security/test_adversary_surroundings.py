@@ -31,16 +31,16 @@ def _simulator():
 
 
 class Evil(BaseHTTPRequestHandler):
-    """Answers everything as ``status`` with ``told`` headers, and remembers what it was asked."""
+    """Answers everything as ``status`` with ``sent_headers``, and remembers what it was asked."""
 
     status = 200
-    told: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
+    sent_headers: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
     asked: list[str] = []  # noqa: RUF012 - replaced, never shared
 
     def _answer(self):
         self.asked.append(self.path)
         self.send_response(self.status)
-        for name, value in ({"Content-Length": "2"} | self.told).items():
+        for name, value in ({"Content-Length": "2"} | self.sent_headers).items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(b"{}")
@@ -179,13 +179,13 @@ def test_a_program_that_follows_the_environment_would_trust_them(certificate):
 def test_secrets_in_a_services_headers_and_redirects_reach_no_log(simulator, tmp_path, status):
     log_file = tmp_path / "notarium.log"
     with answering() as (target, followed, _):
-        told = {
+        sent_headers = {
             "Location": f"{target}/1/{CANARY}/note/i/{CANARY}?token={CANARY}",
             "WWW-Authenticate": f'Basic realm="{CANARY}"',
             "Set-Cookie": f"session={CANARY}",
             "X-Reason": CANARY,
         }
-        with answering(status=status, told=told) as (evil, asked, _):
+        with answering(status=status, sent_headers=sent_headers) as (evil, asked, _):
             env = environment(
                 simulator,
                 tmp_path,

@@ -122,11 +122,11 @@ def test_any_value_in_any_part_of_an_entry_or_a_change_affects_no_other(world: W
     ]
     back = {"id": "before0", "o": "M", "sv": 9, "ev": 1, "v": {}, "cv": "c"}
 
-    def told(body: bytes) -> bytes:
+    def add_odd_changes(body: bytes) -> bytes:
         answer = json.loads(body)
         return json.dumps([5, *changes, None, back, *answer] if answer else answer).encode()
 
-    with world.service.twisted(FEED, hostile.says(told)):
+    with world.service.twisted(FEED, hostile.says(add_odd_changes)):
         world.simulator.put("new", content=f"behind them {CANARY}\n")
         until(lambda: server.tool("list", query="behind")["total_items"] == 1, within=CALL_SECONDS)
         world.alive(server)

@@ -63,14 +63,16 @@ def events(folder, before=""):
             assert server.leave() == 0
         own = {urlsplit(url).port for url in (simulator.api_url, simulator.auth_url)}
     lines = [json.loads(line) for line in (folder / "seen").read_text().splitlines()]
-    reached = [told for event, told in lines if event in REACHING]
-    assert any(port in own for told in reached for port in numbers(told)), "it has never synced"
-    elsewhere = [told for told in reached if not own & {*numbers(told)}]
+    reached = [arguments for event, arguments in lines if event in REACHING]
+    assert any(port in own for arguments in reached for port in numbers(arguments)), (
+        "it has never synced"
+    )
+    elsewhere = [arguments for arguments in reached if not own & {*numbers(arguments)}]
     return [event for event, _ in lines if event not in REACHING], elsewhere
 
 
-def numbers(told):
-    return map(int, re.findall(r"\b\d+\b", told.rpartition("'127.0.0.1'")[2]))
+def numbers(arguments):
+    return map(int, re.findall(r"\b\d+\b", arguments.rpartition("'127.0.0.1'")[2]))
 
 
 @pytest.fixture(name="seen", scope="module")

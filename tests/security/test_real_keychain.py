@@ -168,6 +168,7 @@ def test_a_key_made_in_the_keychain_opens_a_new_cache(empty_account: KeychainAcc
     account.use("saved by the same key")
 
 
+@pytest.mark.slow("five commands and a server, one after another")
 def test_the_key_moves_into_the_keychain_once_there_is_another_way_in(
     account: KeychainAccount,
 ) -> None:

@@ -488,11 +488,11 @@ def test_every_event_in_the_source_has_a_constant_dotted_name_and_no_note_under_
 
 def test_the_name_of_an_address_in_the_log_is_another_one_in_each_process():
     code = "from mcp_notarium import logs; print(*[logs.scrub('ada@example.org') for _ in 'ab'])"
-    told = [
+    names = [
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         ).stdout.split()
         for _ in range(2)
     ]
-    assert all(one == again and one.startswith("[email:") for one, again in told)
-    assert told[0] != told[1]
+    assert all(one == again and one.startswith("[email:") for one, again in names)
+    assert names[0] != names[1]

@@ -76,9 +76,9 @@ def tried(tmp_path: Path, wanted: str) -> dict[str, str]:
             check=False,
         )
     assert done.returncode == 0, done.stderr.decode()
-    told = json.loads(done.stdout)
-    assert told["how"].startswith("Landlock" if wanted != "off" else "off")
-    return told["found"]
+    report = json.loads(done.stdout)
+    assert report["how"].startswith("Landlock" if wanted != "off" else "off")
+    return report["found"]
 
 
 def test_only_what_the_server_needs_is_left(tmp_path):
@@ -216,9 +216,9 @@ def test_a_filter_that_fails_is_reported_or_refused(tmp_path, monkeypatch, known
     monkeypatch.setattr(landlock, "restrict", lambda _allowed: 7)
     monkeypatch.setattr(tempfile, "tempdir", tempfile.tempdir)
     monkeypatch.setattr(seccomp, "restrict", _refuses)
-    told = Confinement(account(tmp_path), "auto")
-    told.enter()
-    assert told.how.endswith("; not confined by seccomp: Operation not permitted")
+    confinement = Confinement(account(tmp_path), "auto")
+    confinement.enter()
+    assert confinement.how.endswith("; not confined by seccomp: Operation not permitted")
     if not known:
         monkeypatch.setattr(seccomp, "architecture", lambda: None)
     required = Confinement(account(tmp_path), "require")

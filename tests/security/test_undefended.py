@@ -77,11 +77,11 @@ def test_a_removed_defence_is_noticed_and_a_harmless_change_is_not():
     harmless = Defence("harmless", REAL.file, "_DIGITS = 16\n", "_DIGITS = 8 + 8\n", (TEST,))
     said = []
     assert take_out((DRAWN, harmless), say=said.append) == 1
-    told = "\n".join(said)
+    output = "\n".join(said)
     for test in DRAWN.tests:
-        assert f"| {DRAWN.name} | {test} | yes |" in told
-    assert f"| harmless | {TEST} | NO |" in told
-    assert "1 of 2 defences are noticed missing by their tests\nSURVIVED  harmless" in told
+        assert f"| {DRAWN.name} | {test} | yes |" in output
+    assert f"| harmless | {TEST} | NO |" in output
+    assert "1 of 2 defences are noticed missing by their tests\nSURVIVED  harmless" in output
     assert DRAWN.old in (TOP / "src/mcp_notarium" / DRAWN.file).read_text(encoding="utf-8")
 
 

@@ -122,9 +122,9 @@ def unrecorded(exported: Iterable[str], acts: Counter[str]) -> list[str]:
     """
     records = [json.loads(line) for line in exported]
     records = [one for one in records if one.get("act", "").startswith(("tool.save", "tool.man"))]
-    told = {one["refers"] for one in records if one["outcome"]}
+    finished = {one["refers"] for one in records if one["outcome"]}
     begun = [one["number"] for one in records if not one["outcome"] and not one["refers"]]
-    left_open = sum(number not in told for number in begun)
+    left_open = sum(number not in finished for number in begun)
     done = Counter(note for one in records if one["outcome"] == "ok" for note in one["notes"])
     missing = {note: count - done[note] for note, count in acts.items() if count > done[note]}
     if sum(missing.values()) <= left_open:

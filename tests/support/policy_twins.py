@@ -44,10 +44,10 @@ FAILURES = (StoreUnavailable, StoreTimeout, LoginRequired, RateLimited, StoreRej
 UNKNOWN_IDS = ("nobody", "note99", "../x")
 
 
-def same_word(told: str) -> str:
+def same_word(answer: str) -> str:
     """The answer with one word in the place of the one that was drawn for its boundaries."""
-    drawn = re.search(r'"untrusted_end": ?"([0-9a-f]{16})"', told)
-    return told.replace(drawn[1], "0" * 16) if drawn else told
+    drawn = re.search(r'"untrusted_end": ?"([0-9a-f]{16})"', answer)
+    return answer.replace(drawn[1], "0" * 16) if drawn else answer
 
 
 class Twin(ToolHarness):
@@ -110,7 +110,7 @@ class Twins:
         self.one = self._made(folder / "one", policy)
         self.other = self._made(folder / "other", policy)
         self.versions: dict[str, int] = {}
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     @staticmethod
     def _made(folder: Path, policy: Policy) -> Twin:
@@ -182,18 +182,18 @@ class Twins:
     async def call(self, tool: str, **arguments: Any) -> str:
         """The answer of both; fails if they differ."""
         self.one.now = self.other.now = self.one.now + 1
-        told = await self.one.answer(tool, arguments)
+        answer = await self.one.answer(tool, arguments)
         other = await self.other.answer(tool, arguments)
-        self.told.append(f"{tool} {arguments}")
-        assert same_word(told) == same_word(other), (self.told[-5:], told, other)
-        self._learn(told)
-        return told
+        self.calls.append(f"{tool} {arguments}")
+        assert same_word(answer) == same_word(other), (self.calls[-5:], answer, other)
+        self._learn(answer)
+        return answer
 
-    def _learn(self, told: str) -> None:
+    def _learn(self, answer: str) -> None:
         """Remember versions, as an agent does."""
-        if not told.startswith("{"):
+        if not answer.startswith("{"):
             return
-        value = json.loads(told)
+        value = json.loads(answer)
         for row in [value, *value.get("content", ())]:
             note_id, version = row.get("id") or row.get("uuid"), row.get("local_version")
             if note_id and (version := version or row.get("new_local_version")):

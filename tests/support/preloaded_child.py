@@ -32,11 +32,11 @@ def _next_run(requests: socket.socket) -> dict[str, object] | None:
         while True:
             for key, _ in selector.select():
                 if key.fd in running:
-                    pid, told = running.pop(key.fd)
+                    pid, exit_pipe = running.pop(key.fd)
                     selector.unregister(key.fd)
                     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                    os.write(told, b"%d\n" % code)
-                    os.close(told)
+                    os.write(exit_pipe, b"%d\n" % code)
+                    os.close(exit_pipe)
                     os.close(key.fd)
                     continue
                 request, files, *_ = socket.recv_fds(requests, 1 << 20, 4)
@@ -46,7 +46,11 @@ def _next_run(requests: socket.socket) -> dict[str, object] | None:
                 if not pid:
                     for number, file in enumerate(files[:3]):
                         os.dup2(file, number)
-                    for file in (*files, *running, *(told for _, told in running.values())):
+                    for file in (
+                        *files,
+                        *running,
+                        *(exit_pipe for _, exit_pipe in running.values()),
+                    ):
                         os.close(file)
                     return json.loads(request)
                 for file in files[:3]:

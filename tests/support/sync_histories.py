@@ -115,9 +115,9 @@ def watched(client: Client, after_commit: Callable[[], None]) -> Iterator[None]:
         client.cache.transaction = transaction
 
 
-def told_by(remote: MemoryClient) -> set[tuple[str, str, Content, str]]:
+def acknowledged_to(remote: MemoryClient) -> set[tuple[str, str, Content, str]]:
     """Fills with every revision that the store has acknowledged to this client."""
-    told: set[tuple[str, str, Content, str]] = set()
+    acknowledged: set[tuple[str, str, Content, str]] = set()
 
     def listen(name: str) -> None:
         method = getattr(remote, name)
@@ -127,14 +127,14 @@ def told_by(remote: MemoryClient) -> set[tuple[str, str, Content, str]]:
             several = (*getattr(answer, "entries", ()), *getattr(answer, "changes", ()))
             for one in (*several, getattr(answer, "revision", answer)):
                 if isinstance(one, Revision):
-                    told.add((one.id, one.etag, one.content, one.raw))
+                    acknowledged.add((one.id, one.etag, one.content, one.raw))
             return answer
 
         setattr(remote, name, listening)
 
     for name in ("list_page", "changes", "get", "push"):
         listen(name)
-    return told
+    return acknowledged
 
 
 def covered(client: Client, store: MemoryStore) -> bool:

@@ -40,7 +40,7 @@ class Caller:
     def __init__(self, *, agrees: bool | None = None) -> None:
         self.agrees = agrees
         self.asked: list[str] = []
-        self.told: list[str] = []
+        self.progress_messages: list[str] = []
 
     async def confirm(self, message: str) -> bool:
         self.asked.append(message)
@@ -50,7 +50,7 @@ class Caller:
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
         del done, total
-        self.told.append(message)
+        self.progress_messages.append(message)
 
 
 class ToolHarness:

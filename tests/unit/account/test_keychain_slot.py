@@ -74,17 +74,17 @@ def test_a_keychain_that_holds_a_key_is_not_free(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "hinted"),
     [({}, True), ({"keychain": False}, False), ({"db_key_yields": True}, False)],
 )
-def test_a_wrong_key_that_keeps_the_keychain_from_opening_is_reported(tmp_path, changes, told):
+def test_a_wrong_key_that_keeps_the_keychain_from_opening_is_reported(tmp_path, changes, hinted):
     config, system = made(tmp_path), keychains.working()
     keychain_slot.enable(config, system, options=GIVEN)
     settings = {"db_key": Secret(OTHER), "keychain": True} | changes
     with pytest.raises(LockedError) as error:
         open_cheaply(replace(config, **settings), system=keychains.working())
     assert error.value.verdict is Verdict.WRONG_KEY
-    assert ("remove DB_ENCRYPTION_KEY from" in error.value.resolution_hint) is told
+    assert ("remove DB_ENCRYPTION_KEY from" in error.value.resolution_hint) is hinted
 
 
 def test_a_keychain_that_forgets_is_not_relied_on(tmp_path):

@@ -413,9 +413,9 @@ def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_pat
 
 
 def test_progress_is_reported(tmp_path):
-    told = []
-    reencrypted(filled(tmp_path), on_progress=lambda done, total: told.append((done, total)))
-    assert told[-1][0] == told[-1][1] > 40
+    progress = []
+    reencrypted(filled(tmp_path), on_progress=lambda done, total: progress.append((done, total)))
+    assert progress[-1][0] == progress[-1][1] > 40
 
 
 def test_where_there_is_no_cache_nothing_is_made(tmp_path):

@@ -189,10 +189,10 @@ def test_an_agent_gets_one_way_out_that_moves_no_file(row, seen, outcome, way_ou
         decision = decide(replace(seen, **variant))
         if not isinstance(decision, Locked):
             continue
-        told = decision.error().to_dict()
-        assert told["message"] == decision.message
-        assert len(told["message"]) + len(told["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
-        assert told["resolution_hint"] == decision.agent_hint
+        reply = decision.error().to_dict()
+        assert reply["message"] == decision.message
+        assert len(reply["message"]) + len(reply["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
+        assert reply["resolution_hint"] == decision.agent_hint
         assert decision.agent_hint.startswith(("Ask the user to ", "Try again in a few seconds"))
         assert decision.agent_hint.endswith(".")
         assert not RISKY.search(decision.agent_hint)
@@ -204,20 +204,20 @@ def test_an_agent_gets_one_way_out_that_moves_no_file(row, seen, outcome, way_ou
 
 def test_damage_met_while_open_is_reported_in_the_same_way():
     for plain, setting in itertools.product((True, False), ("refuse", "rebuild")):
-        told = (
+        reply = (
             startup_outcomes.decide_on_damage(plain=plain, on_unreadable=setting).error().to_dict()
         )
-        assert len(told["message"]) + len(told["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
-        assert not RISKY.search(told["resolution_hint"])
+        assert len(reply["message"]) + len(reply["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
+        assert not RISKY.search(reply["resolution_hint"])
 
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_a_refusal_that_quotes_its_surroundings_at_length_is_cut_for_an_agent(verdict):
     error = LockedError(verdict, "held by " + "process 1; " * 90, resolution_hint="Close them.")
-    told = error.to_dict()
-    assert len(told["message"]) + len(told["resolution_hint"]) == LONGEST_LOCKED_MESSAGE - 1
-    assert told["message"].endswith("…")
-    assert told["resolution_hint"] == ASK_DOCTOR
+    reply = error.to_dict()
+    assert len(reply["message"]) + len(reply["resolution_hint"]) == LONGEST_LOCKED_MESSAGE - 1
+    assert reply["message"].endswith("…")
+    assert reply["resolution_hint"] == ASK_DOCTOR
     assert error.resolution_hint == "Close them."
 
 
@@ -269,8 +269,8 @@ def test_a_wrong_key_error_names_every_way_out():
     assert "rotate-key --ask-old" in decide(wrong).hint
     assert "keys restore FILE" in decide(wrong).hint
     assert "keychain" not in decide(wrong).hint
-    told = decide(replace(wrong, keychain_slot=True)).hint
-    assert "remove DB_ENCRYPTION_KEY from the client's configuration" in told
+    hint = decide(replace(wrong, keychain_slot=True)).hint
+    assert "remove DB_ENCRYPTION_KEY from the client's configuration" in hint
     missing = replace(GOOD, key=KeySource.ABSENT, unwrap=Unwrap.NOT_TRIED)
     assert "rotate-key --ask-old" in decide(missing).hint
 

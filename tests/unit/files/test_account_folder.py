@@ -122,12 +122,12 @@ def test_somebody_elses_folder_and_file_are_refused_with_chown(mine, monkeypatch
 def seen_as_foreign(foreign):
     """``Path.lstat``, for which that one belongs to the user after us."""
 
-    def told(path):
+    def lstat(path):
         found = list(path.stat(follow_symlinks=False))
         found[stat.ST_UID] += path == foreign
         return os.stat_result(found)
 
-    return told
+    return lstat
 
 
 def test_an_account_folder_that_is_a_link_is_refused(mine):

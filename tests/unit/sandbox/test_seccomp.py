@@ -165,9 +165,9 @@ def test_clone3_is_unknown_so_that_libraries_go_back_to_clone(where):
 def test_the_numbers_are_the_kernels(where, header):
     if not header.is_file():
         pytest.skip("the kernel's headers are not installed")
-    told = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text()))
+    kernels = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text()))
     ours = {**where.never, **where.looked_at}
-    known = {name: number for name, number in ours.items() if name in told}
+    known = {name: number for name, number in ours.items() if name in kernels}
     assert {*ours} - {*known} <= {
         "fchmodat2",
         "setxattrat",
@@ -175,7 +175,7 @@ def test_the_numbers_are_the_kernels(where, header):
         "file_setattr",
         "open_tree_attr",
     }
-    assert known == {name: int(told[name]) for name in known}
+    assert known == {name: int(kernels[name]) for name in known}
 
 
 def test_both_architectures_refuse_the_same_acts():

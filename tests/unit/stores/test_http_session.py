@@ -464,8 +464,8 @@ def test_a_certificate_that_openssl_trusts_by_configuration_is_accepted(
 ) -> None:
     """The control: what is refused above is refused for nothing else."""
     certificate = own_certificate(tmp_path)
-    told = certificate if variable == "SSL_CERT_FILE" else trusted_folder(certificate)
-    monkeypatch.setenv(variable, str(told))
+    trusted = certificate if variable == "SSL_CERT_FILE" else trusted_folder(certificate)
+    monkeypatch.setenv(variable, str(trusted))
     reply = serve(answer_nothing, READ, tls=serving(certificate), timeout=5.0)
     assert reply.body == b"[]"
 

@@ -40,16 +40,16 @@ class WrongAnswers:
         """``answer(wait, number, cursor)`` is what the feed says; None: the truth."""
 
         async def changes(cursor, *, wait, base_of):
-            told = answer(wait, next(self.numbers), cursor)
-            if asyncio.iscoroutine(told):
-                told = await told
-            if told is None:
+            outcome = answer(wait, next(self.numbers), cursor)
+            if asyncio.iscoroutine(outcome):
+                outcome = await outcome
+            if outcome is None:
                 return await self.truth["changes"](cursor, wait=wait, base_of=base_of)
             self.remote.calls.append("changes")
             await asyncio.sleep(0)
-            if isinstance(told, Exception):
-                raise told
-            return told
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
 
         self.remote.changes = changes
         if get is not None:
@@ -155,9 +155,9 @@ class WrongAnswers:
             )
         )
 
-    async def later(self, told):
+    async def later(self, outcome):
         await self.time.sleep(1.1)
-        return told
+        return outcome
 
 
 KINDS = sorted(

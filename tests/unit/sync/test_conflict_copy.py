@@ -171,7 +171,7 @@ def test_tags_and_trash_of_both_must_be_there(stored, whole):
 
 
 @pytest.mark.parametrize(
-    ("sent", "stored", "told"),
+    ("sent", "stored", "lines"),
     [
         ("ours\na\nb\n", "OURS\na\nb\n", "line 1"),
         ("a\nb\nc\n", "a\nB\nc\n", "line 2"),
@@ -179,5 +179,5 @@ def test_tags_and_trash_of_both_must_be_there(stored, whole):
         ("a\nb\nc\nd\ne\n", "A\nb\nC\nd\nE\n", "lines 1, 3, 5"),
     ],
 )
-def test_the_lines_that_differ_are_named_and_no_others(sent, stored, told):
-    assert differences(sent=Content(sent), stored=Content(stored)) == told
+def test_the_lines_that_differ_are_named_and_no_others(sent, stored, lines):
+    assert differences(sent=Content(sent), stored=Content(stored)) == lines

@@ -64,10 +64,10 @@ class OnProgress:
 
 def test_notes_that_came_in_pages_are_not_said_to_be_asked_for_singly(client, store):
     fill(store, 300)
-    told = client.scheduler._runner._log = OnProgress()
+    log = client.scheduler._runner._log = OnProgress()
     asyncio.run(client.sync())
     facts = {"stored": 300, "removed": 0, "deferred": 0, "fetched": 0}
-    assert told.facts["sync.cycle_done"] == facts
+    assert log.facts["sync.cycle_done"] == facts
 
 
 def test_the_first_page_is_small_and_the_others_are_large(client, store):

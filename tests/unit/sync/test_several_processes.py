@@ -152,8 +152,8 @@ def test_without_any_login_all_servers_say_so_and_retry_only_after_minutes(clien
             start = time.now
             while time.now < start + 1200.0:
                 await asyncio.sleep(0.001)
-                told = [client.scheduler.status() for client in group]
-                assert all(status.needs_login for status in told if not status.leader)
+                statuses = [client.scheduler.status() for client in group]
+                assert all(status.needs_login for status in statuses if not status.leader)
 
     asyncio.run(scenario())
     for client in group:

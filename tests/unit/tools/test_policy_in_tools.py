@@ -158,9 +158,9 @@ def test_a_question_about_a_note_names_it_by_id_alone_when_enough_has_been_read(
         harness.app.usage_limits.record_read(read)
         with pytest.raises(ConfirmationRequired) as caught:
             saved(harness, id="a", local_version=1, text="short")
-        told = str(caught.value.to_dict())
-        assert said in told
-        assert ("secret" in told) is (read == 0)
+        question = str(caught.value.to_dict())
+        assert said in question
+        assert ("secret" in question) is (read == 0)
 
 
 def test_writes_of_a_session_are_counted_and_refused_ones_given_back(make_harness):

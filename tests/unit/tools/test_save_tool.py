@@ -354,8 +354,8 @@ async def test_what_the_service_stores_differently_is_reported_by_lines_and_to_t
     assert answer.text == harness.store.text("n") == "one\ntwo\nthree\n\n"
     assert (answer.merged, answer.conflict_copy_id) == (None, None)
     assert len(harness.store.ids()) == 1
-    one, told = collect_stats(harness.app).notices
-    assert (one, told.partition(" writes")[0]) == ("one", "The note store has stored 1")
+    one, notice = collect_stats(harness.app).notices
+    assert (one, notice.partition(" writes")[0]) == ("one", "The note store has stored 1")
 
 
 async def test_a_creation_stored_differently_is_reported_when_it_is_repeated(harness):
