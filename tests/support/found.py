@@ -179,4 +179,4 @@ def content(config: Config, *, system: Keychain | None = None) -> str:
         faults = integrity.check(opened.database)
         demand(Broken.DAMAGED, not faults, faults)
         demand(Broken.LOST, not opened.created, "an empty cache was made in its place")
-        return table_copy.content_digest(opened.database, without=generation_writer.TIES)
+        return table_copy.content_digest(opened.database, without=generation_writer.BINDING_KEYS)

@@ -114,7 +114,9 @@ def _lived_in(
             store(Cache(opened.database), [Tombstone(note_id) for (note_id,) in gone])
             # Nobody has moved the log into the database.
             shutil.copytree(config.data_dir, made.name, dirs_exist_ok=True)
-            return made, table_copy.content_digest(opened.database, without=generation_writer.TIES)
+            return made, table_copy.content_digest(
+                opened.database, without=generation_writer.BINDING_KEYS
+            )
 
 
 def given_key(home: Path, **changes):
