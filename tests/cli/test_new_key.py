@@ -20,7 +20,7 @@ def rotated(config, new, at):
 
 
 def test_it_is_shown_between_the_proof_and_the_switch(tmp_path, capfd):
-    new, shown = NewKey(user_key.generate(), made=True), {}
+    new, shown = NewKey(user_key.generate(), generated=True), {}
 
     def at(step):
         new.at(step)
@@ -35,7 +35,7 @@ def test_it_is_shown_between_the_proof_and_the_switch(tmp_path, capfd):
 
 @pytest.mark.parametrize("row", REWRAP, ids=lambda row: row.step)
 def test_after_a_failure_it_is_said_whether_it_counts(tmp_path, capfd, row):
-    new = NewKey(user_key.generate(), made=True)
+    new = NewKey(user_key.generate(), generated=True)
 
     class Stopped(BaseException):
         pass
@@ -61,7 +61,7 @@ def test_a_key_that_was_typed_is_never_shown(tmp_path, capfd):
 
 
 def test_where_it_cannot_be_shown_nothing_is_changed(tmp_path, monkeypatch):
-    new, config = NewKey(user_key.generate(), made=True), made(tmp_path)
+    new, config = NewKey(user_key.generate(), generated=True), made(tmp_path)
     before = (config.account_dir / "notarium_keys.json").read_bytes()
 
     def full(_descriptor, _content):

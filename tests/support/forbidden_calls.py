@@ -258,7 +258,7 @@ def call(name: str, *arguments: int | ctypes.c_char_p) -> None:
     """A system call without a name in Python. Raises ``OSError``."""
     where = seccomp.architecture()
     assert where is not None
-    number = {**where.never, **where.looked_at}[name]
+    number = {**where.refused, **where.inspected}[name]
     libc = ctypes.CDLL(None, use_errno=True)
     given = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
     if libc.syscall(number, *given) < 0:

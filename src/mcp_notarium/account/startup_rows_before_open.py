@@ -288,7 +288,7 @@ _DATABASE = (
 )
 
 
-OUTSIDE: tuple[Row, ...] = (
+ROWS_BEFORE_OPEN: tuple[Row, ...] = (
     _DRIVER,
     *_FOLDER,
     *(replace(row, plain=True) for row in _PLAIN),

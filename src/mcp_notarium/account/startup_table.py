@@ -24,7 +24,7 @@ from mcp_notarium.account.startup_outcomes import (
     refuse,
     refuse_or_rebuild,
 )
-from mcp_notarium.account.startup_rows_before_open import OUTSIDE, PLAIN_WARNING
+from mcp_notarium.account.startup_rows_before_open import PLAIN_WARNING, ROWS_BEFORE_OPEN
 from mcp_notarium.errors import Verdict
 
 
@@ -101,7 +101,7 @@ def _is_rolled_back(seen: Observations) -> bool:
     return expected is not None and found is not None and found.sequence > expected.sequence
 
 
-_INSIDE = (
+_ROWS_AFTER_OPEN = (
     refuse(
         "another process holds the database",
         Verdict.BUSY,
@@ -186,4 +186,4 @@ _INSIDE = (
 )
 
 
-TABLE: tuple[Row, ...] = (*OUTSIDE, *_INSIDE)
+TABLE: tuple[Row, ...] = (*ROWS_BEFORE_OPEN, *_ROWS_AFTER_OPEN)

@@ -38,15 +38,15 @@ _OTHERS_READ = 0o044
 
 @dataclass
 class NewKey:
-    """Hold a new key. ``made``: it was generated, and nobody has seen it yet."""
+    """Hold a new key. ``generated``: by this command; nobody has seen it yet."""
 
     secret: Secret
-    made: bool = False
+    generated: bool = False
     _done: set[str] = field(default_factory=set)
 
     def at(self, step: str) -> None:
         """Print a generated key at the last step before the change takes effect. Raises ``ConfigError``."""
-        if self.made and step == KeyChangeStep.VERIFY:
+        if self.generated and step == KeyChangeStep.VERIFY:
             self._show()
         self._done.add(step)
 
@@ -60,7 +60,7 @@ class NewKey:
         except BaseException:
             if KeyChangeStep.SWITCH in self._done:
                 talk(f"note: {done} anyway.")
-            elif self.made and KeyChangeStep.VERIFY in self._done:
+            elif self.generated and KeyChangeStep.VERIFY in self._done:
                 talk("note: the printed key is not valid; nothing was changed.")
             raise
 
@@ -129,7 +129,7 @@ def read(args: argparse.Namespace, *, account: str) -> NewKey:
     if args.generate:
         if sys.stdout.closed:
             raise _print_error("standard output is closed")
-        return NewKey(user_key.generate(), made=True)
+        return NewKey(user_key.generate(), generated=True)
     if args.new_key_file is not None:
         return NewKey(_read_file(args.new_key_file))
     if args.new_key_stdin:

@@ -148,7 +148,7 @@ def _new_passphrase(config: Config, current: ProvenKey, args: argparse.Namespace
             "only a passphrase is stretched; a random key needs none",
             resolution_hint="Leave out --kdf, or give a passphrase. Nothing is changed.",
         )
-    if not (args.keep_key or new.made):
+    if not (args.keep_key or new.generated):
         slot_rotation.require_new(new.secret, account=account, allow_weak=args.allow_weak)
         slot_rotation.require_unused(current, new.secret)
     return new

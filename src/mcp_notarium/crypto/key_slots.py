@@ -33,7 +33,7 @@ _OPENED_BY: dict[user_key.Kind, tuple[SlotType, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSlot:
     """Hold a data key and the slot that opened."""
 
     data_key: DataKey
@@ -81,7 +81,7 @@ def unlock(keyfile: KeyFile, passphrase: Secret, *, bounds: kdf.Bounds = kdf.PRO
 
 def open_slot(
     keyfile: KeyFile, passphrase: Secret, *, bounds: kdf.Bounds = kdf.PRODUCTION
-) -> Opened:
+) -> OpenedSlot:
     """Return the data key and the slot that opened. A disabled slot is not tried."""
     key = user_key.read(passphrase)
     for slot in keyfile.slots:
@@ -95,7 +95,7 @@ def open_slot(
         data_key = DataKey(inner)
         if not has_valid_mac(keyfile, data_key):
             raise KeyFileDamaged("it was changed by somebody who does not have the key")
-        return Opened(data_key, slot)
+        return OpenedSlot(data_key, slot)
     raise WrongKey
 
 

@@ -60,16 +60,19 @@ _OURS: Instruction = (_RETURN, 0, 0, 0x00050000 | errno.E2BIG)
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """Hold the kernel's name of an architecture, and its call numbers. ``never``: always refused."""
+    """Hold the kernel's name of an architecture, and its call numbers.
+
+    ``refused``: always. ``inspected``: depending on their arguments.
+    """
 
     audit: int
-    never: Mapping[str, int]
-    looked_at: Mapping[str, int]
+    refused: Mapping[str, int]
+    inspected: Mapping[str, int]
 
 
 # Each row: number on x86_64, number on aarch64 (None: not there). A call that something of ours
 # comes to need is taken out here, and nowhere else.
-_NEVER: dict[str, tuple[int | None, int | None]] = {
+_REFUSED: dict[str, tuple[int | None, int | None]] = {
     # run programs, listen, hand calls to the kernel past this filter
     "execve": (59, 221),
     "execveat": (322, 281),
@@ -170,7 +173,7 @@ _NEVER: dict[str, tuple[int | None, int | None]] = {
     "iopl": (172, None),
     "ioperm": (173, None),
 }
-_LOOKED_AT: dict[str, tuple[int, int]] = {
+_INSPECTED: dict[str, tuple[int, int]] = {
     "socket": (41, 198),
     "socketpair": (53, 199),
     "setsockopt": (54, 208),
@@ -188,8 +191,8 @@ def _numbers(table: Mapping[str, tuple[int | None, int | None]], column: int) ->
     return {name: number for name, row in table.items() if (number := row[column]) is not None}
 
 
-X86_64 = Architecture(0xC000003E, _numbers(_NEVER, 0), _numbers(_LOOKED_AT, 0))
-AARCH64 = Architecture(0xC00000B7, _numbers(_NEVER, 1), _numbers(_LOOKED_AT, 1))
+X86_64 = Architecture(0xC000003E, _numbers(_REFUSED, 0), _numbers(_INSPECTED, 0))
+AARCH64 = Architecture(0xC00000B7, _numbers(_REFUSED, 1), _numbers(_INSPECTED, 1))
 
 
 def architecture() -> Architecture | None:
@@ -230,10 +233,10 @@ def restrict(where: Architecture | None = None) -> None:
 
 def build_filter(where: Architecture) -> list[Instruction]:
     """Build the filter. Calls of another architecture, or with short addresses (x32), are refused."""
-    call = where.looked_at
+    call = where.inspected
     steps = [_load(_ARCHITECTURE), *_unless(where.audit, DENY), _load(_NUMBER)]
     steps += [(_IF_AT_LEAST, 0, 1, _X32), DENY]
-    for number in where.never.values():
+    for number in where.refused.values():
         steps += _if(number, DENY)
     for name in ("socket", "socketpair"):
         steps += _if(call[name], *_allow_known_sockets())

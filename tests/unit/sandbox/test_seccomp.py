@@ -69,8 +69,8 @@ def verdict(
 
 @BOTH
 def test_every_call_of_the_list_is_refused_and_others_pass(where):
-    assert {verdict(where, number) for number in where.never.values()} == {DENY}
-    others = {*range(600)} - {*where.never.values(), *where.looked_at.values()}
+    assert {verdict(where, number) for number in where.refused.values()} == {DENY}
+    others = {*range(600)} - {*where.refused.values(), *where.inspected.values()}
     assert {verdict(where, number) for number in others} == {ALLOW}
 
 
@@ -107,13 +107,13 @@ def test_calls_of_another_architecture_are_refused(where):
     ],
 )
 def test_sockets_are_local_or_tcp_or_udp(where, call, asked, expected):
-    assert verdict(where, where.looked_at[call], *asked) == expected
+    assert verdict(where, where.inspected[call], *asked) == expected
 
 
 @BOTH
 @pytest.mark.parametrize(("call", "place"), [("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)])
 def test_nothing_is_connected_by_sending(where, call, place):
-    number = where.looked_at[call]
+    number = where.inspected[call]
     without_signal, connect_too = 0x4000, 0x20004000
     assert verdict(where, number, *[0] * place, without_signal) == ALLOW
     assert verdict(where, number, *[0] * place, connect_too) == DENY
@@ -125,13 +125,13 @@ def test_nothing_is_connected_by_sending(where, call, place):
     ("level", "option", "expected"), [(6, 31, DENY), (6, 1, ALLOW), (1, 31, ALLOW)]
 )
 def test_a_tcp_socket_stays_one(where, level, option, expected):
-    assert verdict(where, where.looked_at["setsockopt"], 3, level, option) == expected
+    assert verdict(where, where.inspected["setsockopt"], 3, level, option) == expected
 
 
 @BOTH
 @pytest.mark.parametrize("control", [0x5412, 0x541C, 0x40086602, 0x40046602, 0x401C5820])
 def test_no_key_of_a_terminal_is_pressed_and_no_flag_of_a_file_changed(where, control):
-    number = where.looked_at["ioctl"]
+    number = where.inspected["ioctl"]
     assert verdict(where, number, 2, control) == DENY
     assert (
         verdict(where, number, 2, 1 << 32 | control) == DENY
@@ -147,7 +147,7 @@ def test_no_key_of_a_terminal_is_pressed_and_no_flag_of_a_file_changed(where, co
     "new", [1 << bit for bit in (17, 25, 26, 27, 28, 29, 30)], ids=lambda flag: f"{flag:#x}"
 )
 def test_no_process_or_thread_starts_in_a_namespace_of_its_own(where, new):
-    clone, thread, child = where.looked_at["clone"], 0x3D0F00, 0x01200011
+    clone, thread, child = where.inspected["clone"], 0x3D0F00, 0x01200011
     for flags in (thread, child):
         assert verdict(where, clone, flags) == ALLOW
         assert verdict(where, clone, flags | new) == DENY
@@ -157,7 +157,7 @@ def test_no_process_or_thread_starts_in_a_namespace_of_its_own(where, new):
 
 @BOTH
 def test_clone3_is_unknown_so_that_libraries_go_back_to_clone(where):
-    found = verdict(where, where.looked_at["clone3"])
+    found = verdict(where, where.inspected["clone3"])
     assert found == (0x06, 0, 0, 0x00050000 | errno.ENOSYS)
 
 
@@ -166,7 +166,7 @@ def test_the_numbers_are_the_kernels(where, header):
     if not header.is_file():
         pytest.skip("the kernel's headers are not installed")
     kernels = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text()))
-    ours = {**where.never, **where.looked_at}
+    ours = {**where.refused, **where.inspected}
     known = {name: number for name, number in ours.items() if name in kernels}
     assert {*ours} - {*known} <= {
         "fchmodat2",
@@ -181,8 +181,8 @@ def test_the_numbers_are_the_kernels(where, header):
 def test_both_architectures_refuse_the_same_acts():
     of_paths = {"chmod", "chown", "lchown", "utime", "utimes", "futimesat"}  # older names of others
     of_ports = {"iopl", "ioperm"}  # of the machine's wires, which the other has not
-    assert {*X86_64.never} - of_paths - of_ports == {*AARCH64.never}
-    assert {*X86_64.looked_at} == {*AARCH64.looked_at}
+    assert {*X86_64.refused} - of_paths - of_ports == {*AARCH64.refused}
+    assert {*X86_64.inspected} == {*AARCH64.inspected}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linux's")
