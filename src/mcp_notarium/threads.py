@@ -55,7 +55,7 @@ class _Handover(Generic[_Result]):
         self.ready: asyncio.Future[None] = self._loop.create_future()
 
     def work(self) -> None:
-        """Call, and hand over. Runs in the thread."""
+        """Make the call and hand over its result. Runs in the thread."""
         try:
             result = self._call()
             # Not in one expression: the list may be replaced during the call.

@@ -64,7 +64,7 @@ class Inspection:
 
 @dataclass(frozen=True, slots=True)
 class Inspector:
-    """Inspect, possibly several times; a key file already unwrapped is not unwrapped again.
+    """Inspect an account folder, several times if asked; unwrap each key file once.
 
     ``key`` replaces the key of the settings. ``whole``: check every page. ``read_only``: change no file.
     """

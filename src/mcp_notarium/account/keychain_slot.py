@@ -80,9 +80,9 @@ def rotate_into_keychain(
     """
     options = replace(options, system=system)
     owner = settings.owner_hash
-    kept = system.get(keychain.KEY, owner)
-    if kept is not None and from_keychain:
-        return _exchange(settings, system, kept, user_key.generate(), options)
+    stored = system.get(keychain.KEY, owner)
+    if stored is not None and from_keychain:
+        return _exchange(settings, system, stored, user_key.generate(), options)
     require_free(settings, system, options=options)
     current = slot_rotation.prove_key(settings, options=options)
     _require_another(current.keyfile, without=current.slots_to_replace(slot_ids))
@@ -100,8 +100,8 @@ def rotate_into_keychain(
 
 def require_free(settings: Config, system: Keychain, *, options: ChangeOptions = DEFAULTS) -> None:
     """Refuse a keychain whose key for this account may be in use. Raises ``SlotsRefused``."""
-    kept = system.get(keychain.KEY, settings.owner_hash)
-    if kept is not None and not _is_unused(settings, kept, options):
+    stored = system.get(keychain.KEY, settings.owner_hash)
+    if stored is not None and not _is_unused(settings, stored, options):
         raise SlotsRefused(
             "the keychain holds a key for this account already",
             resolution_hint="`mcp-notarium keychain disable` takes it out; then try again.",
@@ -123,12 +123,12 @@ def _require_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
 def _exchange(
     settings: Config,
     system: Keychain,
-    kept: Secret,
+    stored: Secret,
     secret: Secret,
     options: ChangeOptions,
 ) -> KeyFile:
     """Exchange the keychain's key: both keys open until the keychain, their only place, has the new one."""
-    found = slot_management.list_slots(settings, kept, bounds=options.bounds)
+    found = slot_management.list_slots(settings, stored, bounds=options.bounds)
     old = next((slot for slot in found.keyfile.slots if slot.id == found.opened_by), None)
     if old is None:
         raise WrongKey
@@ -138,14 +138,14 @@ def _exchange(
     )
     system.set(keychain.KEY, settings.owner_hash, secret)
     try:
-        _require_kept(system, settings.owner_hash, secret)
+        _require_stored(system, settings.owner_hash, secret)
     except SlotsRefused:
-        system.set(keychain.KEY, settings.owner_hash, kept)
+        system.set(keychain.KEY, settings.owner_hash, stored)
         slot_management.change_slot(
             settings,
             added.after.slots[-1].id,
             slot_changes.remove,
-            options=replace(options, old=kept),
+            options=replace(options, old=stored),
         )
         raise
     for slot_id in (old.id, *_find_lost_slots(found.keyfile, old)):
@@ -164,11 +164,11 @@ def _find_lost_slots(found: KeyFile, old: Slot) -> list[int]:
     ]
 
 
-def _is_unused(settings: Config, kept: Secret, options: ChangeOptions) -> bool:
+def _is_unused(settings: Config, stored: Secret, options: ChangeOptions) -> bool:
     """Check whether this is a random key that opens no slot and belongs to no disabled one."""
-    found = slot_management.list_slots(settings, kept, bounds=options.bounds)
+    found = slot_management.list_slots(settings, stored, bounds=options.bounds)
     return (
-        user_key.read(kept).kind == "raw"
+        user_key.read(stored).kind == "raw"
         and found.opened_by is None
         and not any(
             slot.type is SlotType.KEYRING and slot.state is SlotState.DISABLED
@@ -185,14 +185,14 @@ def _store_secret(settings: Config, system: Keychain, options: ChangeOptions) ->
     opens the cache.
     """
     owner = settings.owner_hash
-    kept = system.get(keychain.KEY, owner)
-    secret = kept or user_key.generate()
+    stored = system.get(keychain.KEY, owner)
+    secret = stored or user_key.generate()
     system.set(keychain.KEY, owner, secret)
     try:
-        _require_kept(system, owner, secret)
+        _require_stored(system, owner, secret)
         yield secret
     except BaseException:
-        if kept is None:
+        if stored is None:
             with suppress(LockedError):
                 listed = slot_management.list_slots(settings, secret, bounds=options.bounds)
                 if listed.opened_by is None:
@@ -200,7 +200,7 @@ def _store_secret(settings: Config, system: Keychain, options: ChangeOptions) ->
         raise
 
 
-def _require_kept(system: Keychain, owner: str, secret: Secret) -> None:
+def _require_stored(system: Keychain, owner: str, secret: Secret) -> None:
     """Check that the keychain returns the secret: some return nothing, or another one."""
     if system.read_back(keychain.KEY, owner) != secret:
         raise SlotsRefused(

@@ -172,9 +172,9 @@ def _switch(
     """Put the new generation in force; move the old one to the quarantine, with the key file that opens it."""
     folder, options = writer.folder, writer.options
     try:
-        kept = quarantine.create_folder(folder, options.clock())
+        target = quarantine.create_folder(folder, options.clock())
         content = key_file_codec.serialise(old)
-        replace_private(kept / folder.key_file.name, content)
+        replace_private(target / folder.key_file.name, content)
     except BaseException:
         remove_prepared(folder, new_keyfile)
         raise
@@ -184,13 +184,13 @@ def _switch(
         damage_marker.remove(folder)
         for file in replaced:
             if file.exists():
-                file.rename(kept / file.name)
-        sync_folder(kept)
+                file.rename(target / file.name)
+        sync_folder(target)
         sync_folder(folder.path)
         options.at(Step.REMOVE)
 
     state = writer.switch(new_keyfile, replaced=replaced, clear=clear)
-    return RepairResult(salvaged, kept, state)
+    return RepairResult(salvaged, target, state)
 
 
 def _require_newest(copy: Path, found: KeyFile, data_key: DataKey) -> None:

@@ -35,7 +35,7 @@ def migrate(
     *,
     now: float,
 ) -> Path:
-    """Copy, check, migrate; return the copy. Raises ``LockedError`` (MIGRATION_FAILED).
+    """Migrate a database after checking a copy; return the copy. Raises ``LockedError`` (MIGRATION_FAILED).
 
     The database was closed by its last user, which has moved the log into it.
     """

@@ -164,7 +164,7 @@ class Rebuild:
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """Refuse; nothing was and nothing will be changed. ``agent_hint``: the way out for an agent."""
+    """Refuse to open the cache; nothing is changed. ``agent_hint``: the way out for an agent."""
 
     verdict: Verdict
     message: str

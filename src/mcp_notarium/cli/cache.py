@@ -61,7 +61,7 @@ _OTHER_KEYS = (
 
 
 def run_reset(args: argparse.Namespace) -> int:
-    """Reset after asking; exit code 0 when the first load is complete."""
+    """Reset the cache after asking; exit code 0 when the first load is complete."""
     config = replace(command_setup.prepare(args), allow_weak=args.allow_weak)
     return asyncio.run(_reset(config, yes=args.yes))
 
@@ -171,7 +171,7 @@ def describe_missing(found: SalvageReport) -> str:
 
 
 def run_repair(args: argparse.Namespace) -> int:
-    """Repair; exit code 0 when a sound database is in force, also if it was sound before.
+    """Repair the cache; exit code 0 when a sound database is in force, also if it was sound before.
 
     Raises ``Unfinished`` if the new one is in force and the old files are not all in the quarantine.
     """
@@ -201,7 +201,7 @@ def run_repair(args: argparse.Namespace) -> int:
 
 
 def run_migrate(args: argparse.Namespace) -> int:
-    """Encrypt with the configured key; exit code 0 when no plain file is left.
+    """Encrypt the cache with the configured key; exit code 0 when no plain file is left.
 
     Raises ``Unfinished`` if the encrypted database is in force and plain files are left.
     """
@@ -233,7 +233,7 @@ def run_migrate(args: argparse.Namespace) -> int:
 
 
 def run_purge(args: argparse.Namespace) -> int:
-    """Purge after asking; exit code 0 when nothing is left, 23 if the keychain could not be asked."""
+    """Purge the account after asking; exit code 23 if the keychain could not be asked."""
     config = command_setup.prepare(args)
     if not args.yes:
         _require_consent(config)

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show, check or explain."""
+    """Show the rules, check the file, or explain a note."""
     try:
         if args.action == "check" and args.file is not None:
             return _report_valid(read_policy(args.file.expanduser(), named=True), as_json=args.json)

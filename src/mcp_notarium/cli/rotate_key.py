@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Rotate; exit code 0 when the new key is in place and the old one opens nothing here."""
+    """Rotate the key; exit code 0 when the new key is in place and the old one opens nothing here."""
     config = command_setup.prepare(args)
     _check_options(config, args)
     options = ChangeOptions(

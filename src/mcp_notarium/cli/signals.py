@@ -112,7 +112,7 @@ def _snapshot(folder: AccountFolder) -> set[tuple[str | int, ...]]:
 
 
 def wait_for_input(stream: TextIO) -> None:
-    """Wait until ``stream`` can be read, or a signal has come, also one that came just before.
+    """Wait until ``stream`` can be read or a signal has come, even just before the call.
 
     Python only records a signal and handles it between two steps of the program. A system call that begins
     after the record is not interrupted, so each signal also writes to a pipe that ends the wait here.
