@@ -153,6 +153,7 @@ class MemoryClient:
         self.store = store
         self.faults = faults or Faults()
         self.traits = traits
+        self.codec_version = 1
         self.poll_seconds = poll_seconds
         self.calls: list[str] = []
 

@@ -8,6 +8,7 @@ _GUARD = "security/test_database_guard.py::test_a_statement_that_could_leak_or_d
 _OPENING = "unit/account/test_opener.py"
 _FILES = "security/test_database_files.py"
 _CHAIN = "property/test_audit_chain.py"
+_RELOAD = "unit/sync/test_index_reload.py"
 
 CACHE = (
     Defence(
@@ -292,5 +293,50 @@ CACHE = (
         "_REASONS.get(code, str(error)), details",
         ("unit/storage/test_database_opener.py::test_neither_sql_nor_values_stand_in_an_error",),
         (30,),
+    ),
+    Defence(
+        "a new codec version loads the index again",
+        "sync/batch_sources.py",
+        "        await follow_codec(self._cache, self._store, self._progress)\n",
+        "",
+        (f"{_RELOAD}::test_a_new_codec_version_loads_everything_again_once",),
+    ),
+    Defence(
+        "a reload asks the store before it empties the index",
+        "sync/index_reload.py",
+        "    await store.list_page(since=None, mark=None, limit=1, with_content=False)\n",
+        "",
+        (f"{_RELOAD}::test_without_a_connection_a_new_codec_version_reads_the_old_index",),
+    ),
+    Defence(
+        "a reload keeps the bases of unfinished writes",
+        "sync/index_reload.py",
+        "        cache.notes.apply(_base_again(base, newest.get(base.id)) for base in bases)\n",
+        "",
+        (
+            f"{_RELOAD}::test_a_base_that_the_store_no_longer_has_still_merges_an_unfinished_write",
+            "unit/sync/test_several_processes.py::test_a_reset_keeps_unfinished_writes_and_their_base",
+        ),
+    ),
+    Defence(
+        "a reload reads the bases of unfinished writes again",
+        "sync/index_reload.py",
+        "    if newest is not None and newest.etag == base.etag:\n        return newest\n",
+        "",
+        (f"{_RELOAD}::test_the_base_of_an_unfinished_write_is_read_again",),
+    ),
+    Defence(
+        "one note that cannot be read stops no reload",
+        "sync/index_reload.py",
+        "    with suppress(NoteNotFound, StoreProtocolError, StoreRejected):\n",
+        "    with suppress(NoteNotFound):\n",
+        (f"{_RELOAD}::test_one_note_that_cannot_be_read_stops_no_reload",),
+    ),
+    Defence(
+        "no codec reads what another version has made",
+        "sync/batch_sources.py",
+        "        return base if base is not None and base.raw else None\n",
+        "        return base\n",
+        (f"{_RELOAD}::test_a_base_that_the_store_no_longer_has_still_merges_an_unfinished_write",),
     ),
 )

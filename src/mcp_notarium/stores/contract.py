@@ -196,6 +196,8 @@ class Store(Protocol):
     """Reach one note store, for one account. Every method may raise the errors named above."""
 
     traits: Traits
+    codec_version: int
+    """Another number makes the engine load everything again: the same object reads differently now."""
 
     async def list_page(
         self, *, since: str | None, mark: str | None, limit: int, with_content: bool
@@ -225,7 +227,10 @@ class Store(Protocol):
         """
 
     def revision_of(self, note_id: str, body: bytes) -> Revision:
-        """Read a composed body as a revision (etag ''); pure, for comparing answers."""
+        """Read a composed body as a revision (etag ''); pure, for comparing answers.
+
+        An earlier codec version may have composed the body.
+        """
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """Store ``write.body`` over ``write.base_etag`` under ``write.write_id``."""

@@ -18,6 +18,7 @@ from mcp_notarium.stores.contract import ChangePage, Changes, Entry, Store
 from mcp_notarium.sync.backoff import FeedHealth
 from mcp_notarium.sync.batch_apply import BatchApplier
 from mcp_notarium.sync.batch_commit import SPLIT, Batch, split
+from mcp_notarium.sync.index_reload import follow_codec
 from mcp_notarium.sync.listing import (
     FIRST_PAGE,
     PAGE,
@@ -64,6 +65,7 @@ class BatchSources:
 
         Unresolved notes come last: they may be failing, and changes do not wait for them.
         """
+        await follow_codec(self._cache, self._store, self._progress)
         unresolved = self._applier.due_unresolved()
         for source in self._due_sources(cursor_lost=cursor_lost):
             async with aclosing(source) as batches:
@@ -127,6 +129,7 @@ class BatchSources:
                     total=total,
                     left_out=left_out,
                     began_empty=empty if fresh else None,
+                    codec_version=self._store.codec_version,
                 )
                 yield Batch(page.entries, index_version, bookmark)
                 fresh = False
@@ -159,7 +162,7 @@ class BatchSources:
 
     async def _ask_feed(self, cursor: str, *, wait: bool) -> ChangePage:
         try:
-            page = await self._store.changes(cursor, wait=wait, base_of=self._cache.notes.base)
+            page = await self._store.changes(cursor, wait=wait, base_of=self._whole_base)
         except (CursorLost, RateLimited):
             raise
         except StoreError as error:
@@ -168,6 +171,11 @@ class BatchSources:
             raise
         self.feed.record_success()
         return page
+
+    def _whole_base(self, note_id: str) -> Revision | None:
+        """Return what the index holds of a note, unless its ``raw`` was left behind by a reload."""
+        base = self._cache.notes.base(note_id)
+        return base if base is not None and base.raw else None
 
     def _change_batches(
         self, page: ChangePage, *, cursor: str, index_version: int
@@ -273,10 +281,11 @@ def _mark_page(
     total: int | None,
     left_out: int,
     began_empty: bool | None,
+    codec_version: int,
 ) -> None:
     progress.mark_left_out(left_out)
     if began_empty is not None:
-        progress.mark_load_began(empty=began_empty)
+        progress.mark_load_began(empty=began_empty, codec_version=codec_version)
     if mark is None:
         progress.mark_loaded(anchor=anchor, total=total)
     else:

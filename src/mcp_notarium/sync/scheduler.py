@@ -2,7 +2,7 @@
 
 One process leads: it listens to the change feed, polls, sweeps and checkpoints. The others write
 through and watch the leader; when it ends, or has no login, one of them takes over. Nothing is wiped
-except by :meth:`Scheduler.reset`.
+except by ``index_reload``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.batch_apply import release_memory
 from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Effect, Event, State
+from mcp_notarium.sync.index_reload import reload_index
 from mcp_notarium.sync.status import SyncProgress, SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
 
@@ -175,14 +176,7 @@ class Scheduler:
 
         Raises what the store raises, with nothing emptied, if it cannot be read.
         """
-        await self._store.list_page(since=None, mark=None, limit=1, with_content=False)
-        with self._cache.transaction(durable=True):
-            unfinished = {write.note_id for write in self._cache.pending.in_flight()}
-            bases = [self._cache.notes.base(note_id) for note_id in sorted(unfinished)]
-            self._cache.notes.clear()
-            self._progress.mark_emptied()
-            # Without its base the text of an unfinished write could not be merged any more.
-            self._cache.notes.apply(base for base in bases if base is not None)
+        await reload_index(self._cache, self._store, self._progress)
         self.wake()
 
     def status(self) -> SyncStatus:

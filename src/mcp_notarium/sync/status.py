@@ -27,6 +27,7 @@ _SWEPT_AT = "sync.swept_at"
 _UNSEEN_REMOVALS = "sync.unseen_removals"
 _LOAD_BEGAN_EMPTY = "sync.load_began_empty"
 _LEFT_OUT = "sync.left_out"
+_CODEC_VERSION = "sync.codec_version"
 _ASKED = "sync.asked"
 _ANSWERED = "sync.answered"
 _ANSWERED_WELL = "sync.answered_well"
@@ -98,8 +99,9 @@ class SyncProgress:
             # A load into an empty index leaves nothing there that this listing did not list.
             self._state.set(_SWEPT_AT, repr(self._clock()))
 
-    def mark_load_began(self, *, empty: bool) -> None:
+    def mark_load_began(self, *, empty: bool, codec_version: int) -> None:
         """Record that the first page of a first load is here; ``empty``: the index was empty before."""
+        self.mark_codec(codec_version)
         self._state.set(_LOAD_BEGAN_EMPTY, "1" if empty else "")
 
     def mark_swept(self, cursor: str | None, *, left_out: int = 0) -> None:
@@ -129,6 +131,15 @@ class SyncProgress:
         )
         for key in (_SWEPT_AT, _UNSEEN_REMOVALS, _UNRESOLVED, _LOAD_BEGAN_EMPTY, _LEFT_OUT):
             self._state.set(key, "")
+
+    @property
+    def codec_version(self) -> int | None:
+        """Return the version of the store's codec that has filled the index; None: nothing has."""
+        return self._number(_CODEC_VERSION) or None
+
+    def mark_codec(self, version: int) -> None:
+        """Record which version of the store's codec fills the index."""
+        self._state.set(_CODEC_VERSION, str(version))
 
     def sweep_due(self, *, feed: bool) -> bool:
         """Tell whether a complete sweep is due; ``feed``: the change feed reports removals."""

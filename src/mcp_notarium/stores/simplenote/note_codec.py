@@ -31,6 +31,8 @@ from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.stores.json_answers import DEEPEST, deeper_than, to_json
 from mcp_notarium.stores.simplenote.urls import is_possible_id
 
+VERSION = 1
+"""One more with every change in what :func:`revision_from` makes of the same object, ``raw`` included."""
 Fields = dict[str, Any]
 """A note as Simplenote stores it. Treated as immutable; edits make a new one."""
 

@@ -75,6 +75,7 @@ class SimplenoteStore:
         trash=True,
         shares_by_tag=True,
     )
+    codec_version = note_codec.VERSION
 
     def __init__(
         self,
