@@ -26,7 +26,6 @@ async def reload_index(cache: Cache, store: Store, progress: SyncProgress) -> No
         bases = _unfinished_bases(cache)
         cache.notes.clear()
         progress.mark_emptied()
-        progress.mark_codec(store.codec_version)
         # Without its base the text of an unfinished write could not be merged any more.
         cache.notes.apply(_base_again(base, newest.get(base.id)) for base in bases)
 

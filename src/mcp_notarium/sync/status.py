@@ -100,8 +100,11 @@ class SyncProgress:
             self._state.set(_SWEPT_AT, repr(self._clock()))
 
     def mark_load_began(self, *, empty: bool, codec_version: int) -> None:
-        """Record that the first page of a first load is here; ``empty``: the index was empty before."""
-        self.mark_codec(codec_version)
+        """Record that the first page of a first load is here.
+
+        ``empty``: the index was empty before. ``codec_version``: that of the store's codec, which fills it.
+        """
+        self._state.set(_CODEC_VERSION, str(codec_version))
         self._state.set(_LOAD_BEGAN_EMPTY, "1" if empty else "")
 
     def mark_swept(self, cursor: str | None, *, left_out: int = 0) -> None:
@@ -136,10 +139,6 @@ class SyncProgress:
     def codec_version(self) -> int | None:
         """Return the version of the store's codec that has filled the index; None: nothing has."""
         return self._number(_CODEC_VERSION) or None
-
-    def mark_codec(self, version: int) -> None:
-        """Record which version of the store's codec fills the index."""
-        self._state.set(_CODEC_VERSION, str(version))
 
     def sweep_due(self, *, feed: bool) -> bool:
         """Tell whether a complete sweep is due; ``feed``: the change feed reports removals."""
