@@ -26,7 +26,7 @@ def fill(folder, key):
         cache.sync_state.set_login_token(Secret("tokenmarker9"))
     content = Content(MARKER)
     cache.pending.add(
-        PendingWrite("w", "n", WriteKind.CREATE, None, content, MARKER, 0.0, "me", 0.0)
+        PendingWrite("w", "n", WriteKind.CREATE, None, content, MARKER.encode(), 0.0, "me", 0.0)
     )
     cache.database.set_checkpointer(True)
     store(cache, [corpus.make(f"more{n}", Content(MARKER * 3)) for n in range(300)])
