@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_notarium.audit.chain import (
-    Act,
+    ActName,
     AuditEntry,
     ChainMac,
     Head,
@@ -142,7 +142,7 @@ def test_the_beginning_of_all_chains_is_no_head_to_know_one_by(made, carried):
     records, head = made
     if carried:
         facts = {"old_count": 0, "old_head": Head().mac, "faults": []}
-        record, _ = append_to_chain(AuditEntry(at=0, act=Act.CARRIED, facts=facts), head, OURS)
+        record, _ = append_to_chain(AuditEntry(at=0, act=ActName.CARRIED, facts=facts), head, OURS)
         records = [*records, record]
     assert [f.kind for f in check(records, expected=Head()).faults] == [FaultKind.UNEXPECTED]
     assert check([], expected=Head()).whole
@@ -171,7 +171,7 @@ def test_what_was_pruned_is_no_fault_and_what_went_beside_it_is(made, data):
     records, head = made
     upto = data.draw(st.integers(1, len(records) - 1))
     facts = {"upto": upto, "head": records[upto - 1].mac}
-    mark, after = append_to_chain(AuditEntry(at=1, act=Act.PRUNED, facts=facts), head, OURS)
+    mark, after = append_to_chain(AuditEntry(at=1, act=ActName.PRUNED, facts=facts), head, OURS)
     whole = [*records, mark]
     assert check(whole[upto:], anchored=head).whole
     assert check(whole[upto:], anchored=after, expected=Head(upto, records[upto - 1].mac)).whole

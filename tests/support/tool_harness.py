@@ -33,9 +33,10 @@ NOW = 1_750_000_000.0
 
 
 class Caller:
-    """A ``CallContext``: agrees, declines, or (None) can be asked nothing."""
+    """A ``CallContext``: agrees, declines, or (None) can be asked nothing; nothing is recorded."""
 
     client = "test"
+    act = None
 
     def __init__(self, *, agrees: bool | None = None) -> None:
         self.agrees = agrees

@@ -312,11 +312,14 @@ AGENTS = (
         (40,),
     ),
     Defence(
-        "an act that cannot be recorded is not begun",
-        "protocol/call_audit.py",
-        "            self._decision = Decision.REFUSED\n            raise\n",
-        "            self._decision = Decision.REFUSED\n",
-        (f"{_RECORDING}::test_act_that_cannot_be_recorded_is_not_done",),
+        "a write is on record before it is sent",
+        "sync/journal.py",
+        "        with self._cache.transaction(durable=True) if act is None else act.transaction():\n",
+        "        with self._cache.transaction(durable=True):\n",
+        (
+            f"{_RECORDING}::test_act_is_recorded_before_it_is_begun_and_its_outcome_after",
+            f"{_RECORDING}::test_act_that_cannot_be_recorded_is_not_done",
+        ),
         (40,),
     ),
     Defence(

@@ -361,8 +361,10 @@ PROCESS = (
     Defence(
         "an act is on the disk before it is begun",
         "storage/audit_log.py",
-        "[*self._due(), entry], durable=True)",
-        "[*self._due(), entry], durable=False)",
+        "            with self._db.transaction(durable=True):\n"
+        "                yield self.table.append([*self._due(), entry], durable=True)",
+        "            with self._db.transaction(durable=False):\n"
+        "                yield self.table.append([*self._due(), entry], durable=False)",
         (
             "unit/storage/test_audit_table.py::test_an_act_and_its_outcome_wait_for_the_disk_and_a_read_does_not",
         ),

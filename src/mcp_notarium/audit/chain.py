@@ -54,7 +54,7 @@ OPEN: Final = ""
 """The outcome of a record that a later record completes; after a crash none does."""
 
 
-class Act(StrEnum):
+class ActName(StrEnum):
     """Name the acts of the chain and the program; tools and commands name their own."""
 
     BEGUN = "chain.begun"
@@ -70,8 +70,7 @@ class Act(StrEnum):
 class AuditEntry:
     """Hold an act to record. ``at``: epoch seconds; ``bytes_out``: bytes the caller got.
 
-    ``refers`` is the number of the record whose outcome this one tells (or, without an outcome, to which
-    somebody agreed), 0 for none.
+    ``refers`` is the number of the record whose outcome this one tells, 0 for none.
     """
 
     at: float

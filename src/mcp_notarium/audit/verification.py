@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from mcp_notarium.audit.chain import GENESIS, Act, ChainMac, Head, Record
+from mcp_notarium.audit.chain import GENESIS, ActName, ChainMac, Head, Record
 
 _MOST_COMPARED: Final = 200
 """Up to this many records with a wrong MAC are tried at each other's places."""
@@ -124,11 +124,11 @@ class ChainVerifier:
 
     def _read_chain_record(self, record: Record) -> None:
         """Read what an authentic record says about the chain itself."""
-        if record.act not in (Act.PRUNED, Act.CARRIED):
+        if record.act not in (ActName.PRUNED, ActName.CARRIED):
             return
         try:
             facts = json.loads(record.facts)
-            if record.act == Act.PRUNED:
+            if record.act == ActName.PRUNED:
                 self._pruned = Head(int(facts["upto"]), str(facts["head"]))
                 return
             self._carried.append(Head(int(facts["old_count"]), str(facts["old_head"])))

@@ -200,7 +200,7 @@ def _tail(args: argparse.Namespace) -> int:
 
 def _format_record(record: Record) -> str:
     shown = export.as_json(record)
-    outcome = record.outcome or ("agreed" if record.refers else "begun")
+    outcome = record.outcome or "begun"
     notes = shown["notes"] if isinstance(shown["notes"], list) else [shown["notes"]]
     parts = [
         f"{record.number:>6}  {shown['at']}  {record.act:<24} {record.decision:<9} {outcome}",

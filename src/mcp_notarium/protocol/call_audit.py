@@ -1,8 +1,7 @@
 """Record every tool call: who asked for what, what was decided, what came of it.
 
-A call that may change something is recorded on the disk before its handler is called, that somebody agreed
-to it before anything is done, and its outcome afterwards; where the first two cannot be written, nothing is
-done. Reads have one record, stored within half a second. Nothing of what was asked or answered is in a
+A call that may change something is recorded on the disk before anything is done, with who agreed to it, and
+its outcome afterwards; where the first cannot be written, nothing is done. Everything else has one record, stored within half a second. Nothing of what was asked or answered is in a
 record: arguments are a keyed digest, notes their ids, and a name or id that is not one of ours is left out.
 """
 
@@ -17,10 +16,10 @@ from typing import Any, Final, Protocol, Self
 
 from pydantic import BaseModel
 
-from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, Act, AuditEntry, Decision
+from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, ActName, AuditEntry, Decision
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
 from mcp_notarium.protocol.app_holder import AppHolder
-from mcp_notarium.storage.audit_log import AuditLog
+from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.tools.catalog import Tool
 
 SECONDS: Final = 0.5
@@ -28,7 +27,6 @@ SECONDS: Final = 0.5
 _AGAIN: Final = 2.0
 _MOST_EARLY: Final = 1000
 _FORBIDDEN: Final = 403
-_READING_ACTIONS: Final = frozenset({"get_stats"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +104,7 @@ class Recorder:
         if log is None or not self._early:
             return
         if self._lost:
-            log.note(AuditEntry(at=log.now(), act=Act.GAP, facts={"not_recorded": self._lost}))
+            log.note(AuditEntry(at=log.now(), act=ActName.GAP, facts={"not_recorded": self._lost}))
             self._lost = 0
         while self._early:
             log.note(self._early.popleft())
@@ -133,10 +131,8 @@ class Recording:
     def __init__(self, recorder: Recorder, call: IncomingCall, tool: Tool | None) -> None:
         self._recorder = recorder
         self._call = call
-        self._act: str = Act.UNKNOWN_TOOL if tool is None else f"tool.{tool.name}"
-        self._reads = tool is None or tool.read_only
-        self._opened = 0
-        self._agreed = False
+        self._name: str = ActName.UNKNOWN_TOOL if tool is None else f"tool.{tool.name}"
+        self._act: Act | None = None
         self._setting = "deny"
         self._log: AuditLog | None = None
         self._decision = Decision.REFUSED  # until it is known that it can be asked for
@@ -153,48 +149,42 @@ class Recording:
     ) -> None:
         """Write the record, or the second one. Never raises."""
         if isinstance(error, asyncio.CancelledError):
-            self._outcome = UNKNOWN if self._opened else "cancelled"
+            self._outcome = UNKNOWN if self._number else "cancelled"
         elif error is not None and self._decided() is Decision.ASKED:
             self._outcome = Decision.ASKED
         log = self._log or self._recorder.log
         entry = self._entry(log, outcome=self._outcome)
-        if self._opened and log is not None:
+        if self._number and log is not None:
             log.close(entry)
             if log.waiting:
                 self._recorder.wake(SECONDS)
         else:
             self._recorder.keep(entry)
 
-    def begin(self, log: AuditLog, request: BaseModel, *, setting: str) -> None:
-        """Record that the handler is about to be called; ``setting`` is NOTARIUM_DESTRUCTIVE.
-
-        Raises ``NotRecorded``: then it must not be called.
-        """
+    def allow(self, log: AuditLog, request: BaseModel, *, setting: str) -> None:
+        """Note that the handler may be called; ``setting`` is NOTARIUM_DESTRUCTIVE."""
         self._log, self._setting = log, setting
         self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
+        self._act = Act(log, lambda: self._entry(log, outcome=OPEN))
         action = getattr(request, "action", None)
         if isinstance(action, str):
-            self._act += f".{action}"
-            self._reads = self._reads or action in _READING_ACTIONS
-        if self._reads:
-            return
-        try:
-            self._opened = log.open(self._entry(log, outcome=OPEN))
-        except NotRecorded:
-            self._decision = Decision.REFUSED
-            raise
+            self._name += f".{action}"
+
+    @property
+    def act(self) -> Act:
+        """Return what a change is recorded by before it is made."""
+        if self._act is None:
+            raise AssertionError("the call was not allowed")
+        return self._act
+
+    @property
+    def _number(self) -> int:
+        """Return the number of the record that it begins, 0 if nothing was begun."""
+        return 0 if self._act is None else self._act.begun
 
     async def confirm(self, message: str) -> bool:
-        """Return whether the person agrees; that is on record before.
-
-        Raises ``ConfirmationRequired`` if nobody can say, ``NotRecorded`` if it cannot be recorded.
-        """
-        if not await self._call.ask(message, setting=self._setting):
-            return False
-        if self._opened and not self._agreed and self._log is not None:
-            self._log.open(self._entry(self._log, outcome=OPEN))
-            self._agreed = True
-        return True
+        """Return whether the person agrees. Raises ``ConfirmationRequired`` if nobody can say."""
+        return await self._call.ask(message, setting=self._setting)
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
         """Report progress to the client."""
@@ -215,7 +205,10 @@ class Recording:
             if isinstance(error, OutcomeUnknown)
             else error.subcategory or error.category.lower()
         )
-        if error.http_status_code == _FORBIDDEN and self._decision is Decision.ALLOWED:
+        refused = error.http_status_code == _FORBIDDEN or (
+            isinstance(error, NotRecorded) and not self._number
+        )
+        if refused and self._decision is Decision.ALLOWED:
             self._decision = Decision.REFUSED
         return error
 
@@ -227,14 +220,14 @@ class Recording:
             self._digest = log.digest(self._call.tool, self._call.arguments)
         return AuditEntry(
             at=log.now() if log is not None else time.time(),
-            act=self._act,
+            act=self._name,
             client=self._call.client,
             digest=self._digest or "",
             notes=tuple(map(log.note_reference, notes)) if log is not None else (),
             decision=self._decided(),
             outcome=outcome,
             bytes_out=self._bytes,
-            refers=self._opened,
+            refers=self._number,
         )
 
     def _decided(self) -> Decision:

@@ -85,7 +85,7 @@ class CallPipeline:
         request = _request(tool, arguments)
         app.cache.notes.visibility.require_match()
         app.config.policy.require_use(tool.name, getattr(request, "action", None))
-        record.begin(app.audit, request, setting=app.config.destructive)
+        record.allow(app.audit, request, setting=app.config.destructive)
         made = await tool.handle(app, request, record)
         if tool.read_only and not self._flow.has_room:
             await self._flow.wait_for_room()  # it has waited for the network

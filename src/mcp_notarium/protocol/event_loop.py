@@ -15,7 +15,7 @@ import anyio
 
 from mcp_notarium import __version__, logs
 from mcp_notarium.app import App, open_app
-from mcp_notarium.audit.chain import Act, AuditEntry, Facts
+from mcp_notarium.audit.chain import ActName, AuditEntry, Facts
 from mcp_notarium.errors import LockedError, NotariumError
 from mcp_notarium.protocol.app_holder import AppHolder, Report
 from mcp_notarium.protocol.call_pipeline import CallPipeline, report_unexpected
@@ -132,13 +132,15 @@ async def _open_app(
         raise
     except Exception as error:  # noqa: BLE001 - shown to the client without its text
         raise report_unexpected(error, while_doing="opening the cache") from None
-    app.audit.note(AuditEntry(at=app.clock(), act=Act.START, facts=record_start(config, app.audit)))
+    app.audit.note(
+        AuditEntry(at=app.clock(), act=ActName.START, facts=record_start(config, app.audit))
+    )
     app.audit.flush()
     app.audit.tidy()
     try:
         yield app
     finally:
-        app.audit.note(AuditEntry(at=app.clock(), act=Act.STOP))
+        app.audit.note(AuditEntry(at=app.clock(), act=ActName.STOP))
         await _close(opening)
 
 

@@ -1,6 +1,6 @@
 """Write the audit log: changes before they are made, reads soon after.
 
-:meth:`AuditLog.open` puts a record on the disk before the act; if it raises, the act must not begin.
+An :class:`Act` puts its record on the disk before anything is done; if it raises, nothing may be done.
 :meth:`AuditLog.note` keeps a record in memory until :meth:`AuditLog.flush`. Records that cannot be
 stored for long are dropped and counted, and the chain says how many are missing. One thread only.
 """
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
-from mcp_notarium.audit.chain import Act, AuditEntry, AuditKeys, Head
+from mcp_notarium.audit.chain import ActName, AuditEntry, AuditKeys
 from mcp_notarium.errors import CacheDamaged, CacheError, NotRecorded
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
@@ -75,13 +75,15 @@ class AuditLog:
         except CacheError:
             return False
 
-    def open(self, entry: AuditEntry) -> int:
-        """Record an act on the disk before it begins; return the record's number.
+    @contextmanager
+    def opening(self, entry: AuditEntry) -> Iterator[int]:
+        """Run a durable transaction that also records an act before it begins; give the record's number.
 
-        Raises ``NotRecorded`` (or ``CacheDamaged``): then the act must not begin.
+        Raises ``NotRecorded`` (or ``CacheDamaged``) with nothing stored: then the act must not begin.
         """
         try:
-            return self._append([*self._due(), entry], durable=True).count
+            with self._db.transaction(durable=True):
+                yield self.table.append([*self._due(), entry], durable=True).count
         except CacheDamaged:
             raise
         except CacheError as error:
@@ -90,6 +92,16 @@ class AuditLog:
                 details={"reason": error.subcategory or "cache"},
                 resolution_hint=error.resolution_hint,
             ) from error
+        self._forget_due()
+
+    def open(self, entry: AuditEntry) -> int:
+        """Record an act alone, as :meth:`opening` does; return the record's number."""
+        with self.opening(entry) as number:
+            return number
+
+    def durable_transaction(self) -> AbstractContextManager[None]:
+        """Run a durable transaction; see :meth:`Database.transaction`."""
+        return self._db.transaction(durable=True)
 
     def close(self, entry: AuditEntry) -> None:
         """Record the outcome of an act, on the disk if possible. Never raises.
@@ -130,23 +142,50 @@ class AuditLog:
 
     def _store(self, *, durable: bool) -> bool:
         try:
-            self._append(self._due(), durable=durable)
+            self.table.append(self._due(), durable=durable)
         except CacheError:
             while len(self._waiting) > MOST_WAITING:
                 self._waiting.popleft()
                 self._lost += 1
             return False
+        self._forget_due()
         return True
 
     def _due(self) -> list[AuditEntry]:
         """Return the records in memory, after one that counts the dropped ones."""
         if not self._lost:
             return list(self._waiting)
-        gap = AuditEntry(at=self._clock(), act=Act.GAP, facts={"not_recorded": self._lost})
+        gap = AuditEntry(at=self._clock(), act=ActName.GAP, facts={"not_recorded": self._lost})
         return [gap, *self._waiting]
 
-    def _append(self, entries: list[AuditEntry], *, durable: bool) -> Head:
-        head = self.table.append(entries, durable=durable)
+    def _forget_due(self) -> None:
         self._waiting.clear()
         self._lost = 0
-        return head
+
+
+class Act:
+    """Represent a call that may change something: its first durable transaction records that it begins.
+
+    ``entry`` makes that record, with what is decided by then. ``begun`` is its number, 0 before.
+    """
+
+    def __init__(self, log: AuditLog, entry: Callable[[], AuditEntry]) -> None:
+        self._log = log
+        self._entry = entry
+        self.begun = 0
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Run a durable transaction; the first one holds the record. Raises as :meth:`AuditLog.opening`."""
+        if self.begun:
+            with self._log.durable_transaction():
+                yield
+            return
+        with self._log.opening(self._entry()) as number:
+            yield
+        self.begun = number
+
+    def begin(self) -> None:
+        """Record alone that it begins. Raises as :meth:`AuditLog.opening`."""
+        with self.transaction():
+            pass

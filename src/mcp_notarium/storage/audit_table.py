@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from mcp_notarium.audit.chain import (
-    Act,
+    ActName,
     AuditEntry,
     ChainMac,
     Facts,
@@ -68,7 +68,7 @@ class AuditTable:
         """Start a chain if there is none yet; ``facts`` say why."""
         with self._db.join_or_begin(durable=True):
             if self.head().count == 0:
-                self.append([AuditEntry(at=at, act=Act.BEGUN, facts=facts)], durable=True)
+                self.append([AuditEntry(at=at, act=ActName.BEGUN, facts=facts)], durable=True)
 
     def records(self, *, first: int = 1, last: int | None = None) -> Iterator[Record]:
         """Yield records in the order of their numbers, read some hundred at a time."""
@@ -106,7 +106,7 @@ class AuditTable:
             if end is None:
                 return 0
             facts = {"upto": end[0], "head": end[1]}
-            self.append([AuditEntry(at=at, act=Act.PRUNED, facts=facts)], durable=True)
+            self.append([AuditEntry(at=at, act=ActName.PRUNED, facts=facts)], durable=True)
             return self._db.run("DELETE FROM audit WHERE number <= ?", (end[0],))
 
     def insert_chained(self, records: Iterable[Record]) -> None:
@@ -147,7 +147,7 @@ def carry_over(
         "old_keyed": source.chain_mac.keyed,
         "faults": faults,
     }
-    target.append([AuditEntry(at=at, act=Act.CARRIED, facts=facts)], durable=True)
+    target.append([AuditEntry(at=at, act=ActName.CARRIED, facts=facts)], durable=True)
 
 
 def _readable(source: AuditTable, faults: list[str]) -> Iterator[Record]:

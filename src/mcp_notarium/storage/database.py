@@ -136,7 +136,8 @@ class Database:
         if self._durable is not None:
             msg = "transactions do not nest"
             raise RuntimeError(msg)
-        self.run("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
+        if durable:
+            self.run("PRAGMA synchronous = FULL")
         self.run("BEGIN IMMEDIATE")
         self._durable = durable
         try:
@@ -147,6 +148,11 @@ class Database:
             raise
         finally:
             self._durable = None
+            if durable:
+                with suppress(
+                    CacheError
+                ):  # or what commits by itself afterwards would be flushed, too
+                    self.run("PRAGMA synchronous = NORMAL")
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

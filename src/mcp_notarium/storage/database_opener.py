@@ -272,7 +272,7 @@ def _configure(database: Database) -> None:
         "recursive_triggers = OFF",
         f"journal_size_limit = {16 * _MIB}",
         "wal_autocheckpoint = 0",  # see set_checkpointer
-        "synchronous = FULL",
+        "synchronous = NORMAL",
     ):
         database.run(f"PRAGMA {pragma}")
     if database.read_only:

@@ -10,19 +10,22 @@ from dataclasses import replace
 
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError, StoreRejected
+from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.status import SyncProgress
 
 
-async def reload_index(cache: Cache, store: Store, progress: SyncProgress) -> None:
-    """Empty the index, so that the next cycle loads everything; unfinished writes stay.
+async def reload_index(
+    cache: Cache, store: Store, progress: SyncProgress, act: Act | None = None
+) -> None:
+    """Empty the index, so that the next cycle loads everything; unfinished writes stay. ``act`` is recorded with it.
 
     Raises what the store raises, with nothing emptied, if it cannot be read.
     """
     await store.list_page(since=None, mark=None, limit=1, with_content=False)
     newest = {base.id: await _get_newest(store, base.id) for base in _unfinished_bases(cache)}
-    with cache.transaction(durable=True):
+    with cache.transaction(durable=True) if act is None else act.transaction():
         bases = _unfinished_bases(cache)
         cache.notes.clear()
         progress.mark_emptied()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -22,6 +22,7 @@ from mcp_notarium.domain.note import (
     WriteKind,
 )
 from mcp_notarium.errors import CacheError
+from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 
 LONGEST_LEASE = 3600.0
@@ -101,14 +102,20 @@ class Journal:
         )
 
     def record(
-        self, write: PendingWrite, *, base: Revision | None = None, seen: str | None = None
+        self,
+        write: PendingWrite,
+        *,
+        act: Act | None,
+        base: Revision | None = None,
+        seen: str | None = None,
     ) -> bool:
         """Put the entry on the disk, with the revision ``base`` it was made from.
 
+        The audit record of ``act`` is in the same transaction. Raises ``NotRecorded`` with neither stored.
         False, and nothing is recorded, if the note has another entry by now, or the index no longer
         holds the revision ``seen`` that it held when the caller looked.
         """
-        with self._cache.transaction(durable=True):
+        with self._cache.transaction(durable=True) if act is None else act.transaction():
             if self.in_flight(write.note_id):
                 return False
             if self._cache.notes.etag(write.note_id) not in (seen, base.etag if base else seen):
@@ -157,17 +164,19 @@ class Journal:
         self,
         write: PendingWrite,
         *,
-        storing: Iterable[Revision | Tombstone] = (),
-        follow_ups: Iterable[PendingWrite] = (),
+        storing: Sequence[Revision | Tombstone] = (),
+        follow_ups: Sequence[PendingWrite] = (),
         differs: bool = False,
     ) -> bool:
         """Store the answer, drop the entry and record its follow-ups, in one transaction.
 
+        An answer without follow-ups is not flushed: the audit record of the call's outcome flushes it. If a
+        power cut undoes both, the entry is there again, and its replay finds that the store has the write.
         ``differs``: the store holds something else than was sent, which is counted for the person.
         False if another process has taken the entry over or finished it. While that process works
         on it, the answer is stored all the same, so that nobody is shown the old note.
         """
-        with self._cache.transaction(durable=True):
+        with self._cache.transaction(durable=bool(follow_ups) or not storing):
             ours = self._is_ours(write)
             if ours:
                 self._cache.pending.drop(write.write_id)

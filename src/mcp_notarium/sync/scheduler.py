@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
+from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.batch_apply import release_memory
@@ -171,12 +172,12 @@ class Scheduler:
             await self._sleep(FAST_TICK)
         return answer
 
-    async def reset(self) -> None:
-        """Empty the index and load everything again; unfinished writes stay.
+    async def reset(self, *, act: Act | None = None) -> None:
+        """Empty the index and load everything again; unfinished writes stay. ``act`` is recorded with it.
 
         Raises what the store raises, with nothing emptied, if it cannot be read.
         """
-        await reload_index(self._cache, self._store, self._progress)
+        await reload_index(self._cache, self._store, self._progress, act)
         self.wake()
 
     def status(self) -> SyncStatus:

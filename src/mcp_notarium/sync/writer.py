@@ -30,6 +30,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
+from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.conflict_copy import differences
@@ -124,26 +125,27 @@ class Writer:
         """
         return self._locks.call()
 
-    async def save(self, *, note: Note | None, content: Content) -> Saved:
+    async def save(self, *, note: Note | None, content: Content, act: Act | None = None) -> Saved:
         """Create a note, or change ``note`` (as the caller read it) into ``content``.
 
+        ``act`` is recorded before anything is sent.
         Raises ``VersionConflict`` if somebody else changed the same lines, ``NoteNotFound`` if the
         note is gone, ``OutcomeUnknown`` if the store did not answer (the write is finished later),
         or what kept the store from taking it; except for ``OutcomeUnknown`` nothing was saved.
         """
         wanted = content.cleaned()
         if note is None:
-            return await self._create(wanted)
+            return await self._create(wanted, act)
         async with self._locks.lock(note.id) as lock:
             for _ in range(ROUNDS):
                 # Another process may have begun a write since: wait for it, do not refuse.
                 await self._finish_earlier_write(note.id, lock)
-                saved = await self._attempt(note, wanted, lock)
+                saved = await self._attempt(note, wanted, lock, act)
                 if saved is not None:
                     return saved
         raise self._conflict_error(note.id)
 
-    async def remove(self, note: Note) -> None:
+    async def remove(self, note: Note, *, act: Act | None = None) -> None:
         """Remove a note for good, as the caller read it. A note already gone is success.
 
         Raises ``InvalidRequest`` if it is not in the trash where the store wants that,
@@ -160,15 +162,15 @@ class Writer:
                     content=note.content,
                     body=b"",
                 )
-                await lock.run_cancellable(self._send_removal(write, etag))
+                await lock.run_cancellable(self._send_removal(write, etag, act))
 
     async def drain(self) -> None:
         """Wait for writes whose caller has left. Call it before the database is closed."""
         await self._locks.drain()
 
-    async def _create(self, content: Content) -> Saved:
+    async def _create(self, content: Content, act: Act | None) -> Saved:
         """Create a note, or finish a creation with the same content that was never answered."""
-        resumed = await self._resume_creation(content)
+        resumed = await self._resume_creation(content, act)
         if resumed is not None:
             return resumed
         note_id = self._new_id()
@@ -180,10 +182,10 @@ class Writer:
                 content=content,
                 body=self._store.compose(None, content, now=self._clock()),
             )
-            result = await lock.run_cancellable(self._send_creation(write))
+            result = await lock.run_cancellable(self._send_creation(write, act))
             return self._make_saved(note_id, result)
 
-    async def _resume_creation(self, content: Content) -> Saved | None:
+    async def _resume_creation(self, content: Content, act: Act | None) -> Saved | None:
         same = (
             write
             for write in self._cache.pending.in_flight()
@@ -192,6 +194,8 @@ class Writer:
         write = next(filter(self._journal.can_claim, same), None)
         if write is None:
             return None
+        if act is not None:
+            act.begin()
         async with self._locks.lock(write.note_id) as lock:
             await self._finish_earlier_write(write.note_id, lock)
             note = self._cache.notes.get(write.note_id)
@@ -201,8 +205,8 @@ class Writer:
                 return Saved(note, differs=differences(sent=content, stored=note.content))
             return Saved(note, merged=note.content != content)
 
-    async def _send_creation(self, write: PendingWrite) -> PushResult:
-        self._journal.record(write)
+    async def _send_creation(self, write: PendingWrite, act: Act | None) -> PushResult:
+        self._journal.record(write, act=act)
         try:
             return await self._send(write, NOTHING)
         except NoteNotFound:
@@ -211,7 +215,9 @@ class Writer:
                 "nothing was saved"
             ) from None
 
-    async def _attempt(self, note: Note, content: Content, lock: NoteLock) -> Saved | None:
+    async def _attempt(
+        self, note: Note, content: Content, lock: NoteLock, act: Act | None
+    ) -> Saved | None:
         """Merge with the newest revision and send; None if the note changed meanwhile."""
         seen = self._cache.notes.etag(note.id)
         try:
@@ -235,7 +241,7 @@ class Writer:
             content=wanted,
             body=self._store.compose(newest, wanted, now=self._clock()),
         )
-        result = await lock.run_cancellable(self._send_update(write, newest, seen))
+        result = await lock.run_cancellable(self._send_update(write, newest, seen, act))
         if result.outcome is PushOutcome.AGAIN:
             return None
         return self._make_saved(note.id, result, merged=newest.content != note.content)
@@ -254,9 +260,9 @@ class Writer:
         return newest
 
     async def _send_update(
-        self, write: PendingWrite, newest: Revision, seen: str | None
+        self, write: PendingWrite, newest: Revision, seen: str | None, act: Act | None
     ) -> PushResult:
-        if not self._journal.record(write, base=newest, seen=seen):
+        if not self._journal.record(write, act=act, base=newest, seen=seen):
             return PushResult(PushOutcome.AGAIN)
         try:
             result = await self._send(write, newest.content)
@@ -305,8 +311,8 @@ class Writer:
             )
         return self._cache.notes.etag(note.id)
 
-    async def _send_removal(self, write: PendingWrite, etag: str) -> None:
-        if not self._journal.record(write, seen=etag):
+    async def _send_removal(self, write: PendingWrite, etag: str, act: Act | None) -> None:
+        if not self._journal.record(write, act=act, seen=etag):
             raise self._conflict_error(write.note_id, removing=True)
         try:
             await self._pusher.remove(write)

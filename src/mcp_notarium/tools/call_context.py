@@ -23,6 +23,7 @@ from mcp_notarium.logs.redaction_rules import one_line
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+    from mcp_notarium.storage.audit_log import Act
 
 
 WIDTH = 60
@@ -38,7 +39,11 @@ _LINES = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")
 
 
 class CallContext(Protocol):
-    """Represent one call: how to ask the person, and how to tell the client."""
+    """Represent one call: how to record a change, to ask the person, and to tell the client."""
+
+    @property
+    def act(self) -> Act:
+        """Return what a change is recorded by before it is made."""
 
     async def confirm(self, message: str) -> bool:
         """Return whether the person agrees to ``message``.

@@ -50,7 +50,7 @@ async def handle(app: App, request: ManageRequest, call: CallContext) -> ManageA
         case "reset_cache":
             return await _reset(app, call)
         case "trash" | "untrash":
-            return await _set_trash(app, request, trash=request.action == "trash")
+            return await _set_trash(app, request, call, trash=request.action == "trash")
         case "delete_permanently":
             return await _remove(app, request, call)
 
@@ -72,7 +72,9 @@ async def _find_note(app: App, request: ManageRequest) -> Note:
         raise
 
 
-async def _set_trash(app: App, request: ManageRequest, *, trash: bool) -> ManageAnswer:
+async def _set_trash(
+    app: App, request: ManageRequest, call: CallContext, *, trash: bool
+) -> ManageAnswer:
     async with app.writer.call():
         note = await _find_note(app, request)
         if note.trash == trash:
@@ -80,7 +82,8 @@ async def _set_trash(app: App, request: ManageRequest, *, trash: bool) -> Manage
                 note, said="The note was in this state already; nothing was written."
             )
         with app.usage_limits.write():
-            saved = await app.writer.save(note=note, content=replace(note.content, trash=trash))
+            content = replace(note.content, trash=trash)
+            saved = await app.writer.save(note=note, content=content, act=call.act)
     if saved.note.trash != trash:
         where = "in the trash" if saved.note.trash else "not in the trash"
         raise VersionConflict(
@@ -111,7 +114,7 @@ async def _remove(app: App, request: ManageRequest, call: CallContext) -> Manage
         note = await _find_note(app, request)
         _check_trashed(note)
         with app.usage_limits.write():
-            await app.writer.remove(note)
+            await app.writer.remove(note, act=call.act)
     return ManageAnswer(id=note.id, status="deleted")
 
 
@@ -133,7 +136,7 @@ async def _reset(app: App, call: CallContext) -> ManageAnswer:
         )
     await require_consent(call, "Empty the local cache and load every note again?")
     async with app.writer.call():
-        await app.scheduler.reset()
+        await app.scheduler.reset(act=call.act)
     return ManageAnswer(
         status="reset",
         note="All notes are being loaded again, newest first. Unconfirmed writes are kept.",

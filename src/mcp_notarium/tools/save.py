@@ -63,7 +63,7 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
         if draft.note is not None and draft.changes_nothing:
             return _answer(app, draft.note, unchanged=True)
         with app.usage_limits.write():
-            saved = await app.writer.save(note=draft.note, content=draft.content)
+            saved = await app.writer.save(note=draft.note, content=draft.content, act=call.act)
     return _answer(
         app, saved.note, merged=saved.merged, copy_id=saved.copy_id, differs=saved.differs
     )

@@ -18,7 +18,7 @@ from mcp_notarium.account import (
 from mcp_notarium.account import key_changes as recording
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.audit.chain import Act, AuditEntry
+from mcp_notarium.audit.chain import ActName, AuditEntry
 from mcp_notarium.audit.verification import FaultKind
 from mcp_notarium.cli import audit as audit_cli
 from mcp_notarium.crypto import kdf, slot_changes
@@ -208,7 +208,7 @@ def test_head_noted_before_is_known_after_a_new_data_key_was_made(tmp_path):
     found = verdict(config, expected=head)
     assert found.whole
     assert found.head.count == 4
-    assert acts(config)[-1] == Act.CARRIED
+    assert acts(config)[-1] == ActName.CARRIED
     with chain(config) as made:
         assert made.anchor.write(made.audit_log.table, made.database)
     assert verdict(config).whole
@@ -296,7 +296,7 @@ def test_plain_chain_is_carried_into_the_encrypted_cache(tmp_path):
     found = verdict(config, expected=head)
     assert found.whole
     assert not any("not encrypted" in note for note in found.notes)
-    assert acts(config)[-1] == Act.CARRIED
+    assert acts(config)[-1] == ActName.CARRIED
 
 
 def test_repair_carries_over_what_can_be_read(tmp_path):
@@ -316,7 +316,7 @@ def test_repair_carries_over_what_can_be_read(tmp_path):
         FaultKind.CARRIED,
         FaultKind.UNEXPECTED,
     }
-    assert acts(config)[-1] == Act.CARRIED
+    assert acts(config)[-1] == ActName.CARRIED
 
 
 def test_a_change_that_could_not_be_recorded_counts_and_the_next_record_shows_the_gap(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.audit import export
-from mcp_notarium.audit.chain import Act, AuditEntry, ChainMac, Head, append_to_chain
+from mcp_notarium.audit.chain import ActName, AuditEntry, ChainMac, Head, append_to_chain
 from mcp_notarium.audit.verification import ChainVerifier, FaultKind
 from mcp_notarium.cli import audit
 from mcp_notarium.secret import Secret
@@ -72,7 +72,7 @@ def test_line_with_a_number_that_is_none_is_a_fault_of_the_file(number):
 
 def test_record_that_says_what_cannot_be_counted_is_a_fault_of_the_chain():
     chain_mac = ChainMac(None)
-    record, _ = append_to_chain(AuditEntry(at=0, act=Act.PRUNED), Head(), chain_mac)
+    record, _ = append_to_chain(AuditEntry(at=0, act=ActName.PRUNED), Head(), chain_mac)
     check = ChainVerifier(chain_mac)
     check.feed(chain_mac.authenticate(replace(record, facts='{"upto":1e999,"head":""}')))
     assert [fault.kind for fault in check.result().faults] == [FaultKind.EDITED]

@@ -9,7 +9,7 @@ import pytest
 from mcp import MCPError
 
 from mcp_notarium.audit.chain import AuditKeys
-from mcp_notarium.errors import CacheFull, NotRecorded
+from mcp_notarium.errors import CacheFull
 from mcp_notarium.protocol import call_audit
 from mcp_notarium.secret import Secret
 from support.memory_client import Fault
@@ -249,47 +249,50 @@ async def test_decision_of_the_person_is_recorded(harness, era, answer, decision
     last = records(harness)[-1]
     assert summary(last) == ("tool.manage.reset_cache", decision, outcome)
     if era == "auto" and answer:
-        assert summary(records(harness)[1]) == ("tool.manage.reset_cache", "asked", "asked")
+        assert summary(records(harness)[0]) == ("tool.manage.reset_cache", "asked", "asked")
 
 
-@pytest.mark.parametrize("era", ERAS)
-async def test_that_somebody_agreed_is_on_the_disk_before_anything_is_done(
-    harness, era, monkeypatch
-):
+async def test_that_somebody_agreed_is_on_the_disk_before_anything_is_done(harness, monkeypatch):
     seen = []
-    reset = harness.app.scheduler.reset
+    delete = harness.remote.delete
 
-    async def watched():
+    async def watched(*args, **options):
         seen.extend(harness.app.audit.table.records())
-        return await reset()
+        return await delete(*args, **options)
 
-    monkeypatch.setattr(harness.app.scheduler, "reset", watched)
+    monkeypatch.setattr(harness.remote, "delete", watched)
+    harness.store.put(NOTE, "x", trash=True)
     await harness.sync()
-    await asked(harness, era, "accept")
-    begun, agreed = seen[-2:]
-    assert summary(begun)[1:] == ("allowed", "")
-    assert summary(agreed) == ("tool.manage.reset_cache", "confirmed", "")
-    assert agreed.refers == begun.number
-    assert records(harness)[-1].refers == begun.number
+    note = harness.app.cache.notes.get(NOTE)
+    await asked(
+        harness,
+        "legacy",
+        "accept",
+        action="delete_permanently",
+        id=NOTE,
+        local_version=note.local_version,
+    )
+    (begun,) = seen
+    assert summary(begun) == ("tool.manage.delete_permanently", "confirmed", "")
+    ended = records(harness)[-1]
+    assert summary(ended) == ("tool.manage.delete_permanently", "confirmed", "ok")
+    assert ended.refers == begun.number
 
 
 async def test_consent_that_cannot_be_recorded_changes_nothing(harness, monkeypatch):
-    open_, entries = harness.app.audit.open, []
-
-    def full(entry):
-        entries.append(entry)
-        if len(entries) > 1:
-            raise NotRecorded("the disk is full")
-        return open_(entry)
-
-    monkeypatch.setattr(harness.app.audit, "open", full)
-    monkeypatch.setattr(
-        harness.app.scheduler, "reset", None
-    )  # calling it would be an unexpected error
+    harness.store.put(NOTE, "x")
     await harness.sync()
+
+    def full(*_args, **_options):
+        raise CacheFull("no room")
+
+    monkeypatch.setattr(harness.app.audit.table, "append", full)
     answer = await asked(harness, "legacy", "accept")
+    monkeypatch.undo()
     assert json.loads(answer.content[0].text)["subcategory"] == "not_recorded"
-    assert records(harness)[-1].outcome == "not_recorded"
+    assert harness.app.cache.notes.get(NOTE) is not None
+    (refused,) = records(harness)
+    assert summary(refused) == ("tool.manage.reset_cache", "confirmed", "not_recorded")
 
 
 async def test_an_error_in_the_place_of_an_answer_is_not_called_silence(harness):
@@ -313,7 +316,9 @@ async def test_question_that_nobody_answered_is_timed_out(harness, monkeypatch):
     assert records(harness)[-1].decision == "timed_out"
 
 
-async def test_call_that_is_cancelled_is_recorded(harness, monkeypatch):
+@pytest.mark.parametrize(("at", "outcomes"), [("get", ["cancelled"]), ("push", ["", "unknown"])])
+async def test_call_that_is_cancelled_is_recorded(harness, monkeypatch, at, outcomes):
+    harness.store.put(NOTE, "old")
     await harness.sync()
     begun = anyio.Event()
 
@@ -321,11 +326,22 @@ async def test_call_that_is_cancelled_is_recorded(harness, monkeypatch):
         begun.set()
         await anyio.sleep_forever()
 
-    monkeypatch.setattr(harness.app.writer, "save", stuck)
+    monkeypatch.setattr(harness.remote, at, stuck)
+    version = harness.app.cache.notes.get(NOTE).local_version
+    asked_for = {"id": NOTE, "local_version": version, "text": "new"}
     async with connected(harness.opened) as client:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(client.call_tool, "save", {"text": "new"})
+            tasks.start_soon(client.call_tool, "save", asked_for)
             await begun.wait()
             tasks.cancel_scope.cancel()
-        await until(lambda: len(records(harness)) == 2)
-    assert [record.outcome for record in records(harness)] == ["", "unknown"]
+        await until(lambda: len(records(harness)) == len(outcomes))
+    assert [record.outcome for record in records(harness)] == outcomes
+
+
+async def test_change_that_changes_nothing_is_one_record(harness):
+    harness.store.put(NOTE, "old")
+    await harness.sync()
+    version = harness.app.cache.notes.get(NOTE).local_version
+    async with connected(harness.opened) as client:
+        await client.call_tool("save", {"id": NOTE, "local_version": version, "text": "old"})
+    assert [record.outcome for record in records(harness)] == ["ok"]

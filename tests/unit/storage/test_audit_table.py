@@ -4,12 +4,12 @@ from contextlib import suppress
 
 import pytest
 
-from mcp_notarium.audit.chain import Act, AuditEntry, AuditKeys, ChainMac, Head
+from mcp_notarium.audit.chain import OPEN, ActName, AuditEntry, AuditKeys, ChainMac, Head
 from mcp_notarium.audit.verification import FaultKind
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, NotRecorded
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import audit_table
-from mcp_notarium.storage.audit_log import MOST_WAITING, AuditLog
+from mcp_notarium.storage.audit_log import MOST_WAITING, Act, AuditLog
 from mcp_notarium.storage.audit_table import AuditTable, carry_over
 from support import cache_room
 
@@ -150,7 +150,7 @@ def test_pruning_takes_the_oldest_and_says_so(cache, table):
     table.append(entries(2, at=50 * DAY), durable=True)
     assert table.prune(3, at=60 * DAY) == 3
     assert [record.number for record in table.records()] == [4, 5, 6]
-    assert [record.act for record in table.records()][-1] == Act.PRUNED
+    assert [record.act for record in table.records()][-1] == ActName.PRUNED
     found = table.verify(anchored=table.head())
     assert found.whole
     assert "3" in found.notes[0]
@@ -232,7 +232,7 @@ def test_days_without_a_server_count_and_the_newest_record_stays(cache, table):
     calendar.audit_log(cache, days=10).tidy()
     assert [(one.number, one.act) for one in table.records()] == [
         (3, "before a holiday"),
-        (4, Act.PRUNED),
+        (4, ActName.PRUNED),
     ]
 
 
@@ -298,7 +298,7 @@ def test_empty_chain_carried_over_begins_a_new_one(tmp_path, table):
     other = cache_room.make(tmp_path, name="other.db")
     target = AuditTable(other.database, OTHER.chain_mac)
     carry_over(table, target, at=5.0, why="x", anchored=None)
-    assert [record.act for record in target.records()] == [Act.BEGUN]
+    assert [record.act for record in target.records()] == [ActName.BEGUN]
     other.close()
 
 
@@ -312,20 +312,53 @@ def test_reads_wait_in_memory_and_keep_their_order_before_an_act(cache):
     assert audit_log.waiting == 0
 
 
-def test_an_act_and_its_outcome_wait_for_the_disk_and_a_read_does_not(cache):
-    audit_log, flushed = audit_log_of(cache), []
+def test_an_act_and_its_outcome_wait_for_the_disk_and_a_read_does_not(cache, monkeypatch):
+    audit_log, flushed, run = audit_log_of(cache), [], cache.database.run
 
-    def done(_ignored=None):
-        flushed.append(cache.database.number("PRAGMA synchronous"))
+    def watched(sql, *parameters):
+        if sql == "COMMIT":
+            flushed.append(cache.database.number("PRAGMA synchronous"))
+        return run(sql, *parameters)
 
+    monkeypatch.setattr(cache.database, "run", watched)
     for number in range(2):
         audit_log.note(AuditEntry(at=1, act="read"))
-        done(audit_log.flush())
-        done(audit_log.open(AuditEntry(at=2, act="act")))
+        audit_log.flush()
+        audit_log.open(AuditEntry(at=2, act="act"))
         audit_log.note(AuditEntry(at=3, act="read"))
-        done(audit_log.flush())
-        done(audit_log.close(AuditEntry(at=4, act="act", refers=number)))
+        audit_log.flush()
+        audit_log.close(AuditEntry(at=4, act="act", refers=number))
     assert flushed == [1, 2, 1, 2] * 2
+
+
+def act_of(audit_log):
+    return Act(audit_log, lambda: AuditEntry(at=1, act="act", outcome=OPEN))
+
+
+def test_an_act_is_in_its_first_transaction_only(cache):
+    audit_log = audit_log_of(cache)
+    act = act_of(audit_log)
+    for key in ("one", "two"):
+        with act.transaction():
+            cache.sync_state.set(key, "x")
+    assert act.begun == 1
+    assert audit_log.table.head().count == 1
+    assert cache.sync_state.get("two") == "x"
+
+
+def test_neither_act_nor_reads_are_stored_by_a_transaction_that_is_undone(cache):
+    audit_log = audit_log_of(cache)
+    act = act_of(audit_log)
+    audit_log.note(AuditEntry(at=1, act="read"))
+    with pytest.raises(ZeroDivisionError), act.transaction():
+        cache.sync_state.set("key", str(1 / 0))
+    assert act.begun == 0
+    assert audit_log.table.head() == Head()
+    assert audit_log.waiting == 1
+    with pytest.raises(NotRecorded), act.transaction():
+        raise CacheFull("no room")
+    act.begin()
+    assert [record.act for record in audit_log.table.records()] == ["read", "act"]
 
 
 def test_flush_does_not_wait_for_another_process_and_comes_again(cache):
@@ -376,7 +409,7 @@ def test_outcome_that_cannot_be_stored_now_comes_later_and_lost_reads_are_counte
         assert audit_log.waiting == MOST_WAITING
     assert audit_log.flush(wait=True)
     records = list(audit_log.table.records())
-    assert records[0].act == Act.GAP
+    assert records[0].act == ActName.GAP
     assert records[0].facts == '{"not_recorded":3}'
     assert records[-1].act == "tool.save"
     assert audit_log.table.verify(anchored=None).whole
