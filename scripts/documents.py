@@ -225,10 +225,10 @@ def unknown_names(file: str, text: str, known: set[str]) -> Iterator[str]:
 
 def variables() -> set[str]:
     """Return the names of all settings."""
-    from mcp_notarium.config.variables import VARIABLES  # noqa: PLC0415 - see above
+    from mcp_notarium.config.variables import known_variables  # noqa: PLC0415 - see above
 
-    found = {one.name for one in VARIABLES}
-    return found | {one.file_name for one in VARIABLES if one.has_file}
+    found = {one.name for one in known_variables()}
+    return found | {one.file_name for one in known_variables() if one.has_file}
 
 
 def undocumented(text: str, known: set[str]) -> list[str]:

@@ -46,7 +46,6 @@ MENTIONED = {
 
 _A_FLAG = "a constant of the module, from names written out there; not every system has it"
 BY_NAME = {
-    "mcp_notarium.stores.registry: getattr(import_module(module), attribute)": "from _CLASSES",
     "mcp_notarium.storage.audit_table: attrgetter(*_NAMES)": "columns of the audit table",
     "mcp_notarium.cli.signals: getattr(signal, name, None)": _A_FLAG,
     "mcp_notarium.cli.policy: getattr(policy.limits, one.name)": "the fields of a dataclass",

@@ -26,8 +26,7 @@ from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import AccountRecord
 from mcp_notarium.storage.usage_limits import UsageLimits
-from mcp_notarium.stores import registry
-from mcp_notarium.stores.simplenote.urls import Urls
+from mcp_notarium.stores.kind import StoreContext
 from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.status import describe_differences
@@ -124,7 +123,10 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
         owner=config.owner_hash,
         system=keychain.system_keychain() if config.keychain else None,
     )
-    store = _simplenote(config, cache, tokens)
+    context = StoreContext(
+        tokens, AccountRecord(cache.database), _client_id(cache), config.api_timeout
+    )
+    store = config.store.open(config.store_settings, context)
 
     def log_difference(note_id: str) -> None:
         log.warning("sync.stored_differently", note_id=note_id)
@@ -164,21 +166,6 @@ def _audit(config: Config, opened: OpenedCache) -> AuditLog:
         with suppress(CacheBusy, CacheFull):  # the next record will fail, too
             audit.table.begin(time.time(), facts=facts)
     return audit
-
-
-def _simplenote(config: Config, cache: Cache, tokens: StoredToken) -> Store:
-    made: Store = registry.load(config.backend)(
-        urls=Urls.from_settings(api=config.api_url, auth=config.auth_url, app=config.app_url),
-        username=config.username,
-        password=config.password,
-        token=config.token,
-        tokens=tokens,
-        record=AccountRecord(cache.database),
-        api_key=config.api_key,
-        client_id=_client_id(cache),
-        timeout=config.api_timeout,
-    )
-    return made
 
 
 def _client_id(cache: Cache) -> str:

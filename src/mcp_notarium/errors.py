@@ -230,10 +230,7 @@ class LoginRequired(NotariumError):
     category = "AUTH"
     subcategory = "login_required"
     http_status_code = 401
-    resolution_hint = (
-        "Ask the user to run `mcp-notarium login` in a terminal, or to set "
-        "SIMPLENOTE_PASSWORD or SIMPLENOTE_TOKEN in the client's configuration."
-    )
+    resolution_hint = "Ask the user to run `mcp-notarium login` in a terminal."
 
 
 class OtherAccount(LoginRequired):
@@ -241,9 +238,8 @@ class OtherAccount(LoginRequired):
 
     subcategory = "other_account"
     resolution_hint = (
-        "Ask the user to put a token of SIMPLENOTE_USERNAME's account into SIMPLENOTE_TOKEN, or to "
-        "remove it and run `mcp-notarium login`. The cache was not changed. If it was filled with a "
-        "wrong token, `mcp-notarium reset-cache` moves it to the quarantine and starts a new one."
+        "Ask the user to run `mcp-notarium login` for the account that the client's configuration names. "
+        "The cache was not changed."
     )
 
 

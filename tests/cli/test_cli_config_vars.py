@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.config.variables import FILE_NAMES, VARIABLES
+from mcp_notarium.config.variables import known_variables
 from support.whole import run
 
+VARIABLES = known_variables()
+FILE_NAMES = {one.file_name for one in VARIABLES if one.has_file}
 BARE = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
 SECRETS = {
     "SIMPLENOTE_PASSWORD": "Zq7 unicorn",

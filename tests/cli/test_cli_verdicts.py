@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.crypto import key_file_codec, key_slots
-from mcp_notarium.crypto.owner_hash import owner_hash
 from mcp_notarium.errors import LONGEST_LOCKED_MESSAGE, Verdict
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder
@@ -29,7 +28,16 @@ from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
 from support.needs import lacking
 from support.small_disk import SmallDisk
-from support.whole import DEADLINE, RAW_KEY, Server, account_folder, environment, run, until
+from support.whole import (
+    DEADLINE,
+    RAW_KEY,
+    Server,
+    account_folder,
+    environment,
+    folder_name,
+    run,
+    until,
+)
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and locks of POSIX are played")
 PAGE = 4096
@@ -203,7 +211,7 @@ def database_emptied(room: Room) -> None:
 def somebody_elses(room: Room) -> None:
     theirs = room.folder
     room.env["SIMPLENOTE_USERNAME"] = "someone.else@example.com"
-    room.folder = theirs.with_name(owner_hash(room.env["SIMPLENOTE_USERNAME"])[:16])
+    room.folder = theirs.with_name(folder_name(room.env))
     theirs.rename(room.folder)
 
 

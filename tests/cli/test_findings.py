@@ -7,7 +7,7 @@ from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.table_copy import SalvageReport
-from support.account import BOUNDS, PASSPHRASE, USERNAME
+from support.account import BOUNDS, OWNER, PASSPHRASE
 
 MADE = 1_700_000_000
 DAY = 86_400
@@ -19,7 +19,7 @@ def test_an_old_key_is_worth_a_reminder(days, state):
         data_key=DataKey.generate(),
         passphrase=Secret(PASSPHRASE),
         parameters=kdf.CHEAPEST,
-        username=USERNAME,
+        owner_hash=OWNER,
         now=MADE,
         bounds=BOUNDS,
     )

@@ -20,6 +20,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage import integrity
 from notarium_devtools.simperium import Simulator
 from support.long import LONG
+from support.simplenote_settings import simplenote
 from support.whole import RAW_KEY, Server, account_folder, environment, run, until
 
 pytestmark = [
@@ -36,6 +37,7 @@ import sys, time
 from pathlib import Path
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import key_lock
+from support.simplenote_settings import simplenote
 with key_lock(AccountFolder(Path(sys.argv[1]))):
     print("held", flush=True)
     time.sleep(600)
@@ -78,7 +80,7 @@ class Account:
     def texts(self):
         """What the cache holds, opened with the key of now."""
         config = Config(
-            username=self.simulator.username,
+            **simplenote(self.simulator.username, SIMPERIUM_API_URL=self.simulator.api_url),
             data_dir=self.folder / "cache",
             db_key=Secret(self.key),
             db_key_origin="DB_ENCRYPTION_KEY",
@@ -190,7 +192,7 @@ def test_a_server_stopped_in_the_middle_of_a_write_delays_no_change_of_key_eithe
         server.tool("save", text="before\n")
         assert server.leave() == 0
     config = Config(
-        username=account.simulator.username,
+        **simplenote(account.simulator.username, SIMPERIUM_API_URL=account.simulator.api_url),
         data_dir=account.folder / "cache",
         db_key=Secret(RAW_KEY),
         keychain=False,

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.crypto import key_file_codec, key_slots
-from mcp_notarium.crypto.owner_hash import owner_hash
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.secret import Secret
@@ -21,7 +20,7 @@ from mcp_notarium.storage import database_opener
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
 from support.talker import call
-from support.whole import RAW_KEY, Server, account_folder, environment, run, until
+from support.whole import RAW_KEY, Server, account_folder, environment, folder_name, run, until
 
 TOOLS = {
     "list": {},
@@ -197,10 +196,10 @@ def test_another_owners_cache_in_the_folder_is_refused(
 ) -> None:
     shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
     theirs = account_folder(simulator, tmp_path)
-    ours = theirs.with_name(owner_hash("someone.else@example.com")[:16])
+    env = environment(simulator, tmp_path, SIMPLENOTE_USERNAME="someone.else@example.com")
+    ours = theirs.with_name(folder_name(env))
     theirs.rename(ours)
     before = _bytes(ours)
-    env = environment(simulator, tmp_path, SIMPLENOTE_USERNAME="someone.else@example.com")
     with Server(env) as server:
         assert server.error("list")["details"]["verdict"] == "other_owner"
         assert server.leave() == 1
@@ -283,7 +282,7 @@ def test_while_another_process_has_the_cache_to_itself_only_the_notes_wait(
         ({"SIMPLENOTE_USERNAME": None, "LOG_LEVEL": "loud"}, "SIMPLENOTE_USERNAME"),
         ({"SYNC_INTERVAL_SECONDS": "soon"}, "SYNC_INTERVAL_SECONDS"),
         ({"LOG_LEVEL": "loud"}, "LOG_LEVEL"),
-        ({"NOTARIUM_BACKEND": "paper"}, "paper"),
+        ({"NOTARIUM_STORE": "paper"}, "one of: simplenote"),
         ({"DB_ENCRYPTION": "off"}, "DB_ENCRYPTION"),
         (
             {"DB_ENCRYPTION_KEY": None, "DB_ENCRYPTION_KEY_FILE": "/nowhere/key"},
@@ -311,7 +310,7 @@ def test_a_configuration_that_cannot_work_exits_before_the_handshake(
     ("change", "code"),
     [
         ({"NOTARIUM_TOOLS": "foo"}, 1),
-        ({"NOTARIUM_BACKEND": "paper"}, 1),
+        ({"NOTARIUM_STORE": "paper"}, 1),
         ({"NOTARIUM_DATA_DIR": __file__}, 20),
         ({"NOTARIUM_DATA_DIR": "/proc/foo"}, 20),
     ],

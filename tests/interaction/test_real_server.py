@@ -15,6 +15,7 @@ from mcp import Client, StdioServerParameters
 from mcp_notarium.config import Config
 from mcp_notarium.tools.catalog import TOOLS, wire_form
 from support.json_schema import validate
+from support.simplenote_settings import simplenote
 from support.talker import HELLO, INITIALIZED, Talker, call, modern
 from support.whole import until
 
@@ -166,7 +167,10 @@ def refused_at_once(environment):
 
 
 def test_plain_mode_beside_an_encrypted_cache_refuses_before_the_handshake(account):
-    config = Config(username=account.simulator.username, data_dir=account.folder)
+    config = Config(
+        **simplenote(account.simulator.username, SIMPERIUM_API_URL=account.simulator.api_url),
+        data_dir=account.folder,
+    )
     config.account_dir.mkdir(mode=0o700, parents=True)
     encrypted = config.account_dir / "notarium_cache.0123456789abcdef.sqlite.encrypted"
     encrypted.touch(mode=0o600)

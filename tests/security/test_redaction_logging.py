@@ -21,6 +21,8 @@ from mcp_notarium.logs.logger import DROPPED
 from mcp_notarium.logs.redactor import Redactor
 from mcp_notarium.logs.sinks import RedactingStream
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores.simplenote.kind import KIND
+from support.simplenote_settings import simplenote
 
 SOURCE = Path(__file__).parents[2] / "src" / "mcp_notarium"
 SECRET = "Zq7 unicorn-battery staple 9"
@@ -45,6 +47,7 @@ def logging_to(monkeypatch):
         return stream
 
     monkeypatch.setattr(logger.STATE, "redactor", None)
+    monkeypatch.setattr(logger.STATE, "wire_words", KIND.wire_words)
     yield configure
     logs.close()
 
@@ -285,12 +288,14 @@ def test_every_secret_of_a_configuration_is_protected(logging_to):
     logging_to()
     logs.protect_config(
         Config(
-            username="ada@example.org",
+            **simplenote(
+                "ada@example.org",
+                SIMPLENOTE_PASSWORD="the password",
+                SIMPLENOTE_TOKEN="the token",
+                SIMPERIUM_API_KEY="application",
+            ),
             data_dir=Path("/x"),
-            password=Secret("the password"),
-            token=Secret("the token"),
             db_key=Secret(f"raw:{digits}"),
-            api_key=Secret("application"),
         )
     )
     spelled = ["the password", "the token", "application", digits, bytes.fromhex(digits).hex(":")]

@@ -21,9 +21,10 @@ from mcp_notarium.sandbox import confinement, landlock, seccomp
 from mcp_notarium.sandbox.confinement import Confinement
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
-from support.account import account
+from support.account import USERNAME, account
 from support.confined_child import outcome
 from support.needs import lacking
+from support.simplenote_settings import simplenote
 from support.whole import SERVE, Server, environment, run, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Landlock is Linux's")
@@ -143,7 +144,7 @@ CONFINED_AND_BUSY = """
 import sys, threading, time
 from pathlib import Path
 from mcp_notarium.sandbox.confinement import Confinement
-from support.account import account
+from support.account import USERNAME, account
 
 confined = threading.Event()
 
@@ -299,5 +300,58 @@ def test_neither_the_working_folder_nor_a_home_is_readable_for_being_on_the_path
 
 
 def test_only_the_ports_of_the_note_service_are_left(tmp_path):
-    config = account(tmp_path, api_url="http://127.0.0.1:8123/1")
+    config = account(tmp_path, **simplenote(USERNAME, SIMPERIUM_API_URL="http://127.0.0.1:8123/1"))
     assert confinement.find_allowed_access(config).ports == (53, 443, 8123)
+
+
+CONFINED_FOR_A_STORE = """
+import json, sys
+from pathlib import Path
+from mcp_notarium.sandbox.confinement import Confinement
+from support.account import account
+from support.confined_child import connect, outcome
+from support.other_kind import in_folder
+
+place, near, far = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+vault, library, other = place / "vault", place / "library", place / "other"
+config = account(place / "data", **in_folder(vault, library=library, port=near))
+Confinement(config, sys.argv[4]).enter()
+attempts = {
+    "change a note": lambda: (vault / "note").write_text("x"),
+    "rename a note": lambda: (vault / "note").rename(vault / "renamed"),
+    "read the library": (library / "book").read_text,
+    "connect to its port": lambda: connect(near),
+    "never: change the library": lambda: (library / "book").write_text("x"),
+    "never: read another folder": (other / "book").read_text,
+    "never: change another folder": lambda: (other / "book").write_text("x"),
+    "never: connect to another port": lambda: connect(far),
+    "never: connect to the usual port": lambda: connect(443),
+}
+print(json.dumps({name: outcome(one) for name, one in attempts.items()}))
+"""
+
+
+@pytest.mark.parametrize("wanted", ["require", "off"])
+def test_a_store_reaches_the_folders_and_the_port_it_needs_and_no_others(tmp_path, wanted):
+    for name in ("data", "vault", "library", "other"):
+        (tmp_path / name).mkdir(mode=0o700)
+        (tmp_path / name / "book").write_text("of the user")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as near,
+        socket.create_server(("127.0.0.1", 0)) as far,
+    ):
+        ports = [str(one.getsockname()[1]) for one in (near, far)]
+        done = subprocess.run(
+            [sys.executable, "-c", CONFINED_FOR_A_STORE, str(tmp_path), *ports, wanted],
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(CHILD.parent.parent)},
+            cwd="/",
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout)
+    refused = {name for name, what in found.items() if what == "EACCES"}
+    never = {name for name in found if name.startswith("never")}
+    assert refused == (never if wanted == "require" else set())
+    assert {what for name, what in found.items() if name not in refused} == {"done"}

@@ -12,8 +12,11 @@ from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores.simplenote.kind import KIND
+from support.simplenote_settings import simplenote, simplenote_settings
 
 USERNAME = "Someone@Example.com"
+OWNER = KIND.identity(simplenote_settings(USERNAME)).owner_hash
 PASSPHRASE = "violet kettle under seven maps"
 OTHER = "nine hungry lamps by the river"
 BOUNDS = kdf.TEST_BOUNDS
@@ -22,7 +25,7 @@ BOUNDS = kdf.TEST_BOUNDS
 def account(folder: Path, **changes) -> Config:
     """Settings for one account under ``folder``; the keychain is off."""
     config = Config(
-        username=USERNAME,
+        **simplenote(USERNAME),
         data_dir=folder / "notarium",
         db_key=Secret(PASSPHRASE),
         db_key_origin="DB_ENCRYPTION_KEY",

@@ -14,7 +14,7 @@ from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.crypto.slot_changes import KeyChangeStep
 from mcp_notarium.secret import Secret
-from support.account import PASSPHRASE, USERNAME
+from support.account import OWNER, PASSPHRASE
 
 NOW = 1_763_683_200
 DATA_KEY = DataKey(Secret(bytes(range(32))))
@@ -62,7 +62,7 @@ def cheap(
             data_key=DATA_KEY,
             passphrase=passphrase or Secret(PASSPHRASE),
             parameters=parameters,
-            username=USERNAME,
+            owner_hash=OWNER,
             now=NOW,
             bounds=kdf.TEST_BOUNDS,
         )

@@ -26,6 +26,7 @@ from mcp_notarium.sync.writer import Writer
 from mcp_notarium.tools.call_context import consent_error
 from support.memory_client import LIKE_SIMPERIUM, MemoryClient
 from support.memory_store import MemoryStore
+from support.simplenote_settings import simplenote
 from support.sync_rig import run_cycle
 
 NOW = 1_750_000_000.0
@@ -73,7 +74,7 @@ class ToolHarness:
         self.ticking = False
         self._began = time.monotonic()
         self.caller = Caller()
-        config = Config(username="user@example.org", data_dir=folder, policy=policy)
+        config = Config(**simplenote("user@example.org"), data_dir=folder, policy=policy)
         cache = Cache(create(folder / "cache.sqlite", None, meta={}), policy.visibility)
         apply_rules(cache)
         numbers = itertools.count(1)

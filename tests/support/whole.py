@@ -7,15 +7,16 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from mcp_notarium.crypto.owner_hash import owner_hash
+from mcp_notarium.stores.simplenote.kind import API_URL, KIND, USERNAME
 from notarium_devtools.simperium import Simulator
 from support.preloaded import Preloaded, possible
+from support.simplenote_settings import simplenote_settings
 from support.talker import Talker, call
 
 RAW_KEY = "raw:" + "5a" * 32
@@ -45,7 +46,14 @@ def environment(simulator: Simulator, folder: Path, **changes: str | None) -> di
 
 def account_folder(simulator: Simulator, folder: Path) -> Path:
     """Where the account's cache lies."""
-    return folder / "cache" / owner_hash(simulator.username)[:16]
+    named = {USERNAME: simulator.username, API_URL: simulator.api_url}
+    return folder / "cache" / folder_name(named)
+
+
+def folder_name(env: Mapping[str, str]) -> str:
+    """Name the folder of the account that the variables name."""
+    settings = simplenote_settings(env[USERNAME], **{API_URL: env[API_URL]})
+    return KIND.identity(settings).owner_hash[:16]
 
 
 class Server(Talker):

@@ -165,8 +165,8 @@ PROCESS = (
     Defence(
         "Landlock: only the folders that are needed",
         "sandbox/confinement.py",
-        '    keep = [Path("/dev/null"), *([config.data_dir] if opens else [])]\n',
-        '    keep = [Path("/"), *([config.data_dir] if opens else [])]\n',
+        '    keep = [Path("/dev/null"), *([config.data_dir] if opens else []), *needed.write]\n',
+        '    keep = [Path("/"), *([config.data_dir] if opens else []), *needed.write]\n',
         (_SANDBOX,),
     ),
     Defence(

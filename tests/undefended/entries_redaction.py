@@ -200,8 +200,8 @@ REDACTION = (
     Defence(
         "every secret of the configuration is protected",
         "logs/logger.py",
-        "    protect(config.password, config.token, config.db_key, config.api_key, *raw)\n",
-        "    protect(config.password, config.token, config.db_key, *raw)\n",
+        "    protect(*config.store_settings.secrets.values(), config.db_key, *raw)\n",
+        "    protect(config.db_key, *raw)\n",
         (f"{_LOGGING}::test_every_secret_of_a_configuration_is_protected",),
         (32,),
     ),

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, slot_changes
 from mcp_notarium.crypto.key_file_codec import KeyFile, SlotType
 from mcp_notarium.secret import Secret
-from support.account import OTHER, PASSPHRASE, USERNAME
+from support.account import OTHER, OWNER, PASSPHRASE
 from support.keyfiles import (
     DATA_KEY,
     NOW,
@@ -38,7 +38,7 @@ def build(passphrase: Secret = WORDS, parameters: kdf.Parameters | None = None) 
             data_key=DATA_KEY,
             passphrase=passphrase,
             parameters=parameters or kdf.Argon2id(),
-            username=USERNAME,
+            owner_hash=OWNER,
             now=NOW,
         )
 
@@ -152,7 +152,7 @@ def vectors() -> dict[str, bytes]:
     """File name -> content."""
     found = {}
     for name, (expected, key, raw) in (good() | refused()).items():
-        head = {"expect": expected, "key": key, "username": USERNAME}
+        head = {"expect": expected, "key": key, "owner": OWNER}
         if expected == "opens":
             head["data_key"] = DATA_KEY.secret().reveal().hex()
         lines = "".join(f"{part}: {json.dumps(value)}\n" for part, value in head.items())

@@ -41,7 +41,7 @@ def test_a_golden_key_file_opens_and_belongs_to_its_owner(path):
     keyfile = key_file_codec.parse(raw)
     data_key = key_slots.unlock(keyfile, Secret(head["key"]))
     assert data_key.secret().reveal().hex() == head["data_key"]
-    assert key_slots.belongs_to(keyfile, data_key, head["username"])
+    assert key_slots.belongs_to(keyfile, data_key, head["owner"])
     assert key_file_codec.serialise(keyfile) == raw
 
 
@@ -128,5 +128,5 @@ def test_a_reader_written_from_the_document_alone_opens_it_too(path):
     mac = base64.b64decode(fields.pop("mac"))
     mac_key = hkdf(data_key, b"mcp-notarium/v1/key-file-mac")
     assert hmac.digest(mac_key, canonical(fields), "sha256") == mac
-    owner = hmac.digest(hkdf(data_key, b"mcp-notarium/v1/owner"), b"someone@example.com", "sha256")
+    owner = hmac.digest(hkdf(data_key, b"mcp-notarium/v1/owner"), head["owner"].encode(), "sha256")
     assert base64.b64decode(fields["owner_tag"]) == owner

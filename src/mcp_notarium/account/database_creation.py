@@ -66,7 +66,7 @@ def create_encrypted(
         data_key=data_key,
         passphrase=passphrase,
         parameters=parameters,
-        username=settings.username,
+        owner_hash=settings.owner_hash,
         now=int(now),
         bounds=bounds,
     )

@@ -40,6 +40,7 @@ from mcp_notarium.keys.key_file_store import KeyFiles
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.storage import database_opener, driver, integrity, migrations
 from mcp_notarium.storage.database_opener import Database
+from mcp_notarium.stores.kind import Truth
 
 _DAY = 86_400
 
@@ -85,7 +86,11 @@ class Inspector:
         settings = self.settings
         folder = AccountFolder(settings.account_dir)
         seen = _check_driver(
-            Observations(plain=not settings.db_encryption, on_unreadable=settings.on_unreadable)
+            Observations(
+                plain=not settings.db_encryption,
+                on_unreadable=settings.on_unreadable,
+                only_copy=settings.store.truth is Truth.LOCAL,
+            )
         )
         if not startup_rows_before_open.is_decided_before_open(seen):
             seen = replace(seen, path_problem=find_problem(folder))
@@ -171,7 +176,7 @@ class Inspector:
             return replace(inspection, seen=seen)
         seen = replace(inspection.seen, source=key.origin, key=KeySource.FOUND)
         try:
-            weakness = user_key.weakness(key.passphrase, account=self.settings.username)
+            weakness = user_key.weakness(key.passphrase, account=self.settings.account.name)
             if self.key is None and not self.settings.allow_weak:  # a given one makes no cache
                 seen = replace(seen, weakness=weakness)
         except MalformedKey as malformed:
@@ -203,7 +208,7 @@ class Inspector:
             unasked = self.settings.keychain and not asked and _has_keychain_slot(found)
             seen = replace(seen, unwrap=opened, typo=typo, keychain_slot=unasked)
             return replace(inspection, seen=seen)
-        matches = key_slots.belongs_to(found, opened, self.settings.username)
+        matches = key_slots.belongs_to(found, opened, self.settings.owner_hash)
         seen = replace(seen, unwrap=Unwrap.OPENED, owner_matches=matches)
         return replace(inspection, seen=seen, data_key=opened)
 

@@ -36,6 +36,7 @@ from mcp_notarium.files.locks import ServerLock, describe_holders, hold_lock, ke
 from mcp_notarium.files.private_files import StepHook, ignore_step
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.storage.cache import Cache, apply_rules
+from mcp_notarium.stores.kind import Truth
 
 
 def open_cache(
@@ -84,7 +85,9 @@ def open_cache(
 def damage_error(settings: Config) -> LockedError:
     """Return the error for a cache that turns out to be damaged while it is open, or nearly so."""
     return startup_outcomes.decide_on_damage(
-        plain=not settings.db_encryption, on_unreadable=settings.on_unreadable
+        plain=not settings.db_encryption,
+        on_unreadable=settings.on_unreadable,
+        only_copy=settings.store.truth is Truth.LOCAL,
     ).error()
 
 

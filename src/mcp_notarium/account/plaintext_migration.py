@@ -20,6 +20,7 @@ from mcp_notarium.account.database_creation import kdf_policy
 from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
 from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions
 from mcp_notarium.account.slot_management import rollback_error
+from mcp_notarium.account.startup_outcomes import OTHER_ACCOUNT
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
@@ -165,7 +166,7 @@ def _open_plain(folder: AccountFolder, settings: Config) -> Iterator[Database]:
             raise LockedError(
                 Verdict.OTHER_OWNER,
                 "the unencrypted cache belongs to another account",
-                resolution_hint="Check SIMPLENOTE_USERNAME.",
+                resolution_hint=OTHER_ACCOUNT,
             )
         # So that the main file is the whole of it; the log is not cut: its bytes are to be erased.
         plain.run("PRAGMA wal_checkpoint(FULL)")
@@ -187,7 +188,7 @@ def _encrypt(
         data_key=data_key,
         passphrase=key,
         parameters=parameters,
-        username=writer.settings.username,
+        owner_hash=writer.settings.owner_hash,
         now=int(options.clock()),
         bounds=options.bounds,
     )

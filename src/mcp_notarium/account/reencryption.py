@@ -100,7 +100,7 @@ def reencrypt(
     fails is in its ``state``.
     """
     if new is not None:
-        require_new(new, account=settings.username, allow_weak=allow_weak)
+        require_new(new, account=settings.account.name, allow_weak=allow_weak)
     folder = find_account(settings)
     with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
         return _reencrypt(writer, new, parameters or kdf_policy(settings), drop_others=drop_others)
@@ -188,7 +188,7 @@ def _build(
     """Build the next key file, with the slots whose secrets are known; nothing is written yet."""
     data_key, bounds = DataKey.generate(), writer.options.bounds
     frame = key_slots.start_for_new_data_key(
-        current.keyfile, data_key, username=writer.settings.username
+        current.keyfile, data_key, owner_hash=writer.settings.owner_hash
     )
     slots = [
         key_slots.rewrap_slot(frame, data_key, slot, carried[slot.id], bounds=bounds)

@@ -138,7 +138,7 @@ def add(
     many, or that is no label).
     """
     require_label(label)
-    require_strong(new, account=settings.username, allow_weak=allow_weak)
+    require_strong(new, account=settings.account.name, allow_weak=allow_weak)
 
     def make(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
         if _find_opened_slot(before, new, options.bounds) is not None:

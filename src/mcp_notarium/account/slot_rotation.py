@@ -107,7 +107,7 @@ def rotate_passphrase(
     Raises ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's
     verdicts, or BUSY) with nothing changed.
     """
-    require_new(new, account=settings.username, allow_weak=allow_weak)
+    require_new(new, account=settings.account.name, allow_weak=allow_weak)
     now, current = int(options.clock()), current or prove_key(settings, options=options)
     # The same key under other KDF parameters replaces itself, wherever it is kept.
     slot_stays = current.by_keychain and new != current.key.passphrase

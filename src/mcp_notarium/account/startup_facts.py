@@ -91,6 +91,7 @@ class Observations:
     - ``change_unfinished``: a crash came between key file and copy, or left temporary files.
       ``copy_ahead``: the key vouches for a copy that is newer than the key file. ``rotated``: the day of
       the key's last change, if known.
+    - ``only_copy``: the notes are in this database and nowhere else.
     """
 
     plain: bool = False
@@ -120,6 +121,7 @@ class Observations:
     expected: Identity | None = None
     found: Identity | None = None
     schema: SchemaSeen | None = None
+    only_copy: bool = False
     on_unreadable: OnUnreadable = "refuse"
     rebuilt_recently: bool = False
 

@@ -88,7 +88,7 @@ UPDATE = (
     "moves the cache to the quarantine and fills one of this release from the note store."
 )
 OTHER_ACCOUNT = (
-    "Check SIMPLENOTE_USERNAME. If the folder was copied here by mistake, move it out of the data "
+    "Check the store and the account in the client's configuration. If the folder was copied here by mistake, move it out of the data "
     "folder; `mcp-notarium doctor` names it."
 )
 WAIT = "Wait a few seconds and try again; close other MCP clients if it stays like this."
@@ -123,7 +123,7 @@ _AGENT_HINTS: Mapping[str, str] = MappingProxyType(
         "restore FILE`.",
         REPAIR: "Ask the user to run `mcp-notarium repair` in a terminal and to restart the client.",
         UPDATE: "Ask the user to update MCP Notarium: `pip install --upgrade mcp-notarium`.",
-        OTHER_ACCOUNT: "Ask the user to check SIMPLENOTE_USERNAME in the client's configuration; "
+        OTHER_ACCOUNT: "Ask the user to check the store and the account in the client's configuration; "
         "`mcp-notarium doctor` says more.",
         WAIT: ONE_MORE_TRY,
     }
@@ -223,10 +223,10 @@ def refuse_or_rebuild(name: str, verdict: Verdict, message: str, hint: str, when
     return Row(name, locked_or_rebuilt, when)
 
 
-def decide_on_damage(*, plain: bool, on_unreadable: OnUnreadable) -> Locked:
-    """Decide on damage that is met while the cache is open: refuse."""
+def decide_on_damage(*, plain: bool, on_unreadable: OnUnreadable, only_copy: bool) -> Locked:
+    """Decide on damage that is met while the cache is open: refuse. Arguments as in ``Observations``."""
     way_out = (BEGIN_AGAIN if plain else REPAIR) + " Then restart the client."
-    if on_unreadable == "rebuild":
+    if on_unreadable == "rebuild" and not only_copy:
         way_out = (
             "Restart the client: DB_ON_UNREADABLE=rebuild then moves the old cache to the quarantine and "
             "makes a new one. Writes that never reached the note store may be in the old one. "
@@ -242,7 +242,9 @@ def _agent_hint(hint: str) -> str:
 
 
 def _obstacle(seen: Observations) -> str | None:
-    """Say why a rebuild would be repeated for ever, or could not be made."""
+    """Say why a rebuild would lose the notes, would be repeated for ever, or could not be made."""
+    if seen.only_copy:
+        return "the notes are in this database alone, and cannot be fetched again"
     if seen.rebuilt_recently:
         return "it was rebuilt within the last 24 hours (do two clients use different keys?)"
     if seen.weakness:

@@ -42,6 +42,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.keys import credentials, keychain
 from mcp_notarium.storage.table_copy import SalvageReport
+from mcp_notarium.stores.kind import Truth
 
 NOT_OVERWRITTEN = (
     "Nothing was overwritten: on the disk, in snapshots and in backups old bytes can survive. A key "
@@ -67,6 +68,7 @@ def run_reset(args: argparse.Namespace) -> int:
 
 
 async def _reset(config: Config, *, yes: bool) -> int:
+    config.store.require_refetchable()
     # Nothing moves to the quarantine before the person agrees.
     config = replace(config, on_unreadable="refuse")
     try:
@@ -110,7 +112,7 @@ def _require_key(config: Config) -> None:
             resolution_hint=startup_outcomes.MAKE_KEY,
         )
     slot_rotation.require_strong(
-        key.passphrase, account=config.username, allow_weak=config.allow_weak
+        key.passphrase, account=config.account.name, allow_weak=config.allow_weak
     )
 
 
@@ -144,7 +146,11 @@ async def _load(app: App) -> int:
         status = app.scheduler.status()
         if status.needs_login:
             cycle.cancel()
-            raise LoginRequired("Simplenote does not accept the login, or there is none yet")
+            store = app.config.store
+            raise LoginRequired(
+                f"{store.title} does not accept the login, or there is none yet",
+                resolution_hint=store.require_login().hint,
+            )
         talk(f"  {status.loaded} of {status.total if status.total is not None else '?'} notes")
     if not cycle.result():
         raise NotariumError(
@@ -214,7 +220,7 @@ def run_migrate(args: argparse.Namespace) -> int:
             "DB_ENCRYPTION_KEY_FILE=PATH.",
         )
     slot_rotation.require_strong(
-        found.passphrase, account=config.username, allow_weak=args.allow_weak
+        found.passphrase, account=config.account.name, allow_weak=args.allow_weak
     )
     done = plaintext_migration.encrypt_plain(
         config, found.passphrase, on_progress=Progress("rows encrypted")
@@ -254,10 +260,14 @@ def run_purge(args: argparse.Namespace) -> int:
 
 def _require_consent(config: Config) -> None:
     talk(f"Everything in {config.account_dir} will be destroyed, the quarantine too.")
-    talk("Your notes stay at the note store; the next start loads them again.")
+    if config.store.truth is Truth.LOCAL:
+        talk("Your notes are in there, and nowhere else.")
+    else:
+        talk("Your notes stay at the note store; the next start loads them again.")
     if purge.may_hold_unsent_text(config):
         talk("WARNING: there may be text inside that the note store has not confirmed.")
-    if ask_line(f"Type the account's name ({config.username}) to go on: ") != config.username:
+    name = config.account.name
+    if ask_line(f"Type the account's name ({name}) to go on: ") != name:
         raise InvalidRequest("nothing was destroyed", resolution_hint="The names differ.")
 
 

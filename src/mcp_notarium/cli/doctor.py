@@ -82,7 +82,7 @@ def _check_passphrase(config: Config) -> list[Finding]:
     key = find_passphrase(config) if config.db_encryption else None
     if key is None:
         return []
-    reason = user_key.weakness(key.passphrase, account=config.username)
+    reason = user_key.weakness(key.passphrase, account=config.account.name)
     if reason is None:
         return []
     hint = "Replace it with `mcp-notarium rotate-key`."
@@ -154,14 +154,13 @@ def _check_pages(config: Config, database: Database, *, deep: bool) -> Finding:
 def _check_sync(app: App) -> Finding:
     facts = app.cache.sync_state.metrics()
     if facts.last_sync_at is None:
-        return Finding(
-            "sync", WARN, "has never completed", "Start a server, or `mcp-notarium login`."
-        )
+        other_way = ", or `mcp-notarium login`" if app.config.store.login else ""
+        return Finding("sync", WARN, "has never completed", f"Start a server{other_way}.")
     if facts.last_error:
         return Finding("sync", WARN, facts.last_error)
     left_out = app.scheduler.status().left_out
     if left_out:
-        hint = "Open them in the note store's own app, and copy their text into new notes to have it here."
+        hint = f"Open them in {app.config.store.title}, and copy their text into new notes to have it here."
         return Finding("sync", WARN, f"{left_out} notes have an id that cannot be asked for", hint)
     return Finding("sync", OK, f"last cycle: {facts.status}")
 
@@ -176,7 +175,7 @@ def _check_writes(app: App) -> Finding:
 
 def _check_differences(app: App) -> list[Finding]:
     seen = describe_differences(app.cache.sync_state)
-    hint = "Compare such a note in the note store's own app; look for a proxy on the way."
+    hint = f"Compare such a note in {app.config.store.title}; look for a proxy on the way."
     return [Finding("texts", WARN, seen, hint)] if seen else []
 
 
@@ -200,7 +199,8 @@ async def _check_service(app: App) -> Finding:
         return Finding("service", WARN, error.message, error.resolution_hint or "")
     finally:
         await app.store.close()
-    return Finding("service", OK, "reachable, and the login is accepted")
+    accepted = ", and the login is accepted" if app.config.store.login else ""
+    return Finding("service", OK, f"reachable{accepted}")
 
 
 def _print(found: list[Finding], code: int, *, as_json: bool) -> int:

@@ -160,7 +160,7 @@ def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     # Before anybody types a new key twice.
     current = slot_rotation.prove_key(config, options=ChangeOptions(old=asked))
     slot_management.require_free_slot(current.keyfile)
-    new = new_key_input.read(args, account=config.username)
+    new = new_key_input.read(args, account=config.account.name)
     options = ChangeOptions(old=asked, at=new.at)
     with new.in_change("the key is added"):
         done = slot_management.add(

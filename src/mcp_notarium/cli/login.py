@@ -1,7 +1,7 @@
 """Run ``mcp-notarium login`` and ``logout``.
 
-A code sent by e-mail (or the password) is exchanged for a token, which goes into the OS keychain, else into
-the encrypted database; never into a plain file. Logging out removes it; the local notes stay.
+The store's own login gives a token, which goes into the OS keychain, else into the encrypted database;
+never into a plain file. Logging out removes it; the local notes stay.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from mcp_notarium.errors import ConfigError, LockedError, NotariumError, OtherAc
 from mcp_notarium.files.account_folder import AccountFolder, folder_errors
 from mcp_notarium.keys import keychain
 from mcp_notarium.secret import Secret
-from mcp_notarium.stores.simplenote.login import Authenticator
-from mcp_notarium.stores.simplenote.urls import Urls
+from mcp_notarium.stores.kind import Login
 
 
 def add_login_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,21 +43,21 @@ def run_login(args: argparse.Namespace) -> int:
     if not args.code_stdin:
         require_terminal()  # before a code is sent that nobody could type
     config = replace(command_setup.prepare(args), allow_weak=args.allow_weak)
-    return asyncio.run(_log_in(config, args))
+    return asyncio.run(_log_in(config, config.store.require_login(), args))
 
 
-async def _log_in(config: Config, args: argparse.Namespace) -> int:
+async def _log_in(config: Config, login: Login, args: argparse.Namespace) -> int:
     async with open_app(config, syncing=False) as app:
         if not app.tokens.persistent:
             raise ConfigError(
                 "there is no safe place for a login: the cache is not encrypted and there is no "
                 "usable keychain",
-                resolution_hint="Remove DB_ENCRYPTION=off, or set SIMPLENOTE_TOKEN or "
-                "SIMPLENOTE_PASSWORD in the client's configuration instead.",
+                resolution_hint=f"Remove DB_ENCRYPTION=off, or set {' or '.join(login.variables)} in the "
+                "client's configuration instead.",
             )
         signals.watch_folder(config.account_dir)  # opening may have created the database
         before = app.tokens.load()
-        token = await _obtain_token(config, args)
+        token = await login.get_token(config.store_settings, config.api_timeout, _Dialog(args))
         with command_setup.record_command(app, "cli.login"):
             app.tokens.store(token)
             try:
@@ -69,42 +68,32 @@ async def _log_in(config: Config, args: argparse.Namespace) -> int:
             except (NotariumError, KeyboardInterrupt, asyncio.CancelledError):
                 _restore_token(app, before)
                 raise
-    talk(
-        f"Logged in. {app.config.backend.capitalize()} accepts the token; it is stored for servers."
-    )
+    talk(f"Logged in. {config.store.title} accepts the token; it is stored for servers.")
     return 0
 
 
-async def _obtain_token(config: Config, args: argparse.Namespace) -> Secret:
-    authenticator = Authenticator.open(
-        urls=Urls.from_settings(api=config.api_url, auth=config.auth_url, app=config.app_url),
-        api_key=config.api_key,
-        timeout=config.api_timeout,
-    )
-    try:
-        if args.password:
-            return await authenticator.by_password(
-                config.username, ask_secret("Simplenote password: ")
-            )
-        code = read_line() if args.code_stdin and input_is_ready() else None
-        if code is None or code.strip():  # else nobody could pass on the code of the e-mail
-            await authenticator.request_code(config.username, request_source=config.request_source)
-            talk("Simplenote has sent a code to the account's e-mail address.")
-        if code is None:
-            code = (
-                read_line()
-                if args.code_stdin
-                else ask_secret("Code from the e-mail: ").reveal_text()
-            )
-        if not code.strip():
-            raise ConfigError(
-                "no code was given",
-                resolution_hint="Run the command again and give the code of the newest e-mail. With "
-                "--code-stdin, keep standard input open until the e-mail has come.",
-            )
-        return await authenticator.complete_code(config.username, code)
-    finally:
-        await authenticator.close()
+class _Dialog:
+    """Be the :class:`LoginDialog` of the terminal, or of standard input with ``--code-stdin``."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.by_password: bool = args.password
+        self._from_input: bool = args.code_stdin
+
+    def say(self, text: str) -> None:
+        """Show a line."""
+        talk(text)
+
+    def ask_secret(self, prompt: str) -> Secret:
+        """Ask for a secret without showing what is typed."""
+        return ask_secret(prompt)
+
+    def waiting_code(self) -> str | None:
+        """Return what standard input has already, '' at its end, None if it has nothing yet."""
+        return read_line() if self._from_input and input_is_ready() else None
+
+    def ask_code(self, prompt: str) -> str:
+        """Ask for a code; '' if none comes."""
+        return read_line() if self._from_input else ask_secret(prompt).reveal_text()
 
 
 def _restore_token(app: App, before: Secret | None) -> None:
@@ -116,17 +105,14 @@ def _restore_token(app: App, before: Secret | None) -> None:
         app.tokens.store(before)
 
 
-def add_logout_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add an epilog; there are no options."""
-    parser.epilog = (
-        "Simplenote cannot end a single login. To invalidate the token everywhere, change the "
-        "account's password."
-    )
+def add_logout_arguments(_parser: argparse.ArgumentParser) -> None:
+    """Add nothing: there are no options."""
 
 
 def run_logout(args: argparse.Namespace) -> int:
     """Remove the token from keychain and database; exit code 23 if only from the latter."""
     config = command_setup.prepare(args)
+    login = config.store.require_login()
     folder = AccountFolder(config.account_dir)
     with folder_errors(folder):  # logging out must not create a database
         found = any(
@@ -140,8 +126,9 @@ def run_logout(args: argparse.Namespace) -> int:
         if config.keychain and not system.missing:
             system.delete(keychain.TOKEN, config.owner_hash)
         talk("There is no cache here, so no login is stored in one.")
-    if config.password or config.token:
-        talk("note: SIMPLENOTE_PASSWORD or SIMPLENOTE_TOKEN is set and still lets servers log in.")
+    talk(f"note: {login.logout}")
+    if any(config.store_settings.secret(name) for name in login.variables):
+        talk(f"note: {' or '.join(login.variables)} is set and still lets servers log in.")
     return 0
 
 

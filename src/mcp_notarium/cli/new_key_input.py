@@ -178,7 +178,7 @@ def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
     place.add_argument(
         "--keychain",
         action="store_true",
-        help="keep it in the system's keychain for SIMPLENOTE_USERNAME",
+        help="keep it in the system's keychain for the configured account",
     )
     parser.epilog = "Without an option the key is printed on stdout, for a password manager."
 

@@ -141,7 +141,7 @@ def _rewrap(
 
 
 def _new_passphrase(config: Config, current: ProvenKey, args: argparse.Namespace) -> NewKey:
-    old, account = NewKey(current.key.passphrase), config.username
+    old, account = NewKey(current.key.passphrase), config.account.name
     new = old if args.keep_key else new_key_input.read(args, account=account)
     if args.kdf and user_key.read(new.secret).kind != "passphrase":
         raise InvalidRequest(

@@ -78,7 +78,7 @@ def collect(config: Config, *, deep: bool = False) -> dict[str, Any]:
         "version": __version__,
         "folder": str(config.account_dir),
         "encryption": "on" if config.db_encryption else "off",
-        "backend": config.backend,
+        "backend": config.store.name,
     }
     try:
         # Asked with the settings as they are, because a refusal says why no rebuild is possible.

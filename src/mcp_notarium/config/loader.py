@@ -8,17 +8,27 @@ environment and the working folder of this process.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.config import policy_file, settings
 from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.settings import Config
-from mcp_notarium.config.sources import NOT_SET, Pick, gather_sources, pick, pick_file
-from mcp_notarium.config.variables import VARIABLES, secret_names
+from mcp_notarium.config.sources import (
+    NOT_SET,
+    Pick,
+    gather_sources,
+    pick,
+    pick_file,
+    warn_unknown,
+)
+from mcp_notarium.config.variables import COMMON, STORE, secret_names
 from mcp_notarium.errors import ConfigError, NotariumError, SettingsMissing
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores import registry
+from mcp_notarium.stores.kind import StoreKind
+from mcp_notarium.variable import Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +60,12 @@ class Loaded:
 class ConfigReport:
     """Hold what is known of a configuration that may be incomplete or wrong.
 
+    ``variables``: those of the store, then the common ones. ``store`` is None if its name stands for none.
     ``source_problem`` says why ``--env-file`` could not be read; all else is in the settings.
     """
 
+    store: StoreKind | None
+    variables: tuple[Variable, ...]
     picks: Mapping[str, Pick]
     files: Mapping[str, Pick]
     source_warnings: tuple[str, ...]
@@ -74,7 +87,7 @@ class ConfigReport:
     def settings(self) -> tuple[Setting, ...]:
         """Return every variable as it may be shown."""
         found: list[Setting] = []
-        for variable in VARIABLES:
+        for variable in self.variables:
             pick_ = self.picks[variable.name]
             shown, problem = pick_.text or "", pick_.problem
             if variable.secret and shown:
@@ -107,13 +120,13 @@ def load(
     ``complete`` False: required settings may be missing; ``Loaded.missing`` is the error then.
     """
     reading = inspect(environ, cwd=cwd, env_file=env_file)
-    missing = None
-    if problems := reading.problems():
+    missing, store, problems = None, reading.store, reading.problems()
+    if problems or store is None:
         missing = _join_problems(problems, reasons=reading.reasons())
-        if complete or not isinstance(missing, SettingsMissing):
+        if complete or store is None or not isinstance(missing, SettingsMissing):
             raise missing
     found = settings.build_policy(reading.picks)
-    config = settings.build_config(reading.picks, found)
+    config = settings.build_config(store, reading.picks, found)
     policy_file.refuse_misplaced_file(found, account_dir=config.account_dir)
     return Loaded(config, reading.settings, reading.warnings, found, missing)
 
@@ -126,13 +139,22 @@ def inspect(
 ) -> ConfigReport:
     """Return the configuration as rows and problems; never raises. Otherwise as :func:`load`."""
     gathered = gather_sources(environ, cwd=cwd, env_file=env_file)
-    picks = {
-        variable.name: pick(variable, gathered.sources, cwd=cwd, environ=environ)
-        for variable in VARIABLES
-    }
+
+    def pick_all(variables: Iterable[Variable]) -> dict[str, Pick]:
+        return {
+            one.name: pick(one, gathered.sources, cwd=cwd, environ=environ) for one in variables
+        }
+
+    common = pick_all(COMMON)
+    name = common[STORE].text
+    store = registry.kind(name) if name is not None else None
+    own = store.variables if store is not None else ()
+    picks = pick_all(own) | common
     settings.fill_defaults(picks, environ)
-    files = {one.name: pick_file(one, gathered.sources) for one in VARIABLES if one.has_file}
-    return ConfigReport(picks, files, gathered.warnings, gathered.problem)
+    variables = (*own, *COMMON)
+    files = {one.name: pick_file(one, gathered.sources) for one in variables if one.has_file}
+    warnings = (*warn_unknown(environ, own), *gathered.warnings)
+    return ConfigReport(store, variables, picks, files, warnings, gathered.problem)
 
 
 def load_here(*, env_file: Path | None = None, complete: bool = True) -> Loaded:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
 from mcp_notarium.config import policy_file
 from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.sources import DEFAULT, NOT_SET, Pick
-from mcp_notarium.config.variables import BUILT_IN_API_KEY
+from mcp_notarium.crypto.account_identity import AccountIdentity
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores.kind import StoreKind, StoreSettings
 
 _KEY = "DB_ENCRYPTION_KEY"
 
@@ -30,14 +31,13 @@ class Config:
 
     The defaults are those of the variable table. ``db_key_yields``: the key comes from a ``.env`` that
     nobody named, and a key in the keychain is preferred. ``kdf_chosen``: somebody has set ``kdf``.
-    ``username`` stays out of the repr: it is an e-mail address. ``allow_weak``: a command was told to
-    make a new database with a passphrase that can be guessed; no variable sets it.
+    ``store_settings`` are those of the store's own variables. ``allow_weak``: a command was told to make a
+    new database with a passphrase that can be guessed; no variable sets it.
     """
 
-    username: str = field(repr=False)
+    store: StoreKind
+    store_settings: StoreSettings
     data_dir: Path
-    password: Secret | None = None
-    token: Secret | None = None
     db_key: Secret | None = None
     db_key_origin: str = ""
     db_key_yields: bool = False
@@ -52,29 +52,26 @@ class Config:
     api_timeout: float = 30.0
     log_level: str = "info"
     log_file: Path | None = None
-    backend: str = "simplenote"
     tools: str = "notarium"
     destructive: Destructive = "ask"
     sandbox: Sandbox = "auto"
     audit_days: int = 365
     policy: Policy = PERMISSIVE
     keychain: bool = True
-    request_source: str = "mcp-notarium"
-    api_url: str = "https://api.simperium.com/1"
-    auth_url: str = "https://auth.simperium.com/1"
-    app_url: str = "https://app.simplenote.com"
-    api_key: Secret = field(default_factory=lambda: Secret(BUILT_IN_API_KEY))
+
+    @property
+    def account(self) -> AccountIdentity:
+        """Return what names the account."""
+        return self.store.identity(self.store_settings)
 
     @property
     def owner_hash(self) -> str:
-        """Return the owner's hash: 64 hex digits made from the normalised user name."""
-        from mcp_notarium.crypto import owner_hash as owner  # noqa: PLC0415 - needed only to open the account
-
-        return owner.owner_hash(self.username)
+        """Return the hash of the account's identity: 64 hex digits."""
+        return self.account.owner_hash
 
     @property
     def account_dir(self) -> Path:
-        """Return the folder of this account's database and key file."""
+        """Return the folder of the account's database and key file."""
         return self.data_dir / self.owner_hash[:16]
 
 
@@ -92,10 +89,6 @@ def default_data_dir(environ: Mapping[str, str]) -> Path:
 
 def fill_defaults(picks: dict[str, Pick], environ: Mapping[str, str]) -> None:
     """Fill in what depends on other variables or on the platform."""
-    username, backend = picks["SIMPLENOTE_USERNAME"], picks["NOTARIUM_BACKEND"].text
-    if backend != "simplenote" and username.origin == NOT_SET:
-        # Other stores need no account: the store's own name owns the database.
-        picks["SIMPLENOTE_USERNAME"] = Pick(backend, DEFAULT, warnings=username.warnings)
     folder = picks["NOTARIUM_DATA_DIR"]
     if folder.text is None and folder.problem is None:
         picks["NOTARIUM_DATA_DIR"] = _pick_default_folder(folder, environ)
@@ -130,20 +123,18 @@ def build_policy(picks: Mapping[str, Pick]) -> FoundPolicy:
     )
 
 
-def build_config(picks: Mapping[str, Pick], found: FoundPolicy) -> Config:
+def build_config(store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy) -> Config:
     """Return the configuration; every pick is free of problems.
 
     A pick may lack a required value, which is '' then.
     """
     text = {name: pick.text or "" for name, pick in picks.items()}
-    secret = {name: Secret(value) if value else None for name, value in text.items()}
     key = picks[_KEY]
     return Config(
-        username=text["SIMPLENOTE_USERNAME"],
+        store=store,
+        store_settings=_store_settings(store, text),
         data_dir=Path(text["NOTARIUM_DATA_DIR"]),
-        password=secret["SIMPLENOTE_PASSWORD"],
-        token=secret["SIMPLENOTE_TOKEN"],
-        db_key=secret[_KEY],
+        db_key=Secret(text[_KEY]) if text[_KEY] else None,
         db_key_origin=f"{key.set_by} of {key.found_in}" if key.found_in else key.set_by,
         db_key_yields=bool(key.found_in),
         db_encryption=text["DB_ENCRYPTION"] == "on",
@@ -156,18 +147,20 @@ def build_config(picks: Mapping[str, Pick], found: FoundPolicy) -> Config:
         api_timeout=float(text["API_TIMEOUT_SECONDS"]),
         log_level=text["LOG_LEVEL"],
         log_file=Path(text["LOG_FILE_PATH"]) if text["LOG_FILE_PATH"] else None,
-        backend=text["NOTARIUM_BACKEND"],
         tools=text["NOTARIUM_TOOLS"],
         destructive=cast("Destructive", text["NOTARIUM_DESTRUCTIVE"]),
         sandbox=cast("Sandbox", text["NOTARIUM_SANDBOX"]),
         audit_days=int(text["NOTARIUM_AUDIT_DAYS"]),
         policy=found.policy,
         keychain=text["NOTARIUM_KEYCHAIN"] == "on",
-        request_source=text["SIMPLENOTE_REQUEST_SOURCE"],
-        api_url=text["SIMPERIUM_API_URL"],
-        auth_url=text["SIMPERIUM_AUTH_URL"],
-        app_url=text["SIMPLENOTE_APP_URL"],
-        api_key=Secret(text["SIMPERIUM_API_KEY"]),
+    )
+
+
+def _store_settings(store: StoreKind, text: Mapping[str, str]) -> StoreSettings:
+    secrets = {one.name for one in store.variables if one.secret}
+    return StoreSettings(
+        texts={one.name: text[one.name] for one in store.variables if one.name not in secrets},
+        secrets={name: Secret(text[name]) for name in secrets if text[name]},
     )
 
 

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from mcp_notarium.config.text_files import TextFile, read_found_file, read_named_file
 from mcp_notarium.config.value_parser import parse_value
-from mcp_notarium.config.variables import BY_NAME, FILE_NAMES, Kind, Trust, Variable
+from mcp_notarium.config.variables import known_variables
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.files.os_errors import display_path
+from mcp_notarium.variable import Kind, Trust, Variable
 
 DEFAULT = "default"
 NOT_SET = "not set"
-_OWN_PREFIXES = ("NOTARIUM_", "SIMPLENOTE_", "SIMPERIUM_", "DB_ENCRYPTION")
+_OWN_PREFIXES = ("NOTARIUM_", "DB_ENCRYPTION")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +50,26 @@ class Sources:
 def gather_sources(environ: Mapping[str, str], *, cwd: Path, env_file: Path | None) -> Sources:
     """Return the environment, then the named file or else the ``.env`` of the working folder."""
     real = Source("environment", environ, Trust.ENVIRONMENT, "the environment")
-    unknown = tuple(
-        f"{name} is not a variable of MCP Notarium; see --print-config-vars."
-        for name in sorted(environ)
-        if name.startswith(_OWN_PREFIXES) and name not in BY_NAME and name not in FILE_NAMES
-    )
     try:
         more = _read_named(cwd / env_file) if env_file else _read_dotenv(cwd / ".env")
     except ConfigError as problem:
-        return Sources((real,), unknown, problem)
-    return Sources((real, *more.sources), unknown + more.warnings)
+        return Sources((real,), (), problem)
+    return Sources((real, *more.sources), more.warnings)
+
+
+def warn_unknown(environ: Mapping[str, str], chosen: Sequence[Variable]) -> tuple[str, ...]:
+    """Return a warning for each name in the environment that is probably a misspelt variable of ours."""
+    prefixes = (*_OWN_PREFIXES, *(f"{one.name.partition('_')[0]}_" for one in chosen))
+    return tuple(
+        f"{name} is not a variable of MCP Notarium; see --print-config-vars."
+        for name in sorted(environ)
+        if name.startswith(prefixes) and name not in _known_names()
+    )
+
+
+def _known_names() -> set[str]:
+    known = known_variables()
+    return {one.name for one in known} | {one.file_name for one in known if one.has_file}
 
 
 def _read_named(path: Path) -> Sources:
@@ -94,10 +105,11 @@ def _parse_lines(opened: TextFile, *, label: str) -> tuple[dict[str, str], list[
 
     values: dict[str, str] = {}
     warnings: list[str] = []
+    known = _known_names()
     for binding in parse_stream(io.StringIO(opened.text)):
         if binding.error:
             warnings.append(f"line {binding.original.line} of {label} is not understood.")
-        elif binding.key in BY_NAME or binding.key in FILE_NAMES:
+        elif binding.key in known:
             values[binding.key] = binding.value or ""
     return values, warnings
 

@@ -1,96 +1,24 @@
-"""List the variables: what can be configured, with which default, bounds and trust.
+"""List the variables that hold for every store; each store declares its own.
 
 Names are a contract with every MCP client configuration out there: add, do not rename.
-A test compares the table in ``docs/configuration.md`` with this one.
+A test compares the tables in ``docs/configuration.md`` with these.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import IntEnum, StrEnum
-
-
-class Trust(IntEnum):
-    """Name the sources that may set a variable; each level includes the ones above it."""
-
-    ENVIRONMENT = 1
-    """Only the real environment: it decides to which host credentials are sent."""
-    ENV_FILE = 2
-    """Also the file named by ``--env-file``."""
-    WORKING_FOLDER = 3
-    """Also a ``.env`` in the working directory, which may be somebody else's repository."""
-
-
-class Kind(StrEnum):
-    """Name how the text of a variable is parsed."""
-
-    TEXT = "text"
-    NAME = "name"
-    SECRET = "secret"  # noqa: S105 - the kind of a variable, not a value
-    COUNT = "whole number"
-    NUMBER = "number"
-    CHOICE = "choice"
-    PATH = "path"
-    URL = "address"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
-    """Describe one variable. ``minimum`` and ``maximum`` clamp."""
-
-    name: str
-    purpose: str
-    kind: Kind
-    default: str = ""
-    minimum: int = 0
-    maximum: int = 0
-    choices: tuple[str, ...] = ()
-    required: bool = False
-    has_file: bool = False
-    value_beats_file: bool = False
-    trust: Trust = Trust.ENV_FILE
-    bound_to: str = ""
-    """Ignored in the working folder's ``.env`` if a better source sets this other variable."""
-
-    @property
-    def secret(self) -> bool:
-        """Return whether the value is never shown."""
-        return self.kind is Kind.SECRET
-
-    @property
-    def file_name(self) -> str:
-        """Return the name of the variable that names a file holding the value."""
-        return f"{self.name}_FILE"
-
+from mcp_notarium.stores import registry
+from mcp_notarium.variable import Kind, Trust, Variable
 
 ON_OFF = ("on", "off")
-BUILT_IN_API_KEY = "e2f0978acfea407aa23fdf557478d3f2"
-"""The application key of the Simplenote applications; it identifies the program, not a person."""
+STORE = "NOTARIUM_STORE"
 
-VARIABLES = (
+COMMON = (
     Variable(
-        name="SIMPLENOTE_USERNAME",
-        purpose="E-mail address of the Simplenote account.",
-        kind=Kind.TEXT,
-        required=True,
-        trust=Trust.WORKING_FOLDER,
-    ),
-    Variable(
-        name="SIMPLENOTE_PASSWORD",
-        purpose="Password of the account. Not needed after `mcp-notarium login`.",
-        kind=Kind.SECRET,
-        has_file=True,
-        trust=Trust.WORKING_FOLDER,
-    ),
-    Variable(
-        name="SIMPLENOTE_TOKEN",
-        purpose="Access token of the account, instead of a password.",
-        kind=Kind.SECRET,
-        has_file=True,
-        trust=Trust.WORKING_FOLDER,
-        # A token opens its own account whatever the username says: a repository's `.env` could
-        # lead somebody's new notes into a stranger's account.
-        bound_to="SIMPLENOTE_USERNAME",
+        name=STORE,
+        purpose="Where the notes live.",
+        kind=Kind.CHOICE,
+        default=registry.DEFAULT,
+        choices=registry.names(),
     ),
     Variable(
         name="DB_ENCRYPTION_KEY",
@@ -180,12 +108,6 @@ VARIABLES = (
         kind=Kind.PATH,
     ),
     Variable(
-        name="NOTARIUM_BACKEND",
-        purpose="Note store to serve.",
-        kind=Kind.NAME,
-        default="simplenote",
-    ),
-    Variable(
         name="NOTARIUM_TOOLS",
         purpose="Set of tools offered to the agent.",
         kind=Kind.NAME,
@@ -237,46 +159,14 @@ VARIABLES = (
         default="on",
         choices=ON_OFF,
     ),
-    Variable(
-        name="SIMPLENOTE_REQUEST_SOURCE",
-        purpose="Program name sent to Simplenote when it e-mails a login code.",
-        kind=Kind.NAME,
-        default="mcp-notarium",
-    ),
-    Variable(
-        name="SIMPERIUM_API_URL",
-        purpose="Address of the note store. https, or plain http on this machine.",
-        kind=Kind.URL,
-        default="https://api.simperium.com/1",
-        trust=Trust.ENVIRONMENT,
-    ),
-    Variable(
-        name="SIMPERIUM_AUTH_URL",
-        purpose="Address that passwords are sent to. https, or plain http on this machine.",
-        kind=Kind.URL,
-        default="https://auth.simperium.com/1",
-        trust=Trust.ENVIRONMENT,
-    ),
-    Variable(
-        name="SIMPLENOTE_APP_URL",
-        purpose="Address that sends login codes. https, or plain http on this machine.",
-        kind=Kind.URL,
-        default="https://app.simplenote.com",
-        trust=Trust.ENVIRONMENT,
-    ),
-    Variable(
-        name="SIMPERIUM_API_KEY",
-        purpose="Application key sent with a password login.",
-        kind=Kind.SECRET,
-        default=BUILT_IN_API_KEY,
-        trust=Trust.ENVIRONMENT,
-    ),
 )
 
-BY_NAME = {variable.name: variable for variable in VARIABLES}
-FILE_NAMES = {variable.file_name: variable for variable in VARIABLES if variable.has_file}
+
+def known_variables() -> tuple[Variable, ...]:
+    """Return the variables of every store, then the common ones."""
+    return (*(one for kind in registry.kinds() for one in kind.variables), *COMMON)
 
 
 def secret_names() -> tuple[str, ...]:
     """Return the variables whose values are secrets, for wiping them from the environment."""
-    return tuple(variable.name for variable in VARIABLES if variable.secret)
+    return tuple(variable.name for variable in known_variables() if variable.secret)

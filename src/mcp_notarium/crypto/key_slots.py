@@ -22,7 +22,6 @@ from mcp_notarium.crypto.key_file_codec import (
     kdf_work,
     slot_aad,
 )
-from mcp_notarium.crypto.owner_hash import normalise_username
 from mcp_notarium.secret import Secret
 
 _OPENED_BY: dict[user_key.Kind, tuple[SlotType, ...]] = {
@@ -45,7 +44,7 @@ def build(
     data_key: DataKey,
     passphrase: Secret,
     parameters: kdf.Parameters,
-    username: str,
+    owner_hash: str,
     now: int,
     bounds: kdf.Bounds = kdf.PRODUCTION,
 ) -> KeyFile:
@@ -57,7 +56,7 @@ def build(
         vault_id=secrets.token_hex(16),
         generation=secrets.token_hex(8),
         database_salt=secrets.token_bytes(kdf.SALT_SIZE),
-        owner_tag=_owner_tag(data_key, username),
+        owner_tag=_owner_tag(data_key, owner_hash),
         sequence=1,
         created=now,
         rotated=None,
@@ -104,9 +103,9 @@ def has_valid_mac(keyfile: KeyFile, data_key: DataKey) -> bool:
     return hmac.compare_digest(keyfile.mac, _mac(keyfile, data_key))
 
 
-def belongs_to(keyfile: KeyFile, data_key: DataKey, username: str) -> bool:
-    """Check whether the key file was made for this user name."""
-    return hmac.compare_digest(keyfile.owner_tag, _owner_tag(data_key, username))
+def belongs_to(keyfile: KeyFile, data_key: DataKey, owner_hash: str) -> bool:
+    """Check whether the key file was made for this account."""
+    return hmac.compare_digest(keyfile.owner_tag, _owner_tag(data_key, owner_hash))
 
 
 def replace_slots(
@@ -203,7 +202,7 @@ def rewrap_slot(
     return _wrap(keyfile, data_key, fresh, user_key.read(secret).material, bounds)
 
 
-def start_for_new_data_key(keyfile: KeyFile, data_key: DataKey, *, username: str) -> KeyFile:
+def start_for_new_data_key(keyfile: KeyFile, data_key: DataKey, *, owner_hash: str) -> KeyFile:
     """Start the key file for a new data key, with a new vault id and generation, without MAC.
 
     It still has the old slots, which open nothing: ``replace_slots`` puts others in and makes the MAC
@@ -214,7 +213,7 @@ def start_for_new_data_key(keyfile: KeyFile, data_key: DataKey, *, username: str
         vault_id=secrets.token_hex(16),
         generation=secrets.token_hex(8),
         database_salt=secrets.token_bytes(kdf.SALT_SIZE),
-        owner_tag=_owner_tag(data_key, username),
+        owner_tag=_owner_tag(data_key, owner_hash),
         sequence=0,
         mac=b"",
     )
@@ -229,9 +228,8 @@ def _wrap(
     return replace(slot, wrapped=wrapped)
 
 
-def _owner_tag(data_key: DataKey, username: str) -> bytes:
-    name = normalise_username(username).encode()
-    return hmac.digest(data_key.subkey("owner").reveal(), name, "sha256")
+def _owner_tag(data_key: DataKey, owner_hash: str) -> bytes:
+    return hmac.digest(data_key.subkey("owner").reveal(), owner_hash.encode(), "sha256")
 
 
 def _mac(keyfile: KeyFile, data_key: DataKey) -> bytes:

@@ -51,12 +51,16 @@ class Sink:
 
 @dataclass(slots=True)
 class LoggingState:
-    """Hold the process's logging. ``configured`` False: warnings and worse go to stderr, no hooks."""
+    """Hold the process's logging. ``configured`` False: warnings and worse go to stderr, no hooks.
+
+    ``wire_words``: names in the store's protocol that are the same for every account and may be shown.
+    """
 
     level: int = WARNING
     configured: bool = False
     sinks: tuple[Sink, ...] = ()
     redactor: Redactor | None = None
+    wire_words: frozenset[str] = frozenset()
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -116,9 +120,10 @@ def protect(*secrets: Secret | None) -> None:
 
 
 def protect_config(config: Config) -> None:
-    """Protect every secret of a configuration."""
+    """Protect every secret of a configuration, and take over what of its store's protocol may be shown."""
+    STATE.wire_words = config.store.wire_words
     raw = _raw_key(config.db_key)
-    protect(config.password, config.token, config.db_key, config.api_key, *raw)
+    protect(*config.store_settings.secrets.values(), config.db_key, *raw)
 
 
 def scrub(text: str) -> str:

@@ -86,7 +86,7 @@ def redact_shapes(text: str, *, email_key: bytes) -> str:
 
 
 def redact_pairs(text: str) -> str:
-    """Return ``text`` without what follows ``password=``, ``"token":``, ``X-Simperium-Token:`` ...
+    """Return ``text`` without what follows ``password=``, ``"token":``, ``X-Auth-Token:`` ...
 
     For loose text only: in a finished JSON line it could replace an unquoted value.
     """

@@ -19,7 +19,7 @@ from typing import Any
 
 from structlog.typing import EventDict
 
-from mcp_notarium.logs.logger import current_redactor
+from mcp_notarium.logs.logger import STATE, current_redactor
 
 _FILE_LIBRARIES = ("filelock", "keyring")
 _CONNECTION_LIBRARIES = ("httpx", "httpcore", "hpack")
@@ -35,18 +35,10 @@ _SHOWN_LITERALS = frozenset(
     {
         "connection", "content-encoding", "content-length", "content-type", "date", "location",
         "retry-after", "server", "set-cookie", "transfer-encoding", "www-authenticate",
-        "x-simperium-version",
     }
 )  # fmt: skip
 _PHRASE = re.compile(r"(?P<head>\bHTTP/\d\.\d (?P<code>\d{3}))\b(?P<phrase>[^\"]*)")
 _USUAL = {status.value: status.phrase for status in HTTPStatus}
-_PATH_WORDS = frozenset(
-    {
-        "1", "chalk-bump-f49", "note", "tag", "index", "changes", "i",
-        "authorize", "account", "request-login", "complete-login",
-    }
-)  # fmt: skip
-"""Parts of a path that are the same for every account. Add a new one deliberately."""
 _ITEM = "i"
 """Whatever follows it belongs to an account."""
 
@@ -93,7 +85,8 @@ def _hide_phrase(found: re.Match[str]) -> str:
 
 def _hide_value(found: re.Match[str]) -> str:
     content = found[0][2:-1].casefold()
-    shown = content in _SHOWN_LITERALS or _PLAIN_LITERAL.fullmatch(content)
+    known = content in _SHOWN_LITERALS or content in STATE.wire_words
+    shown = known or _PLAIN_LITERAL.fullmatch(content)
     return found[0] if shown else "[hidden]"
 
 
@@ -108,7 +101,7 @@ def _cut_address(found: re.Match[str]) -> str:
 
 def _cut_path(path: str) -> str:
     """Return ``/1/app/note/i/...`` and the like; three dots stand for everything left out."""
-    shown = list(takewhile(_PATH_WORDS.__contains__, re.split("[/?#]", path)[1:]))
+    shown = list(takewhile(STATE.wire_words.__contains__, re.split("[/?#]", path)[1:]))
     if _ITEM in shown:
         shown = shown[: shown.index(_ITEM) + 1]
     left_out = path.rstrip("/") != "".join(f"/{part}" for part in shown)

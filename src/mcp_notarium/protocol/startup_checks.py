@@ -40,15 +40,11 @@ def refuse_early(config: Config) -> None:
 
 def check_configuration(config: Config) -> None:
     """Raise ``ConfigError`` for a name in the settings that stands for nothing."""
-    from mcp_notarium.stores import registry  # noqa: PLC0415 - as below
-
     if config.tools != TOOL_SET:
         raise ConfigError(
             "NOTARIUM_TOOLS names a set of tools that does not exist.",
             resolution_hint=f"Remove it, or set it to {TOOL_SET}.",
         )
-    if config.backend not in registry.names():
-        registry.load(config.backend)
 
 
 def missing_key(config: Config) -> LockedError | None:

@@ -1,4 +1,4 @@
-"""Harden the process, and confine it to its own folder, its own program and the note store.
+"""Harden the process, and confine it to its own folder, its own program and what the store needs.
 
 :func:`harden_process` runs before a secret is used: private files, no core files, no access to its memory.
 It does not help against somebody who already runs code with full rights (root).
@@ -18,11 +18,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.account_folder import AccountFolder, create_folder
 from mcp_notarium.sandbox import landlock, seccomp
+from mcp_notarium.stores.kind import Access
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config, Sandbox
@@ -32,7 +32,6 @@ CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
 _PR_SET_DUMPABLE = 4
 _PRIVATE_UMASK = 0o077
 
-HTTPS, DOMAIN = 443, 53
 _FILTERED = "seccomp: programs, listening, protocols, modes of files"
 _NO_LANDLOCK, _NO_SECCOMP = "not confined by Landlock", "not confined by seccomp"
 _SYSTEM = (
@@ -182,14 +181,15 @@ def _describe_landlock(version: int) -> str:
 
 
 def find_allowed_access(config: Config, *, opens: bool = True) -> landlock.Allowed:
-    """List the places and ports that this configuration and this Python need."""
+    """List the places and ports that this Python and the store need."""
+    needed = config.store.access(config.store_settings) if opens else Access()
     home = Path(os.environ.get("XDG_CONFIG_HOME") or _real(Path.home) / ".config")
-    read = {*_program(), *map(Path, _SYSTEM), home / "python_keyring"}
-    keep = [Path("/dev/null"), *([config.data_dir] if opens else [])]
+    read = {*_program(), *map(Path, _SYSTEM), home / "python_keyring", *needed.read}
+    keep = [Path("/dev/null"), *([config.data_dir] if opens else []), *needed.write]
     if config.log_file is not None:
         keep.append(config.log_file)
     return landlock.Allowed(
-        read=tuple(sorted(read)), keep=tuple(keep), ports=tuple(sorted(_ports(config)))
+        read=tuple(sorted(read)), keep=tuple(keep), ports=tuple(sorted({*needed.ports}))
     )
 
 
@@ -214,11 +214,6 @@ def _real(look: Callable[[], Path]) -> Path:
         return Path(os.path.realpath(look()))
     except (OSError, RuntimeError):
         return Path(os.path.sep)
-
-
-def _ports(config: Config) -> set[int]:
-    named = (urlsplit(url).port for url in (config.api_url, config.auth_url, config.app_url))
-    return {HTTPS, DOMAIN} | {port for port in named if port is not None}
 
 
 def _require_support(version: int) -> None:

@@ -151,7 +151,7 @@ class SyncState:
         if token is not None and not self.can_store_login:
             raise CacheError(
                 "a login is not stored in an unencrypted cache",
-                resolution_hint="Turn encryption on, or give SIMPLENOTE_TOKEN in the environment.",
+                resolution_hint="Turn encryption on, or give the login in the client's configuration.",
             )
         self.set(_LOGIN_TOKEN, None if token is None else token.reveal_text())
         self.set(_LOGIN_CHANGES, str(self.login_changes() + 1))

@@ -1,33 +1,31 @@
-"""Map store names to classes, imported only when asked for."""
+"""List the kinds of note stores: one line per store, the default first."""
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
-from typing import Any
 
-from mcp_notarium.errors import ConfigError
+from mcp_notarium.stores.kind import StoreKind
 
-_CLASSES = {
-    "simplenote": "mcp_notarium.stores.simplenote.store:SimplenoteStore",
+_MODULES = {
+    "simplenote": "mcp_notarium.stores.simplenote.kind",
 }
+DEFAULT = next(iter(_MODULES))
 
 
 def names() -> tuple[str, ...]:
     """Return the names a configuration may use."""
-    return tuple(_CLASSES)
+    return tuple(_MODULES)
 
 
-def load(name: str) -> type[Any]:
-    """Load the store class of that name. Raises ``ConfigError`` for an unknown name.
-
-    Constructors differ, because services differ in what they need; ``app`` knows them.
-    """
-    path = _CLASSES.get(name)
-    if path is None:
-        raise ConfigError(
-            f"there is no store named {name!r}",
-            resolution_hint=f"Use one of: {', '.join(_CLASSES)}.",
-        )
-    module, _, attribute = path.partition(":")
-    found: type[Any] = getattr(import_module(module), attribute)
+@cache
+def kind(name: str) -> StoreKind:
+    """Return the kind of that name, which is one of :func:`names`."""
+    module = _MODULES[name]
+    found: StoreKind = import_module(module).KIND
     return found
+
+
+def kinds() -> tuple[StoreKind, ...]:
+    """Return every kind."""
+    return tuple(map(kind, _MODULES))

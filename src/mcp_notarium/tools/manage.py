@@ -158,7 +158,7 @@ def collect_stats(app: App) -> StatsAnswer:
         "mcp_notarium_version": __version__,
         "runtime_version": f"{platform.python_implementation()} {platform.python_version()}",
         "memory_rss_mb": _rss_mb(),
-        "backend": app.config.backend,
+        "backend": app.config.store.name,
         "notices": list(app.all_notices()),
         "db_encryption": "on" if database.encrypted else "off",
         "db_cipher_version": driver.facts().cipher_version if database.encrypted else None,

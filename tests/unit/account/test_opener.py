@@ -18,6 +18,7 @@ from support import account_child, keychains
 from support.account import (
     BOUNDS,
     OTHER,
+    USERNAME,
     account,
     database_of,
     fingerprint,
@@ -26,8 +27,17 @@ from support.account import (
     open_cheaply,
 )
 from support.keyfiles import RAW_KEY, forged
+from support.other_kind import named_alike
+from support.simplenote_settings import simplenote, simplenote_settings
 
 PAGE = 4096
+
+
+OTHER_ACCOUNTS = {
+    "the user": simplenote("else@example.com"),
+    "the service": simplenote(USERNAME, SIMPERIUM_API_URL="https://proxy.example/1"),
+    "the store": {"store": named_alike(), "store_settings": simplenote_settings(USERNAME)},
+}
 
 
 def refused(config, **options):
@@ -308,9 +318,11 @@ def test_a_database_of_another_vault_under_the_right_name_is_refused(tmp_path):
     assert refused(config).verdict is Verdict.DATABASE_DAMAGED
 
 
-def test_somebody_elses_account_in_the_folder_is_refused(tmp_path):
+@pytest.mark.parametrize("differs", OTHER_ACCOUNTS)
+def test_somebody_elses_account_in_the_folder_is_refused(tmp_path, differs):
     config = made(tmp_path)
-    other = replace(config, username="else@example.com")
+    other = replace(config, **OTHER_ACCOUNTS[differs])
+    assert other.account_dir != config.account_dir
     config.account_dir.rename(other.account_dir)
     assert refused(other).verdict is Verdict.OTHER_OWNER
 
@@ -512,9 +524,10 @@ def test_a_plain_database_that_is_not_ours_is_refused(tmp_path):
     assert error.value.verdict is Verdict.OTHER_OWNER
 
 
-def test_somebody_elses_plain_cache_is_refused(tmp_path):
+@pytest.mark.parametrize("differs", OTHER_ACCOUNTS)
+def test_somebody_elses_plain_cache_is_refused(tmp_path, differs):
     config = made(tmp_path, db_encryption=False)
-    other = replace(config, username="else@example.com")
+    other = replace(config, **OTHER_ACCOUNTS[differs])
     config.account_dir.rename(other.account_dir)
     assert refused(other).verdict is Verdict.OTHER_OWNER
 

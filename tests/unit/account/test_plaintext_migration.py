@@ -14,6 +14,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage import table_copy
 from support import account_child
 from support.account import BOUNDS, PASSPHRASE, account, fingerprint, folder_of, made, open_cheaply
+from support.simplenote_settings import simplenote
 
 KEY = Secret(PASSPHRASE)
 GIVEN = ChangeOptions(bounds=BOUNDS)
@@ -98,7 +99,7 @@ def test_without_a_plain_cache_there_is_nothing_to_do(tmp_path):
 
 def test_another_accounts_plain_cache_is_refused(tmp_path):
     config = plain(tmp_path)
-    other = replace(config, username="other@example.com")
+    other = replace(config, **simplenote("other@example.com"))
     shutil.copytree(config.account_dir, other.account_dir)
     with pytest.raises(LockedError) as error:
         encrypt(other)

@@ -15,6 +15,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage.journal_table import PendingWrites
 from support import keychains
 from support.account import BOUNDS, account, folder_of, made, open_cheaply
+from support.simplenote_settings import simplenote
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
 
@@ -113,7 +114,7 @@ def test_while_a_server_has_it_open_nothing_is_destroyed(tmp_path):
 
 def test_other_accounts_stay_as_they_are(tmp_path):
     config = made(tmp_path)
-    other = made(tmp_path, username="other@example.com")
+    other = made(tmp_path, **simplenote("other@example.com"))
     purge.purge_account(config, None, options=GIVEN)
     open_cheaply(other).close()
 

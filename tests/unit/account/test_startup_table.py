@@ -105,7 +105,7 @@ CASES = [
     ("the key file is older than its copy", replace(GOOD, copy_ahead=True, unwrap=Unwrap.WRONG_KEY), 19, "keys restore`"),
     ("the key is wrong and meant as a recovery key", replace(GOOD, unwrap=Unwrap.WRONG_KEY, typo="too short"), 11, "nine groups of four"),
     ("the key is wrong", replace(GOOD, unwrap=Unwrap.WRONG_KEY, rotated="2025-11-20"), 11, "DB_ENCRYPTION_KEY"),
-    ("the key file is somebody else's", replace(GOOD, owner_matches=False), 15, "SIMPLENOTE_USERNAME"),
+    ("the key file is somebody else's", replace(GOOD, owner_matches=False), 15, "the store and the account"),
     ("the key file asks for a later SQLCipher", replace(GOOD, cipher_floor=5), 21, "pip"),
     ("the database is gone", replace(GOOD, files=Files(), sample=None, **UNOPENED), 14, "backup"),
     ("the database is gone", replace(GOOD, files=Files(unknown=1), sample=None, **UNOPENED), 14, "backup"),
@@ -123,8 +123,8 @@ CASES = [
     ("the schema is newer", replace(GOOD, schema=SchemaSeen(2, 1)), 16, "pip install --upgrade"),
     ("the database belongs to another key file", replace(GOOD, found=replace(ME, vault_id="w")), 13, "reset-cache"),
     ("the database belongs to another key file", replace(GOOD, found=replace(ME, generation="h")), 13, "reset-cache"),
-    ("the database is somebody else's", replace(GOOD, found=replace(ME, owner_hash="you")), 15, "SIMPLENOTE_USERNAME"),
-    ("the database is somebody else's", replace(PLAIN, found=Identity("you")), 15, "SIMPLENOTE_USERNAME"),
+    ("the database is somebody else's", replace(GOOD, found=replace(ME, owner_hash="you")), 15, "the store and the account"),
+    ("the database is somebody else's", replace(PLAIN, found=Identity("you")), 15, "the store and the account"),
     ("the key file is older than the database has seen", replace(GOOD, found=replace(ME, sequence=4)), 19, "keys restore FILE"),
     ("the schema is older than the key file allows", replace(GOOD, schema=SchemaSeen(1, 3), schema_floor=2), 19, "backup"),
     ("the schema is older", replace(GOOD, schema=SchemaSeen(1, 2)), Migrate, None),
@@ -203,10 +203,13 @@ def test_an_agent_gets_one_way_out_that_moves_no_file(row, seen, outcome, way_ou
 
 
 def test_damage_met_while_open_is_reported_in_the_same_way():
-    for plain, setting in itertools.product((True, False), ("refuse", "rebuild")):
-        reply = (
-            startup_outcomes.decide_on_damage(plain=plain, on_unreadable=setting).error().to_dict()
+    for plain, setting, only_copy in itertools.product(YES_NO, ("refuse", "rebuild"), YES_NO):
+        decision = startup_outcomes.decide_on_damage(
+            plain=plain, on_unreadable=setting, only_copy=only_copy
         )
+        rebuilds = setting == "rebuild" and not only_copy
+        assert ("rebuild then moves" in decision.hint) == rebuilds
+        reply = decision.error().to_dict()
         assert len(reply["message"]) + len(reply["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
         assert not RISKY.search(reply["resolution_hint"])
 
@@ -334,6 +337,7 @@ def test_rebuilding_is_a_way_out_of_exactly_the_unreadable_cases(row, seen, outc
 @pytest.mark.parametrize(
     ("obstacle", "said"),
     [
+        ({"only_copy": True}, "in this database alone"),
         ({"rebuilt_recently": True}, "24 hours"),
         ({"weakness": "it repeats itself"}, "too weak for a new cache (it repeats itself)"),
     ],

@@ -4,7 +4,7 @@ import stat
 import pytest
 
 from mcp_notarium import config
-from mcp_notarium.config.variables import BY_NAME, FILE_NAMES
+from mcp_notarium.config.variables import known_variables
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.secret import Secret
 
@@ -47,7 +47,7 @@ def refusal(folder, environ, **options):
 def test_a_secret_file_loses_one_final_newline_and_nothing_else(folder, content, value):
     path = write(folder / "s", content)
     loaded = load(folder, MINIMUM | {"SIMPLENOTE_PASSWORD_FILE": str(path)})
-    assert loaded.config.password == Secret(value)
+    assert loaded.config.store_settings.secret("SIMPLENOTE_PASSWORD") == Secret(value)
     assert loaded.warnings == ()
 
 
@@ -83,7 +83,7 @@ def test_a_secret_file_that_is_missing_is_named_and_no_recovery_is_advised(folde
 def test_a_secret_file_others_can_read_is_used_with_a_warning(folder, mode):
     path = write(folder / "s", "secret", mode)
     loaded = load(folder, MINIMUM | {"SIMPLENOTE_TOKEN_FILE": str(path)})
-    assert loaded.config.token == Secret("secret")
+    assert loaded.config.store_settings.secret("SIMPLENOTE_TOKEN") == Secret("secret")
     assert "SIMPLENOTE_TOKEN_FILE" in loaded.warnings[0]
 
 
@@ -126,9 +126,9 @@ def test_a_trusted_dotenv_sets_what_it_may_and_the_environment_wins(folder):
     )
     loaded = load(folder, {"API_TIMEOUT_SECONDS": "11"})
     made = loaded.config
-    assert made.username == "ada@example.org"
-    assert made.password == Secret("pass word")
-    assert made.token == Secret("tok")
+    assert made.store_settings.text("SIMPLENOTE_USERNAME") == "ada@example.org"
+    assert made.store_settings.secret("SIMPLENOTE_PASSWORD") == Secret("pass word")
+    assert made.store_settings.secret("SIMPLENOTE_TOKEN") == Secret("tok")
     assert made.db_key == Secret("${HOME}x")
     assert made.db_key_yields
     assert made.db_key_origin == f"DB_ENCRYPTION_KEY of {folder}/.env"
@@ -153,7 +153,7 @@ HOSTILE = {
     "DB_ON_UNREADABLE": "rebuild",
     "NOTARIUM_DESTRUCTIVE": "ask",
     "NOTARIUM_KEYCHAIN": "off",
-    "NOTARIUM_BACKEND": "memory",
+    "NOTARIUM_STORE": "paper",
     "NOTARIUM_TOOLS": "theirs",
     "SIMPLENOTE_REQUEST_SOURCE": "theirs",
     "DB_ENCRYPTION_KDF_ITERATIONS": "210000",
@@ -177,7 +177,9 @@ HARMLESS = {
 
 
 def test_a_dotenv_may_set_these_and_nothing_else():
-    assert HOSTILE.keys() == (BY_NAME.keys() | FILE_NAMES.keys()) - HARMLESS
+    known = known_variables()
+    names = {one.name for one in known} | {one.file_name for one in known if one.has_file}
+    assert HOSTILE.keys() == names - HARMLESS
 
 
 @pytest.mark.parametrize(("name", "value"), HOSTILE.items())
@@ -202,7 +204,7 @@ def load_without_dotenv(folder):
 def test_a_token_in_a_dotenv_does_not_lead_a_known_account_elsewhere(folder):
     write(folder / ".env", "SIMPLENOTE_USERNAME=eve@example.org\nSIMPLENOTE_TOKEN=eves\n")
     loaded = load(folder)
-    assert loaded.config.token is None
+    assert loaded.config.store_settings.secret("SIMPLENOTE_TOKEN") is None
     assert "SIMPLENOTE_TOKEN in .env is ignored" in loaded.warnings[0]
 
 
@@ -298,7 +300,7 @@ def test_a_missing_variable_that_an_ignored_dotenv_sets_is_refused_with_the_way_
     folder, distrust, command
 ):
     write(folder / ".env", "SIMPLENOTE_USERNAME=ada@example.org\n")
-    assert load(folder, {}).config.username == "ada@example.org"
+    assert load(folder, {}).config.account.name == "ada@example.org"
     distrust(folder)
     with pytest.raises(ConfigError) as caught:
         load(folder, {})
@@ -318,7 +320,7 @@ def test_an_ignored_dotenv_is_no_reason_for_a_wrong_value_in_the_environment(fol
         ("LOG_LEVEL=verbose", "log_level", "info"),
         ("SYNC_INTERVAL_SECONDS=nonsense", "sync_interval", 300.0),
         ("API_TIMEOUT_SECONDS=${TIMEOUT}", "api_timeout", 30.0),
-        ("SIMPLENOTE_PASSWORD=${PASSWORD}", "password", None),
+        ("DB_ENCRYPTION_KEY=${PASSWORD}", "db_key", None),
     ],
 )
 def test_a_value_of_a_dotenv_that_cannot_be_used_is_ignored_and_the_file_is_named(

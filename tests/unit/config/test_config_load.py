@@ -6,11 +6,17 @@ import pytest
 from mcp_notarium import config
 from mcp_notarium.config import settings
 from mcp_notarium.config.settings import default_data_dir
-from mcp_notarium.config.variables import FILE_NAMES, VARIABLES, Kind, Trust
+from mcp_notarium.config.variables import COMMON, known_variables
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores import registry
+from mcp_notarium.stores.simplenote.kind import USERNAME
+from mcp_notarium.variable import Kind, Trust
+from support.simplenote_settings import simplenote
 
 ROOT = Path(__file__).parents[3]
+VARIABLES = known_variables()
+FILE_NAMES = {one.file_name for one in VARIABLES if one.has_file}
 MINIMUM = {"SIMPLENOTE_USERNAME": "ada@example.org"}
 
 
@@ -26,13 +32,10 @@ def refused(tmp_path, extra=(), **options):
 
 def test_a_username_alone_gives_every_documented_default(tmp_path):
     made = load(tmp_path).config
-    assert made == config.Config(username="ada@example.org", data_dir=tmp_path / "mcp-notarium")
-    assert (made.sync_interval, made.api_timeout, made.kdf_iterations) == (300.0, 30.0, 310_000)
-    assert (made.api_url, made.auth_url, made.app_url) == (
-        "https://api.simperium.com/1",
-        "https://auth.simperium.com/1",
-        "https://app.simplenote.com",
+    assert made == config.Config(
+        **simplenote("ada@example.org"), data_dir=tmp_path / "mcp-notarium"
     )
+    assert (made.sync_interval, made.api_timeout, made.kdf_iterations) == (300.0, 30.0, 310_000)
 
 
 def test_every_variable_reaches_the_configuration(tmp_path):
@@ -52,7 +55,7 @@ def test_every_variable_reaches_the_configuration(tmp_path):
             "LOG_LEVEL": "Warning",
             "LOG_FILE_PATH": str(tmp_path / "log"),
             "NOTARIUM_DATA_DIR": str(tmp_path / "elsewhere"),
-            "NOTARIUM_BACKEND": "memory",
+            "NOTARIUM_STORE": "Simplenote",
             "NOTARIUM_TOOLS": "vault",
             "NOTARIUM_DESTRUCTIVE": "DENY",
             "NOTARIUM_KEYCHAIN": "no",
@@ -66,9 +69,16 @@ def test_every_variable_reaches_the_configuration(tmp_path):
         },
     ).config
     assert made == config.Config(
-        username="ada@example.org",
-        password=Secret("the password"),
-        token=Secret("the token"),
+        **simplenote(
+            "ada@example.org",
+            SIMPLENOTE_PASSWORD="the password",
+            SIMPLENOTE_TOKEN="the token",
+            SIMPLENOTE_REQUEST_SOURCE="nvalt",
+            SIMPERIUM_API_URL="http://127.0.0.1:8000/1",
+            SIMPERIUM_AUTH_URL="http://[::1]:8000/1",
+            SIMPLENOTE_APP_URL="http://localhost:8000",
+            SIMPERIUM_API_KEY="another",
+        ),
         db_key=Secret("the key"),
         db_key_origin="DB_ENCRYPTION_KEY",
         db_encryption=False,
@@ -82,17 +92,11 @@ def test_every_variable_reaches_the_configuration(tmp_path):
         log_level="warn",
         log_file=tmp_path / "log",
         data_dir=tmp_path / "elsewhere",
-        backend="memory",
         tools="vault",
         destructive="deny",
         keychain=False,
         sandbox="require",
         audit_days=30,
-        request_source="nvalt",
-        api_url="http://127.0.0.1:8000/1",
-        auth_url="http://[::1]:8000/1",
-        app_url="http://localhost:8000",
-        api_key=Secret("another"),
     )
 
 
@@ -123,7 +127,7 @@ def test_all_that_is_missing_is_named_at_once(tmp_path, environ, missing):
     assert all(f"{name} is not set" in caught.value.message for name in missing)
     loaded = lacking(tmp_path, environ)
     assert loaded.missing.to_dict() == caught.value.to_dict()
-    assert loaded.config.username == ""
+    assert loaded.config.store_settings.text(USERNAME) == ""
 
 
 def test_only_what_no_keychain_can_have_is_missing_for_sure(tmp_path):
@@ -143,14 +147,20 @@ def test_an_invalid_setting_besides_a_missing_one_is_refused(tmp_path, wrong):
     assert "SIMPLENOTE_USERNAME is not set" in caught.value.message
 
 
-def test_another_store_needs_no_username(tmp_path):
-    made = config.load({"NOTARIUM_BACKEND": "memory"}, cwd=tmp_path).config
-    assert made.username == "memory"
+def test_an_unknown_store_is_refused_with_the_known_ones_and_nothing_else_is_asked_for(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        lacking(tmp_path, {"NOTARIUM_STORE": "paper"})
+    assert caught.value.message.startswith("NOTARIUM_STORE holds")
+    assert "one of: simplenote" in caught.value.resolution_hint
+    assert not isinstance(caught.value, SettingsMissing)
+    assert "SIMPLENOTE_USERNAME" not in str(caught.value.to_dict())
+    shown = config.inspect({"NOTARIUM_STORE": "paper"}, cwd=tmp_path).settings
+    assert {one.name for one in shown} - FILE_NAMES == {one.name for one in COMMON}
 
 
 def test_an_empty_value_counts_as_not_set(tmp_path):
     made = load(tmp_path, {"SIMPLENOTE_PASSWORD": "", "LOG_LEVEL": "", "DB_ENCRYPTION_KEY": ""})
-    assert made.config.password is None
+    assert made.config.store_settings.secret("SIMPLENOTE_PASSWORD") is None
     assert made.config.db_key is None
     assert made.config.log_level == "info"
     assert "SIMPLENOTE_USERNAME" in refused(tmp_path, {"SIMPLENOTE_USERNAME": ""}).message
@@ -260,7 +270,7 @@ def test_an_address_that_is_unsafe_or_odd_is_refused(tmp_path, text):
 
 def test_another_host_is_used_with_a_warning_that_names_it(tmp_path):
     loaded = load(tmp_path, {"SIMPERIUM_API_URL": "https://proxy.example/1"})
-    assert loaded.config.api_url == "https://proxy.example/1"
+    assert loaded.config.store_settings.text("SIMPERIUM_API_URL") == "https://proxy.example/1"
     assert "proxy.example" in loaded.warnings[0]
 
 
@@ -329,8 +339,9 @@ def test_the_account_folder_depends_on_the_account_alone(tmp_path):
     one = load(tmp_path).config
     same = load(tmp_path, {"SIMPLENOTE_USERNAME": " ADA@example.org "}).config
     other = load(tmp_path, {"SIMPLENOTE_USERNAME": "bob@example.org"}).config
+    elsewhere = load(tmp_path, {"SIMPERIUM_API_URL": "https://proxy.example/1"}).config
     assert one.account_dir == same.account_dir == tmp_path / "mcp-notarium" / one.owner_hash[:16]
-    assert other.account_dir != one.account_dir
+    assert len({one.account_dir, other.account_dir, elsewhere.account_dir}) == 3
 
 
 @pytest.mark.parametrize("xdg", ["", "/var/tmp/xdg"])
@@ -376,9 +387,10 @@ def row(variable):
     return f"| {name} | {variable.purpose} | {shown} | {values} | {places} |"
 
 
-def test_the_table_of_the_page_is_that_of_the_variables():
+@pytest.mark.parametrize("variables", [COMMON, *(kind.variables for kind in registry.kinds())])
+def test_the_tables_of_the_page_are_those_of_the_variables(variables):
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert "\n".join(map(row, VARIABLES)) in page
+    assert "\n".join(map(row, variables)) in page
 
 
 def test_every_variable_has_a_purpose_and_number_bounds_hold_its_default():

@@ -30,7 +30,7 @@ def made():
         data_key=DATA_KEY,
         passphrase=PASSPHRASE,
         parameters=kdf.CHEAPEST,
-        username="someone@example.com",
+        owner_hash="ab" * 32,
         now=1_763_683_200,
         bounds=BOUNDS,
     )

@@ -12,11 +12,12 @@ from mcp_notarium.protocol import startup_checks
 from mcp_notarium.protocol.startup_checks import missing_key, refuse_early
 from mcp_notarium.secret import Secret
 from support.keychains import backend
+from support.simplenote_settings import simplenote
 
 
 @pytest.fixture
 def config(tmp_path):
-    made = Config(username="user@example.org", data_dir=tmp_path)
+    made = Config(**simplenote("user@example.org"), data_dir=tmp_path)
     made.account_dir.mkdir(mode=0o700)
     return made
 
@@ -39,12 +40,12 @@ def test_private_folder_and_one_driver_are_fine(config):
 
 
 def test_missing_folder_is_fine(tmp_path):
-    refuse_early(Config(username="u", data_dir=tmp_path / "not" / "there"))
+    refuse_early(Config(**simplenote("u"), data_dir=tmp_path / "not" / "there"))
 
 
 def test_unknown_tool_set_is_refused(tmp_path):
     with pytest.raises(ConfigError):
-        refuse_early(Config(username="u", data_dir=tmp_path, tools="unknown"))
+        refuse_early(Config(**simplenote("u"), data_dir=tmp_path, tools="unknown"))
 
 
 def test_missing_driver_is_refused(config, monkeypatch):
@@ -95,7 +96,7 @@ def nowhere():
 
 
 def test_plain_mode_beside_an_encrypted_cache_is_refused(tmp_path):
-    config = Config(username="u", data_dir=tmp_path, db_encryption=False)
+    config = Config(**simplenote("u"), data_dir=tmp_path, db_encryption=False)
     config.account_dir.mkdir(mode=0o700)
     refuse_early(config)
     touch(config.account_dir / "notarium_cache.0123456789abcdef.sqlite.encrypted")
@@ -103,7 +104,7 @@ def test_plain_mode_beside_an_encrypted_cache_is_refused(tmp_path):
 
 
 def test_plain_mode_beside_an_encrypted_cache_names_the_folder_to_move(tmp_path):
-    config = Config(username="u", data_dir=tmp_path, db_encryption=False)
+    config = Config(**simplenote("u"), data_dir=tmp_path, db_encryption=False)
     config.account_dir.mkdir(mode=0o700)
     touch(config.account_dir / "notarium_cache.0123456789abcdef.sqlite.encrypted")
     with pytest.raises(LockedError) as caught:
@@ -116,7 +117,7 @@ def test_plain_mode_beside_an_encrypted_cache_names_the_folder_to_move(tmp_path)
 def test_a_file_in_the_data_folders_place_is_refused_with_its_path(tmp_path, below, encrypted):
     file = tmp_path / "file"
     touch(file)
-    config = Config(username="u", data_dir=file / below, db_encryption=encrypted)
+    config = Config(**simplenote("u"), data_dir=file / below, db_encryption=encrypted)
     with pytest.raises(LockedError) as caught:
         refuse_early(config)
     assert caught.value.verdict is Verdict.UNSAFE_PATH
@@ -124,7 +125,9 @@ def test_a_file_in_the_data_folders_place_is_refused_with_its_path(tmp_path, bel
 
 
 def test_a_name_that_is_too_long_is_refused(tmp_path):
-    assert refused(Config(username="u", data_dir=tmp_path / ("x" * 300))) is Verdict.UNSAFE_PATH
+    assert (
+        refused(Config(**simplenote("u"), data_dir=tmp_path / ("x" * 300))) is Verdict.UNSAFE_PATH
+    )
 
 
 def test_readable_folder_is_refused(config):

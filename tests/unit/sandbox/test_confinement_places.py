@@ -5,18 +5,19 @@ from pathlib import Path
 import mcp_notarium
 from mcp_notarium.config import Config
 from mcp_notarium.sandbox import confinement
+from support.simplenote_settings import simplenote
 
 
 def places(folder):
     found = confinement.find_allowed_access(
-        Config(username="ada@example.org", data_dir=folder)
+        Config(**simplenote("ada@example.org"), data_dir=folder)
     ).read
     assert Path(mcp_notarium.__file__).resolve().parent in found
     return found
 
 
 def test_a_server_that_opens_no_account_has_no_access_to_the_data_folder(tmp_path):
-    config = Config(username="", data_dir=tmp_path)
+    config = Config(**simplenote(), data_dir=tmp_path)
     assert tmp_path in confinement.find_allowed_access(config).keep
     assert tmp_path not in confinement.find_allowed_access(config, opens=False).keep
 

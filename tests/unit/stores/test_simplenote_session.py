@@ -23,7 +23,6 @@ from mcp_notarium.errors import (
     StoreUnavailable,
 )
 from mcp_notarium.secret import Secret
-from mcp_notarium.stores.registry import load, names
 from mcp_notarium.stores.simplenote.session import FIRST_PAUSE, LONGEST_PAUSE, RELOGIN_PAUSE, Tokens
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from mcp_notarium.stores.simplenote.urls import Urls
@@ -395,20 +394,6 @@ def test_login_that_makes_no_sense_promises_that_nothing_was_written() -> None:
                 await simplenote.get("n1")
 
     asyncio.run(run())
-
-
-# The registry
-
-
-def test_store_is_found_by_its_name() -> None:
-    assert load("simplenote") is SimplenoteStore
-    assert "simplenote" in names()
-
-
-def test_unknown_store_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError) as caught:
-        load("evernote")
-    assert "simplenote" in str(caught.value.resolution_hint)
 
 
 def test_plain_http_to_elsewhere_is_refused_at_construction() -> None:

@@ -13,15 +13,19 @@ import re
 from typing import Any, Self
 
 from mcp_notarium.errors import (
+    ConfigError,
     InvalidRequest,
     LoginRequired,
     NotariumError,
+    OtherAccount,
     RateLimited,
     StoreProtocolError,
 )
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.json_answers import parse_json
+from mcp_notarium.stores.kind import LoginDialog, StoreSettings
+from mcp_notarium.stores.simplenote import kind
 from mcp_notarium.stores.simplenote.urls import Urls
 
 _LARGEST = 64 * 1024
@@ -126,6 +130,55 @@ class Authenticator:
             largest=_LARGEST,
         )
         return await self._session.send(request)
+
+
+async def log_in(settings: StoreSettings, seconds: float, dialog: LoginDialog) -> Secret:
+    """Get a token by the password or the code that the person types; each request has ``seconds``.
+
+    Raises ``ConfigError`` if no code comes, and what :class:`Authenticator` raises.
+    """
+    authenticator = Authenticator.open(
+        urls=kind.urls_of(settings),
+        api_key=settings.secret(kind.API_KEY) or Secret(""),
+        timeout=seconds,
+    )
+    username = settings.text(kind.USERNAME)
+    try:
+        if dialog.by_password:
+            password = dialog.ask_secret("Simplenote password: ")
+            return await authenticator.by_password(username, password)
+        code = dialog.waiting_code()
+        if code is None or code.strip():  # else nobody could pass on the code of the e-mail
+            source = settings.text(kind.REQUEST_SOURCE)
+            await authenticator.request_code(username, request_source=source)
+            dialog.say("Simplenote has sent a code to the account's e-mail address.")
+        if code is None:
+            code = dialog.ask_code("Code from the e-mail: ")
+        if not code.strip():
+            raise ConfigError(
+                "no code was given",
+                resolution_hint="Run the command again and give the code of the newest e-mail. With "
+                "--code-stdin, keep standard input open until the e-mail has come.",
+            )
+        return await authenticator.complete_code(username, code)
+    finally:
+        await authenticator.close()
+
+
+def login_required(message: str) -> LoginRequired:
+    """Return the error for a login that is missing or refused, with the way out."""
+    return LoginRequired(message, resolution_hint=kind.LOGIN_HINT)
+
+
+def other_account(message: str) -> OtherAccount:
+    """Return the error for a login of another account, with the way out."""
+    return OtherAccount(
+        message,
+        resolution_hint="Ask the user to put a token of SIMPLENOTE_USERNAME's account into "
+        "SIMPLENOTE_TOKEN, or to remove it and run `mcp-notarium login`. The cache was not changed. If "
+        "it was filled with a wrong token, `mcp-notarium reset-cache` moves it to the quarantine and "
+        "starts a new one.",
+    )
 
 
 def normal_username(username: str) -> str:

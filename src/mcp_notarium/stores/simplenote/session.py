@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from mcp_notarium.errors import (
     LoginRequired,
@@ -28,7 +27,8 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.http import HttpSession, Reply, Request
-from mcp_notarium.stores.simplenote.login import Authenticator, usable_in_header
+from mcp_notarium.stores.kind import TokenStore
+from mcp_notarium.stores.simplenote.login import Authenticator, login_required, usable_in_header
 from mcp_notarium.stores.simplenote.token_owner import TokenOwner
 
 _REFUSED = frozenset({401, 403})
@@ -37,16 +37,6 @@ LONGEST_PAUSE = 60 * 60.0
 RELOGIN_PAUSE = 10 * 60.0
 """Seconds without another login after the token of a login was refused. They double each time, up to
 ``LONGEST_PAUSE``, until a renewed token is accepted."""
-
-
-class TokenStore(Protocol):
-    """Keep a token beyond the process. It may decline to store, by raising a NotariumError."""
-
-    def load(self) -> Secret | None:
-        """Read the stored token again each time: another process may have logged in."""
-
-    def store(self, token: Secret) -> None:
-        """Store this token instead of any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +135,10 @@ class Tokens:
             return stored
         if refused == self._from_login and self._clock() < self._no_login_until:
             self._current = refused  # other requests may well be served with it
-            raise LoginRequired("Simplenote does not accept the login for this")
+            raise login_required("Simplenote does not accept the login for this")
         made = await self._log_in()
         if not await self._owner.accepts(made, from_service=True):
-            raise LoginRequired("Simplenote does not accept the login any more")
+            raise login_required("Simplenote does not accept the login any more")
         return made
 
     def _stored_token(self) -> Secret | None:
@@ -159,7 +149,7 @@ class Tokens:
 
     async def _log_in(self) -> Secret:
         if self._password is None:
-            raise LoginRequired("Simplenote does not accept the login, or there is none yet")
+            raise login_required("Simplenote does not accept the login, or there is none yet")
         self._check_pause()
         try:
             token = await self._authenticator.by_password(self._username, self._password)
@@ -215,7 +205,7 @@ class AccountSession:
         reply = await self._send_with(renewed, request)
         self._tokens.record_use(renewed, accepted=reply.status not in _REFUSED)
         if reply.status in _REFUSED:
-            raise LoginRequired("Simplenote does not accept the login any more")
+            raise login_required("Simplenote does not accept the login any more")
         return reply
 
     async def close(self) -> None:
@@ -244,5 +234,5 @@ class AccountSession:
 def _check_usable(token: Secret | None) -> Secret | None:
     """Return the token. Raises ``LoginRequired`` for one that no header can carry."""
     if token is not None and not usable_in_header(token):
-        raise LoginRequired("the configured token has characters that no token has")
+        raise login_required("the configured token has characters that no token has")
     return token

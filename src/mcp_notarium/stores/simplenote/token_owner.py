@@ -9,47 +9,20 @@ database; asking again costs nothing until the token changes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from mcp_notarium.errors import OtherAccount, StoreProtocolError
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.json_answers import parse_json
+from mcp_notarium.stores.kind import AccountRecord, SampleNote
 from mcp_notarium.stores.simplenote import note_codec
+from mcp_notarium.stores.simplenote.login import other_account
 from mcp_notarium.stores.simplenote.urls import NOTES, Urls
 
 _REFUSED = frozenset({401, 403})
 _UNKNOWN = frozenset({400, 404})
 _SAME_SECOND = 1.0
 """Other programs round the date of creation to a whole number."""
-
-SampleNote = tuple[str, float]
-"""A note in the index: its id, and when it was created (epoch seconds)."""
-
-
-class AccountRecord(Protocol):
-    """Store what is known of the account the index was filled from. Never a token itself."""
-
-    def recognises(self, token: Secret) -> bool:
-        """Tell whether this is the token that was remembered last."""
-
-    def remember(self, token: Secret, *, on_trust: bool) -> None:
-        """Record that the notes are this token's; ``on_trust``: without proof."""
-
-    @property
-    def proven(self) -> bool:
-        """Tell whether a token was remembered, and not on trust."""
-
-    @property
-    def on_trust(self) -> bool:
-        """Tell whether a token was remembered, on trust."""
-
-    @property
-    def unfinished(self) -> bool:
-        """Tell whether a write is unfinished."""
-
-    def sample_notes(self) -> Sequence[SampleNote]:
-        """Return a few notes that are not shared and not in the trash, if there are any."""
 
 
 class TokenOwner:
@@ -127,10 +100,10 @@ def _is_sample_note(reply: Reply, sample: SampleNote) -> bool:
 
 
 def _other_account_error(named: str) -> OtherAccount:
-    return OtherAccount(f"{named} is of another account than the notes in this cache")
+    return other_account(f"{named} is of another account than the notes in this cache")
 
 
 def _unprovable_error() -> OtherAccount:
-    return OtherAccount(
+    return other_account(
         "SIMPLENOTE_TOKEN cannot be proven to be of this account: no note is here to try it on"
     )

@@ -11,6 +11,7 @@ APP_ID = "chalk-bump-f49"
 """Simplenote's public name at Simperium; every client sends it."""
 
 LONGEST_ID = 256
+_HTTP, _HTTPS = 80, 443
 NOTES = "note"
 """The bucket of notes."""
 
@@ -32,6 +33,15 @@ class Urls:
     def all(self) -> tuple[str, str, str]:
         """Return every base URL, for the list of hosts that may be contacted."""
         return self.api, self.auth, self.app
+
+    def endpoint(self) -> str:
+        """Return the address of the notes in one form: host in lower case, the port always named."""
+        parts = urlsplit(self.api)
+        return f"{parts.scheme}://{parts.hostname}:{_port(self.api)}{parts.path.rstrip('/')}"
+
+    def ports(self) -> tuple[int, ...]:
+        """Return the ports of all addresses."""
+        return tuple(map(_port, self.all()))
 
     def authorize(self) -> str:
         """Return the URL that turns a password into a token. The slash at the end belongs to it."""
@@ -66,6 +76,11 @@ def is_possible_id(item_id: str) -> bool:
     except UnicodeEncodeError:
         return False
     return 0 < length <= LONGEST_ID and item_id.strip(".") != ""
+
+
+def _port(url: str) -> int:
+    parts = urlsplit(url)
+    return parts.port or (_HTTP if parts.scheme == "http" else _HTTPS)
 
 
 def _add_version(base: str) -> str:

@@ -1,0 +1,167 @@
+"""Declare Simplenote: its settings, what names an account, what it needs.
+
+Every start imports this module, so it imports what talks to the service only when that is asked for.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+from mcp_notarium.crypto.account_identity import AccountIdentity
+from mcp_notarium.secret import Secret
+from mcp_notarium.stores.kind import (
+    Access,
+    Login,
+    LoginDialog,
+    StoreContext,
+    StoreKind,
+    StoreSettings,
+    Truth,
+)
+from mcp_notarium.stores.simplenote.urls import APP_ID, Urls
+from mcp_notarium.variable import Kind, Trust, Variable
+
+if TYPE_CHECKING:
+    from mcp_notarium.stores.contract import Store
+
+USERNAME, PASSWORD, TOKEN = "SIMPLENOTE_USERNAME", "SIMPLENOTE_PASSWORD", "SIMPLENOTE_TOKEN"
+REQUEST_SOURCE, API_KEY = "SIMPLENOTE_REQUEST_SOURCE", "SIMPERIUM_API_KEY"
+API_URL, AUTH_URL, APP_URL = "SIMPERIUM_API_URL", "SIMPERIUM_AUTH_URL", "SIMPLENOTE_APP_URL"
+LOGIN_HINT = (
+    "Ask the user to run `mcp-notarium login` in a terminal, or to set "
+    "SIMPLENOTE_PASSWORD or SIMPLENOTE_TOKEN in the client's configuration."
+)
+_API_KEY = "e2f0978acfea407aa23fdf557478d3f2"
+"""The application key of the Simplenote applications; it identifies the program, not a person."""
+_DOMAIN_PORT = 53
+_WIRE_WORDS = frozenset(
+    {
+        "1", APP_ID, "note", "tag", "index", "changes", "i", "authorize", "account", "request-login",
+        "complete-login", "x-simperium-version",
+    }
+)  # fmt: skip
+"""Add a new one deliberately."""
+
+VARIABLES = (
+    Variable(
+        name=USERNAME,
+        purpose="E-mail address of the Simplenote account.",
+        kind=Kind.TEXT,
+        required=True,
+        trust=Trust.WORKING_FOLDER,
+    ),
+    Variable(
+        name=PASSWORD,
+        purpose="Password of the account. Not needed after `mcp-notarium login`.",
+        kind=Kind.SECRET,
+        has_file=True,
+        trust=Trust.WORKING_FOLDER,
+    ),
+    Variable(
+        name=TOKEN,
+        purpose="Access token of the account, instead of a password.",
+        kind=Kind.SECRET,
+        has_file=True,
+        trust=Trust.WORKING_FOLDER,
+        # A token opens its own account whatever the username says: a repository's `.env` could
+        # lead somebody's new notes into a stranger's account.
+        bound_to=USERNAME,
+    ),
+    Variable(
+        name=REQUEST_SOURCE,
+        purpose="Program name sent to Simplenote when it e-mails a login code.",
+        kind=Kind.NAME,
+        default="mcp-notarium",
+    ),
+    Variable(
+        name=API_URL,
+        purpose="Address of the note store. https, or plain http on this machine.",
+        kind=Kind.URL,
+        default="https://api.simperium.com/1",
+        trust=Trust.ENVIRONMENT,
+    ),
+    Variable(
+        name=AUTH_URL,
+        purpose="Address that passwords are sent to. https, or plain http on this machine.",
+        kind=Kind.URL,
+        default="https://auth.simperium.com/1",
+        trust=Trust.ENVIRONMENT,
+    ),
+    Variable(
+        name=APP_URL,
+        purpose="Address that sends login codes. https, or plain http on this machine.",
+        kind=Kind.URL,
+        default="https://app.simplenote.com",
+        trust=Trust.ENVIRONMENT,
+    ),
+    Variable(
+        name=API_KEY,
+        purpose="Application key sent with a password login.",
+        kind=Kind.SECRET,
+        default=_API_KEY,
+        trust=Trust.ENVIRONMENT,
+    ),
+)
+
+
+def urls_of(settings: StoreSettings) -> Urls:
+    """Return the configured addresses."""
+    return Urls.from_settings(
+        api=settings.text(API_URL), auth=settings.text(AUTH_URL), app=settings.text(APP_URL)
+    )
+
+
+def normalise_username(username: str) -> str:
+    """Return the name without outer spaces, in lower case, in Unicode form NFC."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", username.strip()).casefold())
+
+
+def _identity(settings: StoreSettings) -> AccountIdentity:
+    name = normalise_username(settings.text(USERNAME))
+    return AccountIdentity("simplenote", urls_of(settings).endpoint(), name)
+
+
+def _open(settings: StoreSettings, context: StoreContext) -> Store:
+    from mcp_notarium.stores.simplenote.store import SimplenoteStore  # noqa: PLC0415 - see the top
+
+    return SimplenoteStore(
+        urls=urls_of(settings),
+        username=settings.text(USERNAME),
+        password=settings.secret(PASSWORD),
+        token=settings.secret(TOKEN),
+        tokens=context.tokens,
+        record=context.record,
+        api_key=settings.secret(API_KEY) or Secret(""),
+        client_id=context.client_id,
+        timeout=context.timeout,
+    )
+
+
+def _access(settings: StoreSettings) -> Access:
+    return Access(ports=(_DOMAIN_PORT, *urls_of(settings).ports()))
+
+
+async def _log_in(settings: StoreSettings, seconds: float, dialog: LoginDialog) -> Secret:
+    from mcp_notarium.stores.simplenote import login  # noqa: PLC0415 - see the top
+
+    return await login.log_in(settings, seconds, dialog)
+
+
+KIND = StoreKind(
+    name="simplenote",
+    title="Simplenote",
+    truth=Truth.REMOTE,
+    variables=VARIABLES,
+    identity=_identity,
+    open=_open,
+    access=_access,
+    wire_words=_WIRE_WORDS,
+    login=Login(
+        get_token=_log_in,
+        variables=(PASSWORD, TOKEN),
+        hint=LOGIN_HINT,
+        logout="Simplenote cannot end a single login. To invalidate the token everywhere, change the "
+        "account's password.",
+    ),
+)

@@ -1,0 +1,62 @@
+"""Describe a variable: what can be configured, with which default, bounds and trust.
+
+``config/variables`` declares those that hold for every store, and each store its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+
+class Trust(IntEnum):
+    """Name the sources that may set a variable; each level includes the ones above it."""
+
+    ENVIRONMENT = 1
+    """Only the real environment: it decides to which host credentials are sent."""
+    ENV_FILE = 2
+    """Also the file named by ``--env-file``."""
+    WORKING_FOLDER = 3
+    """Also a ``.env`` in the working directory, which may be somebody else's repository."""
+
+
+class Kind(StrEnum):
+    """Name how the text of a variable is parsed."""
+
+    TEXT = "text"
+    NAME = "name"
+    SECRET = "secret"  # noqa: S105 - the kind of a variable, not a value
+    COUNT = "whole number"
+    NUMBER = "number"
+    CHOICE = "choice"
+    PATH = "path"
+    URL = "address"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """Describe one variable. ``minimum`` and ``maximum`` clamp."""
+
+    name: str
+    purpose: str
+    kind: Kind
+    default: str = ""
+    minimum: int = 0
+    maximum: int = 0
+    choices: tuple[str, ...] = ()
+    required: bool = False
+    has_file: bool = False
+    value_beats_file: bool = False
+    trust: Trust = Trust.ENV_FILE
+    bound_to: str = ""
+    """Ignored in the working folder's ``.env`` if a better source sets this other variable."""
+
+    @property
+    def secret(self) -> bool:
+        """Return whether the value is never shown."""
+        return self.kind is Kind.SECRET
+
+    @property
+    def file_name(self) -> str:
+        """Return the name of the variable that names a file holding the value."""
+        return f"{self.name}_FILE"

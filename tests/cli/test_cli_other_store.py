@@ -1,0 +1,91 @@
+"""Test the program with a store that is nothing like Simplenote: one line in the registry is all it gets."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.whole import RAW_KEY, Server
+
+PROGRAM = """
+import sys
+from mcp_notarium.stores import registry
+registry._MODULES["folder"] = "support.other_kind"
+from mcp_notarium.__main__ import main
+sys.exit(main())
+"""
+COMMAND = [sys.executable, "-c", PROGRAM]
+
+
+@pytest.fixture(name="env")
+def _env(tmp_path):
+    place = tmp_path / "notes"
+    place.mkdir()
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "NOTARIUM_DATA_DIR": str(tmp_path / "cache"),
+        "NOTARIUM_KEYCHAIN": "off",
+        "NOTARIUM_STORE": "folder",
+        "OTHER_FOLDER": str(place),
+        "DB_ENCRYPTION_KEY": RAW_KEY,
+    }
+
+
+def run(env, *arguments, stdin=""):
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        env=env,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_server_serves_it(env):
+    with Server(env, command=COMMAND) as server:
+        saved = server.tool("save", text="in a folder\n")
+        assert "in a folder" in str(server.tool("get", id=saved["id"]))
+        assert server.tool("manage", action="get_stats")["backend"] == "folder"
+        assert server.leave() == 0
+    facts = json.loads(run(env, "status", "--json").stdout)
+    assert (facts["backend"], facts["notes"]) == ("folder", 1)
+    assert facts["folder"] == str(next(Path(env["NOTARIUM_DATA_DIR"]).iterdir()))
+
+
+@pytest.mark.parametrize("verb", [("login", "--code-stdin"), ("logout",)])
+def test_a_login_is_not_needed_and_says_so(env, verb):
+    done = run(env, *verb)
+    assert done.returncode == 1
+    assert "Folder needs no login" in done.stderr
+    assert not Path(env["NOTARIUM_DATA_DIR"]).exists()
+
+
+def test_notes_that_are_nowhere_else_are_not_reset(env):
+    with Server(env, command=COMMAND) as server:
+        server.tool("save", text="the only copy\n")
+        assert server.leave() == 0
+    done = run(env, "reset-cache", "--yes")
+    assert done.returncode == 1
+    assert "in this database alone" in done.stderr
+    assert json.loads(run(env, "status", "--json").stdout)["notes"] == 1
+    told = run(env, "purge", stdin="no\n")
+    assert "in there, and nowhere else" in told.stderr
+
+
+def test_only_its_own_settings_are_shown_and_asked_for(env):
+    shown = run(env, "--print-config-vars", "--json")
+    names = {row["name"] for row in json.loads(shown.stdout)}
+    assert {"NOTARIUM_STORE", "OTHER_FOLDER", "OTHER_PORT"} < names
+    assert not any(name.startswith("SIMPLENOTE") for name in names)
+    del env["OTHER_FOLDER"]
+    done = run(env, "serve")
+    assert done.returncode == 1
+    assert "OTHER_FOLDER is not set" in done.stderr
+    assert "SIMPLENOTE" not in done.stderr
