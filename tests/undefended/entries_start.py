@@ -11,6 +11,23 @@ _PROMPTS = "cli/test_cli_prompts.py"
 
 START = (
     Defence(
+        "accounts of two stores, or at two services, never meet",
+        "crypto/account_identity.py",
+        "        for text in (self.kind, self.endpoint, self.name):\n",
+        "        for text in (self.name,):\n",
+        (
+            "unit/crypto/test_account_identity.py::test_two_accounts_have_two_hashes",
+            "unit/account/test_opener.py::test_somebody_elses_account_in_the_folder_is_refused",
+        ),
+    ),
+    Defence(
+        "the only copy of the notes is never set aside",
+        "account/startup_outcomes.py",
+        "    if seen.only_copy:\n",
+        "    if False:\n",
+        ("unit/account/test_rebuilding.py::test_the_only_copy_of_the_notes_is_never_moved",),
+    ),
+    Defence(
         "modules of the working folder",
         "__main__.py",
         "    del sys.path[0]\n",
