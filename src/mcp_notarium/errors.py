@@ -224,6 +224,10 @@ class VersionConflict(NotariumError):
     )
 
 
+class IdTaken(VersionConflict):
+    """The store has a note of this id already; the new note was not written."""
+
+
 class LoginRequired(NotariumError):
     """There is no login that the store accepts; local notes stay readable."""
 

@@ -27,76 +27,76 @@ class FailingContract(OnABench):
         base = await self.create(bench, "n1", "x", trash=True)
         cursor, _ = await self.whole_listing(bench.store, limit=10)
         bench.refuse_login()
-        write = self.write(bench.store, "n1", Content("y"), base=base, write_id="0b")
+        write = self.write(bench.store, base.id, Content("y"), base=base, write_id="0b")
         for call in (
-            bench.store.get("n1"),
+            bench.store.get(base.id),
             bench.store.list_page(since=None, mark=None, limit=5, with_content=True),
             bench.store.changes(cursor, wait=False, base_of=nothing_known),
             bench.store.push(write),
-            bench.store.delete("n1", etag=base.etag, write_id="0d"),
+            bench.store.delete(base.id, etag=base.etag, write_id="0d"),
         ):
             with pytest.raises(LoginRequired):
                 await call
-        assert await bench.text("n1") == "x"
+        assert await bench.text(base.id) == "x"
 
     async def test_unreachable_store_promises_that_nothing_was_written(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "x", trash=True)
         bench.unreachable()
-        write = self.write(bench.store, "n1", Content("y"), base=base, write_id="0b")
+        write = self.write(bench.store, base.id, Content("y"), base=base, write_id="0b")
         with pytest.raises(StoreUnavailable):
-            await bench.store.get("n1")
+            await bench.store.get(base.id)
         with pytest.raises(StoreUnavailable):
             await bench.store.push(write)
         with pytest.raises(StoreUnavailable):
-            await bench.store.delete("n1", etag=base.etag, write_id="0d")
-        assert await bench.text("n1") == "x"
+            await bench.store.delete(base.id, etag=base.etag, write_id="0d")
+        assert await bench.text(base.id) == "x"
 
     async def test_lost_answer_leaves_the_outcome_unknown(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "x")
-        write = self.write(bench.store, "n1", Content("y"), base=base, write_id="0b")
+        write = self.write(bench.store, base.id, Content("y"), base=base, write_id="0b")
         bench.lose_answers(99)
         with pytest.raises(OutcomeUnknown):
             await bench.store.push(write)
-        assert await bench.text("n1") == "y"
+        assert await bench.text(base.id) == "y"
 
     async def test_write_in_doubt_is_finished_by_its_write_id(self, bench: Bench) -> None:
         if bench.store.traits.retry is not Retry.IDEMPOTENT:
             return
         base = await self.create(bench, "n1", "a\n")
-        write = self.write(bench.store, "n1", Content("a\nb\n"), base=base, write_id="0b")
+        write = self.write(bench.store, base.id, Content("a\nb\n"), base=base, write_id="0b")
         bench.lose_answers(99)
         with pytest.raises(OutcomeUnknown):
             await bench.store.push(write)
         bench.lose_answers(0)
         answer = await bench.store.push(write)
         assert answer.status is PushStatus.REPEATED
-        assert answer.revision.content.text == "a\nb\n" == await bench.text("n1")
+        assert answer.revision.content.text == "a\nb\n" == await bench.text(base.id)
 
     async def test_lost_request_leaves_the_outcome_unknown(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "x", trash=True)
-        write = self.write(bench.store, "n1", Content("y"), base=base, write_id="0b")
+        write = self.write(bench.store, base.id, Content("y"), base=base, write_id="0b")
         bench.lose_requests(99)
         with pytest.raises(OutcomeUnknown):
             await bench.store.push(write)
         with pytest.raises(OutcomeUnknown):
-            await bench.store.delete("n1", etag=base.etag, write_id="0d")
+            await bench.store.delete(base.id, etag=base.etag, write_id="0d")
         with pytest.raises((StoreUnavailable, StoreTimeout)):
-            await bench.store.get("n1")
-        assert await bench.text("n1") == "x"
+            await bench.store.get(base.id)
+        assert await bench.text(base.id) == "x"
 
     async def test_lost_answer_of_a_delete_is_found_out(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "x", trash=True)
         bench.lose_answers(99)
         with pytest.raises(OutcomeUnknown):
-            await bench.store.delete("n1", etag=base.etag, write_id="0d")
+            await bench.store.delete(base.id, etag=base.etag, write_id="0d")
         bench.lose_answers(0)
-        await bench.store.delete("n1", etag=base.etag, write_id="0d")
+        await bench.store.delete(base.id, etag=base.etag, write_id="0d")
         with pytest.raises(NoteNotFound):
-            await bench.store.get("n1")
+            await bench.store.get(base.id)
 
     async def test_cancelled_write_is_whole_or_absent(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "a\n")
-        write = self.write(bench.store, "n1", Content("a\nb\n"), base=base, write_id="0b")
+        write = self.write(bench.store, base.id, Content("a\nb\n"), base=base, write_id="0b")
         bench.hang()
         push = asyncio.create_task(bench.store.push(write))
         done, _ = await asyncio.wait([push], timeout=0.05)
@@ -104,19 +104,19 @@ class FailingContract(OnABench):
         with pytest.raises(asyncio.CancelledError):
             await push
         assert not done
-        assert await bench.text("n1") in ("a\n", "a\nb\n")
-        assert (await bench.store.get("n1")).content.text == await bench.text("n1")
+        assert await bench.text(base.id) in ("a\n", "a\nb\n")
+        assert (await bench.store.get(base.id)).content.text == await bench.text(base.id)
 
     async def test_no_error_quotes_the_note(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", SECRET_TEXT, trash=True)
-        write = self.write(bench.store, "n1", Content(SECRET_TEXT + "!"), base=base)
+        write = self.write(bench.store, base.id, Content(SECRET_TEXT + "!"), base=base)
         errors: list[NotariumError] = []
         for spoil in (lambda: bench.lose_answers(99), bench.refuse_login, bench.unreachable):
             spoil()
             for call in (
-                bench.store.get("n1"),
+                bench.store.get(base.id),
                 bench.store.push(replace(write, write_id=f"0{len(errors)}")),
-                bench.store.delete("n1", etag=base.etag, write_id="0d"),
+                bench.store.delete(base.id, etag=base.etag, write_id="0d"),
             ):
                 try:
                     await call

@@ -23,12 +23,12 @@ class ReadingContract(OnABench):
         if not bench.store.traits.versions:
             return
         old = await self.create(bench, "n1", "old")
-        await bench.put("n1", "new")
-        assert (await bench.store.get("n1", etag=old.etag)).content.text == "old"
-        assert (await bench.store.get("n1")).content.text == "new"
+        await bench.put(old.id, "new")
+        assert (await bench.store.get(old.id, etag=old.etag)).content.text == "old"
+        assert (await bench.store.get(old.id)).content.text == "new"
         for etag in ("9999", "not-one-of-ours"):
             with pytest.raises(NoteNotFound):
-                await bench.store.get("n1", etag=etag)
+                await bench.store.get(old.id, etag=etag)
 
     async def test_listing_is_complete_newest_first_with_trash(self, bench: Bench) -> None:
         for number in range(7):
@@ -123,9 +123,9 @@ class ReadingContract(OnABench):
             return
         base = await self.create(bench, "n1", "one 😀\ntwo\n")
         cursor, _ = await self.whole_listing(bench.store, limit=10)
-        await bench.put("n1", "one 😁\n2\nthree\r\n", tags=("a", "b"), trash=True)
+        await bench.put(base.id, "one 😁\n2\nthree\r\n", tags=("a", "b"), trash=True)
         page = await self.feed(bench, cursor, base)
-        fetched = await bench.store.get("n1")
+        fetched = await bench.store.get(base.id)
         for change in page.changes:
             assert isinstance(change, Entry) or change == fetched
             assert change.etag == fetched.etag
@@ -135,8 +135,8 @@ class ReadingContract(OnABench):
             return
         base = await self.create(bench, "n1", "first life")
         cursor, _ = await self.whole_listing(bench.store, limit=10)
-        await bench.remove("n1")
-        await bench.put("n1", "second life")
+        await bench.remove(base.id)
+        await bench.put(base.id, "second life")
         (change,) = (await self.feed(bench, cursor, base)).changes
         assert not isinstance(change, Tombstone)
         assert change.etag != base.etag

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from contract.store_contract import Bench, StoreContract
 from mcp_notarium.stores.contract import Traits, WriteGuard
-from support.memory_client import LIKE_SIMPERIUM, Fault, MemoryClient, MemoryStore
+from support.memory_client import LIKE_SIMPERIUM, ROWS, Fault, MemoryClient, MemoryStore
 
 
 class MemoryBench:
@@ -64,3 +64,23 @@ class TestMemory(StoreContract):
 
 class TestMemoryRefusingOldBases(TestMemory):
     traits = replace(LIKE_SIMPERIUM, write_guard=WriteGuard.CAS)
+
+
+class TestLikeLocal(TestMemory):
+    traits = ROWS["local"]
+
+
+class TestLikeVault(TestMemory):
+    traits = ROWS["vault"]
+
+
+class TestLikeTrilium(TestMemory):
+    traits = ROWS["trilium"]
+
+
+class TestLikeMemento(TestMemory):
+    traits = ROWS["memento"]
+
+
+class TestLikeExample(TestMemory):
+    traits = ROWS["example"]

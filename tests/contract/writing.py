@@ -9,8 +9,8 @@ import pytest
 
 from contract.bench import Bench, OnABench, nothing_known
 from mcp_notarium.domain.note import Content, Tombstone
-from mcp_notarium.errors import NoteNotFound, StoreRejected, VersionConflict
-from mcp_notarium.stores.contract import Changes, PushStatus, Retry, WriteGuard
+from mcp_notarium.errors import IdTaken, NoteNotFound, StoreRejected, VersionConflict
+from mcp_notarium.stores.contract import Changes, Ids, PushStatus, Retry, WriteGuard
 
 TEXTS = [
     "",
@@ -36,37 +36,37 @@ class WritingContract(OnABench):
     async def test_text_comes_back_byte_for_byte(self, bench: Bench, text: str) -> None:
         pushed = await self.create(bench, "n1", text)
         assert pushed.content.text == text
-        assert (await bench.store.get("n1")).content.text == text
-        assert await bench.text("n1") == text
+        assert (await bench.store.get(pushed.id)).content.text == text
+        assert await bench.text(pushed.id) == text
 
     async def test_lone_surrogates_become_replacement_characters(self, bench: Bench) -> None:
         pushed = await self.create(bench, "n1", "half \ud83d of a pair")
         assert pushed.content.text == "half \ufffd of a pair"
-        assert await bench.text("n1") == "half \ufffd of a pair"
+        assert await bench.text(pushed.id) == "half \ufffd of a pair"
 
     async def test_tags_keep_order_and_case(self, bench: Bench) -> None:
         content = Content("t", tags=("Zeta", "alpha", "ÄÖ", "zeta2"))
         answer = await bench.store.push(self.write(bench.store, "n1", content))
         assert answer.revision.content == content
-        assert (await bench.store.get("n1")).content == content
+        assert (await bench.store.get(answer.revision.id)).content == content
 
     async def test_created_note_is_listed_and_reported_by_the_feed(self, bench: Bench) -> None:
         cursor, before = await self.whole_listing(bench.store, limit=10)
         assert before == []
         revision = await self.create(bench, "n1", "hello")
         _, after = await self.whole_listing(bench.store, limit=10)
-        assert [entry.id for entry in after] == ["n1"]
+        assert [entry.id for entry in after] == [revision.id]
         assert after[0].etag == revision.etag
         if Changes.FEED in bench.store.traits.changes:
             page = await bench.store.changes(cursor, wait=False, base_of=nothing_known)
-            assert [change.id for change in page.changes] == ["n1"]
+            assert [change.id for change in page.changes] == [revision.id]
 
     async def test_update_keeps_unknown_fields_and_the_creation_date(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "one\n")
         raw = json.loads(base.raw) | {"savedate": 17, "syncdate": 1.5, "junk": {"a": [1, None]}}
         extended = replace(base, raw=json.dumps(raw).encode())
         write = self.write(
-            bench.store, "n1", Content("two\n"), base=extended, write_id="0b", now=1_700_000_500
+            bench.store, base.id, Content("two\n"), base=extended, write_id="0b", now=1_700_000_500
         )
         answer = await bench.store.push(write)
         kept = json.loads(answer.revision.raw)
@@ -76,7 +76,7 @@ class WritingContract(OnABench):
 
     async def test_etag_changes_with_every_stored_push(self, bench: Bench) -> None:
         one = await self.create(bench, "n1", "one")
-        write = self.write(bench.store, "n1", Content("two"), base=one, write_id="0b")
+        write = self.write(bench.store, one.id, Content("two"), base=one, write_id="0b")
         two = await bench.store.push(write)
         assert two.status is PushStatus.STORED
         assert two.revision.etag != one.etag
@@ -84,8 +84,8 @@ class WritingContract(OnABench):
     async def test_composed_body_reads_as_what_is_stored(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "one\n")
         content = Content("two\r\n", tags=("x",), trash=True)
-        write = self.write(bench.store, "n1", content, base=base, write_id="0b")
-        expected = bench.store.revision_of("n1", write.body)
+        write = self.write(bench.store, base.id, content, base=base, write_id="0b")
+        expected = bench.store.revision_of(base.id, write.body)
         stored = (await bench.store.push(write)).revision
         assert expected.etag == ""
         assert expected.content == content == stored.content
@@ -95,12 +95,12 @@ class WritingContract(OnABench):
         if bench.store.traits.retry is not Retry.IDEMPOTENT:
             return
         base = await self.create(bench, "n1", "a\n")
-        write = self.write(bench.store, "n1", Content("a\nb\n"), base=base, write_id="0b")
+        write = self.write(bench.store, base.id, Content("a\nb\n"), base=base, write_id="0b")
         first = await bench.store.push(write)
         again = await bench.store.push(write)
         assert again.status is PushStatus.REPEATED
         assert again.revision == first.revision
-        assert await bench.text("n1") == "a\nb\n"
+        assert await bench.text(base.id) == "a\nb\n"
 
     async def test_repeated_create_makes_no_second_note(self, bench: Bench) -> None:
         if bench.store.traits.retry is not Retry.IDEMPOTENT:
@@ -113,7 +113,7 @@ class WritingContract(OnABench):
 
     async def test_push_that_changes_nothing_says_so(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "same")
-        write = self.write(bench.store, "n1", base.content, base=base, write_id="0b", now=2e9)
+        write = self.write(bench.store, base.id, base.content, base=base, write_id="0b", now=2e9)
         answer = await bench.store.push(write)
         assert answer.status is PushStatus.UNCHANGED
         assert answer.revision.etag == base.etag
@@ -123,27 +123,31 @@ class WritingContract(OnABench):
         self, bench: Bench
     ) -> None:
         base = await self.create(bench, "n1", "b")
-        await bench.put("n1", "bc")
-        write = self.write(bench.store, "n1", Content("bd"), base=base, write_id="0b")
+        await bench.put(base.id, "bc")
+        write = self.write(bench.store, base.id, Content("bd"), base=base, write_id="0b")
         if bench.store.traits.write_guard is WriteGuard.CAS:
             with pytest.raises(VersionConflict):
                 await bench.store.push(write)
-            assert await bench.text("n1") == "bc"
+            assert await bench.text(base.id) == "bc"
+        elif bench.store.traits.write_guard is WriteGuard.LAST_WRITER:
+            answer = await bench.store.push(write)
+            assert answer.revision.content.text == "bd" == await bench.text(base.id)
+            assert answer.displaced is None or answer.displaced.content.text == "bc"
         else:
             answer = await bench.store.push(write)
             assert answer.status is PushStatus.STORED
-            assert answer.revision.content.text == "bcd" == await bench.text("n1")
+            assert answer.revision.content.text == "bcd" == await bench.text(base.id)
 
     async def test_the_revision_that_a_write_replaced_can_be_read(self, bench: Bench) -> None:
         traits = bench.store.traits
         if traits.write_guard is WriteGuard.CAS or not traits.versions:
             return
         base = await self.create(bench, "n1", "b")
-        await bench.put("n1", "bc")
-        write = self.write(bench.store, "n1", Content("bd"), base=base, write_id="0b")
+        await bench.put(base.id, "bc")
+        write = self.write(bench.store, base.id, Content("bd"), base=base, write_id="0b")
         answer = await bench.store.push(write)
         assert answer.before is not None
-        before = await bench.store.get("n1", etag=answer.before)
+        before = await bench.store.get(base.id, etag=answer.before)
         assert before.content.text == "bc"
         again = await bench.store.push(write)
         assert again.before is None, "nothing was stored just now"
@@ -171,53 +175,97 @@ class WritingContract(OnABench):
         stale = self.write(bench.store, "n1", Content("bd"), base=base, write_id="0b")
         assert not (await bench.store.push(stale)).alone
 
+    async def test_a_new_note_never_takes_the_place_of_another(self, bench: Bench) -> None:
+        if bench.store.traits.ids is not Ids.NAMED:
+            return
+        content = Content("Plan\nmine\n")
+        taken = bench.store.new_id(content, seed="0a", attempt=0)
+        await bench.put(taken, "Plan\nof somebody else\n")
+        with pytest.raises(IdTaken):
+            await bench.store.push(self.write(bench.store, taken, content, write_id="0a"))
+        assert await bench.text(taken) == "Plan\nof somebody else\n"
+        free = bench.store.new_id(content, seed="0a", attempt=1)
+        assert free != taken
+        await bench.store.push(self.write(bench.store, free, content, write_id="0a"))
+        assert await bench.text(free) == "Plan\nmine\n"
+
+    async def test_an_id_is_the_same_for_the_same_write(self, bench: Bench) -> None:
+        content = Content("Plan\nmine\n")
+        ids = {bench.store.new_id(content, seed="0a", attempt=0) for _ in range(2)}
+        assert len(ids) == 1
+        if bench.store.traits.ids is not Ids.NAMED:
+            assert bench.store.new_id(content, seed="0b", attempt=0) not in ids
+
+    async def test_a_note_that_the_store_names_is_found_by_the_write_that_made_it(
+        self, bench: Bench
+    ) -> None:
+        if bench.store.traits.ids is not Ids.STORE:
+            return
+        write = self.write(bench.store, "unnamed", Content("hello"), write_id="0a")
+        assert await bench.store.find_created(write) is None
+        made = (await bench.store.push(write)).revision
+        assert made.id != "unnamed"
+        assert await bench.store.find_created(write) == made
+        await bench.put(made.id, "edited since")
+        found = await bench.store.find_created(write)
+        assert found is not None
+        assert (found.id, found.content.text) == (made.id, "edited since")
+
     async def test_base_that_the_store_forgot_is_a_conflict(self, bench: Bench) -> None:
+        if bench.store.traits.write_guard is WriteGuard.LAST_WRITER:
+            return  # the caller compares
         base = await self.create(bench, "n1", "b")
-        await bench.put("n1", "bc")
-        bench.forget_versions("n1")
-        write = self.write(bench.store, "n1", Content("bd"), base=base, write_id="0b")
+        await bench.put(base.id, "bc")
+        bench.forget_versions(base.id)
+        write = self.write(bench.store, base.id, Content("bd"), base=base, write_id="0b")
         with pytest.raises(VersionConflict):
             await bench.store.push(write)
-        assert await bench.text("n1") == "bc"
+        assert await bench.text(base.id) == "bc"
 
     async def test_foreign_etag_is_a_conflict(self, bench: Bench) -> None:
+        if bench.store.traits.write_guard is WriteGuard.LAST_WRITER:
+            return  # the caller compares
         base = replace(await self.create(bench, "n1", "b"), etag="not-one-of-ours")
-        write = self.write(bench.store, "n1", Content("bd"), base=base, write_id="0b")
+        write = self.write(bench.store, base.id, Content("bd"), base=base, write_id="0b")
         with pytest.raises(VersionConflict):
             await bench.store.push(write)
-        assert await bench.text("n1") == "b"
+        assert await bench.text(base.id) == "b"
 
     async def test_push_to_a_note_that_is_gone_finds_nothing(self, bench: Bench) -> None:
+        if bench.store.traits.write_guard is WriteGuard.LAST_WRITER:
+            return  # the caller compares
         base = await self.create(bench, "n1", "b")
-        await bench.remove("n1")
-        write = self.write(bench.store, "n1", Content("bd"), base=base, write_id="0b")
+        await bench.remove(base.id)
+        write = self.write(bench.store, base.id, Content("bd"), base=base, write_id="0b")
         with pytest.raises(NoteNotFound):
             await bench.store.push(write)
 
     async def test_deleted_note_is_gone_and_leaves_a_tombstone(self, bench: Bench) -> None:
         cursor, _ = await self.whole_listing(bench.store, limit=10)
         revision = await self.create(bench, "n1", "x", trash=True)
-        await bench.store.delete("n1", etag=revision.etag, write_id="0d")
+        await bench.store.delete(revision.id, etag=revision.etag, write_id="0d")
         with pytest.raises(NoteNotFound):
-            await bench.store.get("n1")
+            await bench.store.get(revision.id)
         _, entries = await self.whole_listing(bench.store, limit=10)
         assert entries == []
         if Changes.FEED in bench.store.traits.changes:
             page = await bench.store.changes(cursor, wait=False, base_of=nothing_known)
-            assert page.changes == (Tombstone("n1"),)
+            assert page.changes == (Tombstone(revision.id),)
 
     async def test_delete_of_a_changed_note_is_a_conflict(self, bench: Bench) -> None:
+        if bench.store.traits.write_guard is WriteGuard.LAST_WRITER:
+            return  # the caller compares
         revision = await self.create(bench, "n1", "x", trash=True)
-        await bench.put("n1", "somebody edits", trash=True)
+        await bench.put(revision.id, "somebody edits", trash=True)
         with pytest.raises(VersionConflict):
-            await bench.store.delete("n1", etag=revision.etag, write_id="0d")
-        assert await bench.text("n1") == "somebody edits"
+            await bench.store.delete(revision.id, etag=revision.etag, write_id="0d")
+        assert await bench.text(revision.id) == "somebody edits"
 
     async def test_delete_of_a_note_that_is_gone_is_done(self, bench: Bench) -> None:
         revision = await self.create(bench, "n1", "x", trash=True)
-        await bench.store.delete("n1", etag=revision.etag, write_id="0d")
-        await bench.store.delete("n1", etag=revision.etag, write_id="0d")
-        await bench.store.delete("n1", etag=revision.etag, write_id="0e")
+        await bench.store.delete(revision.id, etag=revision.etag, write_id="0d")
+        await bench.store.delete(revision.id, etag=revision.etag, write_id="0d")
+        await bench.store.delete(revision.id, etag=revision.etag, write_id="0e")
         await bench.store.delete("never-was", etag=revision.etag, write_id="0f")
 
     async def test_note_outside_the_trash_is_not_deleted(self, bench: Bench) -> None:
@@ -225,5 +273,5 @@ class WritingContract(OnABench):
             return
         revision = await self.create(bench, "n1", "x")
         with pytest.raises(StoreRejected):
-            await bench.store.delete("n1", etag=revision.etag, write_id="0d")
-        assert await bench.text("n1") == "x"
+            await bench.store.delete(revision.id, etag=revision.etag, write_id="0d")
+        assert await bench.text(revision.id) == "x"

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
 from mcp_notarium.errors import (
     CursorLost,
     DateRefused,
+    IdTaken,
     LoginRequired,
     NotariumError,
     NoteNotFound,
@@ -40,6 +41,7 @@ from mcp_notarium.stores.contract import (
     Retry,
     Traits,
     WriteGuard,
+    random_id,
 )
 from support.memory_store import Fields, Kept, Logged, MemoryStore, content_of, etag_of
 
@@ -53,6 +55,20 @@ LIKE_SIMPERIUM = Traits(
     trash=True,
     shares_by_tag=True,
 )
+LIKE_LOCAL = Traits(Changes.FEED, WriteGuard.CAS, Ids.RANDOM, Retry.IDEMPOTENT, trash=True)
+LIKE_VAULT = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.NAMED, Retry.ASK, dates=False)
+LIKE_TRILIUM = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK)
+LIKE_MEMENTO = Traits(Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK)
+LIKE_EXAMPLE = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.STORE, Retry.ASK)
+ROWS = {
+    "simplenote": LIKE_SIMPERIUM,
+    "local": LIKE_LOCAL,
+    "vault": LIKE_VAULT,
+    "trilium": LIKE_TRILIUM,
+    "memento": LIKE_MEMENTO,
+    "example": LIKE_EXAMPLE,
+}
+"""The supported rows, by the store that each is made for."""
 LARGEST_PAGE = 1000
 
 
@@ -75,6 +91,8 @@ class Fault(StrEnum):
     """A read answers as if the newest change had not happened yet."""
     RACE = "race"
     """Another device changes the note after the caller looked and before the push arrives."""
+    OVERWRITE = "overwrite"
+    """Another device looked before the push and writes after it, over whatever is there."""
     VANISHED = "vanished"
     """A listing is empty, ``get`` finds nothing; no tombstone is written."""
     WITHOUT_CONTENT = "without_content"
@@ -140,7 +158,7 @@ class Faults:
 
 
 class MemoryClient:
-    """One client of a :class:`MemoryStore`. ``calls`` lists every call, for negative proofs."""
+    """One client of a :class:`MemoryStore`, which behaves as its ``traits`` say. ``calls`` lists every call, for negative proofs."""
 
     def __init__(
         self,
@@ -149,8 +167,12 @@ class MemoryClient:
         faults: Faults | None = None,
         traits: Traits = LIKE_SIMPERIUM,
         poll_seconds: float = 30.0,
+        returns_displaced: bool = True,
     ) -> None:
         self.store = store
+        store.guard, store.retry = traits.write_guard, traits.retry
+        store.numbered = traits.versions or Changes.FEED in traits.changes
+        self.returns_displaced = returns_displaced
         self.faults = faults or Faults()
         self.traits = traits
         self.codec_version = 1
@@ -177,7 +199,7 @@ class MemoryClient:
         size = max(1, min(limit, LARGEST_PAGE))
         bare = not with_content or fault is Fault.WITHOUT_CONTENT
         entries = [
-            _line(note_id, kept, version, bare=bare) for note_id, kept, version in found[:size]
+            self._line(note_id, kept, version, bare=bare) for note_id, kept, version in found[:size]
         ]
         more = f"{found[size - 1][1].changed:x}" if len(found) > size else None
         page = ListingPage(tuple(entries), cursor, more, len(self.store.ids()))
@@ -214,7 +236,7 @@ class MemoryClient:
         kept = self.store.kept(last.note_id)
         known = first.before == (base.server_version if base else 0)
         bare = bare or not known or last.after not in kept.versions
-        return _line(last.note_id, kept, last.after, bare=bare)
+        return self._line(last.note_id, kept, last.after, bare=bare)
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
         """See ``Store.get``."""
@@ -222,10 +244,10 @@ class MemoryClient:
         kept = self.store.kept(note_id)
         wanted = _seen(kept, fault)
         if etag is not None:
-            wanted = next((n for n in kept.versions if etag_of(n) == etag), 0)
+            wanted = next((n for n in kept.versions if self.store.etag(kept, n) == etag), 0)
         if fault is Fault.VANISHED or wanted not in kept.versions:
             raise NoteNotFound("no such note in the store", details={"id": note_id})
-        revision = _revision(note_id, etag_of(wanted), kept.versions[wanted], wanted)
+        revision = self._revision_at(note_id, kept, wanted)
         await self._end(fault, write=False)
         return revision
 
@@ -252,18 +274,73 @@ class MemoryClient:
         largest = self.traits.max_note_bytes
         if largest is not None and len(write.body) > largest:
             raise StoreRejected("the note is too large", details={"id": write.note_id})
-        strict = self.traits.write_guard is WriteGuard.CAS
-        answer = self.store.write(write, strict=strict)
+        if (
+            self.traits.ids is Ids.NAMED
+            and write.base_etag is None
+            and write.note_id in self.store.ids()
+        ):
+            raise IdTaken("a note of this name exists", details={"id": write.note_id})
+        displaced = self._about_to_be_overwritten(write)
+        if self.traits.ids is Ids.STORE and write.base_etag is None:
+            made = json.loads(write.body) | {"made_by": write.write_id}
+            write = replace(write, note_id=self.store.fresh_id(), body=json.dumps(made).encode())
+        before = self.store.fields(write.note_id) if write.note_id in self.store.ids() else None
+        answer = self.store.write(write)
         kept = self.store.kept(write.note_id)
-        revision = _revision(write.note_id, etag_of(kept.head), kept.versions[kept.head], kept.head)
+        revision = self._revision_at(write.note_id, kept, kept.head)
+        if fault is Fault.OVERWRITE and before is not None:
+            other = planned.edit if planned and planned.edit else _append_line
+            self.store.overwrite(write.note_id, before | {"text": other(before["text"])})
         await self._end(fault, write=True)
+        if self.traits.write_guard is not WriteGuard.SERVER_MERGE:
+            return Acknowledgement(revision, answer, alone=True, displaced=displaced)
         stored = answer is PushStatus.STORED and kept.head > 1 and self.traits.versions
         ours = kept.head - (answer is not PushStatus.UNCHANGED)
-        alone = (write.base_etag or etag_of(0)) == etag_of(ours) or (strict and stored)
+        alone = (write.base_etag or etag_of(0)) == etag_of(ours)
         before = etag_of(kept.head - 1) if stored else None
         number = int((write.base_etag or etag_of(0))[1:]) + 1
         first = etag_of(number) if self.traits.versions and kept.head > number else None
         return Acknowledgement(revision, answer, before, alone=alone, first=first)
+
+    def _about_to_be_overwritten(self, write: PendingWrite) -> Revision | None:
+        last_writer = self.traits.write_guard is WriteGuard.LAST_WRITER
+        if not (last_writer and self.returns_displaced and write.note_id in self.store.ids()):
+            return None
+        kept = self.store.kept(write.note_id)
+        held = self._revision_at(write.note_id, kept, kept.head)
+        return None if held.etag == write.base_etag else held
+
+    def new_id(self, content: Content, *, seed: str, attempt: int) -> str:
+        """See ``Store.new_id``."""
+        if self.traits.ids is not Ids.NAMED:
+            return random_id(seed)
+        title = "".join(c if c.isalnum() else "-" for c in content.text.split("\n")[0][:40])
+        return f"{title or 'note'}{f' {attempt + 1}' if attempt else ''}.md"
+
+    async def find_created(self, write: PendingWrite) -> Revision | None:
+        """See ``Store.find_created``."""
+        await self._begin("find_created")
+        made = (
+            note_id
+            for note_id in self.store.ids()
+            if self.store.fields(note_id).get("made_by") == write.write_id
+        )
+        note_id = next(made, None)
+        if note_id is None:
+            return None
+        kept = self.store.kept(note_id)
+        return self._revision_at(note_id, kept, kept.head)
+
+    def _revision_at(self, note_id: str, kept: Kept, version: int) -> Revision:
+        number = version if self.store.numbered else None
+        etag = self.store.etag(kept, version)
+        return _revision(note_id, etag, kept.versions[version], number)
+
+    def _line(self, note_id: str, kept: Kept, version: int, *, bare: bool) -> Revision | Entry:
+        revision = self._revision_at(note_id, kept, version)
+        if bare:
+            return Entry(note_id, revision.etag, revision.server_version)
+        return revision
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
         """See ``Store.delete``."""
@@ -273,7 +350,8 @@ class MemoryClient:
             self.store.edit(note_id, _append_line)
         if note_id in self.store.ids():
             kept = self.store.kept(note_id)
-            if etag_of(kept.head) != etag:
+            guarded = self.traits.write_guard is not WriteGuard.LAST_WRITER
+            if guarded and self.store.etag(kept, kept.head) != etag:
                 raise VersionConflict("the note has changed", details={"id": note_id})
             if self.traits.trash and not kept.versions[kept.head]["trash"]:
                 raise StoreRejected("the note is not in the trash", details={"id": note_id})
@@ -337,9 +415,3 @@ def _revision(note_id: str, etag: str, fields: Fields, version: int | None) -> R
 def _seen(kept: Kept, fault: Fault | None) -> int:
     older = kept.head - 1
     return older if fault is Fault.STALE and older in kept.versions else kept.head
-
-
-def _line(note_id: str, kept: Kept, version: int, *, bare: bool) -> Revision | Entry:
-    if bare:
-        return Entry(note_id, etag_of(version), version)
-    return _revision(note_id, etag_of(version), kept.versions[version], version)

@@ -1,8 +1,9 @@
-"""The ground truth behind the in-memory store: a small note service with Simperium's hazards.
+"""The ground truth behind the in-memory store: a small note service with every hazard that its traits allow.
 
 ``MemoryStore`` is the service, and lets "another device" write to it. Everything is deterministic: no
-clock, no randomness. Hazards that are always on: a push over an old base is merged silently by
-diff-match-patch, lists are replaced whole, cursors have no order, old cursors and old versions may
+clock, no randomness. By default a push over an old base is merged silently by
+diff-match-patch, as Simperium does; a store that refuses an old base or overwrites whatever it holds is a
+knob. Hazards that are always on: lists are replaced whole, cursors have no order, old cursors and old versions may
 be forgotten, a removed id continues its version count. It raises errors but plans no faults; that
 is ``memory_client``.
 """
@@ -20,7 +21,7 @@ from diff_match_patch import diff_match_patch
 
 from mcp_notarium.domain.note import Content, PendingWrite
 from mcp_notarium.errors import CursorLost, NoteNotFound, VersionConflict
-from mcp_notarium.stores.contract import PushStatus
+from mcp_notarium.stores.contract import PushStatus, Retry, WriteGuard
 
 Fields = dict[str, Any]
 
@@ -48,12 +49,16 @@ class Logged:
 class MemoryStore:
     """The service itself: shared by clients, edited directly by tests.
 
-    ``rewrite`` is what it makes of every object that a client writes, ``afterwards`` the same in a
+    ``numbered``: revisions have numbers; otherwise an etag is made from the content alone, and text that
+    comes back has its old etag again. ``rewrite`` is what it makes of every object that a client writes, ``afterwards`` the same in a
     second version of the note, before the client has its answer.
     """
 
     def __init__(self, name: str = "store") -> None:
         self.name = name
+        self.guard = WriteGuard.SERVER_MERGE
+        self.retry = Retry.IDEMPOTENT
+        self.numbered = True
         self.rewrite: Callable[[Fields], Fields] = dict
         self.afterwards: Callable[[Fields], Fields] | None = None
         self._notes: dict[str, Kept] = {}
@@ -110,6 +115,14 @@ class MemoryStore:
         """The truth: every live note's content."""
         return {note_id: content_of(self.fields(note_id)) for note_id in self.ids()}
 
+    def fresh_id(self) -> str:
+        """An id that no note has had, for a service that makes the ids."""
+        return f"s{len(self._notes) + 1:04}"
+
+    def overwrite(self, note_id: str, fields: Fields) -> None:
+        """Write this whole object from another device, whatever is there."""
+        self._commit(note_id, fields)
+
     def forget_cursors(self) -> None:
         """Every cursor given out so far but the newest becomes unknown (aged out)."""
         self._oldest = len(self._log)
@@ -162,16 +175,27 @@ class MemoryStore:
         """What happened after a place in the log, oldest first."""
         return self._log[sequence:]
 
-    def write(self, write: PendingWrite, *, strict: bool) -> PushStatus:
-        """Take a push as Simperium does; ``strict`` refuses an old base instead of merging."""
+    def etag(self, kept: Kept, version: int) -> str:
+        """The name of a revision."""
+        if self.numbered:
+            return etag_of(version)
+        said = json.dumps(kept.versions.get(version), sort_keys=True)
+        return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+    def write(self, write: PendingWrite) -> PushStatus:
+        """Take a push as a store of this kind does."""
         kept = self._notes.get(write.note_id, Kept())
-        if write.write_id in kept.write_ids:
+        if self.retry is Retry.IDEMPOTENT and write.write_id in kept.write_ids:
             return PushStatus.REPEATED
         posted: Fields = json.loads(write.body)
-        if strict and write.base_etag != (etag_of(kept.head) if kept.alive else None):
-            self.kept(write.note_id)
+        held = self.etag(kept, kept.head) if kept.alive else None
+        if self.guard is WriteGuard.CAS and write.base_etag != held:
+            if write.base_etag is not None:
+                self.kept(write.note_id)
             raise VersionConflict("the store has another revision", details={"id": write.note_id})
-        if write.base_etag is not None:
+        if self.guard is WriteGuard.LAST_WRITER:
+            stored = posted
+        elif write.base_etag is not None:
             stored = self._rebase(write, posted)
         else:
             stored = (kept.versions[kept.head] if kept.alive else {}) | posted
@@ -186,7 +210,9 @@ class MemoryStore:
 
     def _rebase(self, write: PendingWrite, posted: Fields) -> Fields:
         kept = self.kept(write.note_id)
-        base = next((o for n, o in kept.versions.items() if etag_of(n) == write.base_etag), None)
+        base = next(
+            (o for n, o in kept.versions.items() if self.etag(kept, n) == write.base_etag), None
+        )
         if base is None:
             raise VersionConflict("the store has another revision", details={"id": write.note_id})
         return _merged(base, base | posted, kept.versions[kept.head])

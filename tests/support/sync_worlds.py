@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.stores.contract import Store
+from mcp_notarium.stores.contract import Store, WriteGuard
 from notarium_devtools.simperium import Simulator
-from support.memory_client import Fault, Faults, MemoryClient
+from support.memory_client import LIKE_SIMPERIUM, Fault, Faults, MemoryClient
 from support.memory_store import MemoryStore
 from support.simplenote_client import open_store
 
@@ -22,6 +22,7 @@ WRITE_FAULTS = (
     Fault.LOST_ANSWER,
     Fault.UNAVAILABLE,
     Fault.RACE,
+    Fault.OVERWRITE,
     Fault.RATE_LIMITED,
     Fault.LOGIN,
     Fault.REJECTED,
@@ -39,25 +40,49 @@ READ_FAULTS = (
 
 
 class MemoryWorld:
-    """A note store in memory."""
+    """A note store in memory, of a kind that ``traits`` describes."""
 
-    write_faults = WRITE_FAULTS
+    traits = LIKE_SIMPERIUM
     read_faults = READ_FAULTS
 
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.faults: dict[str, Faults] = {}
+        self.races = 0
+        overwrites = self.traits.write_guard is WriteGuard.LAST_WRITER
+        self.write_faults = tuple(
+            fault for fault in WRITE_FAULTS if overwrites or fault is not Fault.OVERWRITE
+        )
+
+    @property
+    def has_trash(self) -> bool:
+        return self.traits.trash
 
     def remote(self, name: str) -> Store:
         self.faults[name] = Faults()
-        return MemoryClient(self.store, faults=self.faults[name], poll_seconds=0.001)
+        return MemoryClient(
+            self.store, faults=self.faults[name], traits=self.traits, poll_seconds=0.001
+        )
 
-    def plan_write(self, name: str, fault: Fault, gone: Callable[[str], None]) -> None:
-        """``gone`` is told the text that somebody else throws away in the very moment of a push."""
+    def plan_write(
+        self,
+        name: str,
+        fault: Fault,
+        gone: Callable[[str], None],
+        written: Callable[[str], None],
+    ) -> None:
+        """``gone`` is told the text that somebody else throws away in the very moment of a push.
+
+        ``written`` is told the line that is put there instead, where a store may not lose it.
+        """
 
         def rewrite(text: str) -> str:
+            self.races += 1
+            line = f"wholly other words, all at once, {self.races}"
             gone(text)
-            return "wholly other words, all at once\n"
+            if self.traits.write_guard is not WriteGuard.SERVER_MERGE:
+                written(line)
+            return f"{line}\n"
 
         self.faults[name].plan(fault, on="push", edit=rewrite)
 
@@ -103,6 +128,7 @@ class MemoryWorld:
 class SimplenoteWorld:
     """The embedded Simperium, reached by the real store."""
 
+    has_trash = True
     write_faults = (Fault.TIMEOUT, Fault.LOST_ANSWER, Fault.UNAVAILABLE, Fault.RACE, Fault.REJECTED)
     read_faults = (Fault.UNAVAILABLE, Fault.TIMEOUT, Fault.LOST_ANSWER, Fault.CURSOR_LOST)
 
@@ -115,7 +141,13 @@ class SimplenoteWorld:
         self._clients.append(open_store(self.sim))
         return self._clients[-1]
 
-    def plan_write(self, _name: str, fault: Fault, _gone: Callable[[str], None]) -> None:
+    def plan_write(
+        self,
+        _name: str,
+        fault: Fault,
+        _gone: Callable[[str], None],
+        _written: Callable[[str], None],
+    ) -> None:
         where = {"method": "POST", "path": "*/note/i/*", "times": 9}
         match fault:
             case Fault.TIMEOUT:

@@ -78,13 +78,13 @@ class ToolHarness:
         cache = Cache(create(folder / "cache.sqlite", None, meta={}), policy.visibility)
         apply_rules(cache)
         numbers = itertools.count(1)
+        self.remote.new_id = lambda *_content, **_seed: f"{next(numbers):032x}"
         writer = Writer(
             cache,
             self.remote,
             clock=self.clock,
             owner=make_owner_name(),
             lease=60.0,
-            new_id=lambda: f"{next(numbers):032x}",
         )
         scheduler = Scheduler(
             cache,

@@ -117,7 +117,7 @@ SERVICE = (
     ),
     Defence(
         "what a store rewrites is not sent again",
-        "sync/push.py",
+        "sync/push_answers.py",
         "        if (answer.alone and not known) or",
         "        if",
         (
@@ -126,7 +126,7 @@ SERVICE = (
     ),
     Defence(
         "a version that a store adds is not fought",
-        "sync/push.py",
+        "sync/push_answers.py",
         " or self._is_own(write, earlier, repaired=not repair):",
         ":",
         (
@@ -166,7 +166,7 @@ SERVICE = (
         "sync/pull_decisions.py",
         "    if everything or lost > limit:\n",
         "    if lost > limit:\n",
-        ("unit/sync/test_pull_decisions.py::test_an_empty_listing_is_never_believed",),
+        ("unit/sync/test_pull_decisions.py::test_an_empty_listing_is_believed_of_a_small_account_only",),
     ),
     Defence(
         "removal needs proof that a note is gone",

@@ -8,8 +8,7 @@ Obligations of every store (``tests/contract`` checks them):
 * a missing note raises ``NoteNotFound``; no usable login raises ``LoginRequired``;
 * ``push`` over a base that is not the newest revision does what ``traits.write_guard`` says;
 * ``push`` repeated with the same ``write_id`` has no second effect if ``traits.retry`` is IDEMPOTENT;
-* ``push`` of a new note whose id exists raises ``IdTaken`` and stores nothing, unless ids are RANDOM
-  and the write is a repetition;
+* ``push`` of a new note raises ``IdTaken`` and stores nothing if ids are NAMED and the id exists;
 * ``push`` and ``delete`` raise ``OutcomeUnknown`` only if the request may have reached the store;
   ``StoreUnavailable`` promises that it did not;
 * a page is complete or the call raises; a hostile or oversized answer raises
@@ -23,6 +22,7 @@ Retries of single requests are made in ``stores/http.py`` and nowhere else.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -182,7 +182,8 @@ class Acknowledgement:
     None where the store does not tell, or did not store anything just now. ``alone``: nobody else wrote
     between our base and ``revision``, so whatever differs from what was sent is the store's own doing.
     ``first``: the etag of the first revision after our base, if ``get`` may know it and it is not
-    ``revision``.
+    ``revision``. ``displaced``: what the write has overwritten, where a LAST_WRITER store can tell and it
+    was not our base.
     """
 
     revision: Revision
@@ -190,6 +191,7 @@ class Acknowledgement:
     before: str | None = None
     alone: bool = False
     first: str | None = None
+    displaced: Revision | None = None
 
 
 class Store(Protocol):
@@ -232,17 +234,40 @@ class Store(Protocol):
         An earlier codec version may have composed the body.
         """
 
+    def new_id(self, content: Content, *, seed: str, attempt: int) -> str:
+        """Make the id of a new note (pure). The same ``seed`` and ``attempt`` give the same id.
+
+        ``attempt`` counts from 0 the ids of this note that were taken. RANDOM ids: :func:`random_id`.
+        Where the store makes the id, this one names the write in the journal only.
+        """
+
     async def push(self, write: PendingWrite) -> Acknowledgement:
-        """Store ``write.body`` over ``write.base_etag`` under ``write.write_id``."""
+        """Store ``write.body`` over ``write.base_etag`` under ``write.write_id``.
+
+        A LAST_WRITER store need not compare the base: the caller has just done that.
+        """
+
+    async def find_created(self, write: PendingWrite) -> Revision | None:
+        """Find the note that an unanswered creation has made; None if it has certainly made none.
+
+        Only asked where the store makes the ids. Raises ``OutcomeUnknown`` if that cannot be told: the
+        write then stays in doubt and is never sent again.
+        """
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
         """Remove the note for good, only if ``etag`` is still its newest revision.
 
-        Raises ``VersionConflict`` if it is not; a note already gone is success.
+        Raises ``VersionConflict`` if it is not; a note already gone is success. A LAST_WRITER store need
+        not compare: the caller has just done that.
         """
 
     async def close(self) -> None:
         """Close connections. Idempotent."""
+
+
+def random_id(seed: str) -> str:
+    """Return the id of the note that the write ``seed`` makes: 32 hex digits."""
+    return hashlib.sha256(f"mcp-notarium/note/{seed}".encode()).hexdigest()[:32]
 
 
 def check_not_withdrawn() -> None:

@@ -1,6 +1,6 @@
 """Build conflict copies, and compare a stored note with the one that was sent. Pure.
 
-A text that cannot be merged becomes a note of its own. This module makes the content and the id of
+A text that cannot be merged becomes a note of its own. This module makes the content and the write_id of
 that copy. It tells whether every line is still there after the store merged an edit, what to do if not,
 and what a store that merged nothing has changed. It writes nothing.
 """
@@ -23,18 +23,12 @@ MOST_LINES = 3
 """Most line numbers that are named where a store has changed a text."""
 
 
-def copy_id(write_id: str) -> str:
-    """Derive the id of a write's copy: 32 hex digits, the same in every process and every retry."""
-    return _derive("note", write_id)
+def copy_write_id(write_id: str, *, of: str = "ours") -> str:
+    """Derive the write_id of a write's copy: the same in every process and every retry.
 
-
-def copy_write_id(write_id: str) -> str:
-    """Derive the idempotency key under which that copy is created."""
-    return _derive("write", write_id)
-
-
-def _derive(purpose: str, write_id: str) -> str:
-    label = f"mcp-notarium/conflict-copy/{purpose}/{write_id}"
+    ``of``: "ours", or the etag of the text that the write has overwritten.
+    """
+    label = f"mcp-notarium/conflict-copy/{of}/{write_id}"
     return hashlib.sha256(label.encode()).hexdigest()[:32]
 
 

@@ -24,7 +24,7 @@ from mcp_notarium.sync.batch_apply import BatchApplier
 from mcp_notarium.sync.batch_commit import Batch, Superseded, Tally
 from mcp_notarium.sync.batch_sources import Batches, BatchSources
 from mcp_notarium.sync.cycle_states import RESTING, Effect, Event, State, event_of, receive
-from mcp_notarium.sync.push import PushOutcome
+from mcp_notarium.sync.push_answers import PushOutcome
 from mcp_notarium.sync.status import SyncProgress
 from mcp_notarium.sync.writer import Writer
 

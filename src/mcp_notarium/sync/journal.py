@@ -136,15 +136,23 @@ class Journal:
         return True
 
     def rebase(
-        self, write: PendingWrite, *, base: Revision | None, content: Content, body: bytes
+        self,
+        write: PendingWrite,
+        *,
+        base: Revision | None,
+        content: Content,
+        body: bytes,
+        note_id: str | None = None,
     ) -> PendingWrite | None:
         """Record the entry again from ``base`` (None: a new note), under the same write_id.
 
-        None, and nothing is recorded, if another process has finished it or taken it over.
+        ``note_id``: another id for a new note. None, and nothing is recorded, if another process has
+        finished it or taken it over.
         """
         now = self._clock()
         rebased = replace(
             write,
+            note_id=note_id or write.note_id,
             base_etag=base.etag if base else None,
             content=content,
             body=body,

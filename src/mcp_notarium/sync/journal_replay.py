@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
     CacheError,
@@ -27,12 +26,21 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Store
+from mcp_notarium.stores.contract import Ids, Store
 from mcp_notarium.sync.backoff import ItemBackoff
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves, get_newest
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
-from mcp_notarium.sync.push import NOTHING, Pusher, PushOutcome, PushResult, unknown_outcome
+from mcp_notarium.sync.push import Pusher
+from mcp_notarium.sync.push_answers import PushOutcome, PushResult, unknown_outcome
+from mcp_notarium.sync.push_decisions import (
+    Attempt,
+    Step,
+    decide,
+    held_for_creation,
+    held_for_deletion,
+    held_for_update,
+)
 
 ROUNDS = 4
 """Times that a note may change during a write before the write is left for later."""
@@ -134,7 +142,7 @@ class JournalReplay:
                     return result
                 kept = self._cache.pending.get(write.write_id)
                 if kept is None:  # another process has finished it
-                    return PushResult(PushOutcome.STORED, merged=True)
+                    return PushResult(PushOutcome.STORED, write.note_id, merged=True)
                 write = kept
         except NotariumError as error:
             if isinstance(error, StoreRejected) and not isinstance(error, DateRefused):
@@ -146,39 +154,38 @@ class JournalReplay:
         raise unknown_outcome("the note keeps changing at the note store", write)
 
     async def _attempt(self, write: PendingWrite) -> PushResult:
-        head = await get_newest(self._store, write.note_id)
-        if isinstance(head, Tombstone):
-            return await self._replay_without_note(write)
+        head = await self._find(write)
         match write.kind:
             case WriteKind.CREATE:
-                return self._finish_with_head(write, head)
+                return await self._create(write, head)
             case WriteKind.UPDATE:
                 return await self._update(write, head)
             case WriteKind.DELETE:
                 return await self._remove(write, head)
 
-    def _finish_with_head(self, write: PendingWrite, head: Revision) -> PushResult:
+    async def _find(self, write: PendingWrite) -> Revision | Tombstone:
+        """Return what the store holds in place of the note."""
+        if write.kind is WriteKind.CREATE and self._store.traits.ids is Ids.STORE:
+            return await self._store.find_created(write) or Tombstone(write.note_id)
+        return await get_newest(self._store, write.note_id)
+
+    def _finish_with(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
         """Finish an entry that had arrived, or for which nothing is left to do."""
         self._journal.finish(write, storing=[head])
-        return PushResult(PushOutcome.STORED, merged=head.content != write.content)
+        merged = isinstance(head, Revision) and head.content != write.content
+        return PushResult(PushOutcome.STORED, head.id, merged=merged)
 
-    async def _replay_without_note(self, write: PendingWrite) -> PushResult:
-        match write.kind:
-            case WriteKind.CREATE:
-                return await self._create(write)
-            case WriteKind.UPDATE if self._has_text_to_keep(write) and not write.copied:
-                return await self._pusher.keep_as_copy(write, instead=Tombstone(write.note_id))
-            case WriteKind.UPDATE | WriteKind.DELETE:
-                self._journal.finish(write, storing=[Tombstone(write.note_id)])
-                return PushResult(PushOutcome.STORED)
-
-    async def _create(self, write: PendingWrite) -> PushResult:
+    async def _create(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
+        traits = self._store.traits
+        sent = self._store.revision_of(write.note_id, write.body).content
+        held = held_for_creation(head, sent, named=traits.ids is Ids.NAMED)
+        if decide(write.kind, Attempt.REPEATED, held) is Step.DONE:
+            return self._finish_with(write, head)
         try:
             return await self._send_dated(write, None)
         except NoteNotFound:
             # The store remembers the write but has no such note: it was removed after it arrived.
-            self._journal.finish(write, storing=[Tombstone(write.note_id)])
-            return PushResult(PushOutcome.STORED)
+            return self._finish_with(write, Tombstone(write.note_id))
         except VersionConflict:
             return PushResult(PushOutcome.AGAIN)
 
@@ -187,24 +194,29 @@ class JournalReplay:
         base = self._base_of(write)
         return base is None or base.text != write.content.text
 
-    async def _update(self, write: PendingWrite, head: Revision) -> PushResult:
+    async def _update(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
         sent = self._store.revision_of(write.note_id, write.body).content
-        if head.content == sent:
-            return self._finish_with_head(write, head)
-        if head.etag == write.base_etag:
-            return await self._send(write, head)
-        base = self._base_of(write) or await self._read_base(write)
-        merged = None if base is None else merge_content(base, write.content, head.content)
-        if merged is None and write.copied:
-            return self._finish_with_head(write, head)
-        if merged is None:
+        base = None
+        if isinstance(head, Revision) and head.etag != write.base_etag and head.content != sent:
+            base = self._base_of(write) or await self._read_base(write)
+        held, wanted = held_for_update(
+            head, base=base, base_etag=write.base_etag, sent=sent, wanted=write.content
+        )
+        step = decide(write.kind, Attempt.REPEATED, held)
+        if isinstance(head, Tombstone):
+            if write.copied or not self._has_text_to_keep(write):
+                return self._finish_with(write, head)
             return await self._pusher.keep_as_copy(write, instead=head)
+        if step is Step.COPY and not write.copied:
+            return await self._pusher.keep_as_copy(write, instead=head)
+        if step is Step.PUSH:
+            return await self._send(write, head)
         if not self._journal.sees_revision(head):
-            merged = replace(merged, tags=head.content.tags)  # the policy hides it now: keep it so
-        if merged == head.content:
-            return self._finish_with_head(write, head)
-        body = self._store.compose(head, merged, now=self._clock())
-        rebased = self._journal.rebase(write, base=head, content=merged, body=body)
+            wanted = replace(wanted, tags=head.content.tags)  # the policy hides it now: keep it so
+        if step is not Step.MERGE or wanted == head.content:
+            return self._finish_with(write, head)
+        body = self._store.compose(head, wanted, now=self._clock())
+        rebased = self._journal.rebase(write, base=head, content=wanted, body=body)
         return await self._send(rebased, head) if rebased else PushResult(PushOutcome.AGAIN)
 
     async def _send(self, write: PendingWrite, head: Revision) -> PushResult:
@@ -215,28 +227,32 @@ class JournalReplay:
 
     async def _send_dated(self, write: PendingWrite, head: Revision | None) -> PushResult:
         """Send over ``head``; once more with the present time if the clock was wrong before."""
-        base = head.content if head else NOTHING
         try:
-            return await self._pusher.send(write, base=base, replayed=True)
+            return await self._send_over(write, head)
         except DateRefused:
             body = self._store.compose(head, write.content, now=self._clock())
             dated = self._journal.rebase(write, base=head, content=write.content, body=body)
             if dated is None:
                 return PushResult(PushOutcome.AGAIN)
-            return await self._pusher.send(dated, base=base, replayed=True)
+            return await self._send_over(dated, head)
 
-    async def _remove(self, write: PendingWrite, head: Revision) -> PushResult:
-        if head.etag != write.base_etag:
-            # Somebody changed it since: what they wrote stays.
-            return self._finish_with_head(write, head)
+    async def _send_over(self, write: PendingWrite, head: Revision | None) -> PushResult:
+        if head is None:
+            return await self._pusher.create(write, replayed=True)
+        return await self._pusher.send(write, base=head.content, replayed=True)
+
+    async def _remove(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
+        held = held_for_deletion(head, write.base_etag)
+        if decide(write.kind, Attempt.REPEATED, held) is Step.DONE:
+            return self._finish_with(write, head)
         try:
             await self._pusher.remove(write)
         except (VersionConflict, StoreRejected):
             newest = await get_newest(self._store, head.id)
-            if isinstance(newest, Tombstone) or newest.etag != head.etag:
+            if isinstance(newest, Tombstone) or newest.etag != write.base_etag:
                 return PushResult(PushOutcome.AGAIN)
-            return self._finish_with_head(write, head)
-        return PushResult(PushOutcome.STORED)
+            return self._finish_with(write, newest)
+        return PushResult(PushOutcome.STORED, write.note_id)
 
     def _base_of(self, write: PendingWrite) -> Content | None:
         base = self._cache.notes.base(write.note_id)

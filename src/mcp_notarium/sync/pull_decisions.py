@@ -298,12 +298,12 @@ def check_removals(
 ) -> None:
     """Raise ``RemoteVanished`` if more of the ``known`` notes disappear than a person deletes.
 
-    ``swept``: a complete listing lacks them, and one without any note we know is never believed;
-    otherwise one answer of the change feed removes them. ``trashed`` are those that lie in the trash
-    here: emptying the trash is an ordinary act, so they do not count.
+    ``swept``: a complete listing lacks them, and one without any note we know is believed only of a small
+    account; otherwise one answer of the change feed removes them. ``trashed`` are those that lie in the
+    trash here: emptying the trash is an ordinary act, so they do not count.
     """
     limit = removal_limit(known, SWEEP_SHARE if swept else TOMBSTONE_SHARE)
-    everything = swept and bool(removed) and len(removed) >= known
+    everything = swept and len(removed) > REMOVAL_COUNT and len(removed) >= known
     lost = len(removed if everything else removed - trashed)
     if everything or lost > limit:
         raise RemoteVanished(

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 
-from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
     CacheBusy,
@@ -39,7 +38,9 @@ from mcp_notarium.sync.journal_replay import ROUNDS, JournalReplay
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
 from mcp_notarium.sync.pull_decisions import Known, RemoteState, remote_state
-from mcp_notarium.sync.push import NOT_STORED, NOTHING, Pusher, PushOutcome, PushResult
+from mcp_notarium.sync.push import NOT_STORED, Pusher
+from mcp_notarium.sync.push_answers import PushOutcome, PushResult, unknown_outcome
+from mcp_notarium.sync.push_decisions import Attempt, Step, decide, held_for_update
 
 LOCK_TRIES = 50
 """Number of checks whether another process has finished with the note."""
@@ -87,7 +88,6 @@ class Writer:
         lease: float,
         stopwatch: Callable[[], float] = time.monotonic,
         owner_ended: Callable[[str], bool] = process_ended,
-        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         on_step: Callable[[str], None] = lambda _step: None,
         on_difference: Callable[[str], None] = lambda _note_id: None,
@@ -95,7 +95,6 @@ class Writer:
         self._cache = cache
         self._store = store
         self._clock = clock
-        self._new_id = new_id
         self._sleep = sleep
         self._locks = NoteLocks()
         self._journal = Journal(
@@ -134,6 +133,7 @@ class Writer:
         or what kept the store from taking it; except for ``OutcomeUnknown`` nothing was saved.
         """
         wanted = content.cleaned()
+        self._require_supported(wanted, note)
         if note is None:
             return await self._create(wanted, act)
         async with self._locks.lock(note.id) as lock:
@@ -173,9 +173,11 @@ class Writer:
         resumed = await self._resume_creation(content, act)
         if resumed is not None:
             return resumed
-        note_id = self._new_id()
+        write_id = uuid.uuid4().hex
+        note_id = self._store.new_id(content, seed=write_id, attempt=0)
         async with self._locks.lock(note_id) as lock:
             write = self._journal.make(
+                write_id=write_id,
                 note_id=note_id,
                 kind=WriteKind.CREATE,
                 base_etag=None,
@@ -183,7 +185,7 @@ class Writer:
                 body=self._store.compose(None, content, now=self._clock()),
             )
             result = await lock.run_cancellable(self._send_creation(write, act))
-            return self._make_saved(note_id, result)
+            return self._make_saved(result)
 
     async def _resume_creation(self, content: Content, act: Act | None) -> Saved | None:
         same = (
@@ -197,8 +199,8 @@ class Writer:
         if act is not None:
             act.begin()
         async with self._locks.lock(write.note_id) as lock:
-            await self._finish_earlier_write(write.note_id, lock)
-            note = self._cache.notes.get(write.note_id)
+            result = await self._finish_earlier_write(write.note_id, lock)
+            note = self._cache.notes.get(result.note_id if result else write.note_id)
             if note is None:
                 return None
             if note.server_version == 1:  # as it was made: nobody else has written it
@@ -208,12 +210,15 @@ class Writer:
     async def _send_creation(self, write: PendingWrite, act: Act | None) -> PushResult:
         self._journal.record(write, act=act)
         try:
-            return await self._send(write, NOTHING)
+            result = await self._send(write, None)
         except NoteNotFound:
             raise StoreProtocolError(
                 "the note store confirmed the new note and then reported that it does not exist; "
                 "nothing was saved"
             ) from None
+        if result.outcome is PushOutcome.AGAIN:
+            raise unknown_outcome("another process has taken the write over", write)
+        return result
 
     async def _attempt(
         self, note: Note, content: Content, lock: NoteLock, act: Act | None
@@ -224,15 +229,19 @@ class Writer:
             newest = await self._fetch_newest(note.id, seen)
         except (StoreError, LoginRequired) as error:
             raise add_outcome(error, NOT_SAVED) from None
-        wanted = merge_content(note.content, content, newest.content)
-        if wanted is not None and not self._journal.sees(note.id, wanted):
-            wanted = None  # each side kept a tag that shows the note; the merge keeps none
-        if wanted is None or wanted == newest.content:
+        unchanged = newest.etag if newest.content == note.content else None
+        held, wanted = held_for_update(
+            newest, base=note.content, base_etag=unchanged, sent=content, wanted=content
+        )
+        step = decide(WriteKind.UPDATE, Attempt.FIRST, held)
+        if step is Step.MERGE and not self._journal.sees(note.id, wanted):
+            step = Step.REFUSE  # each side kept a tag that shows the note; the merge keeps none
+        if step in (Step.REFUSE, Step.DONE):
             self._journal.adopt(newest, seen=seen)
-            if wanted is None:
+            if step is Step.REFUSE:
                 raise self._conflict_error(note.id)
             return self._make_saved(
-                note.id, PushResult(PushOutcome.STORED, merged=wanted != content)
+                PushResult(PushOutcome.STORED, note.id, merged=newest.content != content)
             )
         write = self._journal.make(
             note_id=note.id,
@@ -244,7 +253,7 @@ class Writer:
         result = await lock.run_cancellable(self._send_update(write, newest, seen, act))
         if result.outcome is PushOutcome.AGAIN:
             return None
-        return self._make_saved(note.id, result, merged=newest.content != note.content)
+        return self._make_saved(result, merged=newest.content != note.content)
 
     async def _fetch_newest(self, note_id: str, seen: str | None) -> Revision:
         newest = await get_newest(self._store, note_id)
@@ -275,14 +284,18 @@ class Writer:
             self._pusher.drop(write)
         return result
 
-    async def _send(self, write: PendingWrite, base: Content) -> PushResult:
+    async def _send(self, write: PendingWrite, base: Content | None) -> PushResult:
+        """Send a change of ``base``; None: a creation."""
         try:
+            if base is None:
+                return await self._pusher.create(write)
             return await self._pusher.send(write, base=base)
         except NOT_STORED as error:
             self._pusher.drop(write)
             raise add_outcome(error, NOT_SAVED) from None
 
-    def _make_saved(self, note_id: str, result: PushResult, *, merged: bool = False) -> Saved:
+    def _make_saved(self, result: PushResult, *, merged: bool = False) -> Saved:
+        note_id = result.note_id
         note = self._cache.notes.get(note_id)
         if note is None and self._cache.notes.visibility.rules.has_rules:
             raise _removed_error(note_id)  # or hidden just now; the error must not tell which
@@ -295,6 +308,22 @@ class Writer:
             copy_id = copy_id if self._cache.notes.get(copy_id) else None
         merged = merged or result.merged
         return Saved(note, merged=merged, copy_id=copy_id, differs=result.differs)
+
+    def _require_supported(self, content: Content, note: Note | None) -> None:
+        """Raise ``InvalidRequest`` if the store cannot hold what is asked for."""
+        traits = self._store.traits
+        if content.trash and not traits.trash:
+            raise InvalidRequest(
+                "this store has no trash; nothing was saved",
+                subcategory="no_trash",
+                resolution_hint="`delete_permanently` removes a note, if the user agrees.",
+            )
+        if not traits.tags and content.tags != (note.tags if note else ()):
+            raise InvalidRequest(
+                "this store keeps no tags; nothing was saved",
+                subcategory="no_tags",
+                resolution_hint="Save without `tags`.",
+            )
 
     def _etag_to_remove(self, note: Note) -> str | None:
         """Return the etag to remove; None if the note is gone already."""
@@ -332,22 +361,23 @@ class Writer:
         with suppress(NotariumError):
             self._journal.adopt(await get_newest(self._store, note_id), seen=seen)
 
-    async def _finish_earlier_write(self, note_id: str, lock: NoteLock) -> None:
+    async def _finish_earlier_write(self, note_id: str, lock: NoteLock) -> PushResult | None:
         """Finish the note's unanswered write, made by this process or left by another one.
 
-        Raises ``StoreUnavailable`` if it stays unanswered and ``CacheBusy`` if another process
+        Returns how that ended; None if there was none. Raises ``StoreUnavailable`` if it stays unanswered and ``CacheBusy`` if another process
         keeps the note.
         """
+        result = None
         for _ in range(LOCK_TRIES):
             write = self._journal.in_flight(note_id)
             if write is None:
-                return
+                return result
             claimed = self._journal.claim(write)
             if claimed is None:
                 await self._sleep(LOCK_PAUSE)
                 continue
             try:
-                await lock.run_to_end(self.replay.finish(claimed))
+                result = await lock.run_to_end(self.replay.finish(claimed))
             except OutcomeUnknown as error:
                 raise StoreUnavailable(
                     "an earlier write of this note is still unanswered; nothing was saved",

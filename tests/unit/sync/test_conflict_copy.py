@@ -9,7 +9,6 @@ from mcp_notarium.sync.conflict_copy import (
     StoredAs,
     compare_stored,
     copy_content,
-    copy_id,
     copy_write_id,
     differences,
     inserted_lines,
@@ -19,10 +18,10 @@ from mcp_notarium.sync.conflict_copy import (
 
 
 def test_a_copy_has_the_same_id_every_time_and_another_one_for_every_write():
-    assert copy_id("w1") == copy_id("w1")
-    assert len({copy_id("w1"), copy_id("w2"), copy_write_id("w1"), copy_write_id("w2")}) == 4
-    assert len(copy_id("w1")) == 32
-    assert set(copy_id("w1") + copy_write_id("w1")) <= set("0123456789abcdef")
+    assert copy_write_id("w1") == copy_write_id("w1")
+    assert len({"w1", copy_write_id("w1"), copy_write_id("w2"), copy_write_id("w1", of="r5")}) == 4
+    assert len(copy_write_id("w1")) == 32
+    assert set(copy_write_id("w1")) <= set("0123456789abcdef")
 
 
 def test_a_copy_keeps_the_text_byte_for_byte_behind_its_mark():

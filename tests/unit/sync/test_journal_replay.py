@@ -6,8 +6,9 @@ import pytest
 
 from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import LoginRequired, OutcomeUnknown, StoreUnavailable
-from mcp_notarium.sync.conflict_copy import MARK, copy_id
-from mcp_notarium.sync.push import PushOutcome
+from mcp_notarium.stores.contract import random_id
+from mcp_notarium.sync.conflict_copy import MARK, copy_write_id
+from mcp_notarium.sync.push_answers import PushOutcome
 from support.memory_client import Fault
 from support.sync_rig import LEASE, until
 
@@ -98,7 +99,7 @@ def test_text_that_cannot_be_merged_becomes_a_marked_note_of_its_own(client, sto
     note, write = asyncio.run(scenario())
     assert store.contents() == {
         note.id: Content("Title\ntheirs\n", ("work",)),
-        copy_id(write.write_id): Content(f"{MARK}Title\nmine\n", ("work",)),
+        random_id(copy_write_id(write.write_id)): Content(f"{MARK}Title\nmine\n", ("work",)),
     }
     assert client.contents() == store.contents()
     assert client.cache.pending.all() == []
@@ -130,7 +131,9 @@ def test_text_for_a_note_removed_elsewhere_becomes_a_note_of_its_own(client, sto
         return write
 
     write = asyncio.run(scenario())
-    assert store.contents() == {copy_id(write.write_id): Content(f"{MARK}line\nmine\n")}
+    assert store.contents() == {
+        random_id(copy_write_id(write.write_id)): Content(f"{MARK}line\nmine\n")
+    }
     assert client.contents() == store.contents()
 
 

@@ -227,9 +227,11 @@ def test_a_sweep_may_miss_as_many_as_the_limit_and_not_one_more():
     assert caught.value.details == {"known": 1000, "missing": 101, "limit": 100}
 
 
-def test_an_empty_listing_is_never_believed():
+def test_an_empty_listing_is_believed_of_a_small_account_only():
+    many = REMOVAL_COUNT + 1
     with pytest.raises(RemoteVanished):
-        check_removals(1, ids(1), trashed=ids(1), swept=True)
+        check_removals(many, ids(many), trashed=ids(many), swept=True)
+    check_removals(REMOVAL_COUNT, ids(REMOVAL_COUNT), trashed=set(), swept=True)
     check_removals(0, set(), trashed=set(), swept=True)
 
 

@@ -27,6 +27,7 @@ from mcp_notarium.stores.contract import (
     Retry,
     Traits,
     WriteGuard,
+    random_id,
 )
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.http_rules import ConnectionDropped
@@ -176,6 +177,15 @@ class SimplenoteStore:
         return note_codec.revision_from(
             note_id, note_codec.fields_from(parse_json(body)), version=None
         )
+
+    def new_id(self, content: Content, *, seed: str, attempt: int) -> str:
+        """See ``Store.new_id``."""
+        del content, attempt
+        return random_id(seed)
+
+    async def find_created(self, write: PendingWrite) -> Revision | None:
+        """See ``Store.find_created``. Simplenote takes our ids, so ``get`` is enough."""
+        return await self.get(write.note_id)
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``. New tags are put on Simplenote's tag list in the background."""

@@ -1,0 +1,329 @@
+"""Commit the store's answer to a push, and find out what became of our text and of others' there.
+
+``AnswerCommitter`` stores the answer in the index and drops the journal entry in one transaction, which also
+records what has to be sent after it: a conflict copy, or the repair of a note. ``push`` sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
+from mcp_notarium.errors import CacheError, NotariumError, OutcomeUnknown
+from mcp_notarium.stores.contract import Acknowledgement, Ids, PushStatus, Store, WriteGuard
+from mcp_notarium.sync.conflict_copy import (
+    StoredAs,
+    compare_stored,
+    copy_content,
+    copy_write_id,
+    differences,
+    plan_repair,
+    with_lost_tags,
+)
+from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.note_fetch import get_newest
+from mcp_notarium.sync.push_decisions import settle
+
+FollowUp = Callable[[PendingWrite, Content], Awaitable["PushResult | None"]]
+"""Sends a recorded entry over a content; None if it stays in the journal."""
+NOTHING = Content(text="")
+
+
+class PushOutcome(Enum):
+    """Name how a push ended."""
+
+    STORED = "stored"
+    COPIED = "copied"
+    """Stored, but some of our text was not in it: that is kept in a conflict copy."""
+    REFUSED = "refused"
+    """The store will never take it; the text stays as a rejected entry."""
+    AGAIN = "again"
+    """Not stored, because the note has changed: decide again."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushResult:
+    """Hold how a push ended, and whether somebody else's change is in it.
+
+    ``note_id``: the note as the store names it. ``differs``: where the store by itself holds something
+    else than was sent; "" if nowhere.
+    """
+
+    outcome: PushOutcome
+    note_id: str = ""
+    merged: bool = False
+    copy_id: str | None = None
+    differs: str = ""
+
+    def with_repair(self, repair: PushResult | None) -> PushResult:
+        """Add what the repair of this push has led to: a copy, or a difference that the store made."""
+        if repair is None:
+            return self
+        copied = self.copy_id or repair.copy_id
+        return replace(
+            self,
+            outcome=self.outcome if copied is None else PushOutcome.COPIED,
+            copy_id=copied,
+            differs=self.differs or repair.differs,
+        )
+
+
+class AnswerCommitter:
+    """Commit the answers to single journal entries; ``send_follow_up`` sends what follows from them."""
+
+    def __init__(
+        self,
+        store: Store,
+        journal: Journal,
+        *,
+        clock: Callable[[], float],
+        on_step: Callable[[str], None],
+        on_difference: Callable[[str], None],
+        send_follow_up: FollowUp,
+    ) -> None:
+        self._store = store
+        self._journal = journal
+        self._clock = clock
+        self._on_step = on_step
+        self._on_difference = on_difference
+        self._send_follow_up = send_follow_up
+
+    async def commit(
+        self,
+        write: PendingWrite,
+        base: Content,
+        answer: Acknowledgement,
+        *,
+        repair: bool,
+        replayed: bool,
+    ) -> PushResult:
+        """Commit the answer to a CREATE or UPDATE. Raises ``OutcomeUnknown`` if it cannot be stored."""
+        if self._store.traits.write_guard is WriteGuard.LAST_WRITER:
+            return await self._accept_over_others(write, base, answer)
+        known = replayed and answer.status is PushStatus.REPEATED
+        repair = repair and not write.copied
+        earlier = await self._read_revision(write.note_id, answer.first)
+        if (answer.alone and not known) or self._is_own(write, earlier, repaired=not repair):
+            return await self._accept_alone(write, answer)
+        return await self._accept(write, base, answer, earlier, repair=repair)
+
+    async def keep_as_copy(
+        self, write: PendingWrite, *, instead: Revision | Tombstone
+    ) -> PushResult:
+        """Keep the text in a conflict copy and store ``instead`` for the note it was meant for."""
+        copy = self._copy_of(write)
+        result = PushResult(
+            PushOutcome.COPIED, write.note_id, merged=True, copy_id=self._id_of_copy(copy)
+        )
+        if self.finish(write, instead, [copy]):
+            sent = await self._send_follow_up(copy, NOTHING)
+            result = replace(result, copy_id=sent.note_id) if sent else result
+        return result
+
+    def finish(
+        self,
+        write: PendingWrite,
+        storing: Revision | Tombstone,
+        follow_ups: Sequence[PendingWrite] = (),
+        *,
+        differs: bool = False,
+    ) -> bool:
+        """Store the answer and drop the entry; see :meth:`Journal.finish`. Raises ``OutcomeUnknown``."""
+        try:
+            ours = self._journal.finish(
+                write, storing=[storing], follow_ups=follow_ups, differs=differs
+            )
+        except CacheError as error:
+            # The store has it and the index has not: only the journal entry says so, and it remains.
+            raise unknown_outcome(
+                "the write is stored, but could not be recorded here", write
+            ) from error
+        self._on_step("committed")
+        return ours
+
+    async def _accept_over_others(
+        self, write: PendingWrite, base: Content, answer: Acknowledgement
+    ) -> PushResult:
+        """Commit the answer of a store that keeps the last write, with what that has overwritten.
+
+        The note is read again: another write may have come over ours, too.
+        """
+        sent = self._store.revision_of(write.note_id, write.body).content
+        held: Revision | Tombstone = answer.revision
+        with suppress(NotariumError):
+            held = await get_newest(self._store, answer.revision.id)
+        if isinstance(held, Tombstone):
+            self.finish(write, held)
+            return PushResult(PushOutcome.STORED, held.id)
+        displaced = answer.displaced
+        certain = answer.alone or held.content == sent
+        if displaced is None and held.etag == answer.revision.etag and certain:
+            return await self._accept_alone(write, answer)
+        texts = settle(
+            base=base,
+            sent=sent,
+            displaced=displaced.content if displaced else None,
+            held=held.content,
+        )
+        others = [other for other in (displaced, held) if other is not None]
+        hidden = next((o for o in others if not self._journal.sees_revision(o)), None)
+        wanted = texts.content
+        if hidden is not None:  # hidden by the policy a moment before: it stays so
+            wanted = replace(wanted, tags=hidden.content.tags)
+        copied = texts.ours is not None and not write.copied
+        copies = [self._copy_of(write)] if copied else []
+        copies += [self._copy_of(write, of=displaced)] if texts.theirs and displaced else []
+        result = PushResult(
+            PushOutcome.COPIED if copied else PushOutcome.STORED,
+            held.id,
+            merged=True,
+            copy_id=self._id_of_copy(copies[0]) if copied else None,
+        )
+        if wanted == held.content:
+            ours = self.finish(write, held, copies)
+            repairs = []
+        else:
+            repairs = [self._repair_of(held, wanted, copied=write.copied or copied)]
+            kept = held if hidden is None else Tombstone(held.id)
+            ours = self.finish(write, kept, [*copies, *repairs])
+        for follow_up in [*copies, *repairs] if ours else ():
+            sent_too = await self._send_follow_up(follow_up, held.content)
+            if copied and sent_too is not None and follow_up is copies[0]:
+                result = replace(result, copy_id=sent_too.note_id)
+        return result
+
+    async def _accept_alone(self, write: PendingWrite, answer: Acknowledgement) -> PushResult:
+        """Commit an answer with nobody else's change between it and ours: make no copy, whatever it says.
+
+        A store that changes what it is given would change a copy as well, and every further write.
+        """
+        sent = self._store.revision_of(write.note_id, write.body).content
+        stored = answer.revision
+        if stored.content != sent:
+            stored = await self._read_held(stored)
+        differs = differences(sent=sent, stored=stored.content)
+        self.finish(write, stored, differs=bool(differs))
+        if differs:
+            self._on_difference(stored.id)
+        return PushResult(PushOutcome.STORED, stored.id, differs=differs)
+
+    async def _read_held(self, stored: Revision) -> Revision:
+        """Read the same revision again: the text in an answer may differ from the stored one."""
+        with suppress(NotariumError):
+            held = await self._store.get(stored.id)
+            stored = held if held.etag == stored.etag else stored
+        return stored
+
+    async def _accept(
+        self,
+        write: PendingWrite,
+        base: Content,
+        answer: Acknowledgement,
+        earlier: Revision | None,
+        *,
+        repair: bool,
+    ) -> PushResult:
+        stored = answer.revision
+        sent = self._store.revision_of(write.note_id, write.body).content
+        stored_as = compare_stored(base=base, sent=sent, stored=stored.content)
+        lost = stored_as in (StoredAs.TEXT_LOST, StoredAs.TAGS_LOST)
+        if lost and answer.status is PushStatus.UNCHANGED:
+            return PushResult(PushOutcome.AGAIN)
+        wanted, copies = None, stored_as is StoredAs.TEXT_LOST
+        kept: Revision | Tombstone = stored
+        if repair and answer.status is PushStatus.STORED:
+            before = answer.before if answer.before != write.base_etag else None
+            if earlier is None or before != answer.first:
+                earlier = await self._read_revision(write.note_id, before)
+            if earlier is not None:
+                theirs = earlier.content
+                planned = plan_repair(base=base, sent=sent, theirs=theirs, stored=stored.content)
+                wanted = planned.content if planned else None
+                copies = planned is not None and planned.copies
+                if not self._journal.sees(stored.id, theirs):
+                    # Hidden by the policy a moment before: it stays so, whatever the store made of both.
+                    hidden = replace(wanted or stored.content, tags=theirs.tags)
+                    wanted = None if hidden == stored.content else hidden
+                    kept = stored if wanted is None else Tombstone(stored.id)
+            elif stored_as is StoredAs.TAGS_LOST:
+                wanted = with_lost_tags(base=base, sent=sent, stored=stored.content)
+        copies = copies and not write.copied
+        follow_ups = [self._copy_of(write)] if copies else []
+        if wanted is not None:
+            follow_ups.append(self._repair_of(stored, wanted, copied=copies))
+        merged = stored_as is not StoredAs.AS_SENT or wanted is not None
+        result = PushResult(PushOutcome.STORED, stored.id, merged=merged)
+        if copies:
+            result = replace(
+                result, outcome=PushOutcome.COPIED, copy_id=self._id_of_copy(follow_ups[0])
+            )
+        ours = self.finish(write, kept, follow_ups)
+        for follow_up in follow_ups if ours else ():
+            created = follow_up.kind is WriteKind.CREATE
+            sent_too = await self._send_follow_up(follow_up, NOTHING if created else stored.content)
+            result = result if created else result.with_repair(sent_too)
+        return result
+
+    def _is_own(self, write: PendingWrite, first: Revision | None, *, repaired: bool) -> bool:
+        """Tell whether the first revision after our base is this write.
+
+        Two devices make the same edit, but not in the same microsecond. Of a follow-up (``repaired``)
+        the content is enough, so that a store which sets the dates is not fought. What the policy
+        hides is never ours: no write here hides a note.
+        """
+        if first is None or not self._journal.sees(write.note_id, first.content):
+            return False
+        sent = self._store.revision_of(write.note_id, write.body)
+        if first.content == sent.content and repaired:
+            return True
+        return self._store.traits.dates and first.modified_at == sent.modified_at
+
+    async def _read_revision(self, note_id: str, etag: str | None) -> Revision | None:
+        """Read an earlier revision of a note; None if it is not known.
+
+        Our write is stored already, so a failure here is not an error.
+        """
+        if etag is None:
+            return None
+        with suppress(NotariumError):
+            return await self._store.get(note_id, etag=etag)
+        return None
+
+    def _id_of_copy(self, copy: PendingWrite) -> str | None:
+        """Return the id that a copy will have; None where the store makes it."""
+        return None if self._store.traits.ids is Ids.STORE else copy.note_id
+
+    def _copy_of(self, write: PendingWrite, *, of: Revision | None = None) -> PendingWrite:
+        """Make the entry of a conflict copy: of the write's own text, or of what it has overwritten."""
+        traits = self._store.traits
+        content = copy_content(
+            of.content if of else write.content, shares_by_tag=traits.shares_by_tag
+        )
+        write_id = copy_write_id(write.write_id, **({"of": of.etag} if of else {}))
+        return self._journal.make(
+            write_id=write_id,
+            note_id=self._store.new_id(content, seed=write_id, attempt=0),
+            kind=WriteKind.CREATE,
+            base_etag=None,
+            content=content,
+            body=self._store.compose(None, content, now=self._clock()),
+            copied=True,
+        )
+
+    def _repair_of(self, stored: Revision, wanted: Content, *, copied: bool) -> PendingWrite:
+        return self._journal.make(
+            note_id=stored.id,
+            kind=WriteKind.UPDATE,
+            base_etag=stored.etag,
+            content=wanted,
+            body=self._store.compose(stored, wanted, now=self._clock()),
+            copied=copied,
+        )
+
+
+def unknown_outcome(message: str, write: PendingWrite) -> OutcomeUnknown:
+    """Return the error for a write that stays in the journal."""
+    return OutcomeUnknown(message, details={"id": write.note_id, "write_id": write.write_id})

@@ -1,0 +1,166 @@
+"""Decide what to do with a write, given what the store holds now. Pure: values in, decisions out.
+
+Rules of this file: what is decided before a push stands in ``DECISIONS``; what becomes of two texts that
+have met in a store which keeps only the last one stands in ``settle``. It does not read the database or
+ask the store; ``writer`` and ``journal_replay`` carry the decisions out through ``push``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from mcp_notarium.domain.merge import merge_content
+from mcp_notarium.domain.note import Content, Revision, Tombstone, WriteKind
+
+
+class Attempt(Enum):
+    """Name whether the write may have arrived before."""
+
+    FIRST = "first"
+    REPEATED = "repeated"
+
+
+class Held(Enum):
+    """Name what the store holds in place of the note, against our write."""
+
+    NOTHING = "nothing"
+    BASE = "our base"
+    OURS = "our content"
+    MERGEABLE = "another edit, of other lines"
+    CLASHING = "another edit, of the same lines"
+
+
+class Step(Enum):
+    """Name what the table decides."""
+
+    PUSH = "push"
+    MERGE = "merge and push"
+    COPY = "conflict copy"
+    NEW_ID = "push under another id"
+    REFUSE = "refuse"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Hold a step and the reason for it, in a reader's words."""
+
+    step: Step
+    why: str
+
+
+DECISIONS: Mapping[tuple[WriteKind, Attempt, Held], Decision] = {
+    (WriteKind.CREATE, Attempt.FIRST, Held.NOTHING): Decision(Step.PUSH, "a new note"),
+    (WriteKind.CREATE, Attempt.FIRST, Held.OURS): Decision(
+        Step.NEW_ID, "somebody else's note of that name, though it says the same"
+    ),
+    (WriteKind.CREATE, Attempt.FIRST, Held.CLASHING): Decision(
+        Step.NEW_ID, "somebody else's note of that name"
+    ),
+    (WriteKind.CREATE, Attempt.REPEATED, Held.NOTHING): Decision(Step.PUSH, "it never arrived"),
+    (WriteKind.CREATE, Attempt.REPEATED, Held.OURS): Decision(Step.DONE, "it has arrived"),
+    (WriteKind.CREATE, Attempt.REPEATED, Held.MERGEABLE): Decision(
+        Step.DONE, "it has arrived, and was edited since: nobody else makes this id"
+    ),
+    (WriteKind.CREATE, Attempt.REPEATED, Held.CLASHING): Decision(
+        Step.NEW_ID, "perhaps somebody else's note of that name: keep both"
+    ),
+    (WriteKind.UPDATE, Attempt.FIRST, Held.NOTHING): Decision(
+        Step.REFUSE, "removed elsewhere: the caller decides"
+    ),
+    (WriteKind.UPDATE, Attempt.FIRST, Held.BASE): Decision(Step.PUSH, "nobody else has written"),
+    (WriteKind.UPDATE, Attempt.FIRST, Held.OURS): Decision(Step.DONE, "it says so already"),
+    (WriteKind.UPDATE, Attempt.FIRST, Held.MERGEABLE): Decision(Step.MERGE, "both edits fit"),
+    (WriteKind.UPDATE, Attempt.FIRST, Held.CLASHING): Decision(
+        Step.REFUSE, "the same lines: the caller decides"
+    ),
+    (WriteKind.UPDATE, Attempt.REPEATED, Held.NOTHING): Decision(
+        Step.COPY, "removed there, changed here: the text is kept"
+    ),
+    (WriteKind.UPDATE, Attempt.REPEATED, Held.BASE): Decision(Step.PUSH, "it never arrived"),
+    (WriteKind.UPDATE, Attempt.REPEATED, Held.OURS): Decision(Step.DONE, "it has arrived"),
+    (WriteKind.UPDATE, Attempt.REPEATED, Held.MERGEABLE): Decision(Step.MERGE, "both edits fit"),
+    (WriteKind.UPDATE, Attempt.REPEATED, Held.CLASHING): Decision(
+        Step.COPY, "the same lines, and nobody to ask: both are kept"
+    ),
+    (WriteKind.DELETE, Attempt.REPEATED, Held.NOTHING): Decision(Step.DONE, "it is gone"),
+    (WriteKind.DELETE, Attempt.REPEATED, Held.BASE): Decision(Step.PUSH, "it never arrived"),
+    (WriteKind.DELETE, Attempt.REPEATED, Held.CLASHING): Decision(
+        Step.DONE, "changed since: what they wrote stays"
+    ),
+}
+"""The whole decision. Pairs that are not listed cannot occur: the first attempt to delete asks nothing,
+because the store or the comparison before a push guards it."""
+
+
+def decide(kind: WriteKind, attempt: Attempt, held: Held) -> Step:
+    """Return the step for a write."""
+    return DECISIONS[kind, attempt, held].step
+
+
+def held_for_creation(head: Revision | Tombstone, sent: Content, *, named: bool) -> Held:
+    """Name what stands under the id of a new note; ``named``: somebody else may have taken it."""
+    if isinstance(head, Tombstone):
+        return Held.NOTHING
+    if head.content == sent:
+        return Held.OURS
+    return Held.CLASHING if named else Held.MERGEABLE
+
+
+def held_for_update(
+    head: Revision | Tombstone,
+    *,
+    base: Content | None,
+    base_etag: str | None,
+    sent: Content,
+    wanted: Content,
+) -> tuple[Held, Content]:
+    """Name what the store holds of a note to be changed, and what to push over that.
+
+    ``wanted`` was made from ``base`` (None: not known any more), ``sent`` is what a push carried.
+    """
+    if isinstance(head, Tombstone):
+        return Held.NOTHING, wanted
+    if head.content == sent:
+        return Held.OURS, wanted
+    if head.etag == base_etag:
+        return Held.BASE, wanted
+    merged = None if base is None else merge_content(base, wanted, head.content)
+    if merged is None:
+        return Held.CLASHING, wanted
+    return Held.OURS if merged == head.content else Held.MERGEABLE, merged
+
+
+def held_for_deletion(head: Revision | Tombstone, base_etag: str | None) -> Held:
+    """Name what is left of a note that is to be deleted."""
+    if isinstance(head, Tombstone):
+        return Held.NOTHING
+    return Held.BASE if head.etag == base_etag else Held.CLASHING
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """Hold what the note should be, and the texts that need a note of their own."""
+
+    content: Content
+    ours: Content | None = None
+    theirs: Content | None = None
+
+
+def settle(*, base: Content, sent: Content, displaced: Content | None, held: Content) -> Settlement:
+    """Bring together texts of which the store kept only the last.
+
+    ``displaced`` is what our write has overwritten, ``held`` what the store has now: our write, or
+    another one over it. Somebody else's text stays in the note where two cannot be merged; ours becomes
+    a copy. If there are two others, the displaced one becomes a copy as well.
+    """
+    content, theirs = held, None
+    if displaced is not None and held == sent:
+        content = displaced
+    elif displaced is not None:
+        merged = merge_content(base, displaced, held)
+        content, theirs = (held, displaced) if merged is None else (merged, None)
+    both = merge_content(base, sent, content)
+    return Settlement(content, sent, theirs) if both is None else Settlement(both, None, theirs)

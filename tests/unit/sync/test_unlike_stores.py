@@ -1,0 +1,325 @@
+"""Stores unlike Simplenote: the last writer wins, ids are names or the store's own, no trash, no tags."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.domain.note import Content
+from mcp_notarium.errors import (
+    InvalidRequest,
+    NoteNotFound,
+    OutcomeUnknown,
+    StoreUnavailable,
+    VersionConflict,
+)
+from mcp_notarium.stores.contract import Changes, Ids, Retry, Traits, WriteGuard, is_supported
+from mcp_notarium.sync.conflict_copy import MARK
+from support.memory_client import (
+    LIKE_EXAMPLE,
+    LIKE_MEMENTO,
+    LIKE_TRILIUM,
+    LIKE_VAULT,
+    ROWS,
+    Fault,
+    MemoryClient,
+)
+
+BASE = "Title\none\ntwo\nthree\n"
+LAST_WRITERS = [LIKE_TRILIUM, LIKE_VAULT, LIKE_EXAMPLE]
+overwriting = pytest.mark.parametrize("traits", LAST_WRITERS, ids=["trilium", "vault", "example"])
+
+
+def append(line):
+    return lambda text: f"{text}{line}\n"
+
+
+def rewrite_two(text):
+    return text.replace("two", "TWO, they say")
+
+
+def texts(store):
+    return sorted(content.text for content in store.contents().values())
+
+
+async def open_note(client, store):
+    store.put("n1", BASE, now=5.0)
+    await client.sync()
+    return client.note("n1")
+
+
+def save_with(client, store, fault, edit, text):
+    async def scenario():
+        note = await open_note(client, store)
+        client.faults.plan(fault, on="push", edit=edit)
+        return await client.change(note, text)
+
+    saved = asyncio.run(scenario())
+    assert client.contents() == store.contents()
+    assert client.cache.pending.all() == []
+    assert client.note(saved.note.id) == saved.note
+    return saved
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_every_row_the_engine_is_tested_with_is_supported_and_no_other(row):
+    assert is_supported(row)
+    assert not is_supported(replace(row, changes=Changes.DELTA))
+
+
+def test_a_store_that_keeps_the_last_write_and_knows_write_ids_is_no_supported_row():
+    guess = Traits(Changes.FEED, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.IDEMPOTENT)
+    assert not is_supported(guess)
+
+
+@overwriting
+@pytest.mark.parametrize("fault", [Fault.RACE, Fault.OVERWRITE])
+def test_a_racing_edit_of_other_lines_is_merged_whichever_comes_last(clients, store, traits, fault):
+    client = clients(traits=traits)
+    saved = save_with(client, store, fault, append("theirs"), "Title\nzero\none\ntwo\nthree\n")
+    assert texts(store) == ["Title\nzero\none\ntwo\nthree\ntheirs\n"]
+    assert saved.merged
+    assert saved.copy_id is None
+
+
+@overwriting
+@pytest.mark.parametrize("fault", [Fault.RACE, Fault.OVERWRITE])
+def test_a_racing_edit_of_the_same_lines_stays_and_ours_becomes_a_copy(
+    clients, store, traits, fault
+):
+    client = clients(traits=traits)
+    mine = "Title\none\nTWO, I say\nthree\n"
+    saved = save_with(client, store, fault, rewrite_two, mine)
+    assert store.text("n1") == rewrite_two(BASE)
+    assert texts(store) == sorted([rewrite_two(BASE), MARK + mine])
+    assert store.text(saved.copy_id) == MARK + mine
+
+
+@overwriting
+def test_two_racing_edits_and_ours_are_all_kept(clients, store, traits):
+    client = clients(traits=traits)
+    push = client.remote.push
+
+    async def overwritten(write):
+        answer = await push(write)
+        if write.base_etag is not None and answer.displaced is not None:
+            store.edit(answer.revision.id, lambda _: "Title\none\nthe second\nthree\n")
+        return answer
+
+    client.remote.push = overwritten
+    mine = "Title\none\nTWO, I say\nthree\n"
+    save_with(client, store, Fault.RACE, rewrite_two, mine)
+    everything = "".join(texts(store))
+    assert all(line in everything for line in ("the second", "TWO, they say", "TWO, I say"))
+    assert len(store.ids()) == 3
+
+
+def test_the_one_loss_is_an_edit_between_comparison_and_push_that_the_store_cannot_return(
+    clients, store
+):
+    client = clients(remote=MemoryClient(store, traits=LIKE_TRILIUM, returns_displaced=False))
+    client.faults = client.remote.faults
+    mine = "Title\none\nTWO, I say\nthree\n"
+    save_with(client, store, Fault.RACE, rewrite_two, mine)
+    assert texts(store) == [mine]
+
+
+@overwriting
+def test_an_edit_before_the_comparison_is_never_overwritten(clients, store, traits):
+    client = clients(remote=MemoryClient(store, traits=traits, returns_displaced=False))
+    record = client.writer._journal.record
+
+    def edited_meanwhile(*arguments, **options):
+        store.edit("n1", append("theirs"))
+        client.writer._journal.record = record
+        return record(*arguments, **options)
+
+    async def scenario():
+        note = await open_note(client, store)
+        client.writer._journal.record = edited_meanwhile
+        return await client.change(note, "Title\nzero\none\ntwo\nthree\n")
+
+    saved = asyncio.run(scenario())
+    assert store.text("n1") == saved.note.text == "Title\nzero\none\ntwo\nthree\ntheirs\n"
+
+
+@overwriting
+def test_a_store_that_does_not_answer_the_comparison_gets_nothing_and_the_entry_goes(
+    clients, store, traits
+):
+    client = clients(traits=traits)
+
+    async def scenario():
+        note = await open_note(client, store)
+        get, asked = client.remote.get, []
+
+        async def second_fails(note_id, *, etag=None):
+            asked.append(note_id)
+            if len(asked) == 2:
+                client.faults.plan(Fault.TIMEOUT, on="get")
+            return await get(note_id, etag=etag)
+
+        client.remote.get = second_fails
+        with pytest.raises(StoreUnavailable) as refusal:
+            await client.change(note, "Title\n")
+        assert refusal.value.message.endswith("; nothing was saved")
+
+    asyncio.run(scenario())
+    assert texts(store) == [BASE]
+    assert client.cache.pending.all() == []
+
+
+@overwriting
+def test_a_note_that_is_removed_during_a_save_is_not_written_again(clients, store, traits):
+    client = clients(traits=traits)
+    record = client.writer._journal.record
+
+    def removed_meanwhile(*arguments, **options):
+        store.remove("n1")
+        return record(*arguments, **options)
+
+    async def scenario():
+        note = await open_note(client, store)
+        client.writer._journal.record = removed_meanwhile
+        with pytest.raises(NoteNotFound):
+            await client.change(note, "Title\n")
+
+    asyncio.run(scenario())
+    assert store.ids() == set()
+    assert client.contents() == {}
+
+
+def test_a_change_that_is_removed_right_before_its_deletion_is_refused(clients, store):
+    client = clients(traits=LIKE_TRILIUM)
+    record = client.writer._journal.record
+
+    def edited_meanwhile(*arguments, **options):
+        store.edit("n1", append("theirs"))
+        return record(*arguments, **options)
+
+    async def scenario():
+        note = await open_note(client, store)
+        client.writer._journal.record = edited_meanwhile
+        with pytest.raises(VersionConflict, match="changed elsewhere"):
+            await client.writer.remove(note)
+
+    asyncio.run(scenario())
+    assert texts(store) == [f"{BASE}theirs\n"]
+
+
+# Ids.
+
+
+def test_a_name_that_is_taken_gets_another_one_and_both_notes_stay(clients, store):
+    client = clients(traits=LIKE_VAULT)
+    store.put("Plan.md", "Plan\nof somebody else\n")
+    store.put("Plan 2.md", "Plan\nof a third\n")
+    note = asyncio.run(client.create("Plan\nmine\n"))
+    assert note.id == "Plan 3.md"
+    assert len(store.ids()) == 3
+    assert client.contents() == {"Plan 3.md": Content("Plan\nmine\n")}
+    assert client.cache.pending.all() == []
+
+
+def test_an_unanswered_creation_is_not_mistaken_for_somebody_elses_note_of_that_name(
+    clients, store
+):
+    client = clients(traits=LIKE_VAULT)
+
+    async def scenario():
+        client.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.create("Plan\nmine\n")
+        store.put("Plan.md", "Plan\nof somebody else\n")
+        await client.run_cycles(2)
+
+    asyncio.run(scenario())
+    assert texts(store) == ["Plan\nmine\n", "Plan\nof somebody else\n"]
+    assert client.contents() == store.contents()
+
+
+def test_an_id_that_exists_is_never_written_over(clients, store):
+    client = clients(traits=LIKE_TRILIUM)
+    client.remote.new_id = lambda *_content, **_seed: "n1"
+    store.put("n1", "not ours\n")
+    with pytest.raises(VersionConflict) as refusal:
+        asyncio.run(client.create("mine\n"))
+    assert refusal.value.message.endswith("; nothing was saved")
+    assert texts(store) == ["not ours\n"]
+
+
+def test_a_note_that_the_store_names_is_saved_under_that_name(clients, store):
+    client = clients(traits=LIKE_EXAMPLE)
+    note = asyncio.run(client.create("hello\n"))
+    assert note.id == "s0001"
+    assert client.contents() == store.contents() == {"s0001": Content("hello\n")}
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.TIMEOUT])
+@pytest.mark.parametrize("by", ["the same call again", "a cycle"])
+def test_an_unanswered_creation_makes_one_note_where_the_store_names_it(clients, store, fault, by):
+    client = clients(traits=LIKE_EXAMPLE)
+
+    async def scenario():
+        client.faults.plan(fault, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.create("hello\n")
+        if by == "a cycle":
+            await client.run_cycles(2)
+        else:
+            assert (await client.create("hello\n")).text == "hello\n"
+
+    asyncio.run(scenario())
+    assert client.contents() == store.contents()
+    assert texts(store) == ["hello\n"]
+    assert client.cache.pending.all() == []
+
+
+def test_a_creation_of_which_nobody_can_tell_whether_it_arrived_is_never_repeated(clients, store):
+    client = clients(traits=LIKE_EXAMPLE)
+
+    async def nobody_knows(_write):
+        raise OutcomeUnknown("this store cannot look for it")
+
+    client.remote.find_created = nobody_knows
+
+    async def scenario():
+        client.faults.plan(Fault.LOST_ANSWER, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.create("hello\n")
+        await client.run_cycles(4)
+
+    asyncio.run(scenario())
+    assert texts(store) == ["hello\n"]
+    assert client.remote.calls.count("push") == 1
+    assert len(client.cache.pending.in_flight()) == 1
+
+
+# What a store does not have.
+
+
+def test_a_store_without_a_trash_says_how_a_note_is_removed_and_removes_it(clients, store):
+    client = clients(traits=LIKE_MEMENTO)
+
+    async def scenario():
+        note = await client.create("hello\n")
+        with pytest.raises(InvalidRequest) as refusal:
+            await client.trash(note)
+        assert "delete_permanently" in refusal.value.resolution_hint
+        await client.writer.remove(note)
+
+    asyncio.run(scenario())
+    assert store.ids() == set()
+
+
+def test_a_store_without_tags_refuses_them_and_keeps_those_that_came(clients, store):
+    client = clients(traits=replace(LIKE_MEMENTO, tags=False))
+
+    async def scenario():
+        store.put("n1", "one\n", tags=("theirs",))
+        await client.sync()
+        with pytest.raises(InvalidRequest, match="no tags"):
+            await client.create("hello\n", "tag")
+        return await client.change(client.note("n1"), "two\n")
+
+    assert asyncio.run(scenario()).note.content == Content("two\n", ("theirs",))
