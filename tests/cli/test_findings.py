@@ -1,12 +1,11 @@
-"""Test the findings of ``doctor`` on the age of keys, and of ``repair`` on missing notes."""
+"""Test the findings of ``doctor`` on the age of keys."""
 
 import pytest
 
-from mcp_notarium.cli import cache, doctor_checks
+from mcp_notarium.cli import doctor_checks
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.table_copy import SalvageReport
 from support.account import BOUNDS, OWNER, PASSPHRASE
 
 MADE = 1_700_000_000
@@ -27,17 +26,3 @@ def test_an_old_key_is_worth_a_reminder(days, state):
     assert seen.state == state
     assert f"last changed {days} days ago" in seen.seen
     assert ("mcp-notarium rotate-key" in seen.hint) is (state == "warn")
-
-
-@pytest.mark.parametrize(
-    ("found", "says"),
-    [
-        (SalvageReport(notes=60, expected=60), "None is missing."),
-        (SalvageReport(notes=50, expected=60, lost=[1, 2]), "10 of 60 could not be read"),
-        (SalvageReport(notes=50, lost=[1]), "not known"),
-        (SalvageReport(notes=50, open_end=True), "not known"),
-        (SalvageReport(notes=50), "As far as can be seen"),
-    ],
-)
-def test_repair_says_no_more_than_is_known(found, says):
-    assert says in cache.describe_missing(found)

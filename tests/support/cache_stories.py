@@ -22,17 +22,30 @@ from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import key_file_codec
 from mcp_notarium.crypto.errors import KeyFileDamaged
+from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
 from mcp_notarium.errors import CacheError, InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.private_files import StepHook, ignore_step
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import table_copy
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.integrity import PAGE_SIZE
+from mcp_notarium.storage.journal_table import PendingWrites
 from support.account import BOUNDS, folder_of
 from support.found import KEY, NEW, THIRD, Broken, Found, Violation, demand
 from support.stories import Story, given_key
 
 _DAMAGED = "damaged-database"
+_UNFINISHED = PendingWrite(
+    write_id="unfinished",
+    note_id="a note of nobody",
+    kind=WriteKind.CREATE,
+    base_etag=None,
+    content=Content("text that only this database has"),
+    body=b"{}",
+    created_at=1.0,
+    owner="nobody",
+    lease_until=1.0,
+)
 
 
 def _given(at: StepHook) -> ChangeOptions:
@@ -114,11 +127,11 @@ def _repair(home: Path, at: StepHook) -> None:
 
 
 def _spoil(home: Path) -> str:
-    """Damage a page with notes on it; gives what can be saved."""
+    """Damage a page of the index, beside an unfinished write; gives what can be saved."""
     config = given_key(home)
     with closing(opening.open_cache(config)) as opened:
+        PendingWrites(opened.database).add(_UNFINISHED)
         opened.database.checkpoint()
-        everything = opened.database.number("SELECT count(*) FROM notes")
     folder = folder_of(config)
     (generation,) = folder.generations()
     path = folder.database(generation)
@@ -131,16 +144,18 @@ def _spoil(home: Path) -> str:
             trial = Path(elsewhere).resolve() / "home"
             shutil.copytree(home, trial)
             try:
-                _repair(trial, ignore_step)
-            except (CacheError, InvalidRequest, LockedError):
+                done = repair.repair(given_key(trial), options=_given(ignore_step))
+            except (CacheError, LockedError):
+                continue
+            if done is None or done.quarantine is None:
                 continue
             with closing(opening.open_cache(given_key(trial))) as opened:
-                if 0 < opened.database.number("SELECT count(*) FROM notes") < everything:
+                if PendingWrites(opened.database).all() == [_UNFINISHED]:
                     (home / _DAMAGED).write_bytes(spoilt)
                     return table_copy.content_digest(
                         opened.database, without=generation_writer.BINDING_KEYS
                     )
-    raise AssertionError("no page can be spoilt so that some notes are left")
+    raise AssertionError("no page can be spoilt so that the write is left")
 
 
 def _repaired(found: Found) -> None:

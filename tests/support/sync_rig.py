@@ -178,7 +178,7 @@ class Client:
             (table, *row)
             for table in tables
             for row in self.cache.database.rows(f"SELECT * FROM {table}")
-            if not (table == "sync_metadata" and row[0] in ("sync_metrics", "sync.swept_at"))
+            if not (table == "sync_metadata" and row[0] in ("sync.metrics", "sync.swept_at"))
         ]
 
 

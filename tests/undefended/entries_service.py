@@ -166,7 +166,9 @@ SERVICE = (
         "sync/pull_decisions.py",
         "    if everything or lost > limit:\n",
         "    if lost > limit:\n",
-        ("unit/sync/test_pull_decisions.py::test_an_empty_listing_is_believed_of_a_small_account_only",),
+        (
+            "unit/sync/test_pull_decisions.py::test_an_empty_listing_is_believed_of_a_small_account_only",
+        ),
     ),
     Defence(
         "removal needs proof that a note is gone",

@@ -25,6 +25,7 @@ from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.database_opener import Database, companions
+from mcp_notarium.storage.note_table import VERSION_FLOOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ def create_encrypted(
     *,
     parameters: kdf.Parameters,
     now: float,
+    version_floor: int = 0,
     bounds: kdf.Bounds = kdf.PRODUCTION,
     before_commit: Callable[[Collection[Path]], None],
     at: StepHook = ignore_step,
@@ -78,7 +80,7 @@ def create_encrypted(
         opened = database_opener.create(
             path,
             data_key.database_key(keyfile.database_salt),
-            meta=_origin(settings, now) | binding_rows(keyfile),
+            meta=_origin(settings, now, version_floor) | binding_rows(keyfile),
             memory_security=settings.memory_security,
         )
         at("database")
@@ -100,11 +102,17 @@ def create_encrypted(
 
 
 def create_plain(
-    folder: AccountFolder, settings: Config, *, now: float, at: StepHook = ignore_step
+    folder: AccountFolder,
+    settings: Config,
+    *,
+    now: float,
+    version_floor: int = 0,
+    at: StepHook = ignore_step,
 ) -> NewCache:
     """Create a new unencrypted database. Call it under the key lock."""
     unfinished, path = folder.unfinished_plain_database, folder.plain_database
-    database_opener.create(unfinished, None, meta=_origin(settings, now)).close()
+    meta = _origin(settings, now, version_floor)
+    database_opener.create(unfinished, None, meta=meta).close()
     at("database")
     unfinished.rename(path)
     sync_folder(folder.path)
@@ -112,8 +120,9 @@ def create_plain(
     return NewCache(database_opener.connect(path, None))
 
 
-def _origin(settings: Config, now: float) -> dict[str, str]:
-    return {"owner_identity_hash": settings.owner_hash, "created_at": str(int(now))}
+def _origin(settings: Config, now: float, version_floor: int) -> dict[str, str]:
+    floor = {VERSION_FLOOR: str(version_floor)} if version_floor else {}
+    return {"owner_identity_hash": settings.owner_hash, "created_at": str(int(now))} | floor
 
 
 def binding_rows(keyfile: KeyFile) -> dict[str, str]:

@@ -181,7 +181,7 @@ class GenerationWriter:
         old_generation: str,
         why: str,
         rescuing: bool = False,
-    ) -> None:
+    ) -> bool:
         """Copy the audit chain, with new MACs and a record of what is wrong with it or its anchor.
 
         ``old_key`` None: the old database is plain. ``rescuing``: it is damaged; copy what can be read.
@@ -195,7 +195,7 @@ class GenerationWriter:
         except CacheError:
             if not rescuing:
                 raise
-        carry_over(
+        return carry_over(
             AuditTable(old, keys.chain_mac),
             AuditTable(target, audit_keys(data_key).chain_mac),
             at=self.options.clock(),

@@ -1,6 +1,7 @@
-"""Repair a damaged database: save what can be read into a new generation. The key must be right.
+"""Repair a damaged database: save its state into a new generation. The key must be right.
 
-Only a copy of the old files is opened, because opening a damaged file may change it. The old files
+The index is left empty: the next sync fetches the notes again. If the full-text index alone is wrong, it
+is rebuilt in place. Only a copy of the old files is opened, because opening a damaged file may change it. The old files
 themselves go to the quarantine, byte for byte, with their key file.
 """
 
@@ -44,9 +45,9 @@ from mcp_notarium.files.private_files import replace_private, sync_folder
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.storage import database_opener, integrity, table_copy
 from mcp_notarium.storage.database_opener import Database, companions
-from mcp_notarium.storage.integrity import PAGE_SIZE
-from mcp_notarium.storage.sync_state import SyncState
-from mcp_notarium.storage.table_copy import OnProgress, SalvageReport
+from mcp_notarium.storage.fts_index import FtsIndex
+from mcp_notarium.storage.note_table import NoteTable
+from mcp_notarium.storage.table_copy import SalvageReport
 
 _UNUSABLE = "the cache cannot be repaired"
 _SPACE = 2.4
@@ -58,32 +59,36 @@ _NOT_TAKEN = generation_writer.BINDING_KEYS | {"owner_identity_hash"}
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """Hold what was saved and is in force, and where the old files go; ``state``: whether all have."""
+    """Hold what was saved and is in force, and where the old files go; ``state``: whether all have.
+
+    ``quarantine`` None: the full-text index alone was wrong, and was rebuilt in place.
+    """
 
     salvaged: SalvageReport
-    quarantine: Path
+    quarantine: Path | None
     state: SwitchResult
 
 
 def repair(
     settings: Config,
     *,
-    on_progress: OnProgress = lambda _done, _of: None,
+    whole_state: bool = False,
     options: ChangeOptions = DEFAULTS,
 ) -> RepairResult | None:
-    """Create a new generation of everything that can still be read; None if nothing is wrong.
+    """Create a new generation of all state that can still be read; None if nothing is wrong.
 
-    Every key that opened the old one opens the new one: data key and slots are the same. The sync
-    cursor is removed, so that the next sync compares every note and fetches what is missing.
+    Every key that opened the old one opens the new one: data key and slots are the same.
 
-    Raises ``InvalidRequest`` if the cache is not encrypted, ``CacheDamaged`` if nothing can be read,
-    ``CacheFull`` and ``LockedError``, with the old files as they were. Once the new generation is in
+    Raises ``InvalidRequest`` if the cache is not encrypted, ``CacheDamaged`` if nothing can be read (or not
+    the ``whole_state``, where that is wanted), ``CacheFull`` and ``LockedError``, with the old files as they were. Once the new generation is in
     force, what fails is in its ``state``.
     """
     if not settings.db_encryption:
         raise _only_encrypted_error()
     folder = find_account(settings)
-    with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
+    with generation_writer.hold_alone(
+        settings, folder, options, _ignore_progress, _UNUSABLE
+    ) as writer:
         quarantine.remove_work_folder(folder)
         inspection = options.inspector(settings).inspect(now=options.clock(), opens=False)
         _require_repairable(inspection)
@@ -93,7 +98,11 @@ def repair(
         try:
             copy = _copy_damaged(writer, keyfile)
             damaged = _is_damaged(copy, keyfile, data_key)
-            pages = copy.stat().st_size // PAGE_SIZE
+            if damaged and _rebuild_search(copy, keyfile, data_key):
+                if not _rebuild_search(folder.database(keyfile.generation), keyfile, data_key):
+                    raise CacheDamaged("the full-text index cannot be rebuilt")
+                damage_marker.remove(folder)
+                return RepairResult(SalvageReport(), None, SwitchResult(copied=True))
             _lengthen(copy)
             _require_newest(copy, keyfile, data_key)
             key_file_store.finish_interrupted_change(folder, inspection.files, now=options.clock())
@@ -101,7 +110,9 @@ def repair(
             if not damaged:
                 return None
             new_keyfile = key_slots.next_generation(keyfile, data_key)
-            salvaged = _salvage(writer, copy, keyfile, new_keyfile, data_key, pages=pages)
+            salvaged = _salvage(
+                writer, copy, keyfile, new_keyfile, data_key, whole_state=whole_state
+            )
             return _switch(writer, keyfile, new_keyfile, salvaged)
         finally:
             with suppress(OSError):  # a copy; what stays of it goes with the next repair
@@ -129,19 +140,15 @@ def _salvage(
     new_keyfile: KeyFile,
     data_key: DataKey,
     *,
-    pages: int,
+    whole_state: bool,
 ) -> SalvageReport:
-    """Create the new database with all that could be read; nothing is left of it if this raises."""
+    """Create the new database with the state that could be read; nothing is left of it if this raises."""
     reports = []
 
     def fill(target: Database) -> None:
         try:
             report = table_copy.salvage(
-                lambda: _open(copy, old, data_key),
-                target,
-                pages=pages,
-                without=_NOT_TAKEN,
-                on_progress=writer.on_progress,
+                lambda: _open(copy, old, data_key), target, without=_NOT_TAKEN
             )
         except CacheDamaged as error:
             raise CacheDamaged(
@@ -150,7 +157,7 @@ def _salvage(
             ) from error
         reports.append(report)
         with closing(_open(copy, old, data_key)) as damaged:
-            writer.carry_audit(
+            report.complete &= writer.carry_audit(
                 damaged,
                 target,
                 data_key,
@@ -159,7 +166,10 @@ def _salvage(
                 why="repaired",
                 rescuing=True,
             )
-        SyncState(target).set_cursor(None)
+        if whole_state and not report.complete:
+            raise CacheDamaged("not everything that only this database has can be read")
+        least = 0 if report.complete else int(writer.options.clock())
+        NoteTable(target).raise_version_floor(least=least)
 
     owner = {"owner_identity_hash": writer.settings.owner_hash}
     writer.write(new_keyfile, data_key, fill, meta=owner, check=generation_writer.require_undamaged)
@@ -222,6 +232,21 @@ def _require_repairable(inspection: Inspection) -> None:
     decision = startup_table.decide(seen)
     if isinstance(decision, Locked) and decision.verdict is not Verdict.DATABASE_DAMAGED:
         raise decision.error()
+
+
+def _ignore_progress(_done: int, _of: int) -> None:
+    """Report nothing: there are few rows."""
+
+
+def _rebuild_search(path: Path, found: KeyFile, data_key: DataKey) -> bool:
+    """Rebuild the full-text index; False if something else is wrong, too."""
+    try:
+        with closing(_open(path, found, data_key)) as opened:
+            with opened.transaction(durable=True):
+                FtsIndex(opened).rebuild()
+            return not integrity.check(opened)
+    except CacheError:
+        return False
 
 
 def _open(path: Path, found: KeyFile, data_key: DataKey) -> Database:

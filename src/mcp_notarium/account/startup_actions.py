@@ -137,6 +137,9 @@ class StartupActions:
     ) -> OpenedCache:
         """Create a cache; ``instead``: of what is there, which goes to the quarantine."""
         folder, now = inspection.folder, self.clock()
+        used = quarantine.find_last_use(folder)
+        # The numbers that were given before are in no file that can be read, but they are smaller than this.
+        floor = int(max(now, used or 0)) if instead or used is not None else 0
 
         def move_old(kept: Collection[Path] = ()) -> None:
             if instead:
@@ -148,7 +151,9 @@ class StartupActions:
             move_old()
             unfinished = companions(folder.unfinished_plain_database)
             quarantine.move(folder, unfinished, now=now)
-            new_cache = database_creation.create_plain(folder, self.settings, now=now, at=self.at)
+            new_cache = database_creation.create_plain(
+                folder, self.settings, now=now, version_floor=floor, at=self.at
+            )
         else:
             # The only prepared key file there may be is the one that is made now.
             self._quarantine_unfinished(inspection)
@@ -158,6 +163,7 @@ class StartupActions:
                 _require(inspection.key).passphrase,
                 parameters=self.parameters,
                 now=now,
+                version_floor=floor,
                 bounds=self.bounds,
                 before_commit=move_old,
                 at=self.at,

@@ -41,7 +41,6 @@ from mcp_notarium.errors import (
     Verdict,
 )
 from mcp_notarium.keys import credentials, keychain
-from mcp_notarium.storage.table_copy import SalvageReport
 from mcp_notarium.stores.kind import Truth
 
 NOT_OVERWRITTEN = (
@@ -161,21 +160,6 @@ async def _load(app: App) -> int:
     return 0
 
 
-def describe_missing(found: SalvageReport) -> str:
-    """Return what is known of the notes that could not be recovered."""
-    fetched = "the next sync compares everything with the note store and fetches what is missing."
-    if found.expected is not None:
-        lost = max(found.expected - found.notes, 0)
-        return (
-            f"{lost:,} of {found.expected:,} could not be read; {fetched}"
-            if lost
-            else "None is missing."
-        )
-    if found.lost or found.open_end:
-        return f"How many could not be read is not known, for that was damaged too; {fetched}"
-    return f"As far as can be seen none is missing; {fetched}"
-
-
 def run_repair(args: argparse.Namespace) -> int:
     """Repair the cache; exit code 0 when a sound database is in force, also if it was sound before.
 
@@ -186,15 +170,21 @@ def run_repair(args: argparse.Namespace) -> int:
         old=ask_secret("Key: ") if args.ask_key else None,
         system=keychain.system_keychain() if config.keychain else None,
     )
-    done = repair.repair(config, on_progress=Progress("places looked at"), options=options)
+    done = repair.repair(config, options=options)
     if done is None:
         talk("There is nothing to repair: every page is authentic, and the index fits the notes.")
         return 0
+    if done.quarantine is None:
+        talk("A sound cache is in force: the search index alone was wrong, and was rebuilt.")
+        return 0
     found = done.salvaged
-    talk(f"A sound cache is in force: {found.notes:,} notes came over.")
-    talk(describe_missing(found))
-    if "pending_writes" not in found.complete:
-        talk("WARNING: not every unfinished write could be read. One may be only in the old files.")
+    talk(f"A sound cache is in force: {found.writes:,} unfinished writes came over.")
+    talk("The next sync loads every note again from the note store.")
+    if not found.complete:
+        talk(
+            "WARNING: not every unfinished write, setting and audit record could be read. What is missing "
+            "may be only in the old files."
+        )
     talk("Every key that opened the cache opens it as before.")
     say_unless_copied(done.state.copied)
     done.state.require_finished(

@@ -31,6 +31,7 @@ ANCHORED = "audit_anchored"
 _BELOW_ALL_NUMBERS = -(1 << 63)
 """Below every number that a row can have; our own begin with 1."""
 _SLICE = 500
+_UNREADABLE = "not all of it could be read"
 _MOST_PRUNED = 20_000
 """Records that one transaction removes: other processes wait for it."""
 
@@ -124,8 +125,10 @@ def carry_over(
     anchored: Head | None,
     wrong: Iterable[str] = (),
     rescuing: bool = False,
-) -> None:
+) -> bool:
     """Copy the whole chain under the target's key and end it with a record that links the two.
+
+    Return whether all of it could be read.
 
     The old chain is verified on the way (with ``anchored``, its anchor). Its faults, and those in
     ``wrong``, go into that record: a new MAC must not hide them. ``target`` is empty and new.
@@ -139,7 +142,7 @@ def carry_over(
     faults += [f"{fault.kind.value} at {fault.number}" for fault in found.faults[:10]]
     if found.head.count == 0 and not faults:
         target.begin(at, facts={"why": why})
-        return
+        return True
     facts = {
         "why": why,
         "old_count": found.head.count,
@@ -148,6 +151,7 @@ def carry_over(
         "faults": faults,
     }
     target.append([AuditEntry(at=at, act=ActName.CARRIED, facts=facts)], durable=True)
+    return _UNREADABLE not in faults
 
 
 def _readable(source: AuditTable, faults: list[str]) -> Iterator[Record]:
@@ -155,7 +159,7 @@ def _readable(source: AuditTable, faults: list[str]) -> Iterator[Record]:
     try:
         yield from source.records()
     except CacheError:
-        faults.append("not all of it could be read")
+        faults.append(_UNREADABLE)
 
 
 def _rechain_in_batches(

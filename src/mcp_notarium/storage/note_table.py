@@ -23,7 +23,10 @@ from mcp_notarium.storage.note_rows import (
     rows_of,
 )
 
-__all__ = ["Applied", "Counts", "NoteTable", "TagCount"]
+__all__ = ["VERSION_FLOOR", "Applied", "Counts", "NoteTable", "TagCount"]
+
+VERSION_FLOOR = "local_version_floor"
+"""The row of ``sync_metadata`` with the lowest ``local_version`` that a note may be stored with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +157,15 @@ class NoteTable:
         self._require_transaction()
         self.visibility.require_match()
         self.visibility.clear()
-        self._db.run(_RAISE_FLOOR)
+        self.raise_version_floor()
         self._index.empty()
         self._db.run("DELETE FROM note_tags")
         self._db.run("DELETE FROM note_base")
         self._db.run("DELETE FROM notes")
+
+    def raise_version_floor(self, *, least: int = 0) -> None:
+        """Let versions of notes that are stored from now on begin above all that were given here, and ``least``."""
+        self._db.run(_RAISE_FLOOR, {"given": max(self._db.number(_HIGHEST), least)})
 
     def tidy(self) -> bool:
         """Merge a slice of the full-text index when idle; see :meth:`FtsIndex.tidy`.
@@ -205,29 +212,35 @@ class NoteTable:
         return {row[0]: _ExistingNote(*row[1:]) for row in rows}
 
     def _remove(self, pks: list[int]) -> None:
+        if pks:
+            self._db.run(_RAISE_FLOOR, {"given": self._db.number(_HIGHEST_OF, (json.dumps(pks),))})
         self._db.run_many("DELETE FROM notes WHERE pk = ?", [(pk,) for pk in pks])
 
     def _insert(self, new: list[tuple[int, Rows]]) -> None:
         if not new:
             return
         floor = self._db.number(_FLOOR)
-        self._db.run_many(
-            _INSERT,
-            [(pk, max(one.revision.server_version or 1, floor), *one.note) for pk, one in new],
-        )
+        numbered = [(pk, max(one.revision.server_version or 1, floor), one) for pk, one in new]
+        self._db.run_many(_INSERT, [(pk, version, *one.note) for pk, version, one in numbered])
+        self._record_versions((version, one) for _, version, one in numbered)
         self._store_parts(new)
 
     def _update(self, changed: list[tuple[_ExistingNote, Rows]]) -> None:
-        self._db.run_many(
-            _UPDATE,
-            (
-                (max(old.local_version + 1, one.revision.server_version or 0), *one.note, old.pk)
-                for old, one in changed
-            ),
-        )
+        numbered = [
+            (max(old.local_version + 1, one.revision.server_version or 0), old.pk, one)
+            for old, one in changed
+        ]
+        self._db.run_many(_UPDATE, [(version, *one.note, pk) for version, pk, one in numbered])
+        self._record_versions((version, one) for version, _, one in numbered)
         rows_by_pk = [(old.pk, one) for old, one in changed]
         self._db.run_many("DELETE FROM note_tags WHERE pk = ?", [(pk,) for pk, _ in rows_by_pk])
         self._store_parts(rows_by_pk)
+
+    def _record_versions(self, given: Iterable[tuple[int, Rows]]) -> None:
+        """Record the highest version that is ours and not the store's, so that it survives the index."""
+        ours = [version for version, one in given if version > (one.revision.server_version or 0)]
+        if ours and max(ours) > self._db.number(_HIGHEST):
+            self._db.run(_RECORD_HIGHEST, (str(max(ours)),))
 
     def _store_parts(self, rows_by_pk: list[tuple[int, Rows]]) -> None:
         self._db.run_many(_PUT_BASE, [(pk, *one.base) for pk, one in rows_by_pk])
@@ -258,11 +271,19 @@ CROSS JOIN notes n ON n.id = wanted.value
 CROSS JOIN note_base b ON b.pk = n.pk
 """
 _FLOOR = "SELECT CAST(value AS INTEGER) FROM sync_metadata WHERE key = 'local_version_floor'"
+_HIGHEST = "SELECT CAST(value AS INTEGER) FROM sync_metadata WHERE key = 'local_version_highest'"
+_RECORD_HIGHEST = """
+INSERT INTO sync_metadata(key, value) VALUES ('local_version_highest', ?)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value
+"""
+_HIGHEST_OF = """
+SELECT max(n.local_version) FROM json_each(?) AS wanted CROSS JOIN notes n ON n.pk = wanted.value
+WHERE n.local_version > coalesce(n.server_version, 0)
+"""
 # Numbers that the store gave come back unchanged; only ours must not restart.
 _RAISE_FLOOR = """
 INSERT INTO sync_metadata(key, value)
-SELECT 'local_version_floor', CAST(max(local_version) + 1 AS TEXT) FROM notes
-WHERE local_version > coalesce(server_version, 0) HAVING count(*) > 0
+SELECT 'local_version_floor', CAST(:given + 1 AS TEXT) WHERE :given > 0
 ON CONFLICT (key) DO UPDATE SET
   value = CAST(max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER)) AS TEXT)
 """

@@ -22,6 +22,48 @@ Shapes that matter:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+
+class Kind(Enum):
+    """Name what a table holds."""
+
+    INDEX = "what can be fetched again from the store"
+    STATE = "what only this database has"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Describe a table. ``key``: its first columns, by which rows are copied in order; () where others fill it."""
+
+    kind: Kind
+    key: tuple[str, ...] = ()
+
+
+TABLES: Final[Mapping[str, Table]] = MappingProxyType(
+    {
+        "notes": Table(Kind.INDEX, ("pk",)),
+        "note_base": Table(Kind.INDEX, ("pk",)),
+        "note_tags": Table(Kind.INDEX, ("pk", "tag")),
+        "withheld": Table(Kind.INDEX, ("id",)),
+        "notes_fts": Table(Kind.INDEX),
+        "search_index": Table(Kind.INDEX),
+        "index_changes": Table(Kind.INDEX),
+        "note_counts": Table(Kind.INDEX),
+        "pending_writes": Table(Kind.STATE, ("write_id",)),
+        "sync_metadata": Table(Kind.STATE, ("key",)),
+        "audit": Table(Kind.STATE),
+        "schema_migrations": Table(Kind.STATE),
+    }
+)
+"""Every table and what it holds; triggers, the full-text index, the audit chain and migrations fill some."""
+INDEX_ROWS: Final = "sync."
+"""Rows of ``sync_metadata`` whose key begins so speak of the index, and are of no use without it."""
+
 NAME = "notes, search index, bases, hidden notes, pending writes, audit chain, metadata"
 
 _NOTES = """

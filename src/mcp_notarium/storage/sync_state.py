@@ -1,6 +1,6 @@
 """Store the sync state: the cursor, the first load, the last cycles, the login token, the account.
 
-These are rows of ``sync_metadata``. The cursor moves only in the transaction that stores what it
+These are rows of ``sync_metadata``; those that speak of the index are called ``sync.*``. The cursor moves only in the transaction that stores what it
 covers; the caller sees to that, and every setter joins the open transaction.
 """
 
@@ -19,9 +19,9 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.journal_table import PendingWrites
 
-_CURSOR = "backend_cursor"
-_PROGRESS = "first_sync"
-_METRICS = "sync_metrics"
+_CURSOR = "sync.cursor"
+_PROGRESS = "sync.first_load"
+_METRICS = "sync.metrics"
 _NEVER = "never"
 _DIFFERENCES = "stored_differently"
 _AT_REST = "idle"

@@ -2,15 +2,31 @@
 
 import pytest
 
-from mcp_notarium.domain.note import Content, Revision, Tombstone
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import CacheFull
 from mcp_notarium.search import parser
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener, integrity, table_copy
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.schema import TABLES, Kind
 
 OLD, NEW = (Secret(f"x'{digit * 160}'") for digit in ("1", "2"))
 TIES = frozenset({"generation"})
+COPIED = [name for name, table in TABLES.items() if table.key]
+
+
+def write(note_id):
+    return PendingWrite(
+        write_id="w",
+        note_id=note_id,
+        kind=WriteKind.UPDATE,
+        base_etag="1",
+        content=Content("mine"),
+        body=b"{}",
+        created_at=1.0,
+        owner="me",
+        lease_until=2.0,
+    )
 
 
 def revision(number, text, *, trash=False, tags=()):
@@ -115,18 +131,45 @@ def test_a_difference_of_one_letter_changes_the_digest(source, target):
     assert table_copy.content_digest(target.database, without=TIES) != before
 
 
-def test_every_table_is_copied_or_rebuilt(source):
+def test_every_table_is_marked_as_index_or_state(source):
     tables = source.database.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
-    rebuilt = {"note_counts", "search_index", "index_changes", "schema_migrations", "audit"}
-    names = {name for (name,) in tables if not name.startswith("notes_fts")}
-    assert names == {*table_copy.TABLES, *rebuilt}
+    assert {name for (name,) in tables if not name.startswith("notes_fts_")} == set(TABLES)
 
 
-@pytest.mark.parametrize("table", table_copy.TABLES)
+def test_a_reset_empties_the_index_and_keeps_the_state(source):
+    database = source.database
+    rows = {name: len(list(table_copy.slices(database, name))) for name in COPIED}
+    assert rows["notes"]
+    with source.transaction():
+        source.notes.clear()
+    for name in COPIED:
+        left = len(list(table_copy.slices(database, name)))
+        assert left == (0 if TABLES[name].kind is Kind.INDEX else rows[name])
+
+
+def test_a_salvage_copies_the_state_and_the_bases_of_unfinished_writes(source, target):
+    source.sync_state.set("setting", "kept")
+    source.pending.add(write("n0001"))
+    path = source.database.path
+    report = table_copy.salvage(
+        lambda: database_opener.connect(path, OLD), target.database, without=TIES
+    )
+    assert (report.writes, report.complete) == (1, True)
+    assert [kept.write_id for kept in target.pending.all()] == ["w"]
+    assert target.notes.etags() == {"n0001": "1"}
+    assert target.notes.base("n0001") == source.notes.base("n0001")
+    assert found(target, "w1")[0] == 1
+    assert target.sync_state.get("setting") == "kept"
+    assert target.sync_state.cursor() is None
+    assert target.sync_state.get("generation") == "new"
+    assert integrity.check(target.database) == ()
+
+
+@pytest.mark.parametrize("table", COPIED)
 def test_the_key_of_a_table_is_its_first_columns(source, table):
     source.database._connection.set_authorizer(None)  # the guard lets nobody ask for this
     columns = source.database.rows("SELECT name FROM pragma_table_info(?)", (table,))
-    key = table_copy.TABLES[table]
+    key = TABLES[table].key
     assert tuple(name for (name,) in columns)[: len(key)] == key
 
 
