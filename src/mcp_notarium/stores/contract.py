@@ -76,14 +76,6 @@ class Retry(Enum):
     ASK = "the store would store it again: look first"
 
 
-class Truth(Enum):
-    """Name where the notes live, which decides what may be emptied and fetched again."""
-
-    REMOTE = "a service"
-    SHARED_FILE = "files of this machine that other programs write, too"
-    LOCAL = "this database alone: it can never be fetched again"
-
-
 @dataclass(frozen=True, slots=True)
 class Traits:
     """Hold the facts about a store. The engine asks for these and never for a store's name."""
@@ -92,7 +84,6 @@ class Traits:
     write_guard: WriteGuard
     ids: Ids
     retry: Retry
-    truth: Truth = Truth.REMOTE
     long_poll: bool = False
     """``changes(wait=True)`` blocks until something happens."""
     versions: bool = False

@@ -18,7 +18,6 @@ from mcp_notarium import __version__
 from mcp_notarium.domain.note import Note, WriteState
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.storage import driver
-from mcp_notarium.stores.contract import Truth
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.note_lookup import find_at_version
 from mcp_notarium.tools.schemas import ManageAnswer, ManageRequest, StatsAnswer
@@ -106,20 +105,20 @@ def _trash_answer(note: Note, *, said: str | None = None) -> ManageAnswer:
 
 async def _remove(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
     note = await _find_note(app, request)
-    _check_trashed(note)
+    _check_trashed(app, note)
     app.usage_limits.require_write()
     name = name_note(app, note.text, note_id=note.id)
     await require_consent(call, f"Delete the {name} for good? It cannot be brought back.")
     async with app.writer.call():
         note = await _find_note(app, request)
-        _check_trashed(note)
+        _check_trashed(app, note)
         with app.usage_limits.write():
             await app.writer.remove(note, act=call.act)
     return ManageAnswer(id=note.id, status="deleted")
 
 
-def _check_trashed(note: Note) -> None:
-    if not note.trash:
+def _check_trashed(app: App, note: Note) -> None:
+    if app.store.traits.trash and not note.trash:
         raise InvalidRequest(
             "Only a note in the trash can be deleted for good.",
             subcategory="not_trashed",
@@ -129,11 +128,7 @@ def _check_trashed(note: Note) -> None:
 
 
 async def _reset(app: App, call: CallContext) -> ManageAnswer:
-    if app.store.traits.truth is Truth.LOCAL:
-        raise InvalidRequest(
-            "This store has no other copy; it cannot be reset.",
-            resolution_hint="Nothing needs to be reset: what is here is the original.",
-        )
+    app.config.store.require_refetchable()
     await require_consent(call, "Empty the local cache and load every note again?")
     async with app.writer.call():
         await app.scheduler.reset(act=call.act)

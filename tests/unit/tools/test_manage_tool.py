@@ -12,7 +12,8 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
-from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Truth
+from mcp_notarium.stores.contract import Acknowledgement, PushStatus
+from mcp_notarium.stores.kind import Truth
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.tools import manage
 from mcp_notarium.tools.schemas import ManageRequest
@@ -183,7 +184,28 @@ async def test_reset_without_the_service_keeps_the_cache(harness):
 
 
 async def test_store_that_is_the_source_is_never_reset(tmp_path):
-    harness = ToolHarness(tmp_path, truth=Truth.LOCAL)
-    with pytest.raises(InvalidRequest):
+    harness = ToolHarness(tmp_path)
+    config = harness.app.config
+    local = replace(config, store=replace(config.store, truth=Truth.LOCAL))
+    harness.app = replace(harness.app, config=local)
+    with pytest.raises(InvalidRequest, match="cannot be fetched again"):
         await act(harness, "reset_cache", Caller(agrees=True))
+    harness.close()
+
+
+async def test_in_a_store_without_a_trash_a_note_is_removed_at_once_and_only_with_consent(tmp_path):
+    harness = ToolHarness(tmp_path, trash=False)
+    harness.store.put("n1", "one\n")
+    await harness.sync()
+    version = harness.app.cache.notes.get("n1").local_version
+    with pytest.raises(InvalidRequest, match="no trash") as refusal:
+        await act(harness, "trash", Caller(agrees=True), id="n1", local_version=version)
+    assert "delete_permanently" in refusal.value.resolution_hint
+    with pytest.raises(ConfirmationRequired):
+        await act(
+            harness, "delete_permanently", Caller(agrees=False), id="n1", local_version=version
+        )
+    assert harness.store.ids() == {"n1"}
+    await act(harness, "delete_permanently", Caller(agrees=True), id="n1", local_version=version)
+    assert harness.store.ids() == set()
     harness.close()
