@@ -26,7 +26,7 @@ from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import AccountRecord
 from mcp_notarium.storage.usage_limits import UsageLimits
-from mcp_notarium.stores.kind import StoreContext
+from mcp_notarium.stores.context import StoreContext
 from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.status import describe_differences

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.account_folder import AccountFolder, create_folder
 from mcp_notarium.sandbox import landlock, seccomp
-from mcp_notarium.stores.kind import Access
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config, Sandbox
@@ -182,6 +181,8 @@ def _describe_landlock(version: int) -> str:
 
 def find_allowed_access(config: Config, *, opens: bool = True) -> landlock.Allowed:
     """List the places and ports that this Python and the store need."""
+    from mcp_notarium.stores.context import Access  # noqa: PLC0415 - not before the first answer
+
     needed = config.store.access(config.store_settings) if opens else Access()
     home = Path(os.environ.get("XDG_CONFIG_HOME") or _real(Path.home) / ".config")
     read = {*_program(), *map(Path, _SYSTEM), home / "python_keyring", *needed.read}

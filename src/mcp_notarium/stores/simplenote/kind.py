@@ -10,19 +10,12 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.crypto.account_identity import AccountIdentity
 from mcp_notarium.secret import Secret
-from mcp_notarium.stores.kind import (
-    Access,
-    Login,
-    LoginDialog,
-    StoreContext,
-    StoreKind,
-    StoreSettings,
-    Truth,
-)
+from mcp_notarium.stores.kind import Login, StoreKind, StoreSettings, Truth
 from mcp_notarium.stores.simplenote.urls import APP_ID, Urls
 from mcp_notarium.variable import Kind, Trust, Variable
 
 if TYPE_CHECKING:
+    from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
     from mcp_notarium.stores.contract import Store
 
 USERNAME, PASSWORD, TOKEN = "SIMPLENOTE_USERNAME", "SIMPLENOTE_PASSWORD", "SIMPLENOTE_TOKEN"
@@ -139,6 +132,8 @@ def _open(settings: StoreSettings, context: StoreContext) -> Store:
 
 
 def _access(settings: StoreSettings) -> Access:
+    from mcp_notarium.stores.context import Access  # noqa: PLC0415 - see the top
+
     return Access(ports=(_DOMAIN_PORT, *urls_of(settings).ports()))
 
 

@@ -22,9 +22,10 @@ from mcp_notarium.errors import (
     StoreProtocolError,
 )
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores.context import LoginDialog
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.json_answers import parse_json
-from mcp_notarium.stores.kind import LoginDialog, StoreSettings
+from mcp_notarium.stores.kind import StoreSettings
 from mcp_notarium.stores.simplenote import kind
 from mcp_notarium.stores.simplenote.urls import Urls
 

@@ -26,8 +26,8 @@ from mcp_notarium.errors import (
     StoreUnavailable,
 )
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores.context import TokenStore
 from mcp_notarium.stores.http import HttpSession, Reply, Request
-from mcp_notarium.stores.kind import TokenStore
 from mcp_notarium.stores.simplenote.login import Authenticator, login_required, usable_in_header
 from mcp_notarium.stores.simplenote.token_owner import TokenOwner
 

@@ -16,6 +16,7 @@ from typing import Any
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import CursorLost, NoteNotFound, StoreProtocolError, StoreTimeout
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores.context import AccountRecord, TokenStore
 from mcp_notarium.stores.contract import (
     Acknowledgement,
     BaseLookup,
@@ -32,7 +33,6 @@ from mcp_notarium.stores.contract import (
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.http_rules import ConnectionDropped
 from mcp_notarium.stores.json_answers import DEEPEST, AnswerTooLarge, parse_json, to_json
-from mcp_notarium.stores.kind import AccountRecord, TokenStore
 from mcp_notarium.stores.simplenote import note_codec
 from mcp_notarium.stores.simplenote.change_feed_codec import changes_from
 from mcp_notarium.stores.simplenote.login import Authenticator

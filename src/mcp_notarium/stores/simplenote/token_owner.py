@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from mcp_notarium.errors import OtherAccount, StoreProtocolError
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores.context import AccountRecord, SampleNote
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.json_answers import parse_json
-from mcp_notarium.stores.kind import AccountRecord, SampleNote
 from mcp_notarium.stores.simplenote import note_codec
 from mcp_notarium.stores.simplenote.login import other_account
 from mcp_notarium.stores.simplenote.urls import NOTES, Urls
