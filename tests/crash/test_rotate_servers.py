@@ -37,7 +37,6 @@ import sys, time
 from pathlib import Path
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import key_lock
-from support.simplenote_settings import simplenote
 with key_lock(AccountFolder(Path(sys.argv[1]))):
     print("held", flush=True)
     time.sleep(600)

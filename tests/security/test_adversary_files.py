@@ -48,7 +48,7 @@ def test_a_command_does_not_wait_for_a_pipe_in_the_place_of_the_key_file(tmp_pat
         env={
             "PATH": os.environ["PATH"],
             "HOME": str(tmp_path),
-            "SIMPLENOTE_USERNAME": config.username,
+            "SIMPLENOTE_USERNAME": config.account.name,
             "NOTARIUM_DATA_DIR": str(config.data_dir),
             "NOTARIUM_KEYCHAIN": "off",
         },
