@@ -7,6 +7,7 @@ import pytest
 import mcp_notarium
 from mcp_notarium.sync.cycle_states import TRANSITIONS
 from mcp_notarium.sync.pull_decisions import CHANGES, REMOVAL_COUNT, SWEEP_SHARE
+from mcp_notarium.sync.push_decisions import DECISIONS
 
 TEXT = (Path(mcp_notarium.__file__).parents[2] / "docs" / "sync.md").read_text()
 
@@ -24,6 +25,15 @@ def change_table():
     return "\n".join(lines) + "\n"
 
 
+def push_table():
+    lines = ["| write | attempt | the store holds | step | why |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {kind} | {attempt.value} | {held.value} | {row.step.value} | {row.why} |"
+        for (kind, attempt, held), row in DECISIONS.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def state_diagram():
     lines = ["stateDiagram-v2", "    [*] --> IDLE"]
     lines += [
@@ -35,6 +45,10 @@ def state_diagram():
 
 def test_the_change_table_is_the_planners():
     assert part("change table") == change_table()
+
+
+def test_the_push_table_is_the_writers():
+    assert part("push table") == push_table()
 
 
 def test_the_diagram_is_the_cycles():

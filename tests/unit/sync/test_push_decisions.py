@@ -1,0 +1,124 @@
+"""What is done with a write, row by row, and what becomes of texts that met."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_notarium.domain.merge import merge_content
+from mcp_notarium.domain.note import Content, Revision, Tombstone, WriteKind
+from mcp_notarium.sync.push_decisions import (
+    DECISIONS,
+    Attempt,
+    Held,
+    Step,
+    decide,
+    held_for_creation,
+    held_for_deletion,
+    held_for_update,
+    settle,
+)
+
+BASE = Content("one\ntwo\nthree\n")
+OURS = Content("one\nTWO\nthree\n")
+
+
+def revision(text, etag="r2"):
+    return Revision("n1", etag, Content(text), 1.0, 2.0, b"")
+
+
+def test_every_reason_is_a_sentence_of_its_own_within_its_step():
+    reasons = [(row.step, row.why) for row in DECISIONS.values()]
+    assert all(why == why.strip() and why[0].islower() for _, why in reasons)
+
+
+@pytest.mark.parametrize("attempt", Attempt)
+def test_a_change_is_decided_whatever_the_store_holds(attempt):
+    assert all((WriteKind.UPDATE, attempt, held) in DECISIONS for held in Held)
+
+
+def test_a_caller_who_waits_is_asked_and_nobody_else_is():
+    refused = {key for key, row in DECISIONS.items() if row.step is Step.REFUSE}
+    assert {attempt for _, attempt, _ in refused} == {Attempt.FIRST}
+    copied = {key for key, row in DECISIONS.items() if row.step is Step.COPY}
+    assert {attempt for _, attempt, _ in copied} == {Attempt.REPEATED}
+
+
+@pytest.mark.parametrize(
+    ("head", "held", "text"),
+    [
+        (Tombstone("n1"), Held.NOTHING, OURS.text),
+        (revision(OURS.text), Held.OURS, OURS.text),
+        (revision(BASE.text, "r1"), Held.BASE, OURS.text),
+        (revision("zero\none\ntwo\nthree\n"), Held.MERGEABLE, "zero\none\nTWO\nthree\n"),
+        (revision("one\nzwei\nthree\n"), Held.CLASHING, OURS.text),
+        (revision("zero\none\nTWO\nthree\n"), Held.OURS, "zero\none\nTWO\nthree\n"),
+    ],
+)
+def test_what_the_store_holds_is_named_against_base_and_write(head, held, text):
+    found = held_for_update(head, base=BASE, base_etag="r1", sent=OURS, wanted=OURS)
+    assert found == (held, Content(text))
+
+
+def test_a_change_whose_base_is_lost_clashes_with_everything_else():
+    found, _ = held_for_update(
+        revision("zero\n"), base=None, base_etag="r1", sent=OURS, wanted=OURS
+    )
+    assert found is Held.CLASHING
+
+
+@pytest.mark.parametrize(
+    ("head", "named", "step"),
+    [
+        (Tombstone("n1"), False, Step.PUSH),
+        (Tombstone("n1"), True, Step.PUSH),
+        (revision(OURS.text), True, Step.DONE),
+        (revision("edited since\n"), False, Step.DONE),
+        (revision("somebody else's\n"), True, Step.NEW_ID),
+    ],
+)
+def test_a_repeated_creation_is_ours_if_nobody_else_makes_the_id(head, named, step):
+    held = held_for_creation(head, OURS, named=named)
+    assert decide(WriteKind.CREATE, Attempt.REPEATED, held) is step
+
+
+@pytest.mark.parametrize(
+    ("head", "step"),
+    [
+        (Tombstone("n1"), Step.DONE),
+        (revision("x", "r1"), Step.PUSH),
+        (revision("x", "r2"), Step.DONE),
+    ],
+)
+def test_a_repeated_deletion_takes_only_what_was_seen(head, step):
+    held = held_for_deletion(head, "r1")
+    assert decide(WriteKind.DELETE, Attempt.REPEATED, held) is step
+
+
+lines = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=4)
+
+
+def text_of(parts, mark):
+    return "".join(f"{line}{mark if index % 2 else ''}\n" for index, line in enumerate(parts))
+
+
+@settings(max_examples=200, deadline=None)
+@given(base=lines, ours=lines, displaced=st.none() | lines, held=st.none() | lines)
+def test_no_text_that_met_in_the_store_is_lost(base, ours, displaced, held):
+    old, sent = Content(text_of(base, "")), Content(text_of(ours, " ours"))
+    other = None if displaced is None else Content(text_of(displaced, " displaced"))
+    now = sent if held is None else Content(text_of(held, " over it"))
+    made = settle(base=old, sent=sent, displaced=other, held=now)
+    kept = [content for content in (made.content, made.ours, made.theirs) if content is not None]
+    for text in filter(None, (sent, other, now)):
+        inserted = set(text.text.splitlines()) - set(old.text.splitlines())
+        assert inserted <= set(itertools.chain.from_iterable(c.text.splitlines() for c in kept))
+
+
+def test_where_two_texts_clash_theirs_stays_in_the_note():
+    theirs = Content("one\nzwei\nthree\n")
+    assert merge_content(BASE, OURS, theirs) is None
+    assert settle(base=BASE, sent=OURS, displaced=theirs, held=OURS).content == theirs
+    assert settle(base=BASE, sent=OURS, displaced=theirs, held=OURS).ours == OURS
+    assert settle(base=BASE, sent=OURS, displaced=None, held=theirs).content == theirs
