@@ -9,13 +9,14 @@ import asyncio
 import sys
 from contextlib import ExitStack, contextmanager
 
-from hypothesis import settings
+from hypothesis import seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import NotariumError, OutcomeUnknown
 from mcp_notarium.sync.cycle_states import State
+from support.long import LONG, SEED
 from support.memory_client import ROWS
 from support.sync_rig import LEASE, Client, Crash, FlyingTime, quick_folder
 from support.sync_worlds import READ_FAULTS, WRITE_FAULTS, MemoryWorld, SimplenoteWorld
@@ -322,11 +323,12 @@ def _ends_at(client, nth, *, torn):
 
 
 def machine_like(row):
-    """The same in a store of another row."""
+    """The same in a store of another row, in a new history every day."""
     world = type(f"{row.title()}World", (MemoryWorld,), {"traits": ROWS[row]})
     machine = type(f"{row.title()}Machine", (SyncMachine,), {"world_kind": world})
+    seed(f"{SEED} {row}")(machine)
     machine.TestCase.settings = settings(
-        max_examples=25, stateful_step_count=25, deadline=None, derandomize=True, database=None
+        max_examples=200 if LONG else 25, stateful_step_count=25, deadline=None, database=None
     )
     return machine.TestCase
 
