@@ -19,6 +19,8 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.journal_table import PendingWrites
 
+LEFT_OUT = "sync.left_out"
+"""The row that counts notes which cannot be asked for."""
 _CURSOR = "sync.cursor"
 _PROGRESS = "sync.first_load"
 _METRICS = "sync.metrics"
@@ -64,6 +66,17 @@ class Differences:
     last_at: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class SyncFacts:
+    """Hold what a status is made of. ``notes`` are in the index; ``left_out`` cannot be asked for."""
+
+    notes: int
+    cursor: str | None
+    progress: LoadProgress
+    metrics: Metrics
+    left_out: int
+
+
 class SyncState:
     """Store the rows that sync needs after a restart."""
 
@@ -83,6 +96,18 @@ class SyncState:
             self._db.run("DELETE FROM sync_metadata WHERE key = ?", (key,))
         else:
             self._db.run(_PUT, (key, value))
+
+    def facts(self) -> SyncFacts:
+        """Return everything that a status is made of, by one statement."""
+        row = self._db.row(_FACTS)
+        notes, values = (row[0] or 0, json.loads(row[1])) if row else (0, {})
+        return SyncFacts(
+            notes=notes,
+            cursor=values.get(_CURSOR),
+            progress=LoadProgress(**json.loads(values.get(_PROGRESS) or "{}")),
+            metrics=Metrics(**json.loads(values.get(_METRICS) or "{}")),
+            left_out=int(values.get(LEFT_OUT) or 0),
+        )
 
     def cursor(self) -> str | None:
         """Return the cursor in the store's stream of changes; None before the first complete load."""
@@ -237,6 +262,11 @@ SELECT n.id, b.created_at FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.p
 _ANY = (
     "SELECT n.id, b.created_at FROM notes n JOIN note_base b ON b.pk = n.pk ORDER BY n.pk LIMIT 8"
 )
+_FACTS = """
+SELECT (SELECT active + trashed FROM note_counts), json_group_object(key, value)
+FROM sync_metadata
+WHERE key IN ('sync.cursor', 'sync.first_load', 'sync.metrics', 'sync.left_out')
+"""
 _PUT = """
 INSERT INTO sync_metadata(key, value) VALUES (?, ?)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value

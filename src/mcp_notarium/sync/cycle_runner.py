@@ -62,6 +62,8 @@ class CycleRunner:
         self._began = 0.0
         self._last_request = 0
         self._failure: NotariumError | None = None
+        self.last_error: str | None = None
+        """The error of the last cycle, in words for a person; None: it succeeded."""
         self._retry_at = 0.0
         self.backoff = CycleBackoff()
         self._began_by_feed = False
@@ -132,11 +134,6 @@ class CycleRunner:
     def asked_delay(self) -> float | None:
         """Return the seconds the store asked us to wait, if it did."""
         return retry_after_of(self._failure) if self._failure else None
-
-    @property
-    def last_error(self) -> str | None:
-        """Return the error of the last cycle, in words for a person; None if it succeeded."""
-        return self._failure.message if self._failure else None
 
     async def close(self) -> None:
         """Close a listing that is being read, and its connection."""
@@ -239,6 +236,7 @@ class CycleRunner:
             self.backoff.record_empty()
         if succeeded:
             self._failure = None
+        self.last_error = self._failure.message if self._failure else None
         if not self._began_by_feed or self._tally.deferred:
             self._retry_at = self._stopwatch() + FIRST_DELAY
         self._record()

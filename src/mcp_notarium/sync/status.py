@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.sync_state import LoadProgress, SyncState
+from mcp_notarium.storage.sync_state import LEFT_OUT, LoadProgress, SyncState
 from mcp_notarium.sync.cycle_states import WORKING, State
 
 SWEEP_PERIOD = 24 * 3600.0
@@ -26,7 +26,6 @@ _UNRESOLVED = "sync.unresolved"
 _SWEPT_AT = "sync.swept_at"
 _UNSEEN_REMOVALS = "sync.unseen_removals"
 _LOAD_BEGAN_EMPTY = "sync.load_began_empty"
-_LEFT_OUT = "sync.left_out"
 _CODEC_VERSION = "sync.codec_version"
 _ASKED = "sync.asked"
 _ANSWERED = "sync.answered"
@@ -118,12 +117,12 @@ class SyncProgress:
     @property
     def left_out(self) -> int:
         """Count the notes that cannot be asked for, as far as the account has been listed."""
-        return self._number(_LEFT_OUT)
+        return self._number(LEFT_OUT)
 
     def mark_left_out(self, count: int) -> None:
         """Record how many notes a complete listing has left out so far."""
         if count != self.left_out:
-            self._state.set(_LEFT_OUT, str(count))
+            self._state.set(LEFT_OUT, str(count))
 
     def mark_emptied(self) -> None:
         """Record that every note was removed on purpose: batches read before are void."""
@@ -132,7 +131,7 @@ class SyncProgress:
         self._state.set_progress(
             LoadProgress(anchor_cursor=None, mark=None, loaded=0, total=None, complete=False)
         )
-        for key in (_SWEPT_AT, _UNSEEN_REMOVALS, _UNRESOLVED, _LOAD_BEGAN_EMPTY, _LEFT_OUT):
+        for key in (_SWEPT_AT, _UNSEEN_REMOVALS, _UNRESOLVED, _LOAD_BEGAN_EMPTY, LEFT_OUT):
             self._state.set(key, "")
 
     @property
@@ -239,23 +238,22 @@ def read_status(
     ``leading`` and ``error`` are the state and the last error of this process if it leads; otherwise
     those that the leader stored count.
     """
-    progress, metrics = cache.sync_state.progress(), cache.sync_state.metrics()
-    loaded = cache.notes.counts().total
-    complete = progress.complete and cache.sync_state.cursor() is not None
-    total, left_out = progress.total, int(cache.sync_state.get(_LEFT_OUT) or 0)
+    facts = cache.sync_state.facts()
+    complete = facts.progress.complete and facts.cursor is not None
+    total, left_out = facts.progress.total, facts.left_out
     if cache.notes.visibility.rules.has_rules:
         # What the store counts and works on may be notes that the policy hides.
         total, left_out = None, 0
         leading = State.IDLE if complete and leading in WORKING else leading
-    if complete or (total is not None and total < loaded):
-        total = loaded
+    if complete or (total is not None and total < facts.notes):
+        total = facts.notes
     return SyncStatus(
-        state=leading or _state_elsewhere(metrics.status, complete=complete),
-        loaded=loaded,
+        state=leading or _state_elsewhere(facts.metrics.status, complete=complete),
+        loaded=facts.notes,
         total=total,
         complete=complete,
-        last_sync_at=metrics.last_sync_at,
-        last_error=error if leading else metrics.last_error,
+        last_sync_at=facts.metrics.last_sync_at,
+        last_error=error if leading else facts.metrics.last_error,
         leader=leading is not None,
         left_out=left_out,
     )
