@@ -210,7 +210,7 @@ AGENTS = (
     Defence(
         "only what is in the trash is deleted for good",
         "tools/manage.py",
-        "    if not note.trash:\n",
+        "    if app.store.traits.trash and not note.trash:\n",
         "    if False:\n",
         (f"{_MANAGE}::test_removal_works_in_the_trash_only_and_with_consent_only",),
         (40,),
