@@ -160,7 +160,9 @@ class Recording:
                 self._recorder.wake(SECONDS)
         else:
             self._recorder.keep(entry)
-        self._act = None  # it refers to this, and 8 MB of arguments would wait for the garbage collector
+        self._act = (
+            None  # it refers to this, and 8 MB of arguments would wait for the garbage collector
+        )
 
     def allow(self, log: AuditLog, request: BaseModel, *, setting: str) -> None:
         """Note that the handler may be called; ``setting`` is NOTARIUM_DESTRUCTIVE."""
