@@ -12,7 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from mcp_notarium import logs
@@ -83,17 +83,18 @@ async def open_app(
     time_to_close: Callable[[], float] = lambda: _CLOSING_SECONDS,
     whole: bool = False,
     read_only: bool = False,
+    heal: bool = False,
     damaged: Callable[[LockedError], None] = _ignore_damage,
 ) -> AsyncIterator[App]:
     """Open the app, with sync running unless ``syncing`` is False; close it on leaving.
 
     ``time_to_close`` returns the seconds left for closing, at any moment of it. ``whole``: check every page
     first. ``read_only``: change no file of the folder, and keep the visibility rules of the index.
-    ``damaged`` is called once, in the event loop, if the database turns out to be damaged while it is
+    ``heal``: repair a damaged database, if that loses nothing. ``damaged`` is called once, in the event loop, if the database turns out to be damaged while it is
     open; ``CacheDamaged`` raised inside leaves as ``LockedError``.
     """
     log = log or logs.get("app")
-    opens = partial(opener.open_with_policy, config, whole=whole)
+    opens = partial(opener.open_with_policy, config, whole=whole, heal=heal)
     if read_only:
         opens = partial(opener.open_cache, config, read_only=True, whole=whole)
     opened = await run_in_thread(opens, too_late=OpenedCache.close)
@@ -135,7 +136,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
         cache,
         store,
         clock=time.time,
-        owner=make_owner_name(),
+        owner=_owner_name(),
         lease=2 * config.api_timeout + _LEASE_MARGIN,
         on_difference=log_difference,
     )
@@ -153,6 +154,12 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
     anchor_notice = opened.anchor.notice(audit.table, opened.database)
     notices = (*opened.notices, anchor_notice) if anchor_notice else opened.notices
     return App(config, cache, store, writer, scheduler, tokens, audit, usage_limits, notices)
+
+
+@cache
+def _owner_name() -> str:
+    """Return the name of this process, the same after a repair: it goes on with its own writes."""
+    return make_owner_name()
 
 
 def _audit(config: Config, opened: OpenedCache) -> AuditLog:

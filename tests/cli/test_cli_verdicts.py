@@ -391,7 +391,7 @@ def test_an_agent_gets_one_way_out_and_doctor_names_all(
     cause(room)
     if cause is open_to_all:  # refused before the handshake: no agent is there
         assert run(room.env).returncode == 1
-    else:
+    elif cause is not last_page_damaged:  # a server repairs that
         with Server(room.env) as server:
             error = server.error("list")
             assert error["details"] == {"verdict": Verdict(code).name.lower(), "exit_code": code}

@@ -35,7 +35,7 @@ if LONG:
     SERVED |= {"rotate-key": NEW, "keys add": KEY, "keys disable": KEY, "repair": KEY}
 NOWHERE = {
     f"{name}_URL": "http://127.0.0.1:9"
-    for name in ("SIMPERIUM_API", "SIMPERIUM_AUTH", "SIMPLENOTE_APP")
+    for name in ("SIMPERIUM_AUTH", "SIMPLENOTE_APP")  # the third would name another account
 }
 
 

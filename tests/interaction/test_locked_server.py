@@ -129,8 +129,6 @@ def _link_for_database(folder: Path) -> None:
 
 DAMAGE = {
     "a flipped bit on the first page": (_flip_first_page, "database_damaged", 13),
-    "a torn last page": (_truncate_mid_page, "database_damaged", 13),
-    "whole pages missing": (_truncate_on_page_edge, "database_damaged", 13),
     "an emptied file": (_empty_database, "database_missing", 14),
     "garbage": (_garbage_database, "database_damaged", 13),
     "no database": (_remove_database, "database_missing", 14),
@@ -166,6 +164,22 @@ def test_damage_locks_every_tool_and_changes_no_file(  # noqa: PLR0917 - one row
     assert status.returncode == code
     assert json.loads(status.stdout)["verdict"] == verdict
     assert _bytes(folder) == before
+
+
+@pytest.mark.parametrize("damage", [_truncate_mid_page, _truncate_on_page_edge])
+def test_a_shortened_database_is_repaired_if_its_state_can_be_read(
+    simulator: Simulator, filled: Path, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
+    folder = account_folder(simulator, tmp_path)
+    damage(folder)
+    before = _encrypted(folder).read_bytes()
+    active = sum(not note["deleted"] for note in simulator.notes().values())
+    with Server(environment(simulator, tmp_path)) as server:
+        server.loaded(active)
+        assert server.leave() == 0
+    (kept,) = (folder / "quarantine").rglob("*.encrypted")
+    assert kept.read_bytes() == before
 
 
 def test_a_wrong_key_is_proven_and_touches_nothing(

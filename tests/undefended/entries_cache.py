@@ -32,8 +32,36 @@ CACHE = (
         "storage/driver.py",
         "    if code in {_CORRUPT, _NOTADB} or (",
         "    if code in {_NOTADB} or (",
-        ("interaction/test_locked_server.py::test_damage_locks_every_tool_and_changes_no_file",),
+        (
+            "interaction/test_locked_server.py::test_a_shortened_database_is_repaired_if_its_state_can_be_read",
+        ),
         (12,),
+    ),
+    Defence(
+        "what only this database has is not given up by a repair of its own accord",
+        "account/repair.py",
+        "        if whole_state and not report.complete:\n",
+        "        if False:\n",
+        ("unit/account/test_healing.py::test_what_only_this_database_has_is_never_given_up",),
+        (11,),
+    ),
+    Defence(
+        "a database is repaired three times a day at most",
+        "account/healing.py",
+        "since=since) < MOST_A_DAY\n",
+        "since=since) < 1000\n",
+        (
+            "unit/account/test_healing.py::test_a_disk_that_damages_again_and_again_is_not_repaired_for_ever",
+        ),
+    ),
+    Defence(
+        "versions begin above those that were given before a repair",
+        "account/repair.py",
+        "        NoteTable(target).raise_version_floor(least=least)\n",
+        "        del least\n",
+        (
+            "unit/account/test_repair.py::test_versions_go_on_above_those_that_were_given_before_a_repair",
+        ),
     ),
     Defence(
         "a lost database is not recreated",

@@ -16,6 +16,7 @@ from dataclasses import replace
 from mcp_notarium.account import (
     damage_marker,
     database_creation,
+    healing,
     startup_outcomes,
     startup_table,
 )
@@ -46,6 +47,7 @@ def open_cache(
     bounds: Bounds = PRODUCTION,
     whole: bool = False,
     read_only: bool = False,
+    heal: bool = False,
     system: Keychain | None = None,
     clock: Callable[[], float] = time.time,
     at: StepHook = ignore_step,
@@ -55,7 +57,7 @@ def open_cache(
     ``kdf`` replaces the settings' parameters of a new slot. ``whole``: every page is checked, as after
     damage was met. Damage that is found so, or met later, marks the folder for the next start.
     ``read_only``: no other file of the folder is changed, and a cache that a start would have to change
-    first is refused.
+    first is refused. ``heal``: a damaged cache is repaired (``healing``), if that loses nothing.
     """
     folder = AccountFolder(settings.account_dir)
     actions = StartupActions(
@@ -72,7 +74,7 @@ def open_cache(
         try:
             if read_only:
                 return _open_read_only(actions)
-            return _open_in_order(actions) or _open_under_lock(actions)
+            return _open_and_heal(actions) if heal else _open(actions)
         except CacheDamaged as error:
             damage_marker.write(folder)
             raise damage_error(settings) from error
@@ -80,6 +82,28 @@ def open_cache(
             if whole and error.verdict is Verdict.DATABASE_DAMAGED:
                 damage_marker.write(folder)  # a start would not look so far
             raise
+
+
+def _open(actions: StartupActions) -> OpenedCache:
+    return _open_in_order(actions) or _open_under_lock(actions)
+
+
+def _open_and_heal(actions: StartupActions) -> OpenedCache:
+    """Open; if the database is damaged, repair it and open it again. What cannot be repaired is decided as always."""
+    careful = replace(actions.settings, on_unreadable="refuse")
+    inspector = replace(actions.inspector, settings=careful)
+    try:
+        return _open(replace(actions, settings=careful, inspector=inspector))
+    except CacheDamaged:
+        pass
+    except LockedError as error:
+        if error.verdict is not Verdict.DATABASE_DAMAGED:
+            if actions.settings.on_unreadable == "refuse":
+                raise
+            return _open(actions)
+    notice = healing.heal(actions)
+    opened = _open(actions)
+    return replace(opened, notices=(notice, *opened.notices)) if notice else opened
 
 
 def damage_error(settings: Config) -> LockedError:
@@ -159,14 +183,14 @@ def _is_trusted(folder: AccountFolder) -> bool:
     return folder.path.is_dir() and find_problem(folder) is None
 
 
-def open_with_policy(config: Config, *, whole: bool = False) -> OpenedCache:
+def open_with_policy(config: Config, *, whole: bool = False, heal: bool = False) -> OpenedCache:
     """Open as :func:`open_cache`, under the present policy of what agents may see.
 
     If the policy has changed, visibility is computed again first, alone: while any other process has the
     cache open, that is refused with ``LockedError`` (BUSY). An unchanged policy costs one row.
     """
     with ExitStack() as undo:
-        first = open_cache(config, whole=whole)
+        first = open_cache(config, whole=whole, heal=heal)
         undo.callback(first.close)
         if _matches_policy(first, config):
             undo.pop_all()

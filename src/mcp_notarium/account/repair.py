@@ -128,8 +128,8 @@ def _copy_damaged(writer: GenerationWriter, old: KeyFile) -> Path:
     target = quarantine.create_work_folder(folder)
     for file in companions(path)[:2]:  # SQLite re-creates the third
         if file.exists():
+            (target / file.name).touch(mode=0o600, exist_ok=False)  # a server may change no mode
             shutil.copyfile(file, target / file.name)
-            (target / file.name).chmod(0o600)
     return target / path.name
 
 

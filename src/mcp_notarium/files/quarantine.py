@@ -65,10 +65,19 @@ def list_files(folder: AccountFolder, *, but: Iterable[Path] = ()) -> list[Path]
 
 def find_last_use(folder: AccountFolder) -> float | None:
     """Find when something was last moved to the quarantine, in epoch seconds."""
+    return max(_times(folder), default=None)
+
+
+def count_uses(folder: AccountFolder, *, since: float) -> int:
+    """Count how often something was moved to the quarantine since then, in epoch seconds."""
+    return sum(at >= since for at in _times(folder))
+
+
+def _times(folder: AccountFolder) -> list[float]:
     if not folder.quarantine.is_dir():
-        return None
+        return []
     times = (_epoch(path.name) for path in folder.quarantine.iterdir())
-    return max((at for at in times if at is not None), default=None)
+    return [at for at in times if at is not None]
 
 
 def find_databases(folder: AccountFolder) -> tuple[Path, ...]:

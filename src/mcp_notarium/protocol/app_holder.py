@@ -1,9 +1,10 @@
 """Open the account once on demand, share it between calls, close it at the end.
 
 Calls that come meanwhile wait for the one opening. A database that may not be opened locks the server:
-every later call gets the same error, nothing is retried, and the process ends with exit code 1. So
-does one that turns out to be damaged while it is open; it is closed at once. What may pass by itself
-(another process holds the database) is tried again by the next call.
+every later call gets the same error, nothing is retried, and the process ends with exit code 1. One that
+turns out to be damaged while it is open is closed at once and opened again, which repairs it; the second
+time it is refused. What may pass by itself (another process holds the database) is tried again by the
+next call.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 from mcp_notarium.errors import (
+    CacheBusy,
+    CacheDamaged,
     CacheError,
     ConfigError,
     LockedError,
@@ -50,6 +53,7 @@ class AppHolder:
         if refused is not None:
             self._tried.set()
         self._ended = anyio.Event()
+        self._reopened = False
         self.on_open: Callable[[], None] = lambda: None
         """Called each time the account has been opened, before anybody else hears of it."""
 
@@ -89,13 +93,24 @@ class AppHolder:
         self._tried.set()
         self._letting_go.set()
 
+    def reopen(self, error: NotariumError) -> None:
+        """Let go of a damaged database and open it again; the second time, mark it damaged for good."""
+        if self._reopened or self.locked or self._leaving.is_set():
+            self.mark_damaged(error)
+            return
+        self._reopened = True
+        self._app = None
+        if self._tried.is_set():
+            self._tried = anyio.Event()
+        self._letting_go.set()
+
     def answer(self, error: NotariumError) -> NotariumError:
         """Return the error for a call that failed: if the server is locked, the reason and the way out.
 
         A write that was sent before may have been stored: it is not to be repeated after a repair.
         """
         if not self.locked:
-            return error
+            return repairing_error() if isinstance(error, CacheDamaged) else error
         refusal = self._refusal()
         if isinstance(error, OutcomeUnknown):
             error.details |= refusal.details
@@ -115,6 +130,7 @@ class AppHolder:
             while not (self._leaving.is_set() or self.locked):
                 await self._wanted.wait()
                 if not self._leaving.is_set():
+                    self._letting_go = anyio.Event()
                     await self._hold()
         finally:
             self._tried.set()
@@ -128,7 +144,7 @@ class AppHolder:
             except NotariumError as error:
                 self._fail(error)
                 return
-            if self.locked:  # found damaged while it was being opened
+            if self.locked or self._letting_go.is_set():  # found damaged while it was being opened
                 return
             self._app, self._error = app, None
             self.on_open()
@@ -153,6 +169,11 @@ class AppHolder:
         self._wanted.set()
         with anyio.move_on_after(within):
             await self._ended.wait()
+
+
+def repairing_error() -> CacheBusy:
+    """Return the error for a call that has met damage which is being repaired."""
+    return CacheBusy("a page of the database could not be read; the database is being repaired")
 
 
 def _is_final(error: NotariumError) -> bool:

@@ -124,7 +124,8 @@ async def _open_app(
         config,
         log=logs.get("app"),
         time_to_close=deadline.for_closing,
-        damaged=holder.mark_damaged,
+        heal=True,
+        damaged=holder.reopen,
     )
     try:
         app = await opening.__aenter__()

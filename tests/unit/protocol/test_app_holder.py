@@ -144,11 +144,26 @@ async def test_damage_met_while_opening_is_reported_once(errors):
     assert opener.opened == opener.closed
 
 
+async def test_a_damaged_account_is_opened_again_once_and_then_refused():
+    opener = Opener()
+    async with kept(opener) as holder:
+        await holder.app()
+        holder.reopen(locked(Verdict.DATABASE_DAMAGED))
+        assert not holder.locked
+        await holder.app()
+        assert (opener.opened, opener.closed) == (2, 1)
+        holder.reopen(locked(Verdict.DATABASE_DAMAGED))
+        assert holder.locked
+        with pytest.raises(LockedError):
+            await holder.app()
+    assert opener.opened == opener.closed == 2
+
+
 async def test_damage_met_by_a_call_in_a_locked_app_is_answered_as_the_lock():
     async with kept(Opener()) as holder:
         await holder.app()
         damage, other = CacheDamaged("met"), NoteNotFound("gone")
-        assert holder.answer(damage) is damage
+        assert isinstance(holder.answer(damage), CacheBusy)
         holder.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
         assert isinstance(holder.answer(damage), LockedError)
         assert holder.answer(other) is other
