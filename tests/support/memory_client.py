@@ -334,12 +334,14 @@ class MemoryClient:
     def _revision_at(self, note_id: str, kept: Kept, version: int) -> Revision:
         number = version if self.store.numbered else None
         etag = self.store.etag(kept, version)
-        return _revision(note_id, etag, kept.versions[version], number)
+        revision = _revision(note_id, etag, kept.versions[version], number)
+        named = self.traits.ids is Ids.NAMED
+        return replace(revision, identity=self.store.identity(kept)) if named else revision
 
     def _line(self, note_id: str, kept: Kept, version: int, *, bare: bool) -> Revision | Entry:
         revision = self._revision_at(note_id, kept, version)
         if bare:
-            return Entry(note_id, revision.etag, revision.server_version)
+            return Entry(note_id, revision.etag, revision.server_version, revision.identity)
         return revision
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:

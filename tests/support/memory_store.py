@@ -115,6 +115,15 @@ class MemoryStore:
         """The truth: every live note's content."""
         return {note_id: content_of(self.fields(note_id)) for note_id in self.ids()}
 
+    def rename(self, old: str, new: str) -> None:
+        """Give a note another id, for a service whose ids are names."""
+        assert new not in self.ids()
+        self._notes[new] = self._notes.pop(old)
+
+    def identity(self, kept: Kept) -> str:
+        """What a note keeps over a rename: as an inode does."""
+        return f"i{id(kept):x}"
+
     def fresh_id(self) -> str:
         """An id that no note has had, for a service that makes the ids."""
         return f"s{len(self._notes) + 1:04}"

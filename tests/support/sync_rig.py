@@ -17,9 +17,10 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
-from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.stores.contract import Store, Traits
 from mcp_notarium.sync.cycle_states import Event, State
 from mcp_notarium.sync.scheduler import Scheduler
@@ -76,13 +77,15 @@ def _new_file() -> bytes:
         return path.read_bytes()
 
 
-def open_cache(folder: Path) -> Cache:
+def open_cache(folder: Path, rules: Visibility = EVERYTHING) -> Cache:
     """The cache in this folder, made if there is none."""
     path = folder / "cache.sqlite.encrypted"
     if not path.exists():
         path.touch(mode=0o600)
         path.write_bytes(_new_file())
-    return Cache(database_opener.connect(path, KEY))
+    cache = Cache(database_opener.connect(path, KEY), rules)
+    apply_rules(cache)
+    return cache
 
 
 async def run_cycle(scheduler: Scheduler) -> State:
@@ -104,13 +107,14 @@ class Client:
         faults: Faults | None = None,
         remote: Store | None = None,
         on_step: Callable[[str], None] = lambda _step: None,
+        rules: Visibility = EVERYTHING,
         **writer: object,
     ) -> None:
         self.folder = folder
         self.time = time or FlyingTime()
         self.owner = f"process-{next(_numbers)}"
         self.ended = False
-        self.cache = open_cache(folder)
+        self.cache = open_cache(folder, rules)
         self.faults = faults or Faults()
         self.remote = remote or MemoryClient(
             store, faults=self.faults, traits=traits, poll_seconds=0.01

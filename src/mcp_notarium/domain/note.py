@@ -35,6 +35,8 @@ class Revision:
     it has one. Times are Unix epoch seconds. ``raw`` is what the store's object holds beyond the other
     fields, unknown fields included, so that a later write can preserve it. Only the store's own codec
     reads it. ``tags_understood`` False: the object has tags that ``content`` does not show.
+    ``identity`` names the note beyond its id where a store may rename it: a note that is missing under one
+    id and new under another with the same identity is one note. None: ids never change.
     """
 
     id: str
@@ -47,6 +49,7 @@ class Revision:
     pinned: bool = False
     markdown: bool = False
     tags_understood: bool = True
+    identity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,5 +65,5 @@ def _find_hidden(cache: Cache) -> dict[str, HiddenNote]:
     for note_id in cache.notes.etags():
         base = cache.notes.base(note_id)
         if base is not None and (rule := cache.notes.visibility.find_rule(base)) is not None:
-            hidden[note_id] = HiddenNote(base.etag, base.server_version, rule)
+            hidden[note_id] = HiddenNote(base.etag, base.server_version, rule, base.identity)
     return hidden

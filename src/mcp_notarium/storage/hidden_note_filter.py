@@ -16,6 +16,7 @@ from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import PolicyChanged
 from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.note_names import NoteNames
 from mcp_notarium.storage.note_rows import Change
 
 RULES_KEY = "policy.visibility"
@@ -29,14 +30,16 @@ class HiddenNote:
     etag: str
     server_version: int | None
     rule: str
+    identity: str | None = None
 
 
 class VisibilityFilter:
     """Keep hidden notes out of one database under one set of rules."""
 
-    def __init__(self, database: Database, rules: Visibility) -> None:
+    def __init__(self, database: Database, rules: Visibility, names: NoteNames) -> None:
         self._db = database
         self.rules = rules
+        self._names = names
 
     @property
     def matches_index(self) -> bool:
@@ -65,8 +68,8 @@ class VisibilityFilter:
         }
         self._forget([note_id for note_id in batch if note_id not in hidden])
         self.record_hidden(
-            (note_id, HiddenNote(revision.etag, revision.server_version, rule))
-            for note_id, (revision, rule) in hidden.items()
+            (one.id, HiddenNote(one.etag, one.server_version, rule, one.identity))
+            for one, rule in hidden.values()
         )
         return {
             note_id: Tombstone(note_id) if note_id in hidden else change
@@ -76,12 +79,23 @@ class VisibilityFilter:
     def find_rule(self, revision: Revision) -> str | None:
         """Return the rule that hides this revision of a note; None if it is visible."""
         tags, clear = revision.content.tags, revision.tags_understood
-        return self.rules.hidden_by(revision.id, tags, clear=clear)
+        return self.rules.hidden_by(
+            revision.id, tags, clear=clear, former=self._former(revision.id)
+        )
+
+    def sees(self, note_id: str, tags: Sequence[str]) -> bool:
+        """Tell whether the note would be visible with these tags."""
+        return self.rules.hidden_by(note_id, tags, former=self._former(note_id)) is None
+
+    def _former(self, note_id: str) -> tuple[str, ...]:
+        """Return the ids that the note had before, where a rule names ids: a rule follows its note."""
+        return self._names.former(note_id) if self.rules.ids_matter else ()
 
     def record_hidden(self, notes: Iterable[tuple[str, HiddenNote]]) -> None:
         """Record that these notes are hidden."""
         self._db.run_many(
-            _PUT, [(id_, one.etag, one.server_version, one.rule) for id_, one in notes]
+            _PUT,
+            [(id_, one.etag, one.server_version, one.rule, one.identity) for id_, one in notes],
         )
 
     def hidden_notes(self, ids: Sequence[str] | None = None) -> dict[str, HiddenNote]:
@@ -100,14 +114,15 @@ class VisibilityFilter:
             self._db.run(_FORGET, (json.dumps(list(ids)),))
 
 
-_ALL = "SELECT id, etag, server_version, rule FROM withheld"
+_ALL = "SELECT id, etag, server_version, rule, identity FROM withheld"
 _OF = """
-SELECT w.id, w.etag, w.server_version, w.rule
+SELECT w.id, w.etag, w.server_version, w.rule, w.identity
 FROM json_each(?) AS wanted CROSS JOIN withheld w ON w.id = wanted.value
 """
 _FORGET = "DELETE FROM withheld WHERE id IN (SELECT value FROM json_each(?))"
 _PUT = """
-INSERT INTO withheld(id, etag, server_version, rule) VALUES (?, ?, ?, ?)
+INSERT INTO withheld(id, etag, server_version, rule, identity) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
-  etag = excluded.etag, server_version = excluded.server_version, rule = excluded.rule
+  etag = excluded.etag, server_version = excluded.server_version, rule = excluded.rule,
+  identity = excluded.identity
 """

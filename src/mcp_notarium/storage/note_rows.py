@@ -113,6 +113,7 @@ def _base(revision: Revision) -> tuple[Value, ...]:
         _number(revision.created_at),
         _number(revision.modified_at),
         int(revision.tags_understood),
+        revision.identity,
         revision.raw,
     )
 

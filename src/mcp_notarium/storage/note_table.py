@@ -15,6 +15,7 @@ from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.hidden_note_filter import HiddenNote, VisibilityFilter
+from mcp_notarium.storage.note_names import NoteNames
 from mcp_notarium.storage.note_rows import (
     Applied,
     Change,
@@ -65,11 +66,14 @@ class NoteTable:
     def __init__(self, database: Database, rules: Visibility = EVERYTHING) -> None:
         self._db = database
         self._index = FtsIndex(database)
-        self.visibility = VisibilityFilter(database, rules)
+        self.names = NoteNames(database)
+        self.visibility = VisibilityFilter(database, rules, self.names)
 
     def get(self, note_id: str) -> Note | None:
-        """Return the note as it is stored, or None."""
+        """Return the note as it is stored, also by an id that it had before; or None."""
         row = self._db.row(_GET, (note_id,))
+        if row is None and (renamed := self.names.current(note_id)) is not None:
+            row = self._db.row(_GET, (renamed,))
         if row is None:
             return None
         return Note(
@@ -100,7 +104,8 @@ class NoteTable:
             created_at=row[8],
             modified_at=row[9],
             tags_understood=bool(row[10]),
-            raw=row[11],
+            identity=row[11],
+            raw=row[12],
         )
 
     def etag(self, note_id: str) -> str | None:
@@ -254,7 +259,7 @@ FROM notes WHERE id = ?
 """
 _BASE = """
 SELECT n.id, n.server_version, n.trash, n.pinned, n.markdown, n.tags, n.text,
-       b.etag, b.created_at, b.modified_at, b.tags_understood, b.raw
+       b.etag, b.created_at, b.modified_at, b.tags_understood, b.identity, b.raw
 FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?
 """
 _ETAGS = "SELECT n.id, b.etag FROM notes n JOIN note_base b ON b.pk = n.pk"
@@ -298,11 +303,11 @@ UPDATE notes SET local_version = ?, id = ?, server_version = ?, created_at = ?, 
 WHERE pk = ?
 """
 _PUT_BASE = """
-INSERT INTO note_base(pk, etag, created_at, modified_at, tags_understood, raw)
-VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO note_base(pk, etag, created_at, modified_at, tags_understood, identity, raw)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (pk) DO UPDATE SET
   etag = excluded.etag, created_at = excluded.created_at, modified_at = excluded.modified_at,
-  tags_understood = excluded.tags_understood, raw = excluded.raw
+  tags_understood = excluded.tags_understood, identity = excluded.identity, raw = excluded.raw
 """
 _PUT_TAG = "INSERT OR IGNORE INTO note_tags(pk, tag, key) VALUES (?, ?, ?)"
 _TAGS = """

@@ -13,6 +13,7 @@ Shapes that matter:
   kept up without reading the whole index again.
 * ``note_counts`` holds the totals every listing needs; triggers keep it.
 * ``pending_writes.copied`` marks a conflict copy, so that it is known as one after a crash.
+* ``note_aliases`` has the old ids of notes that their store has renamed, each with the id of today.
 * ``withheld`` has only what sync needs to leave a hidden note alone while it does not change: id, etag,
   version, and the rule that hides it, for the person who asks why.
 * ``audit`` is append-only as far as a database can enforce it: records are never changed, follow each
@@ -54,6 +55,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "search_index": Table(Kind.INDEX),
         "index_changes": Table(Kind.INDEX),
         "note_counts": Table(Kind.INDEX),
+        "note_aliases": Table(Kind.STATE, ("alias",)),
         "pending_writes": Table(Kind.STATE, ("write_id",)),
         "sync_metadata": Table(Kind.STATE, ("key",)),
         "audit": Table(Kind.STATE),
@@ -163,6 +165,7 @@ CREATE TABLE note_base (
   created_at      REAL NOT NULL,
   modified_at     REAL NOT NULL,
   tags_understood INTEGER NOT NULL DEFAULT 1 CHECK (tags_understood IN (0, 1)),
+  identity        TEXT,
   raw             BLOB NOT NULL
 ) STRICT
 """
@@ -192,9 +195,20 @@ _HIDDEN_NOTES = (
       id             TEXT PRIMARY KEY CHECK (id <> ''),
       etag           TEXT NOT NULL,
       server_version INTEGER,
-      rule           TEXT NOT NULL
+      rule           TEXT NOT NULL,
+      identity       TEXT
     ) STRICT, WITHOUT ROWID
     """,
+)
+
+_ALIASES = (
+    """
+    CREATE TABLE note_aliases (
+      alias TEXT PRIMARY KEY,
+      id    TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX note_aliases_id ON note_aliases(id)",
 )
 
 _AUDIT = (
@@ -257,6 +271,7 @@ STATEMENTS = (
     *_TAGS,
     _BASE,
     _PENDING,
+    *_ALIASES,
     *_HIDDEN_NOTES,
     *_AUDIT,
 )

@@ -118,11 +118,15 @@ def is_supported(traits: Traits) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Hold a line of a listing without content: this note exists, at this revision."""
+    """Hold a line of a listing without content: this note exists, at this revision.
+
+    ``identity``: see ``Revision``.
+    """
 
     id: str
     etag: str
     server_version: int | None = None
+    identity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ a moment before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.storage.cache import Cache
@@ -31,12 +31,14 @@ class Batch:
     """Hold some statements of the store about notes.
 
     ``index_version`` is that of the index it was read for. ``bookmark`` runs in the transaction that stores
-    the last of the batch and moves the cursor or the mark.
+    the last of the batch and moves the cursor or the mark. ``renamed``: old id to new id of notes that get
+    another id before the statements are stored.
     """
 
     remotes: tuple[Remote, ...]
     index_version: int
     bookmark: Bookmark | None = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 def split(
@@ -89,6 +91,8 @@ class BatchCommitter:
         with self._cache.transaction():
             if self._progress.index_version != batch.index_version:
                 raise Superseded
+            for old, new in batch.renamed.items():
+                self._cache.notes.names.rename(old, new)
             actions = self.plan(batch.remotes)
             applied = self._cache.notes.apply(_changes(actions))
             deferred = self._record_unresolved(zip(batch.remotes, actions, strict=True))

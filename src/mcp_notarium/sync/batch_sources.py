@@ -27,7 +27,7 @@ from mcp_notarium.sync.listing import (
     pages,
     read_ahead,
 )
-from mcp_notarium.sync.pull_decisions import Missing, check_removals, plan_sweep
+from mcp_notarium.sync.pull_decisions import Missing, check_removals, find_renamed, plan_sweep
 from mcp_notarium.sync.status import SyncProgress
 
 RELIST = 300
@@ -226,12 +226,12 @@ class BatchSources:
 
     async def _sweep(self, *, cursor_lost: bool) -> Batches:
         """Compare a complete listing with the index. Nothing is removed unless every page came."""
-        index_version, known = self._progress.index_version, self._cache.notes.etags()
-        hidden_notes = {
-            note_id: one.etag
-            for note_id, one in self._cache.notes.visibility.hidden_notes().items()
-        }
+        index_version, known, hidden_notes = self._progress.index_version, *self._known()
         first, listed, left_out = await self._list_everything()
+        identities = self._cache.notes.names.identities()
+        if renamed := find_renamed(known | hidden_notes, identities, listed):
+            yield Batch((), index_version, renamed=renamed)
+            known, hidden_notes = self._known()
         plan = plan_sweep(known | hidden_notes, listed)
         async with aclosing(self._fetch_changed(plan.changed, index_version)) as batches:
             async for batch in batches:
@@ -244,6 +244,11 @@ class BatchSources:
         )
         for batch in split(plan.missing, index_version=index_version, bookmark=bookmark):
             yield batch
+
+    def _known(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return id to etag of the notes in the index, and of those that are hidden."""
+        hidden = self._cache.notes.visibility.hidden_notes()
+        return self._cache.notes.etags(), {note_id: one.etag for note_id, one in hidden.items()}
 
     async def _list_everything(self) -> tuple[str | None, list[Revision | Entry], int]:
         """Return the cursor of the first page, every note, and how many were left out."""

@@ -232,7 +232,7 @@ class Journal:
 
     def sees(self, note_id: str, content: Content) -> bool:
         """Tell whether the policy would show the note with this content."""
-        return self._cache.notes.visibility.rules.sees(note_id, content.tags)
+        return self._cache.notes.visibility.sees(note_id, content.tags)
 
     def sees_revision(self, revision: Revision) -> bool:
         """Tell whether the policy shows the note as the store has it."""

@@ -7,6 +7,7 @@ ask the store or know how long anything takes; ``batch_apply`` carries the decis
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -274,6 +275,26 @@ class SweepPlan:
 
     changed: tuple[Revision | Entry, ...]
     missing: tuple[Missing, ...]
+
+
+def find_renamed(
+    known: Mapping[str, str], identities: Mapping[str, str], listed: Iterable[Revision | Entry]
+) -> dict[str, str]:
+    """Return old id to new id of the notes that a *complete* listing shows under another id.
+
+    ``identities``: id to identity of what is known. An identity that stands twice on either side tells
+    nothing: those notes are missing and new.
+    """
+    seen = {entry.id: entry for entry in listed}
+    new = _by_identity({i: e.identity for i, e in seen.items() if e.identity and i not in known})
+    old = _by_identity({i: one for i, one in identities.items() if i in known and i not in seen})
+    return {old[identity]: new[identity] for identity in old.keys() & new.keys()}
+
+
+def _by_identity(identities: Mapping[str, str]) -> dict[str, str]:
+    """Return identity to id of those that stand once."""
+    often = Counter(identities.values())
+    return {identity: i for i, identity in identities.items() if often[identity] == 1}
 
 
 def plan_sweep(known: Mapping[str, str], listed: Iterable[Revision | Entry]) -> SweepPlan:

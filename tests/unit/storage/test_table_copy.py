@@ -184,7 +184,7 @@ def test_an_error_of_the_target_is_raised(source, target, monkeypatch):
 
 def test_only_metadata_is_left_out_by_its_name(source, target):
     """The service chooses the ids of notes, also those that are names of ours."""
-    source.database.run("INSERT INTO withheld VALUES ('generation', '1', 1, 'hidden_ids')")
+    source.database.run("INSERT INTO withheld VALUES ('generation', '1', 1, 'hidden_ids', NULL)")
     before = table_copy.content_digest(source.database, without=TIES)
     table_copy.copy_into(source.database, target.database, keep=TIES)
     assert target.database.rows("SELECT id FROM withheld") == [("generation",)]

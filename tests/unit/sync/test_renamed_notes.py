@@ -1,0 +1,161 @@
+"""A store that names its notes may rename them: the note stays one, under either name."""
+
+import asyncio
+
+import pytest
+
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.errors import NoteNotFound, OutcomeUnknown
+from mcp_notarium.stores.contract import Entry
+from mcp_notarium.sync.cycle_states import State
+from mcp_notarium.sync.pull_decisions import find_renamed
+from support.memory_client import LIKE_VAULT, Fault
+from support.sync_rig import open_cache
+
+
+@pytest.fixture
+def vault(clients, store):
+    """A client that has loaded two notes."""
+    store.put("a.md", "Plan\nof a\n")
+    store.put("b.md", "Plan\nof b\n")
+    client = clients(traits=LIKE_VAULT)
+    asyncio.run(client.sync())
+    return client
+
+
+def test_a_renamed_note_keeps_its_version_and_answers_to_both_names(vault, store):
+    before = vault.note("a.md")
+    store.rename("a.md", "c.md")
+    assert asyncio.run(vault.sync()) is State.IDLE
+    assert set(vault.contents()) == {"b.md", "c.md"}
+    for name in ("a.md", "c.md"):
+        found = vault.note(name)
+        assert (found.id, found.local_version) == ("c.md", before.local_version)
+    assert vault.remote.calls.count("get") == 0, "nothing had to be fetched"
+
+
+def test_a_note_that_was_renamed_and_edited_is_one_note_with_the_new_text(vault, store):
+    before = vault.note("a.md")
+    store.rename("a.md", "c.md")
+    store.edit("c.md", lambda text: text + "more\n")
+    asyncio.run(vault.sync())
+    found = vault.note("a.md")
+    assert (found.id, found.text) == ("c.md", "Plan\nof a\nmore\n")
+    assert found.local_version > before.local_version
+
+
+def test_a_note_is_saved_by_the_name_that_the_agent_knew(vault, store):
+    store.rename("a.md", "c.md")
+    asyncio.run(vault.sync())
+    saved = asyncio.run(vault.change(vault.note("a.md"), "Plan\nchanged\n"))
+    assert saved.note.id == "c.md"
+    assert store.text("c.md") == "Plan\nchanged\n"
+
+
+def test_before_the_rename_is_known_nothing_is_written_under_the_old_name(vault, store):
+    store.rename("a.md", "c.md")
+    with pytest.raises(NoteNotFound):
+        asyncio.run(vault.change(vault.note("a.md"), "Plan\nchanged\n"))
+    assert store.ids() == {"b.md", "c.md"}
+    asyncio.run(vault.sync())
+    assert vault.contents() == store.contents()
+
+
+def test_an_unfinished_write_follows_its_note(vault, store):
+    async def scenario():
+        vault.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await vault.change(vault.note("a.md"), "Plan\nchanged\n")
+        store.rename("a.md", "c.md")
+        vault.faults.plan(Fault.UNAVAILABLE, on="get")  # the replay comes before the listing
+        await vault.sync()
+        vault.time.now += 1000
+        await vault.run_cycles(3)
+
+    asyncio.run(scenario())
+    assert store.ids() == {"b.md", "c.md"}
+    assert store.text("c.md") == "Plan\nchanged\n"
+    assert vault.contents() == store.contents()
+    assert vault.cache.pending.all() == []
+
+
+def test_names_follow_a_note_over_several_renames_and_a_new_note_takes_an_old_name(vault, store):
+    for old, new in (("a.md", "c.md"), ("c.md", "d.md")):
+        store.rename(old, new)
+        asyncio.run(vault.sync())
+    assert vault.note("a.md").id == vault.note("c.md").id == "d.md"
+    store.put("a.md", "another\n")
+    asyncio.run(vault.sync())
+    assert vault.note("a.md").text == "another\n"
+    assert vault.note("c.md").id == "d.md"
+
+
+def test_a_folder_of_renamed_notes_is_no_mass_loss(clients, store):
+    for number in range(40):
+        store.put(f"old/{number}.md", f"note {number}\n")
+    client = clients(traits=LIKE_VAULT)
+    asyncio.run(client.sync())
+    for number in range(40):
+        store.rename(f"old/{number}.md", f"new/{number}.md")
+    assert asyncio.run(client.sync()) is State.IDLE
+    assert client.contents() == store.contents()
+    assert client.note("old/7.md").id == "new/7.md"
+
+
+def test_a_rule_on_an_id_follows_the_note_it_named(clients, store):
+    store.put("secret.md", "hidden\n")
+    store.put("open.md", "seen\n")
+    client = clients(traits=LIKE_VAULT, rules=Visibility(hidden_ids=("secret.md",)))
+    asyncio.run(client.sync())
+    assert set(client.contents()) == {"open.md"}
+    store.rename("secret.md", "renamed.md")
+    client.remote.calls.clear()
+    asyncio.run(client.sync())
+    assert client.remote.calls == ["list_page"], "the hidden note is known under its new name"
+    store.edit("renamed.md", lambda text: text + "still hidden\n")
+    for _ in range(2):
+        asyncio.run(client.sync())
+        assert set(client.contents()) == {"open.md"}
+        assert client.cache.notes.get("renamed.md") is None
+        assert client.cache.notes.get("secret.md") is None
+    store.put("secret.md", "another one under the name of the rule\n")
+    asyncio.run(client.sync())
+    assert set(client.contents()) == {"open.md"}
+
+
+def test_the_last_notes_of_a_small_store_may_go(vault, store):
+    store.remove("a.md")
+    store.remove("b.md")
+    assert asyncio.run(vault.sync()) is State.IDLE
+    assert vault.contents() == {}
+
+
+def test_old_names_survive_a_restart(vault, store):
+    store.rename("a.md", "c.md")
+    asyncio.run(vault.sync())
+    vault.close()
+    cache = open_cache(vault.folder)
+    assert cache.notes.get("a.md").content == Content("Plan\nof a\n")
+    cache.close()
+
+
+def entry(note_id, identity):
+    return Entry(note_id, "r1", identity=identity)
+
+
+@pytest.mark.parametrize(
+    ("known", "listed", "renamed"),
+    [
+        ({"a": "1"}, [("b", "1")], {"a": "b"}),
+        ({"a": "1"}, [("b", "2")], {}),
+        ({"a": "1"}, [("b", None)], {}),
+        ({"a": "1"}, [("a", "1"), ("b", "1")], {}),
+        ({"a": "1", "b": "1"}, [("c", "1")], {}),
+        ({"a": "1"}, [("b", "1"), ("c", "1")], {}),
+        ({"a": "1", "b": "2"}, [("b", "1"), ("a", "2")], {}),
+    ],
+)
+def test_a_rename_needs_one_note_that_went_and_one_that_came(known, listed, renamed):
+    etags = dict.fromkeys(known, "r1")
+    assert find_renamed(etags, known, [entry(*one) for one in listed]) == renamed
