@@ -157,7 +157,7 @@ def _wrong_key(env: dict[str, str]) -> bytes:
 def _damaged(simulator: Simulator, env: dict[str, str], folder: Path) -> bytes:
     path = next(account_folder(simulator, folder).glob("*.sqlite.encrypted"))
     whole = path.read_bytes()
-    path.write_bytes(whole[:4096] + bytes(4096) + whole[8192:])
+    path.write_bytes(bytes(4096) + whole[4096:])  # without its first page nothing can be repaired
     with Server(env) as server:
         server.error("list")
         server.leave()
