@@ -105,7 +105,7 @@ class Pusher:
             if renamed is None:
                 return PushResult(PushOutcome.AGAIN)
             write = renamed
-        raise StoreRejected("every name for the new note is taken")
+        raise names_taken_error()
 
     async def remove(self, write: PendingWrite) -> None:
         """Push a DELETE and commit it. Raises as :meth:`send` does."""
@@ -192,3 +192,8 @@ class Pusher:
             if result.outcome is PushOutcome.AGAIN:
                 self._journal.release(write)
         return result
+
+
+def names_taken_error() -> StoreRejected:
+    """Return the error for a new note whose every id is another note's."""
+    return StoreRejected("every name for the new note is taken")

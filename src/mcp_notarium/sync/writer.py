@@ -38,7 +38,7 @@ from mcp_notarium.sync.journal_replay import ROUNDS, JournalReplay
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
 from mcp_notarium.sync.pull_decisions import Known, RemoteState, remote_state
-from mcp_notarium.sync.push import NOT_STORED, Pusher
+from mcp_notarium.sync.push import MOST_IDS, NOT_STORED, Pusher, names_taken_error
 from mcp_notarium.sync.push_answers import PushOutcome, PushResult, unknown_outcome
 from mcp_notarium.sync.push_decisions import Attempt, Step, decide, held_for_update
 
@@ -174,18 +174,21 @@ class Writer:
         if resumed is not None:
             return resumed
         write_id = uuid.uuid4().hex
-        note_id = self._store.new_id(content, seed=write_id, attempt=0)
-        async with self._locks.lock(note_id) as lock:
-            write = self._journal.make(
-                write_id=write_id,
-                note_id=note_id,
-                kind=WriteKind.CREATE,
-                base_etag=None,
-                content=content,
-                body=self._store.compose(None, content, now=self._clock()),
-            )
-            result = await lock.run_cancellable(self._send_creation(write, act))
-            return self._make_saved(result)
+        for attempt in range(MOST_IDS):
+            note_id = self._store.new_id(content, seed=write_id, attempt=attempt)
+            async with self._locks.lock(note_id) as lock:
+                write = self._journal.make(
+                    write_id=write_id,
+                    note_id=note_id,
+                    kind=WriteKind.CREATE,
+                    base_etag=None,
+                    content=content,
+                    body=self._store.compose(None, content, now=self._clock()),
+                )
+                result = await lock.run_cancellable(self._send_creation(write, act))
+                if result is not None:
+                    return self._make_saved(result)
+        raise add_outcome(names_taken_error(), NOT_SAVED)
 
     async def _resume_creation(self, content: Content, act: Act | None) -> Saved | None:
         same = (
@@ -207,8 +210,10 @@ class Writer:
                 return Saved(note, differs=differences(sent=content, stored=note.content))
             return Saved(note, merged=note.content != content)
 
-    async def _send_creation(self, write: PendingWrite, act: Act | None) -> PushResult:
-        self._journal.record(write, act=act)
+    async def _send_creation(self, write: PendingWrite, act: Act | None) -> PushResult | None:
+        """Record and send; None if a note of this id is in the index or in the journal."""
+        if not self._journal.record(write, act=act):
+            return None
         try:
             result = await self._send(write, None)
         except NoteNotFound:

@@ -10,6 +10,7 @@ from mcp_notarium.errors import (
     InvalidRequest,
     NoteNotFound,
     OutcomeUnknown,
+    StoreRejected,
     StoreUnavailable,
     VersionConflict,
 )
@@ -218,6 +219,40 @@ def test_a_name_that_is_taken_gets_another_one_and_both_notes_stay(clients, stor
     assert note.id == "Plan 3.md"
     assert len(store.ids()) == 3
     assert client.contents() == {"Plan 3.md": Content("Plan\nmine\n")}
+    assert client.cache.pending.all() == []
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["there", "removed since"])
+def test_a_name_that_the_index_has_is_not_given_to_another_note(clients, store, gone):
+    client = clients(traits=LIKE_VAULT)
+    store.put("Plan.md", "Plan\nof somebody else\n")
+
+    async def scenario():
+        await client.sync()
+        if gone:
+            store.remove("Plan.md")
+        note = await client.create("Plan\nmine\n")
+        assert (note.id, note.text) == ("Plan 2.md", "Plan\nmine\n")
+        await client.run_cycles(2)
+
+    asyncio.run(scenario())
+    assert client.contents() == store.contents()
+    assert client.cache.pending.all() == []
+
+
+def test_a_new_note_for_which_every_name_is_taken_is_refused(clients, store):
+    client = clients(traits=LIKE_VAULT)
+    client.remote.new_id = lambda *_content, **_seed: "n1"
+    store.put("n1", "not ours\n")
+
+    async def scenario():
+        await client.sync()
+        with pytest.raises(StoreRejected) as refusal:
+            await client.create("mine\n")
+        assert refusal.value.message == "every name for the new note is taken; nothing was saved"
+
+    asyncio.run(scenario())
+    assert texts(store) == ["not ours\n"]
     assert client.cache.pending.all() == []
 
 
