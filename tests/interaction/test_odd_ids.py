@@ -38,6 +38,6 @@ def test_a_note_that_cannot_be_requested_delays_no_other(tmp_path: Path, odd: st
             stats = server.tool("manage", action="get_stats")
             assert (stats["sync_left_out"], stats["db_sync_error_count"]) == (1, 0)
             assert server.leave() == 0
-            assert server.errors().count("sync.notes_without_usable_id") == 1
+            assert server.errors().count("sync.notes_left_out") == 1
             assert "xxx" not in server.errors()
-        assert "1 notes have an id" in run(env, "doctor").stdout
+        assert "1 notes have no usable id" in run(env, "doctor").stdout

@@ -161,7 +161,7 @@ def _check_sync(app: App) -> Finding:
     left_out = app.scheduler.status().left_out
     if left_out:
         hint = f"Open them in {app.config.store.title}, and copy their text into new notes to have it here."
-        return Finding("sync", WARN, f"{left_out} notes have an id that cannot be asked for", hint)
+        return Finding("sync", WARN, f"{left_out} notes have no usable id or readable text", hint)
     return Finding("sync", OK, f"last cycle: {facts.status}")
 
 

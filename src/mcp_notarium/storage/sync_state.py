@@ -20,7 +20,7 @@ from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.journal_table import PendingWrites
 
 LEFT_OUT = "sync.left_out"
-"""The row that counts notes which cannot be asked for."""
+"""The row that counts notes without a usable id or readable text."""
 _CURSOR = "sync.cursor"
 _PROGRESS = "sync.first_load"
 _METRICS = "sync.metrics"
@@ -68,7 +68,7 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class SyncFacts:
-    """Hold what a status is made of. ``notes`` are in the index; ``left_out`` cannot be asked for."""
+    """Hold what a status is made of. ``notes`` are in the index; ``left_out`` have no usable id or text."""
 
     notes: int
     cursor: str | None

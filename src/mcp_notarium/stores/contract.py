@@ -136,7 +136,7 @@ class ListingPage:
     ``cursor`` is the store's place in its stream of changes when the page was made. Only the
     cursor of the *first* page of a listing may ever be stored. ``next_mark`` is None on the last
     page. ``total`` is the number of notes in the whole listing where the store tells it.
-    ``left_out`` entries have no id, or one that the store itself could never be asked for.
+    ``left_out`` entries have no id that the store could be asked for, or no text that can be read.
     """
 
     entries: tuple[Revision | Entry, ...]

@@ -286,7 +286,7 @@ class CycleRunner:
             with suppress(CacheError):
                 if (count := self._progress.left_out) > self._logged_left_out:
                     self._logged_left_out = count
-                    log.warning("sync.notes_without_usable_id", count=count)
+                    log.warning("sync.notes_left_out", count=count)
 
     @property
     def _hides(self) -> bool:

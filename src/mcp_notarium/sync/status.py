@@ -64,7 +64,7 @@ class SyncProgress:
         """Record that everything up to ``cursor`` is here; ``feed_missed``: except removals.
 
         A listing does not show those, and the change feed will not report them any more. ``left_out``
-        entries have no usable id; they may be among those known already.
+        entries may be among those known already.
         """
         self._state.set_cursor(cursor)
         self.mark_left_out(max(left_out, self.left_out))
@@ -116,7 +116,7 @@ class SyncProgress:
 
     @property
     def left_out(self) -> int:
-        """Count the notes that cannot be asked for, as far as the account has been listed."""
+        """Count the notes without a usable id or readable text, as far as the account has been listed."""
         return self._number(LEFT_OUT)
 
     def mark_left_out(self, count: int) -> None:
@@ -209,7 +209,7 @@ class SyncStatus:
     Under rules that hide notes nothing tells of those: ``total`` is known at the end only.
     ``last_sync_at`` is in epoch seconds. ``last_error`` is why the last cycle failed; None: it succeeded,
     or this process leads and its first cycle has not ended. ``leader``: this process syncs, otherwise
-    another one does. ``left_out`` notes have an id that cannot be asked for and are not here.
+    another one does. ``left_out`` notes have no usable id or readable text.
     """
 
     state: State
