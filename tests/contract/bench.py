@@ -58,6 +58,8 @@ class OnABench:
     """What the parts of the contract share; it has no tests."""
 
     pytestmark = pytest.mark.anyio
+    over_network = True
+    """False for files: there is no login to refuse, and no request that gets lost on its way."""
 
     def open_bench(self) -> AbstractAsyncContextManager[Bench]:
         """A fresh store with a client; what it opens it closes."""

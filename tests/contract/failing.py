@@ -24,6 +24,8 @@ SECRET_TEXT = "canary-7f3a in the text"
 
 class FailingContract(OnABench):
     async def test_refused_login_is_asked_for_everywhere(self, bench: Bench) -> None:
+        if not self.over_network:
+            return
         base = await self.create(bench, "n1", "x", trash=True)
         cursor, _ = await self.whole_listing(bench.store, limit=10)
         bench.refuse_login()
@@ -73,6 +75,8 @@ class FailingContract(OnABench):
         assert answer.revision.content.text == "a\nb\n" == await bench.text(base.id)
 
     async def test_lost_request_leaves_the_outcome_unknown(self, bench: Bench) -> None:
+        if not self.over_network:
+            return
         base = await self.create(bench, "n1", "x", trash=True)
         write = self.write(bench.store, base.id, Content("y"), base=base, write_id="0b")
         bench.lose_requests(99)

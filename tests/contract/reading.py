@@ -31,13 +31,14 @@ class ReadingContract(OnABench):
                 await bench.store.get(old.id, etag=etag)
 
     async def test_listing_is_complete_newest_first_with_trash(self, bench: Bench) -> None:
+        trash = bench.store.traits.trash
         for number in range(7):
-            await bench.put(f"n{number}", f"text {number}", trash=number == 3)
+            await bench.put(f"n{number}", f"text {number}", trash=trash and number == 3)
         for limit in (1, 2, 3, 7, 100):
             _, entries = await self.whole_listing(bench.store, limit=limit)
             assert [entry.id for entry in entries] == [f"n{number}" for number in range(6, -1, -1)]
         assert all(isinstance(entry, Revision) for entry in entries)
-        assert [entry.id for entry in entries if entry.content.trash] == ["n3"]
+        assert [e.id for e in entries if e.content.trash] == (["n3"] if trash else [])
 
     async def test_listing_without_content_has_the_same_etags(self, bench: Bench) -> None:
         for number in range(3):

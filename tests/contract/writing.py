@@ -45,6 +45,8 @@ class WritingContract(OnABench):
         assert await bench.text(pushed.id) == "half \ufffd of a pair"
 
     async def test_tags_keep_order_and_case(self, bench: Bench) -> None:
+        if not bench.store.traits.tags:
+            return
         content = Content("t", tags=("Zeta", "alpha", "ÄÖ", "zeta2"))
         answer = await bench.store.push(self.write(bench.store, "n1", content))
         assert answer.revision.content == content
@@ -63,6 +65,8 @@ class WritingContract(OnABench):
 
     async def test_update_keeps_unknown_fields_and_the_creation_date(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", "one\n")
+        if not base.raw:
+            return  # its objects have no other fields
         raw = json.loads(base.raw) | {"savedate": 17, "syncdate": 1.5, "junk": {"a": [1, None]}}
         extended = replace(base, raw=json.dumps(raw).encode())
         write = self.write(
@@ -82,14 +86,15 @@ class WritingContract(OnABench):
         assert two.revision.etag != one.etag
 
     async def test_composed_body_reads_as_what_is_stored(self, bench: Bench) -> None:
+        traits = bench.store.traits
         base = await self.create(bench, "n1", "one\n")
-        content = Content("two\r\n", tags=("x",), trash=True)
+        content = Content("two\r\n", tags=("x",) * traits.tags, trash=traits.trash)
         write = self.write(bench.store, base.id, content, base=base, write_id="0b")
         expected = bench.store.revision_of(base.id, write.body)
         stored = (await bench.store.push(write)).revision
         assert expected.etag == ""
         assert expected.content == content == stored.content
-        assert expected.modified_at == stored.modified_at
+        assert expected.modified_at == stored.modified_at or not traits.dates
 
     async def test_repeated_write_id_has_no_second_effect(self, bench: Bench) -> None:
         if bench.store.traits.retry is not Retry.IDEMPOTENT:
