@@ -1,0 +1,168 @@
+"""Two servers and another program write one folder of text files at once: no line is lost.
+
+Real files, the real writer and scheduler. The other program renames files over notes, as editors do, and
+writes into them in place.
+"""
+
+import asyncio
+import os
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.errors import StoreUnavailable, VersionConflict
+from notarium_devtools.text_folder import files
+from notarium_devtools.text_folder.store import TextFolder
+from support.long import LONG, dice
+from support.sync_rig import Client, quick_folder
+
+SAVES = 120 if LONG else 30
+EDITS = 600 if LONG else 150
+NOTES = ("Alpha", "Beta", "Gamma")
+START = "".join(f"line {number}\n" for number in range(8))
+
+
+def with_line(text, line, rng):
+    """The text with one line more, anywhere below its title."""
+    lines = text.splitlines(keepends=True)
+    lines.insert(rng.randint(1, len(lines)) if lines else 0, f"{line}\n")
+    return "".join(lines)
+
+
+class WatchedFolder(TextFolder):
+    """Counts the writes that have displaced somebody else's."""
+
+    displaced = 0
+
+    async def push(self, write):
+        answer = await super().push(write)
+        self.displaced += answer.displaced is not None
+        return answer
+
+
+@dataclass
+class Editor:
+    """The other program. ``sure``: lines that were in a note's file when it looked afterwards.
+
+    A line that it writes into a file which is not the note's any more came between comparison and push:
+    only such a one may be lost.
+    """
+
+    rng: random.Random
+    folder: Path | None = None
+    sure: set = field(default_factory=set)
+
+    def run(self):
+        for number in range(EDITS):
+            path = self.folder / f"{self.rng.choice(NOTES)}.txt"
+            line = f"editor {number}"
+            edit = self.rng.choice((self.rename, self.append, self.write_in_place))
+            if edit(path, line):
+                self.sure.add(line)
+            time.sleep(self.rng.random() * 0.01)
+
+    def rename(self, path, line):
+        """Exchange, look at what came off, and put back the lines that were not seen before."""
+        seen = path.read_text()
+        wanted = with_line(seen, line, self.rng)
+        while True:
+            temporary = path.with_name(".editor.tmp")
+            temporary.write_text(wanted)
+            folder = os.open(self.folder, os.O_RDONLY)
+            try:
+                assert files._rename(folder, temporary.name, path.name, files._EXCHANGE)
+            finally:
+                os.close(folder)
+            displaced = temporary.read_text()
+            temporary.unlink()
+            unseen = [one for one in displaced.splitlines() if one not in wanted.splitlines()]
+            if displaced == seen or not unseen:
+                return True
+            seen = path.read_text()
+            missing = [one for one in unseen if one not in seen.splitlines()]
+            if not missing:
+                return True
+            wanted = seen + "".join(f"{one}\n" for one in missing)
+
+    def append(self, path, line):
+        with path.open("ab", buffering=0) as file:
+            file.write(f"{line}\n".encode())
+            return os.fstat(file.fileno()).st_ino == path.stat().st_ino
+
+    def write_in_place(self, path, line):
+        with path.open("r+b", buffering=0) as file:
+            wanted = with_line(file.read().decode(), line, self.rng)
+            os.pwrite(file.fileno(), wanted.encode(), 0)
+            return os.fstat(file.fileno()).st_ino == path.stat().st_ino
+
+
+async def agent(client, name, rng, promised, refusals):
+    """Save line after line; ``promised`` has those that a save has confirmed."""
+    for number in range(SAVES):
+        line = f"{name} {number}"
+        try:
+            if number % 6 == 5:
+                await client.create(f"Plan\n{line}\n")
+            else:
+                note = client.note(rng.choice(NOTES))
+                await client.change(note, with_line(note.text, line, rng))
+        except (VersionConflict, StoreUnavailable) as refusal:
+            refusals.append(refusal.message)
+            await client.sync()
+        else:
+            promised.add(line)
+        if number % 5 == 0:
+            await client.sync()
+
+
+@pytest.mark.slow("two agents and an editor race for some seconds over real files")
+def test_no_promised_line_and_no_line_of_another_program_is_lost(monkeypatch):
+    monkeypatch.setattr(files, "SETTLED", 0.002)
+    editor, promised, refusals = Editor(dice("editor")), set(), []
+    with quick_folder() as place:
+        folder = editor.folder = place / "notes"
+        folder.mkdir()
+        for name in NOTES:
+            (folder / f"{name}.txt").write_text(f"{name}\n{START}")
+        for name in ("one", "two"):
+            (place / name).mkdir(mode=0o700)
+        clients = [
+            Client(place / name, None, remote=WatchedFolder(folder)) for name in ("one", "two")
+        ]
+
+        async def race():
+            for client in clients:
+                await client.sync()
+            thread = threading.Thread(target=editor.run)
+            thread.start()
+            try:
+                agents = [
+                    agent(client, f"agent{number}", dice(f"agent {number}"), promised, refusals)
+                    for number, client in enumerate(clients)
+                ]
+                await asyncio.gather(*agents)
+            finally:
+                await asyncio.to_thread(thread.join)
+            for client in clients * 3:
+                await client.run_cycles(2)
+
+        asyncio.run(race())
+        texts = {path.stem: path.read_text() for path in folder.glob("*.txt")}
+        held = [client.contents() for client in clients]
+        unfinished = [write for client in clients for write in client.cache.pending.all()]
+        for client in clients:
+            client.close()
+        assert [path.name for path in folder.iterdir() if path.suffix != ".txt"] == []
+    lines = {line for text in texts.values() for line in text.splitlines()}
+    assert promised - lines == set()
+    assert editor.sure - lines == set()
+    assert unfinished == []
+    assert all({one: content.text for one, content in all_.items()} == texts for all_ in held)
+    assert all("nothing was saved" in message for message in refusals)
+    assert len(promised) > SAVES
+    assert len(editor.sure) > EDITS / 2
+    assert sum(client.remote.displaced for client in clients), "nobody came between"
