@@ -22,6 +22,7 @@ from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull, LockedError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.credentials import StoredToken
+from mcp_notarium.library import Library
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import AccountRecord
@@ -61,6 +62,7 @@ class App:
     tokens: StoredToken
     audit: AuditLog
     usage_limits: UsageLimits
+    library: Library
     notices: tuple[str, ...] = ()
     clock: Callable[[], float] = time.time
 
@@ -153,7 +155,11 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
     usage_limits = UsageLimits(config.policy.limits, cache, clock=time.time)
     anchor_notice = opened.anchor.notice(audit.table, opened.database)
     notices = (*opened.notices, anchor_notice) if anchor_notice else opened.notices
-    return App(config, cache, store, writer, scheduler, tokens, audit, usage_limits, notices)
+    library = Library(cache, store, writer, scheduler)
+    return App(
+        *(config, cache, store, writer, scheduler, tokens, audit, usage_limits, library),
+        notices=notices,
+    )
 
 
 @cache

@@ -16,6 +16,7 @@ from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.config import Config
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.keys.credentials import StoredToken
+from mcp_notarium.library import Library
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.database_opener import create
@@ -100,6 +101,7 @@ class ToolHarness:
         budget = UsageLimits(policy.limits, cache, clock=self.clock)
         self.app = App(
             *(config, cache, self.remote, writer, scheduler, tokens, audit, budget),
+            library=Library(cache, self.remote, writer, scheduler),
             notices=("one",),
             clock=self.clock,
         )

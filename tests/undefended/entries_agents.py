@@ -130,9 +130,9 @@ AGENTS = (
     Defence(
         "a hidden note costs what a missing one costs",
         "tools/note_lookup.py",
-        "    if note is None and not app.scheduler.status().complete:\n",
+        "    if note is None and not app.library.status().complete:\n",
         "    if note is None and (\n"
-        "        not app.scheduler.status().complete or app.cache.notes.visibility.hidden_notes([note_id])\n    ):\n",
+        "        not app.library.status().complete or app.cache.notes.visibility.hidden_notes([note_id])\n    ):\n",
         (
             "security/test_adversary_agents.py::test_a_hidden_note_makes_no_other_work_than_a_missing_one",
         ),
@@ -210,7 +210,7 @@ AGENTS = (
     Defence(
         "only what is in the trash is deleted for good",
         "tools/manage.py",
-        "    if app.store.traits.trash and not note.trash:\n",
+        "    if app.library.traits.trash and not note.trash:\n",
         "    if False:\n",
         (f"{_MANAGE}::test_removal_works_in_the_trash_only_and_with_consent_only",),
         (40,),

@@ -1,7 +1,7 @@
 """Define the context of a tool call, and phrase its consent questions.
 
 The server makes one :class:`CallContext` for each call. Handlers read the index freely. Every change
-happens inside ``app.writer.call()``: writes are served one after another, and reads never wait for
+happens inside ``app.library.writing()``: writes are served one after another, and reads never wait for
 the network behind a write.
 
 A question names the note, so that the person notices a wrong one. The text of a note is not ours: nothing

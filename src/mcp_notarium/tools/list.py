@@ -40,7 +40,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     status = await wait_for_notes(app, call)
     limit = app.usage_limits.limit_rows(request.limit or DEFAULT_LIMIT)
     page = request.page or 1
-    found = app.cache.search.find(
+    found = app.library.find(
         query,
         limit=limit,
         offset=min((page - 1) * limit, LARGEST_OFFSET),
@@ -106,5 +106,5 @@ def _row(summary: Summary, policy: Policy) -> ListItem:
 def _suggestions(app: App, query: Query) -> list[str] | None:
     """Return words similar to the searched ones that would find something, or None."""
     words = words_of(query)[:MOST_QUERIED]
-    near = [other for word in words for other in app.cache.search.suggest(word, within=query)]
+    near = [other for word in words for other in app.library.suggest(word, within=query)]
     return list(dict.fromkeys(near))[:MOST_SUGGESTED] or None

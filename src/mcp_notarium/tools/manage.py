@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium import __version__
-from mcp_notarium.domain.note import Note, WriteState
+from mcp_notarium.domain.note import Note
 from mcp_notarium.errors import InvalidRequest, VersionConflict
-from mcp_notarium.storage import driver
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.note_lookup import find_at_version
 from mcp_notarium.tools.schemas import ManageAnswer, ManageRequest, StatsAnswer
@@ -74,7 +73,7 @@ async def _find_note(app: App, request: ManageRequest) -> Note:
 async def _set_trash(
     app: App, request: ManageRequest, call: CallContext, *, trash: bool
 ) -> ManageAnswer:
-    async with app.writer.call():
+    async with app.library.writing():
         note = await _find_note(app, request)
         if note.trash == trash:
             return _trash_answer(
@@ -82,7 +81,7 @@ async def _set_trash(
             )
         with app.usage_limits.write():
             content = replace(note.content, trash=trash)
-            saved = await app.writer.save(note=note, content=content, act=call.act)
+            saved = await app.library.save(note=note, content=content, act=call.act)
     if saved.note.trash != trash:
         where = "in the trash" if saved.note.trash else "not in the trash"
         raise VersionConflict(
@@ -109,16 +108,16 @@ async def _remove(app: App, request: ManageRequest, call: CallContext) -> Manage
     app.usage_limits.require_write()
     name = name_note(app, note.text, note_id=note.id)
     await require_consent(call, f"Delete the {name} for good? It cannot be brought back.")
-    async with app.writer.call():
+    async with app.library.writing():
         note = await _find_note(app, request)
         _check_trashed(app, note)
         with app.usage_limits.write():
-            await app.writer.remove(note, act=call.act)
+            await app.library.remove(note, act=call.act)
     return ManageAnswer(id=note.id, status="deleted")
 
 
 def _check_trashed(app: App, note: Note) -> None:
-    if app.store.traits.trash and not note.trash:
+    if app.library.traits.trash and not note.trash:
         raise InvalidRequest(
             "Only a note in the trash can be deleted for good.",
             subcategory="not_trashed",
@@ -130,8 +129,8 @@ def _check_trashed(app: App, note: Note) -> None:
 async def _reset(app: App, call: CallContext) -> ManageAnswer:
     app.config.store.require_refetchable()
     await require_consent(call, "Empty the local cache and load every note again?")
-    async with app.writer.call():
-        await app.scheduler.reset(act=call.act)
+    async with app.library.writing():
+        await app.library.reset(act=call.act)
     return ManageAnswer(
         status="reset",
         note="All notes are being loaded again, newest first. Unconfirmed writes are kept.",
@@ -143,41 +142,39 @@ def collect_stats(app: App) -> StatsAnswer:
 
     If rules hide notes, numbers that would reveal those are left out.
     """
-    database, counts = app.cache.database, app.cache.notes.counts()
-    status, metrics = app.scheduler.status(), app.cache.sync_state.metrics()
+    status, held = app.library.status(), app.library.statistics()
+    metrics = held.metrics
     # On a full disk the leader cannot store how its cycles end.
     unstored_error = status.last_error not in (None, metrics.last_error)
-    writes = app.cache.pending.all()
-    rejected = sum(write.state is WriteState.REJECTED for write in writes)
     numbers: dict[str, object] = {
         "mcp_notarium_version": __version__,
         "runtime_version": f"{platform.python_implementation()} {platform.python_version()}",
         "memory_rss_mb": _rss_mb(),
         "backend": app.config.store.name,
         "notices": list(app.all_notices()),
-        "db_encryption": "on" if database.encrypted else "off",
-        "db_cipher_version": driver.facts().cipher_version if database.encrypted else None,
-        "db_file_size_mb": round(database.size_bytes() / _MB, 3),
-        "db_total_notes": counts.total,
-        "db_active_notes": counts.active,
-        "db_trashed_notes": counts.trashed,
-        "db_schema_version": database.user_version(),
+        "db_encryption": "on" if held.encrypted else "off",
+        "db_cipher_version": held.cipher_version,
+        "db_file_size_mb": round(held.size_bytes / _MB, 3),
+        "db_total_notes": held.counts.total,
+        "db_active_notes": held.counts.active,
+        "db_trashed_notes": held.counts.trashed,
+        "db_schema_version": held.schema_version,
         "db_last_sync_at": status.last_sync_at and int(status.last_sync_at),
         "db_sync_duration_ms": metrics.duration_ms,
         "db_sync_status": str(status.state) if status.last_error else metrics.status,
         "db_sync_error_count": (metrics.error_count or 0) + unstored_error,
-        "backend_cursor": app.cache.sync_state.cursor(),
+        "backend_cursor": held.cursor,
         "sync_state": str(status.state),
         "sync_loaded": status.loaded,
         "sync_total": status.total,
         "sync_complete": status.complete,
         "sync_last_error": status.last_error,
         "sync_leader": status.leader,
-        "sync_feed": app.scheduler.feed_usable,
+        "sync_feed": held.feed_usable,
         "sync_left_out": status.left_out,
         "needs_login": status.needs_login,
-        "pending_writes": len(writes) - rejected,
-        "rejected_writes": rejected,
+        "pending_writes": held.pending,
+        "rejected_writes": held.rejected,
     }
     if app.config.policy.visibility.has_rules:
         numbers |= dict.fromkeys(_OF_THE_WHOLE_ACCOUNT)

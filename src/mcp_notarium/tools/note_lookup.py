@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mcp_notarium.domain.note import Note, Revision
+from mcp_notarium.domain.note import Note
 from mcp_notarium.errors import (
     InvalidRequest,
     NotariumError,
@@ -30,13 +30,13 @@ async def find_note(app: App, note_id: str) -> Note:
     If rules hide notes, ``StillLoading`` is the only answer about a note that cannot be shown before all
     are here: the store may refuse a hidden one in words of its own.
     """
-    note = app.cache.notes.get(note_id)
-    if note is None and not app.scheduler.status().complete:
+    note = app.library.get(note_id)
+    if note is None and not app.library.status().complete:
         note = await _fetch(app, note_id)
         if (
             note is None
             and app.config.policy.visibility.has_rules
-            and not app.scheduler.status().complete
+            and not app.library.status().complete
         ):
             raise still_loading(app, "whether there is one with this id shows when all are here.")
     if note is None:
@@ -45,22 +45,9 @@ async def find_note(app: App, note_id: str) -> Note:
 
 
 async def _fetch(app: App, note_id: str) -> Note | None:
-    """Fetch a note that the first sync has not reached yet into the index."""
-    revision = await _ask_store(app, note_id)
-    if revision is None:
-        return None
-    if app.cache.notes.get(note_id) is None:  # the sync may have stored a newer one meanwhile
-        with app.cache.database.transaction():
-            app.cache.notes.apply([revision])
-    return app.cache.notes.get(note_id)
-
-
-async def _ask_store(app: App, note_id: str) -> Revision | None:
-    """Return the store's revision, or None if the answer must be the same as for a hidden note."""
+    """Fetch a note from the store; None if the answer must be the same as for a hidden note."""
     try:
-        return await app.store.get(note_id)
-    except NoteNotFound:
-        return None
+        return await app.library.fetch(note_id)
     except NotariumError as error:
         if app.config.policy.visibility.has_rules:
             return None

@@ -57,13 +57,13 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     if draft.asks and not draft.changes_nothing:
         app.usage_limits.require_write()
         await require_consent(call, " ".join(draft.asks))
-    async with app.writer.call():
+    async with app.library.writing():
         # Draft again: the note may have changed while the person was asked or another write ran.
         draft = await _draft(app, request)
         if draft.note is not None and draft.changes_nothing:
             return _answer(app, draft.note, unchanged=True)
         with app.usage_limits.write():
-            saved = await app.writer.save(note=draft.note, content=draft.content, act=call.act)
+            saved = await app.library.save(note=draft.note, content=draft.content, act=call.act)
     return _answer(
         app, saved.note, merged=saved.merged, copy_id=saved.copy_id, differs=saved.differs
     )
@@ -113,10 +113,10 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         trash=old.trash if request.trash is None else request.trash,
     )
     if content.text != old.text:
-        _check_size(content.text, app.store.traits.max_note_bytes)
+        _check_size(content.text, app.library.traits.max_note_bytes)
     if note is None or content != note.content:
         app.config.policy.require_write(request.id or "", None if note is None else old, content)
-    shares = app.store.traits.shares_by_tag
+    shares = app.library.traits.shares_by_tag
     name = (
         name_note(app, content.text, note_id=None)
         if note is None

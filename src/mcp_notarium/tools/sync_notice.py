@@ -33,7 +33,7 @@ async def wait_for_notes(app: App, call: CallContext) -> SyncStatus:
     """
     all_needed = app.config.policy.visibility.has_rules
     for poll in range(round(FIRST_PAGE_SECONDS / _POLL_SECONDS) + 1):
-        status = app.scheduler.status()
+        status = app.library.status()
         if status.complete or (status.loaded and not all_needed):
             break
         if status.last_error or status.state in _NEEDS_PERSON:
@@ -48,7 +48,7 @@ async def wait_for_notes(app: App, call: CallContext) -> SyncStatus:
 
 def still_loading(app: App, until: str) -> StillLoading:
     """Return the error for an answer that needs all notes; ``until`` says what happens when they are here."""
-    status = app.scheduler.status()
+    status = app.library.status()
     if status.needs_login or status.state == "halted":
         return StillLoading(status_sentence(status, now=app.clock()) or "The notes are not here.")
     return StillLoading(f"The notes are being loaded; {until}")

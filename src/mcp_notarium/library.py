@@ -1,0 +1,124 @@
+"""Find, read and change the notes of one account: all that tools see of it.
+
+Reads come from the index and never wait. Changes happen inside :meth:`Library.writing` and return when
+the store has answered.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mcp_notarium.domain.note import Content, Note, WriteState
+from mcp_notarium.errors import NoteNotFound
+from mcp_notarium.storage import driver
+from mcp_notarium.storage.note_search import Found
+
+if TYPE_CHECKING:
+    from mcp_notarium.search.query import Query
+    from mcp_notarium.storage.audit_log import Act
+    from mcp_notarium.storage.cache import Cache
+    from mcp_notarium.storage.note_table import Counts
+    from mcp_notarium.storage.sync_state import Metrics
+    from mcp_notarium.stores.contract import Store, Traits
+    from mcp_notarium.sync.scheduler import Scheduler
+    from mcp_notarium.sync.status import SyncStatus
+    from mcp_notarium.sync.writer import Saved, Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Hold numbers about one account. ``pending`` writes are unanswered, ``rejected`` ones refused."""
+
+    counts: Counts
+    metrics: Metrics
+    cursor: str | None
+    pending: int
+    rejected: int
+    feed_usable: bool
+    encrypted: bool
+    cipher_version: str | None
+    size_bytes: int
+    schema_version: int
+
+
+class Library:
+    """Hold the notes of one account."""
+
+    def __init__(self, cache: Cache, store: Store, writer: Writer, scheduler: Scheduler) -> None:
+        self._cache = cache
+        self._store = store
+        self._writer = writer
+        self._scheduler = scheduler
+
+    @property
+    def traits(self) -> Traits:
+        """Return what the store can do."""
+        return self._store.traits
+
+    def find(self, query: Query, *, limit: int, offset: int, preview_lines: int) -> Found:
+        """Return one page of the notes that match."""
+        return self._cache.search.find(
+            query, limit=limit, offset=offset, preview_lines=preview_lines
+        )
+
+    def suggest(self, word: str, *, within: Query) -> list[str]:
+        """Return words like this one that would find something."""
+        return self._cache.search.suggest(word, within=within)
+
+    def get(self, note_id: str) -> Note | None:
+        """Return a note from the index, or None."""
+        return self._cache.notes.get(note_id)
+
+    async def fetch(self, note_id: str) -> Note | None:
+        """Fetch a note from the store that the first load has not reached yet; None if there is none.
+
+        Raises what the store raises.
+        """
+        try:
+            revision = await self._store.get(note_id)
+        except NoteNotFound:
+            return None
+        if self.get(note_id) is None:  # the load may have stored a newer one meanwhile
+            with self._cache.transaction():
+                self._cache.notes.apply([revision])
+        return self.get(note_id)
+
+    def status(self) -> SyncStatus:
+        """Return how complete and how fresh the index is."""
+        return self._scheduler.status()
+
+    def writing(self) -> AbstractAsyncContextManager[None]:
+        """Serve one writing call at a time, in order of arrival; drafting belongs inside."""
+        return self._writer.call()
+
+    async def save(self, *, note: Note | None, content: Content, act: Act) -> Saved:
+        """Create or change a note; see :meth:`Writer.save`."""
+        return await self._writer.save(note=note, content=content, act=act)
+
+    async def remove(self, note: Note, *, act: Act) -> None:
+        """Remove a note for good; see :meth:`Writer.remove`."""
+        await self._writer.remove(note, act=act)
+
+    async def reset(self, *, act: Act) -> None:
+        """Empty the index and load everything again; see :meth:`Scheduler.reset`."""
+        await self._scheduler.reset(act=act)
+
+    def statistics(self) -> Statistics:
+        """Return all numbers from the database; asks the store nothing."""
+        database = self._cache.database
+        writes = self._cache.pending.all()
+        rejected = sum(write.state is WriteState.REJECTED for write in writes)
+        return Statistics(
+            counts=self._cache.notes.counts(),
+            metrics=self._cache.sync_state.metrics(),
+            cursor=self._cache.sync_state.cursor(),
+            pending=len(writes) - rejected,
+            rejected=rejected,
+            feed_usable=self._scheduler.feed_usable,
+            encrypted=database.encrypted,
+            cipher_version=driver.facts().cipher_version if database.encrypted else None,
+            size_bytes=database.size_bytes(),
+            schema_version=database.user_version(),
+        )
