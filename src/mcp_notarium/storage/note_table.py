@@ -168,6 +168,20 @@ class NoteTable:
         self._db.run("DELETE FROM note_base")
         self._db.run("DELETE FROM notes")
 
+    def rename(self, old: str, new: str) -> None:
+        """Give a note another id, and a version that neither id has had; inside a transaction.
+
+        Nothing is changed if there is a note of the new id already.
+        """
+        self._require_transaction()
+        note = self.get(old)
+        if not self.names.rename(old, new) or note is None:
+            return
+        version = max(note.local_version, self._db.number(_HIGHEST)) + 1
+        self._db.run("UPDATE notes SET local_version = ? WHERE id = ?", (version, new))
+        self._db.run(_RECORD_HIGHEST, (str(version),))
+        self.raise_version_floor()  # for a note that takes the old id
+
     def raise_version_floor(self, *, least: int = 0) -> None:
         """Let versions of notes that are stored from now on begin above all that were given here, and ``least``."""
         self._db.run(_RAISE_FLOOR, {"given": max(self._db.number(_HIGHEST), least)})

@@ -92,14 +92,21 @@ class BatchCommitter:
             if self._progress.index_version != batch.index_version:
                 raise Superseded
             for old, new in batch.renamed.items():
-                self._cache.notes.names.rename(old, new)
+                self._cache.notes.rename(old, new)
             actions = self.plan(batch.remotes)
+            self._keep_versions_apart(actions)
             applied = self._cache.notes.apply(_changes(actions))
             deferred = self._record_unresolved(zip(batch.remotes, actions, strict=True))
             if batch.bookmark is not None:
                 batch.bookmark(self._progress)  # INVARIANT 1 (docs/sync.md)
         news = sum(action.move in (Move.STORE, Move.FORGET) for action in actions)
         return Tally(applied.stored, applied.removed, deferred, news=news)
+
+    def _keep_versions_apart(self, actions: Iterable[Action]) -> None:
+        """Give no version again to a note that was made again elsewhere, whatever its number is there."""
+        for action in actions:
+            if action.move is Move.REPLACE and (note := self._cache.notes.get(action.id)):
+                self._cache.notes.raise_version_floor(least=note.local_version)
 
     def plan(self, remotes: Sequence[Remote]) -> list[Action]:
         """Decide about each note from the present state of the database."""

@@ -109,7 +109,8 @@ class Pusher:
 
     async def remove(self, write: PendingWrite) -> None:
         """Push a DELETE and commit it. Raises as :meth:`send` does."""
-        with self._sending(write), suppress(NoteNotFound):
+        gone = () if self._store.traits.ids is Ids.NAMED else (NoteNotFound,)
+        with self._sending(write), suppress(*gone):  # a note that was renamed is not gone
             if self._guarded_by_us:
                 await self._require_base(write)
             await self._store.delete(

@@ -335,7 +335,7 @@ class Writer:
         current = self._cache.notes.get(note.id)
         if current is None:
             return None
-        if current.local_version != note.local_version:
+        if (current.id, current.local_version) != (note.id, note.local_version):
             raise self._conflict_error(note.id, removing=True)
         if self._store.traits.trash and not current.trash:
             raise InvalidRequest(

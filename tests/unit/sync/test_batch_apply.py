@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database import Database
 from mcp_notarium.sync import batch_apply
-from mcp_notarium.sync.batch_commit import BatchCommitter
+from mcp_notarium.sync.batch_commit import Batch, BatchCommitter, Tally
 from mcp_notarium.sync.cycle_states import State
+from mcp_notarium.sync.pull_decisions import Confirmed
 from support.sync_rig import in_step, running, until
 
 PATIENCE = 10.0
@@ -295,3 +297,17 @@ def test_damage_met_in_the_thread_ends_the_first_connection_too(client, full_sto
         asyncio.run(client.sync())
     with pytest.raises(CacheDamaged, match="page 7"):
         client.cache.notes.counts()
+
+
+def test_a_note_made_again_under_the_same_number_has_a_version_of_its_own(client):
+    def revision(text):
+        return Revision("n", "r5", Content(text), 1.0, 1.0, b"{}", server_version=5)
+
+    applier = client.scheduler._runner._applier
+    versions = []
+    for text in ("old\n", "new\n"):
+        answer = Confirmed(revision(text), client.cache.notes.etag("n"))
+        asyncio.run(applier.commit(Batch((answer,), 0), Tally()))
+        versions.append(client.note("n").local_version)
+        assert client.note("n").text == text
+    assert versions[0] == 5 < versions[1]

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.visibility import Visibility
-from mcp_notarium.errors import NoteNotFound, OutcomeUnknown
+from mcp_notarium.errors import NotariumError, NoteNotFound, OutcomeUnknown
 from mcp_notarium.stores.contract import Entry
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.pull_decisions import find_renamed
@@ -24,14 +24,15 @@ def vault(clients, store):
     return client
 
 
-def test_a_renamed_note_keeps_its_version_and_answers_to_both_names(vault, store):
+def test_a_renamed_note_answers_to_both_names_under_a_version_that_neither_had(vault, store):
     before = vault.note("a.md")
     store.rename("a.md", "c.md")
     assert asyncio.run(vault.sync()) is State.IDLE
     assert set(vault.contents()) == {"b.md", "c.md"}
     for name in ("a.md", "c.md"):
         found = vault.note(name)
-        assert (found.id, found.local_version) == ("c.md", before.local_version)
+        assert found.id == "c.md"
+        assert found.local_version > before.local_version
     assert vault.remote.calls.count("get") == 0, "nothing had to be fetched"
 
 
@@ -51,6 +52,41 @@ def test_a_note_is_saved_by_the_name_that_the_agent_knew(vault, store):
     saved = asyncio.run(vault.change(vault.note("a.md"), "Plan\nchanged\n"))
     assert saved.note.id == "c.md"
     assert store.text("c.md") == "Plan\nchanged\n"
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_no_name_ever_has_a_version_twice_for_two_texts(vault, store, gone):
+    seen = {}
+
+    def look():
+        for note_id in store.ids():
+            note = vault.note(note_id)
+            assert seen.setdefault((note_id, note.local_version), note.text) == note.text
+
+    asyncio.run(vault.sync())
+    look()
+    if gone:
+        store.remove("b.md")
+        asyncio.run(vault.sync())
+        store.rename("a.md", "b.md")
+    else:
+        store.rename("a.md", "c.md")
+        asyncio.run(vault.sync())
+        store.put("a.md", "another\n")
+    asyncio.run(vault.sync())
+    look()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_note_that_was_renamed_is_never_said_to_be_deleted(vault, store, known):
+    note = vault.note("a.md")
+    store.rename("a.md", "c.md")
+    if known:
+        asyncio.run(vault.sync())
+    with pytest.raises(NotariumError) as refusal:
+        asyncio.run(vault.writer.remove(note))
+    assert "nothing was deleted" in refusal.value.message
+    assert store.ids() == {"b.md", "c.md"}
 
 
 def test_before_the_rename_is_known_nothing_is_written_under_the_old_name(vault, store):
