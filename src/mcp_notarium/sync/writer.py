@@ -176,6 +176,8 @@ class Writer:
         write_id = uuid.uuid4().hex
         for attempt in range(MOST_IDS):
             note_id = self._store.new_id(content, seed=write_id, attempt=attempt)
+            if note_id in self._cache.notes.visibility.rules.hidden_ids:
+                continue  # the new note would be hidden from its author
             async with self._locks.lock(note_id) as lock:
                 write = self._journal.make(
                     write_id=write_id,

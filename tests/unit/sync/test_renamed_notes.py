@@ -160,6 +160,13 @@ def test_a_rule_on_an_id_follows_the_note_it_named(clients, store):
     assert set(client.contents()) == {"open.md"}
 
 
+def test_a_new_note_takes_no_name_that_a_rule_hides(clients, store):
+    client = clients(traits=LIKE_VAULT, rules=Visibility(hidden_ids=("Plan.md",)))
+    note = asyncio.run(client.create("Plan\nmine\n"))
+    assert note.id == "Plan 2.md"
+    assert store.ids() == {"Plan 2.md"}
+
+
 def test_the_last_notes_of_a_small_store_may_go(vault, store):
     store.remove("a.md")
     store.remove("b.md")
