@@ -5,6 +5,8 @@ An id that an agent holds, or a rule of the policy names, goes on meaning the sa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mcp_notarium.storage.database import Database
 
 
@@ -15,9 +17,9 @@ class NoteNames:
         self._db = database
 
     def current(self, alias: str) -> str | None:
-        """Return the id that the note of an old id has now; None if there was no such note."""
-        row = self._db.row("SELECT id FROM note_aliases WHERE alias = ?", (alias,))
-        return row[0] if row else None
+        """Return the id that the note of an old id has now; None if there was none, or more than one."""
+        rows = self._db.rows("SELECT id FROM note_aliases WHERE alias = ?", (alias,))
+        return rows[0][0] if len(rows) == 1 else None
 
     def former(self, note_id: str) -> tuple[str, ...]:
         """Return the ids that a note had before."""
@@ -27,6 +29,12 @@ class NoteNames:
     def identities(self) -> dict[str, str]:
         """Return id to identity of every note that has one, hidden ones included. For sync only."""
         return dict(self._db.rows(_IDENTITIES))
+
+    def set_identities(self, identities: Mapping[str, str]) -> None:
+        """Record what names these notes beyond their ids; inside a transaction."""
+        rows = [(identity, note_id) for note_id, identity in identities.items()]
+        self._db.run_many(_SET_IDENTITY, rows)
+        self._db.run_many("UPDATE withheld SET identity = ? WHERE id = ?", rows)
 
     def rename(self, old: str, new: str) -> bool:
         """Give the note another id, with its unfinished write; inside a transaction.
@@ -38,9 +46,9 @@ class NoteNames:
         self._db.run("UPDATE notes SET id = ? WHERE id = ?", (new, old))
         self._db.run("UPDATE withheld SET id = ? WHERE id = ?", (new, old))
         self._db.run("UPDATE pending_writes SET note_id = ? WHERE note_id = ?", (new, old))
-        self._db.run("UPDATE note_aliases SET id = ? WHERE id = ?", (new, old))
-        self._db.run("DELETE FROM note_aliases WHERE alias = ?", (new,))
-        self._db.run(_ADD, (old, new))
+        self._db.run("UPDATE OR IGNORE note_aliases SET id = ? WHERE id = ?", (new, old))
+        self._db.run("DELETE FROM note_aliases WHERE id IN (?, alias)", (old,))
+        self._db.run("INSERT OR IGNORE INTO note_aliases(alias, id) VALUES (?, ?)", (old, new))
         return True
 
 
@@ -50,6 +58,6 @@ UNION ALL
 SELECT id, identity FROM withheld WHERE identity IS NOT NULL
 """
 _EXISTS = "SELECT 1 FROM notes WHERE id = ? UNION ALL SELECT 1 FROM withheld WHERE id = ?"
-_ADD = """
-INSERT INTO note_aliases(alias, id) VALUES (?, ?) ON CONFLICT (alias) DO UPDATE SET id = excluded.id
+_SET_IDENTITY = """
+UPDATE note_base SET identity = ? WHERE pk = (SELECT pk FROM notes WHERE id = ?)
 """

@@ -55,7 +55,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "search_index": Table(Kind.INDEX),
         "index_changes": Table(Kind.INDEX),
         "note_counts": Table(Kind.INDEX),
-        "note_aliases": Table(Kind.STATE, ("alias",)),
+        "note_aliases": Table(Kind.STATE, ("alias", "id")),
         "pending_writes": Table(Kind.STATE, ("write_id",)),
         "sync_metadata": Table(Kind.STATE, ("key",)),
         "audit": Table(Kind.STATE),
@@ -204,8 +204,9 @@ _HIDDEN_NOTES = (
 _ALIASES = (
     """
     CREATE TABLE note_aliases (
-      alias TEXT PRIMARY KEY,
-      id    TEXT NOT NULL
+      alias TEXT NOT NULL,
+      id    TEXT NOT NULL,
+      PRIMARY KEY (alias, id)
     ) STRICT, WITHOUT ROWID
     """,
     "CREATE INDEX note_aliases_id ON note_aliases(id)",

@@ -155,7 +155,7 @@ def _fill_tags(target: Database) -> None:
 
 def _copy_state_table(opens: Open, target: Database, name: str, without: frozenset[str]) -> bool:
     """Copy a table with few rows at once, or its readable rows one by one; True if complete."""
-    (key,) = _COPIED[name]
+    key = _COPIED[name][0]
     rows = _try_rows(opens, f"SELECT * FROM {name}")  # noqa: S608 - names of our own
     complete = rows is not None
     if rows is None:

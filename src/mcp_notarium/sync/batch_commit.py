@@ -32,13 +32,14 @@ class Batch:
 
     ``index_version`` is that of the index it was read for. ``bookmark`` runs in the transaction that stores
     the last of the batch and moves the cursor or the mark. ``renamed``: old id to new id of notes that get
-    another id before the statements are stored.
+    another id before the statements are stored, ``identities``: id to identity of notes that have a new one.
     """
 
     remotes: tuple[Remote, ...]
     index_version: int
     bookmark: Bookmark | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
+    identities: Mapping[str, str] = field(default_factory=dict)
 
 
 def split(
@@ -94,6 +95,7 @@ class BatchCommitter:
             for old, new in batch.renamed.items():
                 self._cache.notes.rename(old, new)
             actions = self.plan(batch.remotes)
+            self._cache.notes.names.set_identities(batch.identities)
             self._keep_versions_apart(actions)
             applied = self._cache.notes.apply(_changes(actions))
             deferred = self._record_unresolved(zip(batch.remotes, actions, strict=True))

@@ -229,8 +229,17 @@ class BatchSources:
         index_version, known, hidden_notes = self._progress.index_version, *self._known()
         first, listed, left_out = await self._list_everything()
         identities = self._cache.notes.names.identities()
-        if renamed := find_renamed(known | hidden_notes, identities, listed):
-            yield Batch((), index_version, renamed=renamed)
+        everything = known | hidden_notes
+        renamed = find_renamed(everything, identities, listed)
+        # Also of notes whose content is the same: a file that was written anew is another one.
+        changed = {
+            entry.id: entry.identity
+            for entry in listed
+            if entry.identity and entry.id in everything
+            if identities.get(entry.id) != entry.identity
+        }
+        if renamed or changed:
+            yield Batch((), index_version, renamed=renamed, identities=changed)
             known, hidden_notes = self._known()
         plan = plan_sweep(known | hidden_notes, listed)
         async with aclosing(self._fetch_changed(plan.changed, index_version)) as batches:

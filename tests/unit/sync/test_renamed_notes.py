@@ -1,6 +1,7 @@
 """A store that names its notes may rename them: the note stays one, under either name."""
 
 import asyncio
+import copy
 
 import pytest
 
@@ -158,6 +159,36 @@ def test_a_rule_on_an_id_follows_the_note_it_named(clients, store):
     store.put("secret.md", "another one under the name of the rule\n")
     asyncio.run(client.sync())
     assert set(client.contents()) == {"open.md"}
+
+
+def test_a_rule_follows_every_note_that_ever_had_its_name(clients, store):
+    store.put("secret.md", "the first\n")
+    client = clients(traits=LIKE_VAULT, rules=Visibility(hidden_ids=("secret.md",)))
+    asyncio.run(client.sync())
+    for number in range(3):
+        store.rename("secret.md", f"open {number}.md")
+        asyncio.run(client.sync())
+        store.put("secret.md", f"the next, {number}\n")
+        asyncio.run(client.sync())
+    for number in range(3):
+        store.edit(f"open {number}.md", lambda text: text + "edited\n")
+    asyncio.run(client.sync())
+    assert client.contents() == {}
+
+
+def test_a_file_that_was_written_anew_with_the_same_text_is_followed_too(clients, store):
+    store.put("secret.md", "hidden\n")
+    store.put("plain.md", "seen\n")
+    client = clients(traits=LIKE_VAULT, rules=Visibility(hidden_ids=("secret.md",)))
+    asyncio.run(client.sync())
+    for name in ("secret.md", "plain.md"):
+        store._notes[name] = copy.deepcopy(store._notes[name])  # another inode
+    asyncio.run(client.sync())
+    store.rename("secret.md", "b.md")
+    store.rename("plain.md", "c.md")
+    asyncio.run(client.sync())
+    assert set(client.contents()) == {"c.md"}
+    assert client.note("plain.md").id == "c.md"
 
 
 def test_a_new_note_takes_no_name_that_a_rule_hides(clients, store):
