@@ -328,7 +328,7 @@ def machine_like(row):
     machine = type(f"{row.title()}Machine", (SyncMachine,), {"world_kind": world})
     seed(f"{SEED} {row}")(machine)
     machine.TestCase.settings = settings(
-        max_examples=200 if LONG else 25, stateful_step_count=25, deadline=None, database=None
+        max_examples=200 if LONG else 15, stateful_step_count=25, deadline=None, database=None
     )
     return machine.TestCase
 

@@ -33,7 +33,7 @@ async def connected(*first, seconds=1.5, **options):
     for line in first or (HELLO, INITIALIZED):
         session.receive(json.dumps(line).encode())
     try:
-        with anyio.fail_after(10):
+        with anyio.fail_after(30 + seconds):
             async with run_transport(
                 session, Outbox(writing, flow), ShutdownDeadline(seconds), **options
             ) as transport:
@@ -186,7 +186,7 @@ async def test_refusals_are_written_before_the_end():
 
 
 async def test_more_refusals_than_a_pipe_holds_are_all_written_before_the_end():
-    async with connected() as (transport, reading):
+    async with connected(seconds=30) as (transport, reading):  # what is late for the end is dropped
         for _ in range(3000):
             transport.feed(b"{bad")
         transport.stop()
