@@ -27,6 +27,7 @@ from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import AccountRecord
 from mcp_notarium.storage.usage_limits import UsageLimits
+from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.context import StoreContext
 from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
@@ -119,7 +120,8 @@ async def open_app(
 
 
 def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
-    cache = Cache(opened.database, config.policy.visibility)
+    limits = VersionLimits(days=config.version_days, size=config.version_mb * 1024 * 1024)
+    cache = Cache(opened.database, config.policy.visibility, limits)
     audit = _audit(config, opened)
     tokens = StoredToken(
         cache.sync_state,

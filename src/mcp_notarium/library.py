@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.cache import Cache
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
+    from mcp_notarium.storage.version_table import NoteVersion
     from mcp_notarium.stores.contract import Store, Traits
     from mcp_notarium.sync.scheduler import Scheduler
     from mcp_notarium.sync.status import SyncStatus
@@ -101,6 +102,33 @@ class Library:
         """Remove a note for good; see :meth:`Writer.remove`."""
         await self._writer.remove(note, act=act)
 
+    def versions(self, note: Note) -> list[NoteVersion]:
+        """Return the revisions that saves have replaced, newest first; none if the note is not visible."""
+        held = self.get(note.id)
+        return self._cache.versions.of(held.id) if held is not None else []
+
+    async def version(self, note: Note, number: int) -> Content:
+        """Return the content that the note had as version ``number``; a restore is a save of it.
+
+        Where the store keeps versions it is fetched. Raises ``NoteNotFound`` if it is not kept (any more)
+        or the note is not visible, otherwise what the store raises.
+        """
+        held = self.get(note.id)
+        kept = self._cache.versions.get(held.id, number) if held is not None else None
+        if held is None or kept is None:
+            raise _no_version_error(note, number, "is not kept")
+        version, content = kept
+        if content is not None:
+            return content
+        try:
+            revision = await self._store.get(held.id, etag=version.etag)
+        except NoteNotFound:
+            raise _no_version_error(note, number, "is no longer kept by the note store") from None
+        hidden = self._cache.notes.visibility.find_rule(revision) is not None
+        if hidden or version not in self.versions(held):  # or the note went while we asked
+            raise _no_version_error(note, number, "is not kept")
+        return revision.content
+
     async def reset(self, *, act: Act) -> None:
         """Empty the index and load everything again; see :meth:`Scheduler.reset`."""
         await self._scheduler.reset(act=act)
@@ -122,3 +150,12 @@ class Library:
             size_bytes=database.size_bytes(),
             schema_version=database.user_version(),
         )
+
+
+def _no_version_error(note: Note, number: int, why: str) -> NoteNotFound:
+    return NoteNotFound(
+        f"version {number} of the note {why}",
+        details={"id": note.id, "version": number},
+        subcategory="version",
+        resolution_hint="Only what saves made here have replaced is kept, and for a limited time.",
+    )

@@ -56,6 +56,8 @@ class Config:
     destructive: Destructive = "ask"
     sandbox: Sandbox = "auto"
     audit_days: int = 365
+    version_days: int = 90
+    version_mb: int = 64
     policy: Policy = PERMISSIVE
     keychain: bool = True
 
@@ -151,6 +153,8 @@ def build_config(store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy
         destructive=cast("Destructive", text["NOTARIUM_DESTRUCTIVE"]),
         sandbox=cast("Sandbox", text["NOTARIUM_SANDBOX"]),
         audit_days=int(text["NOTARIUM_AUDIT_DAYS"]),
+        version_days=int(text["NOTARIUM_VERSION_DAYS"]),
+        version_mb=int(text["NOTARIUM_VERSION_MB"]),
         policy=found.policy,
         keychain=text["NOTARIUM_KEYCHAIN"] == "on",
     )

@@ -138,6 +138,22 @@ COMMON = (
         maximum=36_500,
     ),
     Variable(
+        name="NOTARIUM_VERSION_DAYS",
+        purpose="How many days the database keeps what a save has replaced; 0: nothing is kept.",
+        kind=Kind.COUNT,
+        default="90",
+        minimum=0,
+        maximum=36_500,
+    ),
+    Variable(
+        name="NOTARIUM_VERSION_MB",
+        purpose="How many megabytes of that the database keeps at most; the oldest goes first.",
+        kind=Kind.COUNT,
+        default="64",
+        minimum=1,
+        maximum=100_000,
+    ),
+    Variable(
         name="NOTARIUM_POLICY_FILE",
         purpose="File with the rules on what agents may see and do (docs/policy.md), instead of "
         "`policy.toml` in NOTARIUM_DATA_DIR. It must exist.",

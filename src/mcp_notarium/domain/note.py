@@ -102,7 +102,8 @@ class PendingWrite:
     ``base_etag`` is the acknowledged revision the content was made from (None: a new note).
     ``body`` is what the store's codec made to send. ``owner`` and ``lease_until`` (epoch seconds) tell
     other processes whether somebody is still working on it. ``copied``: the conflict copy of this save
-    is this entry or was made before it, so nothing of it is copied again.
+    is this entry or was made before it, so nothing of it is copied again. ``client`` names the program
+    that asked for the write; '' if it is not known.
     """
 
     write_id: str
@@ -117,3 +118,4 @@ class PendingWrite:
     state: WriteState = WriteState.IN_FLIGHT
     reason: str = ""
     copied: bool = False
+    client: str = ""

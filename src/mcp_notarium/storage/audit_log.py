@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
-from mcp_notarium.audit.chain import ActName, AuditEntry, AuditKeys
+from mcp_notarium.audit.chain import ActName, AuditEntry, AuditKeys, clean_client_name
 from mcp_notarium.errors import CacheDamaged, CacheError, NotRecorded
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
@@ -166,13 +166,14 @@ class AuditLog:
 class Act:
     """Represent a call that may change something: its first durable transaction records that it begins.
 
-    ``entry`` makes that record, with what is decided by then. ``begun`` is its number, 0 before.
+    ``entry`` makes that record, with what is decided by then. ``begun`` is its number, 0 before; ``client`` names the program that calls, '' before.
     """
 
     def __init__(self, log: AuditLog, entry: Callable[[], AuditEntry]) -> None:
         self._log = log
         self._entry = entry
         self.begun = 0
+        self.client = ""
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -181,7 +182,9 @@ class Act:
             with self._log.durable_transaction():
                 yield
             return
-        with self._log.opening(self._entry()) as number:
+        entry = self._entry()
+        self.client = clean_client_name(entry.client)
+        with self._log.opening(entry) as number:
             yield
         self.begun = number
 

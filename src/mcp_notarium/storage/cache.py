@@ -11,14 +11,21 @@ from mcp_notarium.storage.journal_table import PendingWrites
 from mcp_notarium.storage.note_search import SearchIndex
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import LoadProgress, SyncState
+from mcp_notarium.storage.version_table import DEFAULT_LIMITS, VersionLimits, VersionTable
 
 
 class Cache:
-    """Hold everything that is stored for one account, as visible under ``rules``."""
+    """Hold everything that is stored for one account, as visible under ``rules``; ``limits`` bound its versions."""
 
-    def __init__(self, database: Database, rules: Visibility = EVERYTHING) -> None:
+    def __init__(
+        self,
+        database: Database,
+        rules: Visibility = EVERYTHING,
+        limits: VersionLimits = DEFAULT_LIMITS,
+    ) -> None:
         self.database = database
         self.notes = NoteTable(database, rules)
+        self.versions = VersionTable(database, limits)
         self.search = SearchIndex(database)
         self.sync_state = SyncState(database)
         self.pending = PendingWrites(database)
@@ -29,7 +36,9 @@ class Cache:
 
     def open_another(self) -> Cache:
         """Open the same notes through a second connection; see :meth:`Database.another`."""
-        return Cache(self.database.open_another(), self.notes.visibility.rules)
+        return Cache(
+            self.database.open_another(), self.notes.visibility.rules, self.versions.limits
+        )
 
     def close(self) -> None:
         """Close the database. Idempotent."""
@@ -49,6 +58,7 @@ def apply_rules(cache: Cache) -> int:
         hidden = _find_hidden(cache)
         cache.notes.visibility.clear()
         cache.notes.hide(hidden)
+        cache.versions.remove_hidden(cache.notes.visibility)
         cache.sync_state.set_cursor(None)
         if not cache.sync_state.progress().complete:
             # Pages that were read already held notes that may be shown now.

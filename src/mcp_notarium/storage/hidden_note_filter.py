@@ -78,14 +78,17 @@ class VisibilityFilter:
 
     def find_rule(self, revision: Revision) -> str | None:
         """Return the rule that hides this revision of a note; None if it is visible."""
-        tags, clear = revision.content.tags, revision.tags_understood
-        return self.rules.hidden_by(
-            revision.id, tags, clear=clear, former=self._former(revision.id)
+        return self.find_rule_for(
+            revision.id, revision.content.tags, clear=revision.tags_understood
         )
+
+    def find_rule_for(self, note_id: str, tags: Sequence[str], *, clear: bool) -> str | None:
+        """Return the rule that hides a note with these tags; ``clear`` False: it has others, too."""
+        return self.rules.hidden_by(note_id, tags, clear=clear, former=self._former(note_id))
 
     def sees(self, note_id: str, tags: Sequence[str]) -> bool:
         """Tell whether the note would be visible with these tags."""
-        return self.rules.hidden_by(note_id, tags, former=self._former(note_id)) is None
+        return self.find_rule_for(note_id, tags, clear=True) is None
 
     def _former(self, note_id: str) -> tuple[str, ...]:
         """Return the ids that the note had before, where a rule names ids: a rule follows its note."""

@@ -33,7 +33,7 @@ class PendingWrites:
                     *(write.write_id, write.note_id, str(write.kind), write.base_etag),
                     *(content.text, json.dumps(content.tags), int(content.trash), write.body),
                     *(write.created_at, write.owner, write.lease_until),
-                    *(str(write.state), write.reason, int(write.copied)),
+                    *(str(write.state), write.reason, int(write.copied), write.client),
                 ),
             )
 
@@ -115,16 +115,17 @@ def _write(row: Row) -> PendingWrite:
         state=WriteState(row[11]),
         reason=row[12],
         copied=bool(row[13]),
+        client=row[14],
     )
 
 
 _COLUMNS = (
     "write_id, note_id, kind, base_etag, text, tags, trash, body, created_at, owner, lease_until, "
-    "state, reason, copied"
+    "state, reason, copied, client"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM pending_writes"  # noqa: S608 - constants only
 _OLDEST_FIRST = "ORDER BY created_at, write_id"
-_ADD = f"INSERT INTO pending_writes({_COLUMNS}) VALUES ({', '.join('?' * 14)})"  # noqa: S608 - constants only
+_ADD = f"INSERT INTO pending_writes({_COLUMNS}) VALUES ({', '.join('?' * 15)})"  # noqa: S608 - constants only
 _ANY_IN_FLIGHT = "SELECT 1 FROM pending_writes WHERE state = 'in_flight' LIMIT 1"
 _CLAIM = """
 UPDATE pending_writes SET owner = ?, lease_until = ?

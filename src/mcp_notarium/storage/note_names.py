@@ -37,7 +37,7 @@ class NoteNames:
         self._db.run_many("UPDATE withheld SET identity = ? WHERE id = ?", rows)
 
     def rename(self, old: str, new: str) -> bool:
-        """Give the note another id, with its unfinished write; inside a transaction.
+        """Give the note another id, with its unfinished write and its versions; inside a transaction.
 
         False, and nothing is changed, if there is a note of that id already.
         """
@@ -46,6 +46,8 @@ class NoteNames:
         self._db.run("UPDATE notes SET id = ? WHERE id = ?", (new, old))
         self._db.run("UPDATE withheld SET id = ? WHERE id = ?", (new, old))
         self._db.run("UPDATE pending_writes SET note_id = ? WHERE note_id = ?", (new, old))
+        self._db.run("DELETE FROM note_versions WHERE note_id = ?", (new,))
+        self._db.run("UPDATE note_versions SET note_id = ? WHERE note_id = ?", (new, old))
         self._db.run("UPDATE OR IGNORE note_aliases SET id = ? WHERE id = ?", (new, old))
         self._db.run("DELETE FROM note_aliases WHERE id IN (?, alias)", (old,))
         self._db.run("INSERT OR IGNORE INTO note_aliases(alias, id) VALUES (?, ?)", (old, new))

@@ -23,6 +23,7 @@ from mcp_notarium.storage.note_rows import (
     batches,
     rows_of,
 )
+from mcp_notarium.storage.version_table import VersionTable
 
 __all__ = ["VERSION_FLOOR", "Applied", "Counts", "NoteTable", "TagCount"]
 
@@ -66,6 +67,7 @@ class NoteTable:
     def __init__(self, database: Database, rules: Visibility = EVERYTHING) -> None:
         self._db = database
         self._index = FtsIndex(database)
+        self._versions = VersionTable(database)
         self.names = NoteNames(database)
         self.visibility = VisibilityFilter(database, rules, self.names)
 
@@ -158,7 +160,7 @@ class NoteTable:
         self._index.mark_terms_stale()
 
     def clear(self) -> None:
-        """Remove every note. Version numbers given before are never given again for other text."""
+        """Remove every note, but not their versions. Numbers given before are never given for other text."""
         self._require_transaction()
         self.visibility.require_match()
         self.visibility.clear()
@@ -209,6 +211,9 @@ class NoteTable:
         existing = self._find_existing(batch)
         revisions = [change for change in batch.values() if isinstance(change, Revision)]
         gone = [old.pk for id_, old in existing.items() if isinstance(batch[id_], Tombstone)]
+        # Of a note that is gone or hidden nothing stays; also if the index has been emptied before.
+        if removed := [id_ for id_, change in batch.items() if isinstance(change, Tombstone)]:
+            self._versions.remove(removed)
         changed = [
             (old, rows_of(revision))
             for revision in revisions

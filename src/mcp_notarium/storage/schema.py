@@ -13,6 +13,8 @@ Shapes that matter:
   kept up without reading the whole index again.
 * ``note_counts`` holds the totals every listing needs; triggers keep it.
 * ``pending_writes.copied`` marks a conflict copy, so that it is known as one after a crash.
+* ``note_versions`` has the revisions that our writes have replaced (``version_table.py``); ``text`` is NULL
+  where the store keeps the revision, under ``etag``. Its ``number`` is a ``local_version``.
 * ``note_aliases`` has the old ids of notes that their store has renamed, each with the id of today.
 * ``withheld`` has only what sync needs to leave a hidden note alone while it does not change: id, etag,
   version, and the rule that hides it, for the person who asks why.
@@ -55,6 +57,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "search_index": Table(Kind.INDEX),
         "index_changes": Table(Kind.INDEX),
         "note_counts": Table(Kind.INDEX),
+        "note_versions": Table(Kind.STATE, ("pk",)),
         "note_aliases": Table(Kind.STATE, ("alias", "id")),
         "pending_writes": Table(Kind.STATE, ("write_id",)),
         "sync_metadata": Table(Kind.STATE, ("key",)),
@@ -66,7 +69,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
 INDEX_ROWS: Final = "sync."
 """Rows of ``sync_metadata`` whose key begins so speak of the index, and are of no use without it."""
 
-NAME = "notes, search index, bases, hidden notes, pending writes, audit chain, metadata"
+NAME = "notes, search index, bases, hidden notes, pending writes, versions, audit chain, metadata"
 
 _NOTES = """
 CREATE TABLE notes (
@@ -185,9 +188,33 @@ CREATE TABLE pending_writes (
   lease_until REAL NOT NULL,
   state       TEXT NOT NULL DEFAULT 'in_flight' CHECK (state IN ('in_flight', 'rejected')),
   reason      TEXT NOT NULL DEFAULT '',
-  copied      INTEGER NOT NULL DEFAULT 0 CHECK (copied IN (0, 1))
+  copied      INTEGER NOT NULL DEFAULT 0 CHECK (copied IN (0, 1)),
+  client      TEXT NOT NULL DEFAULT ''
 ) STRICT
 """
+
+_VERSIONS = (
+    """
+    CREATE TABLE note_versions (
+      pk              INTEGER PRIMARY KEY,
+      note_id         TEXT NOT NULL,
+      number          INTEGER NOT NULL,
+      server_version  INTEGER,
+      modified_at     REAL NOT NULL,
+      replaced_at     REAL NOT NULL,
+      replaced_by     TEXT NOT NULL DEFAULT '',
+      size            INTEGER NOT NULL,
+      etag            TEXT,
+      tags_understood INTEGER NOT NULL DEFAULT 1 CHECK (tags_understood IN (0, 1)),
+      tags            TEXT NOT NULL,
+      trash           INTEGER NOT NULL CHECK (trash IN (0, 1)),
+      text            TEXT,
+      UNIQUE (note_id, number),
+      CHECK ((etag IS NULL) <> (text IS NULL))
+    ) STRICT
+    """,
+    "CREATE INDEX note_versions_age ON note_versions(replaced_at, size, etag)",
+)
 
 _HIDDEN_NOTES = (
     """
@@ -272,6 +299,7 @@ STATEMENTS = (
     *_TAGS,
     _BASE,
     _PENDING,
+    *_VERSIONS,
     *_ALIASES,
     *_HIDDEN_NOTES,
     *_AUDIT,

@@ -55,7 +55,10 @@ def process_ended(owner: str) -> bool:
 
 
 class Journal:
-    """Read and write the pending writes of one database, as one process."""
+    """Read and write the pending writes of one database, as one process.
+
+    ``store_has_versions``: the store itself keeps the revisions that writes replace.
+    """
 
     def __init__(
         self,
@@ -65,12 +68,14 @@ class Journal:
         owner: str,
         lease: float,
         owner_ended: Callable[[str], bool],
+        store_has_versions: bool = False,
     ) -> None:
         self._cache = cache
         self._clock = clock
         self._owner = owner
         self._lease = lease
         self._owner_ended = owner_ended
+        self._store_has_versions = store_has_versions
 
     def make(
         self,
@@ -122,7 +127,7 @@ class Journal:
                 return False
             if base is not None:
                 self._cache.notes.apply([base])
-            self._cache.pending.add(write)
+            self._cache.pending.add(replace(write, client=act.client) if act else write)
         return True
 
     def adopt(self, head: Revision | Tombstone, *, seen: str | None) -> bool:
@@ -160,12 +165,13 @@ class Journal:
             lease_until=now + self._lease,
         )
         with self._cache.transaction(durable=True):
-            if not self._is_ours(write):
+            entry = self._cache.pending.get(write.write_id)
+            if entry is None or entry.owner != self._owner:
                 return None
             self._cache.pending.drop(write.write_id)
             if base is not None:
                 self._cache.notes.apply([base])
-            self._cache.pending.add(rebased)
+            self._cache.pending.add(replace(rebased, client=entry.client))
         return rebased
 
     def finish(
@@ -178,6 +184,8 @@ class Journal:
     ) -> bool:
         """Store the answer, drop the entry and record its follow-ups, in one transaction.
 
+        The revision that the answer replaces is kept as a version.
+
         An answer without follow-ups is not flushed: the audit record of the call's outcome flushes it. If a
         power cut undoes both, the entry is there again, and its replay finds that the store has the write.
         ``differs``: the store holds something else than was sent, which is counted for the person.
@@ -185,19 +193,32 @@ class Journal:
         on it, the answer is stored all the same, so that nobody is shown the old note.
         """
         with self._cache.transaction(durable=bool(follow_ups) or not storing):
-            ours = self._is_ours(write)
+            entry = self._cache.pending.get(write.write_id)
+            if entry is None:
+                return False
+            ours = entry.owner == self._owner
+            if ours or self._cache.notes.etag(write.note_id) == write.base_etag:
+                self._keep_replaced(entry, storing)
+                self._cache.notes.apply(storing)
             if ours:
                 self._cache.pending.drop(write.write_id)
-                self._cache.notes.apply(storing)
                 if differs:
                     self._cache.sync_state.record_difference(at=self._clock())
                 for follow_up in follow_ups:
-                    self._cache.pending.add(follow_up)
-            elif self._cache.pending.get(write.write_id) and (
-                self._cache.notes.etag(write.note_id) == write.base_etag
-            ):
-                self._cache.notes.apply(storing)
+                    self._cache.pending.add(replace(follow_up, client=entry.client))
         return ours
+
+    def _keep_replaced(self, write: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
+        """Keep the revision as a version that this answer replaces in the index."""
+        note, base = self._cache.notes.get(write.note_id), self._cache.notes.base(write.note_id)
+        if write.kind is WriteKind.UPDATE and storing and note is not None and base is not None:
+            self._cache.versions.keep(
+                base,
+                number=note.local_version,
+                at=self._clock(),
+                by=write.client,
+                in_store=self._store_has_versions,
+            )
 
     def reject(self, write: PendingWrite, reason: str) -> None:
         """Keep the entry as text that the store will never take."""
@@ -242,7 +263,3 @@ class Journal:
         """Return the note's unfinished entry."""
         writes = self._cache.pending.in_flight()
         return next((write for write in writes if write.note_id == note_id), None)
-
-    def _is_ours(self, write: PendingWrite) -> bool:
-        kept = self._cache.pending.get(write.write_id)
-        return kept is not None and kept.owner == self._owner

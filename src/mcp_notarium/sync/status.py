@@ -162,6 +162,7 @@ class SyncProgress:
         """Record how a cycle ended that began after request ``serving``; ``error`` None: it succeeded."""
         self._tried = max(serving, self._tried)
         with self._cache.transaction():
+            self._cache.versions.expire(self._clock())
             self._state.record_cycle(
                 at=self._clock(), duration_ms=duration_ms, status=status, error=error
             )

@@ -103,6 +103,7 @@ class Writer:
             owner=owner,
             lease=lease,
             owner_ended=owner_ended,
+            store_has_versions=store.traits.versions,
         )
         self._pusher = Pusher(
             store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference

@@ -21,6 +21,7 @@ from mcp_notarium.storage import integrity
 from mcp_notarium.storage.journal_table import PendingWrites
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import SyncState
+from mcp_notarium.storage.version_table import VersionTable
 from support.account import (
     BOUNDS,
     OTHER,
@@ -82,6 +83,9 @@ def _config(tmp_path_factory):
             SyncState(opened.database).set_cursor("here")
             SyncState(opened.database).set("mark", "kept")
         PendingWrites(opened.database).add(WRITE)
+        with opened.database.transaction():
+            versions = VersionTable(opened.database)
+            versions.keep(revision(3), number=1, at=2e9, by="agent", in_store=False)
         opened.database.checkpoint()
     return config
 
@@ -123,6 +127,7 @@ def test_a_damaged_page_of_the_index_costs_no_state(copy, share):
         assert not state.progress().complete
         (write,) = PendingWrites(opened.database).all()
         assert write == WRITE
+        assert VersionTable(opened.database).get("n3", 1)[1] == revision(3).content
         assert NoteTable(opened.database).counts().total <= 1  # the base of the write
     kept = [path for path in found.quarantine.iterdir() if path.suffix == ".encrypted"]
     assert [path.read_bytes() for path in kept] == [old]

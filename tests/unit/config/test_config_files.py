@@ -160,6 +160,8 @@ HOSTILE = {
     "DB_CIPHER_MEMORY_SECURITY": "on",
     "NOTARIUM_SANDBOX": "off",
     "NOTARIUM_AUDIT_DAYS": "1",
+    "NOTARIUM_VERSION_DAYS": "0",
+    "NOTARIUM_VERSION_MB": "1",
     "NOTARIUM_POLICY_FILE": "/tmp/theirs",
     "NOTARIUM_READ_ONLY": "on",
 }

@@ -61,6 +61,8 @@ def test_every_variable_reaches_the_configuration(tmp_path):
             "NOTARIUM_KEYCHAIN": "no",
             "NOTARIUM_SANDBOX": "require",
             "NOTARIUM_AUDIT_DAYS": "30",
+            "NOTARIUM_VERSION_DAYS": "7",
+            "NOTARIUM_VERSION_MB": "8",
             "SIMPLENOTE_REQUEST_SOURCE": "nvalt",
             "SIMPERIUM_API_URL": "http://127.0.0.1:8000/1/",
             "SIMPERIUM_AUTH_URL": "http://[::1]:8000/1",
@@ -97,6 +99,8 @@ def test_every_variable_reaches_the_configuration(tmp_path):
         keychain=False,
         sandbox="require",
         audit_days=30,
+        version_days=7,
+        version_mb=8,
     )
 
 

@@ -60,6 +60,10 @@ def source(tmp_path):
             revision(n, f"again {n} common", trash=n % 8 == 0) for n in range(0, 400, 4)
         )
         cache.sync_state.set_cursor("here")
+        for number in (1, 2):
+            cache.versions.keep(
+                revision(1, f"replaced {number}"), number=number, at=1.7e9, by="", in_store=False
+            )
     yield cache
     cache.close()
 
@@ -85,6 +89,7 @@ def test_everything_is_there_and_nothing_else(source, target):
     assert target.notes.base("n0001") == source.notes.base("n0001")
     assert target.notes.tags() == source.notes.tags()
     assert target.sync_state.cursor() == "here"
+    assert len(target.versions.of("n0001")) == 2
 
 
 def test_the_rows_to_keep_stay_unchanged(source, target):
@@ -159,6 +164,7 @@ def test_a_salvage_copies_the_state_and_the_bases_of_unfinished_writes(source, t
     assert target.notes.etags() == {"n0001": "1"}
     assert target.notes.base("n0001") == source.notes.base("n0001")
     assert found(target, "w1")[0] == 1
+    assert target.versions.get("n0001", 2) == source.versions.get("n0001", 2)
     assert target.sync_state.get("setting") == "kept"
     assert target.sync_state.cursor() is None
     assert target.sync_state.get("generation") == "new"

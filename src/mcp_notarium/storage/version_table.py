@@ -1,0 +1,135 @@
+"""Keep the revisions that our writes have replaced, for undo.
+
+They are state: no store has them, except where its own history does. Then a row names the revision there
+and holds no text. Rows belong to the id of their note; they go when the note is removed or hidden
+(``note_table.py``), by age, and oldest first when all together are too large.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.hidden_note_filter import VisibilityFilter
+
+ROW_BYTES = 300
+"""What a version counts beside its text, so that many small ones are limited, too."""
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class VersionLimits:
+    """Limit what is kept: in days, and in bytes of all versions of all notes. 0 days: keep none."""
+
+    days: int = 90
+    size: int = 64 * 1024 * 1024
+
+
+DEFAULT_LIMITS = VersionLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class NoteVersion:
+    """Describe a replaced revision of a note, without its text.
+
+    ``number`` was the note's ``local_version``, ``server_version`` the store's number. Times are epoch
+    seconds: when the revision was made, and when one of our writes replaced it, which ``replaced_by``
+    asked for (name and version of the client; '' if it is not known). ``size``: bytes of its text.
+    ``etag``: the store keeps the text under it; None: it is here.
+    """
+
+    number: int
+    server_version: int | None
+    modified_at: float
+    replaced_at: float
+    replaced_by: str
+    size: int
+    etag: str | None
+
+
+class VersionTable:
+    """Hold the versions of one database. Writing methods join the caller's transaction."""
+
+    def __init__(self, database: Database, limits: VersionLimits = DEFAULT_LIMITS) -> None:
+        self._db = database
+        self.limits = limits
+
+    def of(self, note_id: str) -> list[NoteVersion]:
+        """Return the versions of a note, newest first; reads no text."""
+        return [NoteVersion(*row) for row in self._db.rows(_OF, (note_id,))]
+
+    def get(self, note_id: str, number: int) -> tuple[NoteVersion, Content | None] | None:
+        """Return a version with its content (None: the store keeps it), or None if there is none."""
+        row = self._db.row(_GET, (note_id, number))
+        if row is None:
+            return None
+        *facts, text, tags, trash = row
+        here = None if text is None else Content(text, tuple(json.loads(tags)), bool(trash))
+        return NoteVersion(*facts), here
+
+    def keep(self, replaced: Revision, *, number: int, at: float, by: str, in_store: bool) -> None:
+        """Keep a revision that a write has replaced, and remove what is over the limits.
+
+        ``number``: its ``local_version``. ``in_store``: the store keeps it under its etag.
+        """
+        if self.limits.days:
+            content = replaced.content
+            size = len(content.text.encode())
+            self._db.run(
+                _KEEP,
+                (
+                    *(replaced.id, number, replaced.server_version, replaced.modified_at, at, by),
+                    *(size, replaced.etag if in_store else None, int(replaced.tags_understood)),
+                    *(json.dumps(content.tags), int(content.trash)),
+                    None if in_store else content.text,
+                ),
+            )
+        self.expire(at)
+        excess = self._db.number(_COST) - self.limits.size
+        while excess > 0:
+            pk, cost = self._db.rows(_OLDEST)[0]
+            self._db.run("DELETE FROM note_versions WHERE pk = ?", (pk,))
+            excess -= cost
+
+    def expire(self, now: float) -> None:
+        """Remove the versions that were replaced too long ago."""
+        self._db.run(
+            "DELETE FROM note_versions WHERE replaced_at < ?", (now - self.limits.days * _DAY,)
+        )
+
+    def remove(self, note_ids: Iterable[str]) -> None:
+        """Remove all versions of these notes."""
+        self._db.run(_REMOVE, (json.dumps(list(note_ids)),))
+
+    def remove_hidden(self, visibility: VisibilityFilter) -> None:
+        """Remove the versions that the rules hide by their own id and tags."""
+        hidden = [
+            (pk,)
+            for pk, note_id, tags, clear in self._db.rows(_LABELS)
+            if visibility.find_rule_for(note_id, json.loads(tags), clear=bool(clear)) is not None
+        ]
+        self._db.run_many("DELETE FROM note_versions WHERE pk = ?", hidden)
+
+
+_FACTS = "number, server_version, modified_at, replaced_at, replaced_by, size, etag"
+_OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? ORDER BY number DESC"  # noqa: S608 - constants of ours
+_GET = f"""
+SELECT {_FACTS}, text, tags, trash FROM note_versions WHERE note_id = ? AND number = ?
+"""  # noqa: S608 - as above
+_KEEP = """
+INSERT OR REPLACE INTO note_versions(
+  note_id, number, server_version, modified_at, replaced_at, replaced_by, size, etag,
+  tags_understood, tags, trash, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_COST_OF_ONE = f"{ROW_BYTES} + iif(etag IS NULL, size, 0)"
+_COST = f"SELECT sum({_COST_OF_ONE}) FROM note_versions INDEXED BY note_versions_age"  # noqa: S608 - constants of ours
+_OLDEST = f"""
+SELECT pk, {_COST_OF_ONE} FROM note_versions INDEXED BY note_versions_age
+ORDER BY replaced_at LIMIT 1
+"""  # noqa: S608 - as above
+_REMOVE = "DELETE FROM note_versions WHERE note_id IN (SELECT value FROM json_each(?))"
+_LABELS = "SELECT pk, note_id, tags, tags_understood FROM note_versions"

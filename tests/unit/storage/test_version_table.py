@@ -1,0 +1,122 @@
+"""Versions are limited by age and size, belong to the id of their note, and go when it goes."""
+
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.domain.note import Content, Tombstone
+from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.storage.cache import Cache, apply_rules
+from mcp_notarium.storage.version_table import ROW_BYTES, VersionLimits
+from support import corpus
+from support.cache_room import store
+
+DAY = 86_400.0
+NOW = 1_700_000_000.0
+
+
+def note(note_id, text="words", *tags):
+    return replace(corpus.make(note_id, Content(text, tags)), etag="r1")
+
+
+def keep(cache, revision, number, *, at=NOW, in_store=False):
+    with cache.transaction():
+        cache.versions.keep(revision, number=number, at=at, by="agent 1", in_store=in_store)
+
+
+def kept(cache):
+    return cache.database.rows("SELECT note_id, number FROM note_versions ORDER BY pk")
+
+
+def limited(cache, **limits):
+    return Cache(cache.database, limits=VersionLimits(**limits))
+
+
+def test_a_version_is_read_with_its_text_or_with_its_name_in_the_store(cache):
+    keep(cache, replace(note("a", "zwölf", "x"), server_version=7, modified_at=5.0), 3)
+    keep(cache, note("a", "newer"), 4, at=NOW + 1, in_store=True)
+    newest, oldest = cache.versions.of("a")
+    assert (newest.number, newest.etag) == (4, "r1")
+    assert (oldest.number, oldest.server_version, oldest.modified_at) == (3, 7, 5.0)
+    assert (oldest.replaced_at, oldest.replaced_by, oldest.size) == (NOW, "agent 1", 6)
+    assert cache.versions.get("a", 3) == (oldest, Content("zwölf", ("x",)))
+    assert cache.versions.get("a", 4) == (newest, None)
+    assert "newer" not in repr(cache.database.rows("SELECT * FROM note_versions"))
+    assert cache.versions.get("a", 5) is None
+
+
+def test_versions_go_when_their_days_are_over(cache):
+    few = limited(cache, days=10)
+    keep(few, note("a"), 1, at=NOW - 10 * DAY - 1)
+    keep(few, note("a"), 2, at=NOW - 10 * DAY + 1)
+    with few.transaction():
+        few.versions.expire(NOW)
+    assert kept(few) == [("a", 2)]
+    keep(few, note("b"), 1, at=NOW + DAY)
+    assert kept(few) == [("b", 1)]
+
+
+def test_the_oldest_go_first_when_all_are_too_large(cache):
+    small = limited(cache, size=2 * (ROW_BYTES + 1000))
+    text = "x" * 1000
+    for number, note_id in enumerate("abc"):
+        keep(small, note(note_id, text), 1, at=NOW + number)
+    assert kept(small) == [("b", 1), ("c", 1)]
+    keep(small, note("d", text), 1, at=NOW + 9, in_store=True)
+    assert kept(small) == [("c", 1), ("d", 1)], "a row counts, too"
+    keep(small, note("e", text * 9), 1, at=NOW + 10)
+    assert kept(small) == [], "one that is too large alone is not kept"
+
+
+def test_with_no_days_nothing_is_kept(cache):
+    keep(cache, note("a"), 1)
+    keep(limited(cache, days=0), note("a"), 2, at=NOW + 1)
+    assert kept(cache) == []
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_the_versions_of_a_removed_note_go_with_it(cache, emptied):
+    store(cache, [note("a"), note("b")])
+    keep(cache, note("a"), 1)
+    keep(cache, note("b"), 1)
+    if emptied:
+        with cache.transaction():
+            cache.notes.clear()
+    assert kept(cache) == [("a", 1), ("b", 1)]
+    store(cache, [Tombstone("a")])
+    assert kept(cache) == [("b", 1)]
+
+
+def test_versions_follow_a_renamed_note_and_no_former_note_of_that_name(cache):
+    store(cache, [note("a")])
+    keep(cache, note("a", "of a"), 1)
+    keep(cache, note("b", "of a note that is gone"), 1)
+    with cache.transaction():
+        cache.notes.rename("a", "b")
+    assert kept(cache) == [("b", 1)]
+    assert cache.versions.get("b", 1)[1].text == "of a"
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_the_versions_of_a_note_go_when_it_becomes_hidden(cache, emptied):
+    ruled = Cache(cache.database, Visibility(hidden_tags=("private",)))
+    apply_rules(ruled)
+    store(ruled, [note("a"), note("b")])
+    keep(ruled, note("a"), 1)
+    keep(ruled, note("b"), 1)
+    if emptied:
+        with ruled.transaction():
+            ruled.notes.clear()
+    store(ruled, [replace(note("a", "words", "private"), etag="r2")])
+    assert kept(ruled) == [("b", 1)]
+
+
+def test_versions_that_new_rules_hide_go_with_the_rules(cache):
+    store(cache, [note("tagged", "w", "private"), note("untagged"), note("other")])
+    keep(cache, note("tagged"), 1)
+    keep(cache, note("untagged", "w", "Private"), 1)
+    keep(cache, replace(note("untagged"), tags_understood=False), 2)
+    keep(cache, note("not loaded", "w", "private"), 1)
+    keep(cache, note("other"), 1)
+    apply_rules(Cache(cache.database, Visibility(hidden_tags=("private",))))
+    assert kept(cache) == [("other", 1)]

@@ -1,0 +1,170 @@
+"""A save keeps what it replaces, once, and nobody reads the versions of a note that is not there."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.account.audit_anchor import audit_keys
+from mcp_notarium.audit.chain import OPEN, AuditEntry
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.errors import NoteNotFound, OutcomeUnknown
+from mcp_notarium.library import Library
+from mcp_notarium.storage.audit_log import Act, AuditLog
+from mcp_notarium.storage.cache import Cache, apply_rules
+from support.memory_client import LIKE_LOCAL, LIKE_SIMPERIUM, Fault
+from support.sync_rig import Crash
+
+LOCAL = replace(LIKE_LOCAL, trash=False)
+
+
+def library(client):
+    return Library(client.cache, client.remote, client.writer, client.scheduler)
+
+
+def versions(client, note):
+    return [(one.number, one.size) for one in library(client).versions(note)]
+
+
+def read(client, note, number):
+    return asyncio.run(library(client).version(note, number))
+
+
+@pytest.fixture
+def local(clients):
+    return clients(traits=LOCAL)
+
+
+def saved(client, *texts):
+    note = asyncio.run(client.create(texts[0], "x"))
+    for text in texts[1:]:
+        note = asyncio.run(client.change(note, text)).note
+    return note
+
+
+def test_every_text_that_a_save_replaced_can_be_read_and_saved_again(local):
+    note = saved(local, "one", "two", "three")
+    numbers = [number for number, _ in versions(local, note)]
+    assert numbers == [note.local_version - 1, note.local_version - 2]
+    assert read(local, note, numbers[1]) == Content("one", ("x",))
+    assert read(local, note, numbers[0]) == Content("two", ("x",))
+    back = asyncio.run(local.writer.save(note=note, content=read(local, note, numbers[1]))).note
+    assert back.text == "one"
+    assert len(versions(local, back)) == 3
+
+
+def test_a_save_that_changes_nothing_and_an_edit_elsewhere_leave_no_version(local, store):
+    note = saved(local, "one")
+    asyncio.run(local.change(note, "one"))
+    store.edit(note.id, lambda text: text + "\nelsewhere")
+    asyncio.run(local.sync())
+    assert versions(local, note) == []
+
+
+def test_a_version_says_when_and_for_whom_it_was_replaced(local):
+    note = saved(local, "one")
+    log = AuditLog(local.cache.database, audit_keys(None), clock=lambda: 1, days=9)
+    act = Act(log, lambda: AuditEntry(at=1, act="tool.save", client="agent\n2", outcome=OPEN))
+    asyncio.run(local.writer.save(note=note, content=Content("two"), act=act))
+    (version,) = library(local).versions(note)
+    assert (version.replaced_at, version.replaced_by) == (local.time.now, "agent?2")
+
+
+@pytest.mark.parametrize("step", ["recorded", "pushed", "committed"])
+def test_a_crash_at_any_step_leaves_one_version_in_the_end(clients, store, step):
+    note = saved(clients(traits=LOCAL), "one")
+
+    def stop(name):
+        if name == step:
+            raise Crash
+
+    with pytest.raises(Crash):
+        asyncio.run(clients(traits=LOCAL, on_step=stop).change(note, "two"))
+    again = clients(traits=LOCAL, owner_ended=lambda _owner: True)
+    assert len(versions(again, note)) == (step == "committed")
+    asyncio.run(again.run_cycles())
+    assert again.contents()[note.id].text == "two"
+    assert versions(again, note) == [(note.local_version, 3)]
+
+
+def test_a_write_without_an_answer_keeps_what_it_replaced_when_it_is_finished(local):
+    note = saved(local, "one")
+    local.faults.plan(Fault.LOST_ANSWER, on="push")
+    with pytest.raises(OutcomeUnknown):
+        asyncio.run(local.change(note, "two"))
+    assert versions(local, note) == []
+    asyncio.run(local.run_cycles())
+    assert versions(local, note) == [(note.local_version, 3)]
+
+
+def test_where_the_store_keeps_versions_they_are_fetched_from_it(client, store):
+    note = saved(client, "one", "two")
+    ((number, size),) = versions(client, note)
+    assert size == 3
+    assert client.cache.database.rows("SELECT text FROM note_versions") == [(None,)]
+    assert read(client, note, number) == Content("one", ("x",))
+    store.forget_versions(note.id)
+    with pytest.raises(NoteNotFound, match=f"version {number} .* no longer kept by the note store"):
+        read(client, note, number)
+
+
+def test_a_number_that_is_not_kept_is_an_error(local):
+    note = saved(local, "one", "two")
+    for number in (0, note.local_version, 99):
+        with pytest.raises(NoteNotFound, match=f"version {number} of the note is not kept"):
+            read(local, note, number)
+
+
+@pytest.mark.parametrize("traits", [LOCAL, LIKE_SIMPERIUM], ids=["kept here", "kept there"])
+def test_a_note_that_becomes_hidden_has_no_versions_ever_after(clients, store, traits):
+    client = clients(traits=traits, rules=Visibility(hidden_tags=("private",)))
+    note = saved(client, "one", "two")
+    ((number, _size),) = versions(client, note)
+    store.put(note.id, "two", tags=("private",))
+    asyncio.run(client.sync())
+    store.put(note.id, "two")
+    asyncio.run(client.sync())
+    assert client.note(note.id).text == "two", "it is visible again"
+    assert versions(client, note) == []
+    with pytest.raises(NoteNotFound):
+        read(client, note, number)
+
+
+def test_a_fetched_version_that_the_rules_hide_is_not_shown(clients, store):
+    client = clients(rules=Visibility(hidden_tags=("private",)))
+    note = saved(client, "one", "two")
+    ((number, _size),) = versions(client, note)
+    store.kept(note.id).versions[1]["tags"] = ["private"]
+    with pytest.raises(NoteNotFound, match="is not kept"):
+        read(client, note, number)
+
+
+def test_a_deleted_note_leaves_no_version(local):
+    note = saved(local, "one", "two")
+    asyncio.run(local.writer.remove(note))
+    assert local.cache.database.number("SELECT count(*) FROM note_versions") == 0
+    assert versions(local, note) == []
+
+
+def test_versions_survive_an_emptied_index_and_answer_when_the_note_is_there_again(local):
+    note = saved(local, "one", "two")
+    before = versions(local, note)
+    asyncio.run(local.scheduler.reset())
+    assert versions(local, note) == []
+    asyncio.run(local.sync())
+    assert versions(local, note) == before
+    assert read(local, note, before[0][0]).text == "one"
+
+
+def test_versions_expire_while_servers_run_and_nobody_saves(local):
+    note = saved(local, "one", "two")
+    local.time.now += 91 * 86_400
+    asyncio.run(local.sync())
+    assert versions(local, note) == []
+
+
+def test_rules_that_hide_a_note_take_its_versions_with_it(local):
+    note = saved(local, "one", "two")
+    apply_rules(Cache(local.cache.database, Visibility(hidden_ids=(note.id,))))
+    assert local.cache.database.number("SELECT count(*) FROM note_versions") == 0
