@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.errors import StoreUnavailable, VersionConflict
+from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable, VersionConflict
 from notarium_devtools.text_folder import files
 from notarium_devtools.text_folder.store import TextFolder
 from support.long import LONG, dice
@@ -101,7 +101,7 @@ class Editor:
 
 
 async def agent(client, name, rng, promised, refusals):
-    """Save line after line; ``promised`` has those that a save has confirmed."""
+    """Save line after line; ``promised`` has those that a save has confirmed, or will finish later."""
     for number in range(SAVES):
         line = f"{name} {number}"
         try:
@@ -113,6 +113,8 @@ async def agent(client, name, rng, promised, refusals):
         except (VersionConflict, StoreUnavailable) as refusal:
             refusals.append(refusal.message)
             await client.sync()
+        except OutcomeUnknown:  # the editor came again, and the merge waits for the next cycle
+            promised.add(line)
         else:
             promised.add(line)
         if number % 5 == 0:

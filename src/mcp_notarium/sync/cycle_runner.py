@@ -201,7 +201,7 @@ class CycleRunner:
                 finished=outcomes[PushOutcome.STORED],
                 copies=outcomes[PushOutcome.COPIED],
                 rejected=outcomes[PushOutcome.REFUSED],
-                waiting=outcomes[None],
+                waiting=outcomes[None] + outcomes[PushOutcome.WAITING],
             )
         return Event.PUSHED
 

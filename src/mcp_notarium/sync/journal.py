@@ -130,6 +130,14 @@ class Journal:
             self._cache.pending.add(replace(write, client=act.client) if act else write)
         return True
 
+    def add_copy(self, copy: PendingWrite) -> bool:
+        """Put a conflict copy on the disk by itself; False if it is there already."""
+        with self._cache.transaction(durable=True):
+            if self._cache.pending.get(copy.write_id) is not None:
+                return False
+            self._cache.pending.add(copy)
+        return True
+
     def adopt(self, head: Revision | Tombstone, *, seen: str | None) -> bool:
         """Store the store's revision of a note; False if the note has changed here or is being saved."""
         with self._cache.transaction():

@@ -26,12 +26,12 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Ids, Store
+from mcp_notarium.stores.contract import Ids, Retry, Store
 from mcp_notarium.sync.backoff import ItemBackoff
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves, get_newest
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
-from mcp_notarium.sync.push import Pusher
+from mcp_notarium.sync.push import Pusher, is_final
 from mcp_notarium.sync.push_answers import PushOutcome, PushResult, unknown_outcome
 from mcp_notarium.sync.push_decisions import (
     Attempt,
@@ -145,7 +145,7 @@ class JournalReplay:
                     return PushResult(PushOutcome.STORED, write.note_id, merged=True)
                 write = kept
         except NotariumError as error:
-            if isinstance(error, StoreRejected) and not isinstance(error, DateRefused):
+            if is_final(error):
                 self._journal.reject(write, error.message)
                 return PushResult(PushOutcome.REFUSED)
             self._journal.release(write)
@@ -242,7 +242,8 @@ class JournalReplay:
         return await self._pusher.send(write, base=head.content, replayed=True)
 
     async def _remove(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
-        held = held_for_deletion(head, write.base_etag)
+        recognised = self._store.traits.retry is Retry.IDEMPOTENT
+        held = held_for_deletion(head, write.base_etag, recognised=recognised)
         if decide(write.kind, Attempt.REPEATED, held) is Step.DONE:
             return self._finish_with(write, head)
         try:

@@ -23,7 +23,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
-from mcp_notarium.stores.contract import WITHDRAWN, Ids, Store, WriteGuard
+from mcp_notarium.stores.contract import WITHDRAWN, Ids, Retry, Store, WriteGuard
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.push_answers import (
@@ -44,6 +44,10 @@ NOT_STORED = (
 )
 """Errors after which the store has certainly not taken the write. After any other it may have."""
 
+_LOOK_WHETHER_IT_IS_GONE = (
+    "The next sync shows whether the note is gone; it does not delete it again. Look with `get` in a "
+    "while, and delete the note again if it is there and still to go."
+)
 MOST_IDS = 20
 """Ids that are tried for one new note, where others may have taken them."""
 
@@ -149,7 +153,14 @@ class Pusher:
             raise
         except Exception as error:
             self._journal.release(write)
-            raise unknown_outcome("the note store did not answer the write", write) from error
+            never_repeated = (
+                write.kind is WriteKind.DELETE and self._store.traits.retry is Retry.ASK
+            )
+            raise unknown_outcome(
+                "the note store did not answer the write",
+                write,
+                resolution_hint=_LOOK_WHETHER_IT_IS_GONE if never_repeated else None,
+            ) from error
         self._on_step("pushed")
 
     async def _require_base(self, write: PendingWrite) -> None:
@@ -175,24 +186,27 @@ class Pusher:
         elif head.etag != write.base_etag:
             raise VersionConflict("the note has changed at the note store", details=about)
 
-    async def _send_follow_up(self, write: PendingWrite, base: Content) -> PushResult | None:
-        """Send a follow-up of another write; it stays in the journal if that fails now: None."""
-        result = None
+    async def _send_follow_up(self, write: PendingWrite, base: Content) -> PushResult:
+        """Send a follow-up of another write. WAITING: it stays in the journal for the next cycle."""
         try:
             if write.kind is WriteKind.CREATE:
                 result = await self.create(write)
             else:
                 result = await self.send(write, base=base, repair=False)
+            if result.outcome is not PushOutcome.AGAIN:
+                return result
         except NotariumError as error:
-            if isinstance(error, StoreRejected) and not isinstance(error, DateRefused):
+            if is_final(error):
                 with suppress(CacheError):
                     self._journal.reject(write, error.message)
-            else:
-                self._journal.release(write)
-        else:
-            if result.outcome is PushOutcome.AGAIN:
-                self._journal.release(write)
-        return result
+                    return PushResult(PushOutcome.REFUSED, write.note_id)
+        self._journal.release(write)
+        return PushResult(PushOutcome.WAITING, write.note_id)
+
+
+def is_final(error: NotariumError) -> bool:
+    """Tell whether the store will never take the write, whatever time passes."""
+    return isinstance(error, StoreRejected) and not isinstance(error, DateRefused)
 
 
 def names_taken_error() -> StoreRejected:

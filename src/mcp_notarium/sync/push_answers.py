@@ -13,7 +13,7 @@ from enum import Enum
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import CacheError, NotariumError, OutcomeUnknown
-from mcp_notarium.stores.contract import Acknowledgement, Ids, PushStatus, Store, WriteGuard
+from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
 from mcp_notarium.sync.conflict_copy import (
     StoredAs,
     compare_stored,
@@ -27,8 +27,8 @@ from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.push_decisions import settle
 
-FollowUp = Callable[[PendingWrite, Content], Awaitable["PushResult | None"]]
-"""Sends a recorded entry over a content; None if it stays in the journal."""
+FollowUp = Callable[[PendingWrite, Content], Awaitable["PushResult"]]
+"""Sends a recorded entry over a content."""
 NOTHING = Content(text="")
 
 
@@ -40,6 +40,8 @@ class PushOutcome(Enum):
     """Stored, but some of our text was not in it: that is kept in a conflict copy."""
     REFUSED = "refused"
     """The store will never take it; the text stays as a rejected entry."""
+    WAITING = "waiting"
+    """What follows from a stored push is not stored yet: it waits in the journal."""
     AGAIN = "again"
     """Not stored, because the note has changed: decide again."""
 
@@ -58,17 +60,28 @@ class PushResult:
     copy_id: str | None = None
     differs: str = ""
 
-    def with_repair(self, repair: PushResult | None) -> PushResult:
-        """Add what the repair of this push has led to: a copy, or a difference that the store made."""
-        if repair is None:
-            return self
-        copied = self.copy_id or repair.copy_id
-        return replace(
-            self,
-            outcome=self.outcome if copied is None else PushOutcome.COPIED,
-            copy_id=copied,
-            differs=self.differs or repair.differs,
-        )
+    @property
+    def stored(self) -> bool:
+        """Tell whether the store holds the text, in the note or in a copy."""
+        return self.outcome in (PushOutcome.STORED, PushOutcome.COPIED)
+
+    def followed_by(
+        self, copy: PushResult | None, repair: PushResult | None, *, lost: bool
+    ) -> PushResult:
+        """Add how the copy of our text and the repair of the note ended; None: there was none.
+
+        ``lost``: without them the note lacks some of our change.
+        """
+        result = self
+        if repair is not None and repair.stored:
+            result = replace(repair, note_id=self.note_id, merged=True)
+        elif repair is not None and (lost or repair.merged):
+            result = replace(self, outcome=repair.outcome)
+        if copy is None:
+            return result
+        copied = copy.note_id if copy.stored else None
+        outcome = PushOutcome.COPIED if copy.stored else copy.outcome
+        return replace(result, outcome=outcome, copy_id=copied)
 
 
 class AnswerCommitter:
@@ -115,13 +128,11 @@ class AnswerCommitter:
     ) -> PushResult:
         """Keep the text in a conflict copy and store ``instead`` for the note it was meant for."""
         copy = self._copy_of(write)
-        result = PushResult(
-            PushOutcome.COPIED, write.note_id, merged=True, copy_id=self._id_of_copy(copy)
-        )
-        if self.finish(write, instead, [copy]):
-            sent = await self._send_follow_up(copy, NOTHING)
-            result = replace(result, copy_id=sent.note_id) if sent else result
-        return result
+        if not self.finish(write, instead, [copy]):
+            return PushResult(PushOutcome.AGAIN)
+        copied = await self._send_follow_up(copy, NOTHING)
+        result = PushResult(PushOutcome.STORED, write.note_id, merged=True)
+        return result.followed_by(copied, None, lost=True)
 
     def finish(
         self,
@@ -152,13 +163,19 @@ class AnswerCommitter:
         The note is read again: another write may have come over ours, too.
         """
         sent = self._store.revision_of(write.note_id, write.body).content
+        displaced = answer.displaced
         held: Revision | Tombstone = answer.revision
         with suppress(NotariumError):
             held = await get_newest(self._store, answer.revision.id)
-        if isinstance(held, Tombstone):
-            self.finish(write, held)
+        unseen = []
+        if displaced is not None and displaced.content.text not in (base.text, sent.text):
+            unseen = [self._copy_of(write, of=displaced)]
+        if isinstance(held, Tombstone):  # whoever removed the note has not seen what we displaced
+            if not self.finish(write, held, unseen):
+                return await self._leave_to_others(unseen)
+            for entry in unseen:
+                await self._send_follow_up(entry, NOTHING)
             return PushResult(PushOutcome.STORED, held.id)
-        displaced = answer.displaced
         certain = answer.alone or held.content == sent
         if displaced is None and held.etag == answer.revision.etag and certain:
             return await self._accept_alone(write, answer)
@@ -173,27 +190,27 @@ class AnswerCommitter:
         wanted = texts.content
         if hidden is not None:  # hidden by the policy a moment before: it stays so
             wanted = replace(wanted, tags=hidden.content.tags)
-        copied = texts.ours is not None and not write.copied
-        copies = [self._copy_of(write)] if copied else []
-        copies += [self._copy_of(write, of=displaced)] if texts.theirs and displaced else []
-        result = PushResult(
-            PushOutcome.COPIED if copied else PushOutcome.STORED,
-            held.id,
-            merged=True,
-            copy_id=self._id_of_copy(copies[0]) if copied else None,
-        )
-        if wanted == held.content:
-            ours = self.finish(write, held, copies)
-            repairs = []
-        else:
-            repairs = [self._repair_of(held, wanted, copied=write.copied or copied)]
-            kept = held if hidden is None else Tombstone(held.id)
-            ours = self.finish(write, kept, [*copies, *repairs])
-        for follow_up in [*copies, *repairs] if ours else ():
-            sent_too = await self._send_follow_up(follow_up, held.content)
-            if copied and sent_too is not None and follow_up is copies[0]:
-                result = replace(result, copy_id=sent_too.note_id)
-        return result
+        copy = self._copy_of(write) if texts.ours is not None and not write.copied else None
+        repair = None if wanted == held.content else self._repair_of(held, wanted, copied=False)
+        kept = held if repair is None or hidden is None else Tombstone(held.id)
+        theirs = unseen if texts.theirs is not None else []
+        follow_ups = [entry for entry in (copy, *theirs, repair) if entry is not None]
+        if not self.finish(write, kept, follow_ups):
+            return await self._leave_to_others(unseen)
+        copied = await self._send_follow_up(copy, NOTHING) if copy else None
+        for entry in theirs:
+            await self._send_follow_up(entry, NOTHING)
+        repaired = await self._send_follow_up(repair, held.content) if repair else None
+        result = PushResult(PushOutcome.STORED, held.id, merged=held.content != sent)
+        return result.followed_by(copied, repaired, lost=held.content != sent)
+
+    async def _leave_to_others(self, unseen: Sequence[PendingWrite]) -> PushResult:
+        """Leave the entry to the process that has taken it over; keep what only this one has seen."""
+        for copy in unseen:
+            with suppress(CacheError):
+                if self._journal.add_copy(copy):
+                    await self._send_follow_up(copy, NOTHING)
+        return PushResult(PushOutcome.AGAIN)
 
     async def _accept_alone(self, write: PendingWrite, answer: Acknowledgement) -> PushResult:
         """Commit an answer with nobody else's change between it and ours: make no copy, whatever it says.
@@ -250,22 +267,17 @@ class AnswerCommitter:
                     kept = stored if wanted is None else Tombstone(stored.id)
             elif stored_as is StoredAs.TAGS_LOST:
                 wanted = with_lost_tags(base=base, sent=sent, stored=stored.content)
-        copies = copies and not write.copied
-        follow_ups = [self._copy_of(write)] if copies else []
+        copy = self._copy_of(write) if copies and not write.copied else None
+        mended = None
         if wanted is not None:
-            follow_ups.append(self._repair_of(stored, wanted, copied=copies))
-        merged = stored_as is not StoredAs.AS_SENT or wanted is not None
+            mended = self._repair_of(stored, wanted, copied=copy is not None)
+        if not self.finish(write, kept, [entry for entry in (copy, mended) if entry is not None]):
+            return PushResult(PushOutcome.AGAIN)
+        copied = await self._send_follow_up(copy, NOTHING) if copy else None
+        repaired = await self._send_follow_up(mended, stored.content) if mended else None
+        merged = stored_as is not StoredAs.AS_SENT
         result = PushResult(PushOutcome.STORED, stored.id, merged=merged)
-        if copies:
-            result = replace(
-                result, outcome=PushOutcome.COPIED, copy_id=self._id_of_copy(follow_ups[0])
-            )
-        ours = self.finish(write, kept, follow_ups)
-        for follow_up in follow_ups if ours else ():
-            created = follow_up.kind is WriteKind.CREATE
-            sent_too = await self._send_follow_up(follow_up, NOTHING if created else stored.content)
-            result = result if created else result.with_repair(sent_too)
-        return result
+        return result.followed_by(copied, repaired, lost=lost)
 
     def _is_own(self, write: PendingWrite, first: Revision | None, *, repaired: bool) -> bool:
         """Tell whether the first revision after our base is this write.
@@ -291,10 +303,6 @@ class AnswerCommitter:
         with suppress(NotariumError):
             return await self._store.get(note_id, etag=etag)
         return None
-
-    def _id_of_copy(self, copy: PendingWrite) -> str | None:
-        """Return the id that a copy will have; None where the store makes it."""
-        return None if self._store.traits.ids is Ids.STORE else copy.note_id
 
     def _copy_of(self, write: PendingWrite, *, of: Revision | None = None) -> PendingWrite:
         """Make the entry of a conflict copy: of the write's own text, or of what it has overwritten."""
@@ -324,6 +332,9 @@ class AnswerCommitter:
         )
 
 
-def unknown_outcome(message: str, write: PendingWrite) -> OutcomeUnknown:
+def unknown_outcome(
+    message: str, write: PendingWrite, *, resolution_hint: str | None = None
+) -> OutcomeUnknown:
     """Return the error for a write that stays in the journal."""
-    return OutcomeUnknown(message, details={"id": write.note_id, "write_id": write.write_id})
+    about = {"id": write.note_id, "write_id": write.write_id}
+    return OutcomeUnknown(message, details=about, resolution_hint=resolution_hint)

@@ -27,6 +27,7 @@ class Held(Enum):
 
     NOTHING = "nothing"
     BASE = "our base"
+    SAME_AGAIN = "our base, or the same text again"
     OURS = "our content"
     MERGEABLE = "another edit, of other lines"
     CLASHING = "another edit, of the same lines"
@@ -87,6 +88,9 @@ DECISIONS: Mapping[tuple[WriteKind, Attempt, Held], Decision] = {
     ),
     (WriteKind.DELETE, Attempt.REPEATED, Held.NOTHING): Decision(Step.DONE, "it is gone"),
     (WriteKind.DELETE, Attempt.REPEATED, Held.BASE): Decision(Step.PUSH, "it never arrived"),
+    (WriteKind.DELETE, Attempt.REPEATED, Held.SAME_AGAIN): Decision(
+        Step.DONE, "perhaps somebody has brought it back: it stays"
+    ),
     (WriteKind.DELETE, Attempt.REPEATED, Held.CLASHING): Decision(
         Step.DONE, "changed since: what they wrote stays"
     ),
@@ -133,11 +137,19 @@ def held_for_update(
     return Held.OURS if merged == head.content else Held.MERGEABLE, merged
 
 
-def held_for_deletion(head: Revision | Tombstone, base_etag: str | None) -> Held:
-    """Name what is left of a note that is to be deleted."""
+def held_for_deletion(
+    head: Revision | Tombstone, base_etag: str | None, *, recognised: bool
+) -> Held:
+    """Name what is left of a note that is to be deleted.
+
+    ``recognised``: the store knows the write if it has arrived. Otherwise the etag of our base does not
+    prove that the note was there all the time.
+    """
     if isinstance(head, Tombstone):
         return Held.NOTHING
-    return Held.BASE if head.etag == base_etag else Held.CLASHING
+    if head.etag != base_etag:
+        return Held.CLASHING
+    return Held.BASE if recognised else Held.SAME_AGAIN
 
 
 @dataclass(frozen=True, slots=True)

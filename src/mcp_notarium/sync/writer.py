@@ -307,6 +307,8 @@ class Writer:
         note = self._cache.notes.get(note_id)
         if note is None and self._cache.notes.visibility.rules.has_rules:
             raise _removed_error(note_id)  # or hidden just now; the error must not tell which
+        if not result.stored:
+            raise _collision_error(result)
         if note is None:
             raise NoteNotFound(
                 "the note was removed right after it was saved", details={"id": note_id}
@@ -416,4 +418,19 @@ def _removed_error(note_id: str) -> NoteNotFound:
         "the note was removed elsewhere in the meantime; nothing was saved",
         details={"id": note_id},
         resolution_hint="If the text is still wanted, `save` it as a new note: `text` without `id`.",
+    )
+
+
+def _collision_error(result: PushResult) -> StoreError:
+    """Return the error for a text that another change has displaced, and that the store does not hold yet."""
+    about = {"id": result.note_id}
+    if result.outcome is PushOutcome.REFUSED:
+        return StoreRejected(
+            "the note was changed elsewhere at the same moment, and the note store refuses what would keep "
+            "your text beside that; it is kept here as a rejected write",
+            details=about,
+        )
+    return OutcomeUnknown(
+        "the note was changed elsewhere at the same moment, and your text is not stored beside that yet",
+        details=about,
     )

@@ -1,0 +1,330 @@
+"""Stores that overwrite: every text that a write has displaced, or that displaced it, is in somebody's hands.
+
+What a save answers is true also where the store does not take what keeps both texts.
+"""
+
+import asyncio
+
+import pytest
+
+from mcp_notarium.domain.note import Content, WriteState
+from mcp_notarium.errors import NoteNotFound, OutcomeUnknown, StoreRejected
+from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Retry
+from mcp_notarium.sync.conflict_copy import MARK
+from support.memory_client import (
+    LIKE_EXAMPLE,
+    LIKE_SIMPERIUM,
+    LIKE_TRILIUM,
+    LIKE_VAULT,
+    ROWS,
+    Fault,
+)
+from support.sync_rig import LEASE
+
+BASE = "Title\none\ntwo\nthree\n"
+OURS = "Title\none\nTWO, I say\nthree\n"
+THEIRS = "Title\none\nTWO, they say\nthree\n"
+overwriting = pytest.mark.parametrize(
+    "traits", [LIKE_TRILIUM, LIKE_VAULT, LIKE_EXAMPLE], ids=["trilium", "vault", "example"]
+)
+
+
+def texts(store):
+    return sorted(content.text for content in store.contents().values())
+
+
+def rejected(client):
+    writes = client.cache.pending.all()
+    assert all(write.state is WriteState.REJECTED for write in writes)
+    return [write.content.text for write in writes]
+
+
+async def open_note(client, store):
+    store.put("n1", BASE, now=5.0)
+    await client.sync()
+    return client.note("n1")
+
+
+def refuse(client, unwanted):
+    """Let the store refuse for good every text of which ``unwanted`` is true."""
+    push = client.remote.push
+
+    async def refusing(write):
+        if unwanted(write.content.text):
+            raise StoreRejected("the note is too large")
+        return await push(write)
+
+    client.remote.push = refusing
+
+
+def save(client, store, text, fault, theirs):
+    """Save while another device writes ``theirs``; return the answer, or the error that says what became of it."""
+
+    async def scenario():
+        note = await open_note(client, store)
+        client.faults.plan(fault, on="push", edit=lambda _: theirs)
+        try:
+            return await client.change(note, text)
+        except (StoreRejected, OutcomeUnknown) as error:
+            return error
+        finally:
+            client.faults.clear()
+
+    answer = asyncio.run(scenario())
+    assert client.contents() == store.contents()
+    return answer
+
+
+@overwriting
+@pytest.mark.parametrize("fault", [Fault.RACE, Fault.OVERWRITE])
+def test_a_copy_that_the_store_refuses_is_not_named_and_the_text_is_kept_as_rejected(
+    clients, store, traits, fault
+):
+    client = clients(traits=traits)
+    refuse(client, lambda text: text.startswith(MARK))
+    answer = save(client, store, OURS, fault, THEIRS)
+    assert isinstance(answer, StoreRejected)
+    assert "rejected write" in answer.message
+    assert texts(store) == [THEIRS]
+    assert rejected(client) == [MARK + OURS]
+
+
+def test_a_copy_that_a_merging_store_refuses_is_not_named_either(clients, store):
+    client = clients(traits=LIKE_SIMPERIUM)
+    refuse(client, lambda text: text.startswith(MARK))
+    answer = save(client, store, "hello\n", Fault.RACE, "hello brave world\n")
+    assert isinstance(answer, StoreRejected)
+    assert rejected(client) == [f"{MARK}hello\n"]
+
+
+@overwriting
+def test_a_merge_that_the_store_refuses_is_not_said_to_be_made(clients, store, traits):
+    client, ours = clients(traits=traits), f"zero\n{BASE}"
+    refuse(client, lambda text: "zero" in text and "four" in text)
+    answer = save(client, store, ours, Fault.RACE, f"{BASE}four\n")
+    assert (answer.note.text, answer.merged, answer.copy_id) == (ours, False, None)
+    assert texts(store) == [ours]
+    assert rejected(client) == [f"zero\n{BASE}four\n"]
+
+
+@overwriting
+def test_a_merge_that_is_refused_after_our_text_was_overwritten_is_no_success(
+    clients, store, traits
+):
+    client = clients(traits=traits)
+    refuse(client, lambda text: "zero" in text and "four" in text)
+    answer = save(client, store, f"zero\n{BASE}", Fault.OVERWRITE, f"{BASE}four\n")
+    assert isinstance(answer, StoreRejected)
+    assert texts(store) == [f"{BASE}four\n"]
+    assert rejected(client) == [f"zero\n{BASE}four\n"]
+
+
+def test_a_repair_that_a_merging_store_refuses_is_no_success(clients, store):
+    client = clients(traits=LIKE_SIMPERIUM)
+
+    async def merges_badly(write):
+        refuse(client, lambda _: True)
+        store.put("n1", f"zero\n{BASE}")
+        before = (await client.remote.get("n1")).etag
+        store.put("n1", "zero\na mixture\n")
+        return Acknowledgement(await client.remote.get("n1"), PushStatus.STORED, before)
+
+    async def scenario():
+        note = await open_note(client, store)
+        client.remote.push = merges_badly
+        with pytest.raises(StoreRejected, match="rejected write"):
+            await client.change(note, f"{BASE}four\n")
+
+    asyncio.run(scenario())
+    assert texts(store) == ["zero\na mixture\n"]
+    assert client.contents() == store.contents()
+    assert rejected(client) == [f"zero\n{BASE}four\n"]
+
+
+@overwriting
+def test_a_merge_that_waits_is_not_said_to_be_made_and_is_made_by_the_next_cycle(
+    clients, store, traits
+):
+    client, ours = clients(traits=traits), f"zero\n{BASE}"
+
+    async def scenario():
+        note = await open_note(client, store)
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _: f"{BASE}four\n")
+        client.faults.plan(Fault.UNAVAILABLE, on="push")
+        saved = await client.change(note, ours)
+        assert (saved.note.text, saved.merged) == (ours, False)
+        await client.run_cycles(2)
+
+    asyncio.run(scenario())
+    assert texts(store) == [f"zero\n{BASE}four\n"]
+    assert client.contents() == store.contents()
+    assert client.cache.pending.all() == []
+
+
+def displace_and_remove(client, store):
+    """Let another device write ``THEIRS`` before our push arrives and remove the note after it."""
+    push = client.remote.push
+
+    async def overtaken(write):
+        if write.base_etag is not None:
+            client.remote.push = push
+            store.edit(write.note_id, lambda _: THEIRS)
+            answer = await push(write)
+            store.remove(write.note_id)
+            return answer
+        return await push(write)
+
+    client.remote.push = overtaken
+
+
+@overwriting
+def test_what_a_write_displaced_becomes_a_copy_if_the_note_is_removed_before_it_is_read_again(
+    clients, store, traits
+):
+    client = clients(traits=traits)
+
+    async def scenario():
+        note = await open_note(client, store)
+        displace_and_remove(client, store)
+        with pytest.raises(NoteNotFound):
+            await client.change(note, OURS)
+
+    asyncio.run(scenario())
+    assert texts(store) == [MARK + THEIRS]
+    assert client.contents() == store.contents()
+    assert client.cache.pending.all() == []
+
+
+@overwriting
+def test_what_a_write_displaced_becomes_a_copy_if_another_process_has_finished_the_write(
+    clients, store, time, traits
+):
+    first, second = clients(traits=traits), clients(traits=traits)
+
+    async def scenario():
+        note = await open_note(first, store)
+        push = first.remote.push
+
+        async def slow(write):
+            first.remote.push = push
+            store.edit("n1", lambda _: THEIRS)
+            answer = await push(write)
+            time.now += LEASE + 1
+            await second.sync()
+            assert second.cache.pending.all() == []
+            return answer
+
+        first.remote.push = slow
+        saved = await first.change(note, OURS)
+        assert saved.note.text == OURS
+
+    asyncio.run(scenario())
+    assert texts(store) == sorted([MARK + THEIRS, OURS])
+    assert first.contents() == store.contents()
+    assert first.cache.pending.all() == []
+
+
+@overwriting
+@pytest.mark.parametrize("then", ["another edit", "a removal"])
+def test_what_a_write_displaced_is_kept_if_something_happens_before_it_is_put_back(
+    clients, store, traits, then
+):
+    client = clients(traits=traits)
+
+    async def scenario():
+        note = await open_note(client, store)
+        push, get = client.remote.push, client.remote.get
+
+        async def overtaken(write):
+            client.remote.push = push
+            store.edit("n1", lambda _: THEIRS)
+            answer = await push(write)
+            client.remote.get = once_more
+            return answer
+
+        async def once_more(note_id, *, etag=None):
+            client.remote.get = get
+            held = await get(note_id, etag=etag)
+            if then == "a removal":
+                store.remove("n1")
+            else:
+                store.edit("n1", lambda _: BASE.replace("two", "TWO, others say"))
+            return held
+
+        client.remote.push = overtaken
+        saved = await client.change(note, OURS)
+        assert (store.text(saved.copy_id), saved.merged) == (MARK + OURS, False)
+        await client.run_cycles(2)
+
+    asyncio.run(scenario())
+    expected = {MARK + OURS, MARK + THEIRS}
+    assert expected <= set(texts(store))
+    assert client.contents() == store.contents()
+    assert client.cache.pending.all() == []
+
+
+def test_a_tag_that_was_displaced_makes_no_copy_of_a_removed_note(clients, store):
+    client = clients(traits=LIKE_TRILIUM)
+
+    async def scenario():
+        note = await open_note(client, store)
+        push = client.remote.push
+
+        async def overtaken(write):
+            client.remote.push = push
+            store.put("n1", BASE, tags=("theirs",))
+            answer = await push(write)
+            store.remove("n1")
+            return answer
+
+        client.remote.push = overtaken
+        with pytest.raises(NoteNotFound):
+            await client.change(note, OURS)
+
+    asyncio.run(scenario())
+    assert store.contents() == client.contents() == {}
+
+
+# A note that comes back.
+
+
+@pytest.mark.parametrize(
+    "traits",
+    [row for row in ROWS.values() if row.retry is Retry.ASK],
+    ids=["vault", "trilium", "memento", "example"],
+)
+def test_a_note_that_somebody_brought_back_is_not_removed_again(clients, store, traits):
+    client = clients(traits=traits)
+
+    async def scenario():
+        note = await open_note(client, store)
+        fields = store.fields("n1")
+        client.faults.plan(Fault.LOST_ANSWER, on="delete")
+        with pytest.raises(OutcomeUnknown) as doubt:
+            await client.writer.remove(note)
+        assert "does not delete it again" in doubt.value.resolution_hint
+        assert store.ids() == set()
+        store.overwrite("n1", fields)
+        await client.run_cycles(2)
+        assert store.text("n1") == BASE
+        assert client.contents() == {"n1": Content(BASE)}
+        assert client.cache.pending.all() == []
+        await client.writer.remove(client.note("n1"))
+
+    asyncio.run(scenario())
+    assert store.ids() == set()
+
+
+def test_a_deletion_that_a_store_with_write_ids_did_not_get_is_repeated(clients, store):
+    client = clients(traits=LIKE_SIMPERIUM)
+
+    async def scenario():
+        note = await client.trash(await client.create("one\n"))
+        client.faults.plan(Fault.TIMEOUT, on="delete")
+        with pytest.raises(OutcomeUnknown) as doubt:
+            await client.writer.remove(note)
+        assert "the next sync finishes it" in doubt.value.resolution_hint
+        await client.run_cycles(2)
+
+    asyncio.run(scenario())
+    assert store.ids() == set()
