@@ -1,7 +1,7 @@
-"""Generate ``protocol/static_replies.json`` by asking the SDK in every protocol version.
+"""Generate ``protocol/static_replies.*.json`` by asking the SDK in every protocol version.
 
-``python -m notarium_devtools.static_replies`` writes the file; a test compares it. Nothing in it
-depends on an account, a configuration or a machine.
+``python -m notarium_devtools.static_replies`` writes a file for each toolset; a test compares them. Nothing
+in them depends on an account, a configuration or a machine.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
-from mcp_notarium.domain.policy import TOOLS
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.sdk_server import build
-from mcp_notarium.protocol.static_replies import PATH
+from mcp_notarium.protocol.static_replies import path_of
+from mcp_notarium.tools.catalog import NOTARIUM, TOOLSETS, Toolset
 
 _LISTS = ("prompts/list", "resources/list", "resources/templates/list")
 """Lists that clients ask every server for, whether it has any or not."""
@@ -29,9 +29,9 @@ _MODERN = ("ping", "server/discover", "tools/list", *_LISTS)
 Json = dict[str, Any]
 
 
-def make(offered: tuple[str, ...] = TOOLS) -> Json:
-    """Return the replies as JSON values; the file holds those of all tools."""
-    return anyio.run(_make, offered)
+def make(toolset: Toolset = NOTARIUM) -> Json:
+    """Return the replies as JSON values; a file holds those of all tools of a toolset."""
+    return anyio.run(_make, toolset)
 
 
 def text_of(replies: Json) -> str:
@@ -39,8 +39,8 @@ def text_of(replies: Json) -> str:
     return json.dumps(replies, indent=1, ensure_ascii=False) + "\n"
 
 
-async def _make(offered: tuple[str, ...]) -> Json:
-    greeted = {v: await _greeted(v, offered) for v in HANDSHAKE_PROTOCOL_VERSIONS}
+async def _make(toolset: Toolset) -> Json:
+    greeted = {v: await _greeted(v, toolset) for v in HANDSHAKE_PROTOCOL_VERSIONS}
     lists: list[Json] = []
     for _, listed in greeted.values():
         if listed not in lists:
@@ -50,9 +50,9 @@ async def _make(offered: tuple[str, ...]) -> Json:
         "initialize": {key: value for key, value in first.items() if key != "protocolVersion"},
         "lists": lists,
         "list_of": {version: lists.index(listed) for version, (_, listed) in greeted.items()},
-        "handshake": _same([await _by_handshake(v) for v in HANDSHAKE_PROTOCOL_VERSIONS]),
+        "handshake": _same([await _by_handshake(v, toolset) for v in HANDSHAKE_PROTOCOL_VERSIONS]),
         "modern": {
-            version: {method: await _by_envelope(version, method, offered) for method in _MODERN}
+            version: {method: await _by_envelope(version, method, toolset) for method in _MODERN}
             for version in MODERN_PROTOCOL_VERSIONS
         },
         "unsupported": await _unsupported(),
@@ -72,27 +72,27 @@ def _modern(version: str) -> Json:
     return {"_meta": meta}
 
 
-async def _greeted(version: str, offered: tuple[str, ...]) -> tuple[Json, Json]:
+async def _greeted(version: str, toolset: Toolset) -> tuple[Json, Json]:
     """Return the results of ``initialize`` and ``tools/list``."""
-    initialize, listed = await _ask([_hello(version), ("tools/list", {})], offered)
+    initialize, listed = await _ask([_hello(version), ("tools/list", {})], toolset)
     return initialize["result"], listed["result"]
 
 
-async def _by_handshake(version: str) -> Json:
+async def _by_handshake(version: str, toolset: Toolset) -> Json:
     """Return the replies that name no tool, by method."""
     questions: list[tuple[str, Json]] = [(method, {}) for method in _HANDSHAKE]
-    _, *replies = await _ask([_hello(version), *questions])
+    _, *replies = await _ask([_hello(version), *questions], toolset)
     return dict(zip(_HANDSHAKE, replies, strict=True))
 
 
-async def _by_envelope(version: str, method: str, offered: tuple[str, ...]) -> Json:
-    (reply,) = await _ask([(method, _modern(version))], offered)
+async def _by_envelope(version: str, method: str, toolset: Toolset) -> Json:
+    (reply,) = await _ask([(method, _modern(version))], toolset)
     return reply
 
 
 async def _unsupported() -> Json:
     """Return the error for an unknown version, without that version."""
-    (reply,) = await _ask([("server/discover", _modern("0"))])
+    (reply,) = await _ask([("server/discover", _modern("0"))], NOTARIUM)
     error: Json = reply["error"]
     return error | {"data": {"supported": error["data"]["supported"]}}
 
@@ -104,10 +104,10 @@ def _same(replies: list[Json]) -> Json:
     return replies[0]
 
 
-async def _ask(questions: list[tuple[str, Json]], offered: tuple[str, ...] = TOOLS) -> list[Json]:
+async def _ask(questions: list[tuple[str, Json]], toolset: Toolset) -> list[Json]:
     """Return the SDK's results and errors for these requests, on a connection of their own."""
     holder = AppHolder(_nothing_to_open, report=lambda _error: None)
-    server = build(CallPipeline(holder, offered))
+    server = build(CallPipeline(holder, toolset))
     to_server, read = anyio.create_memory_object_stream[SessionMessage | Exception](9)
     write, from_server = anyio.create_memory_object_stream[SessionMessage](9)
     replies = []
@@ -134,4 +134,5 @@ def _nothing_to_open() -> AbstractAsyncContextManager[Any]:
 
 
 if __name__ == "__main__":
-    PATH.write_text(text_of(make()), encoding="utf-8")
+    for name, each in TOOLSETS.items():
+        path_of(name).write_text(text_of(make(each)), encoding="utf-8")

@@ -98,7 +98,7 @@ answer and absent from its notes, so a note cannot forge the end. A refusal that
 them too. They cost about 40 tokens an answer, whatever its size; a row of a listing costs none.
 
 Text is returned byte for byte. The answer reports invisible characters of its text and tags beside it:
-`findings` of a note (kind, count, `first_line` in the note, or `where`: `tags`), and `hidden` of a row or of
+`findings` of a note (kind, count, `first_line` in the note, or `where`: `title`, `tags`), and `hidden` of a row or of
 the suggestions (the kinds). Both are absent if there are none:
 
 | kind | characters |
@@ -130,7 +130,8 @@ _BEHAVIOUR = {
 * Order: with words the best match first, then by `sort_by` and `sort_order`. Without words, and for a
   single word in more than 1,000 notes, only by `sort_by` and `sort_order` (`modified_at`, `DESC`).
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
-  `(empty note)` if there are none. `hidden` names kinds of invisible characters in it.
+  `(empty note)` if there are none. `title`, where the store has titles, is cut in the same way. `hidden` names
+  kinds of invisible characters in the row.
 * A page beyond the end is empty and has the true totals.
 * If no whole word matches, the server searches inside words and the answer has `inside_words`. If
   nothing matches at all, `suggestions` are words that would.
@@ -155,13 +156,15 @@ _BEHAVIOUR = {
     "save": """\
 * Create: `text` (it may be empty), optionally `tags` and `trash`. Change: `id`, `local_version`, and
   at least one of `text`, `text_patch`, `tags`, `trash`. `text` and `text_patch` exclude each other.
+* Where the store has titles, `title` is an argument as well (at most 1,000 characters, one line; an empty one
+  removes it) and alone reason enough for a change. Elsewhere the first line of the text is the title.
 * `text_patch`: all line numbers are those of the text at `local_version`. Deletions are applied from
   high to low, then modifications, then additions from low to high. An addition stands before its line,
   at last+1 it appends. A value may hold several lines. Line ends and a missing last line end stay as
   they are. Conflicting operations on one line, and lines outside the text, are errors.
 * If the local note has changed since `local_version` (or is not at a given `server_version`), the answer
   is a `conflict` error with `current_local_version`. A change elsewhere that was not known here is merged
-  by lines (`merged`); if both changed the same lines it is a conflict, and nothing is written.
+  by lines (`merged`); if both changed the same lines, or the title, it is a conflict, and nothing is written.
 * If nothing would change, nothing is written and the answer has `unchanged`.
 * The answer's text has the same bounds as that of `get`.
 * Tags are trimmed, and each is kept once in the spelling the note has. New tags hold no white space or
@@ -170,7 +173,7 @@ _BEHAVIOUR = {
 * After an `in_doubt` error do not repeat the write; the server finishes it. `conflict_copy_id` names a
   note that keeps the text if the service mixed it with a change made at the same moment.
 * If the service, or something before it, changed what was sent, `note` begins with `stored differently:`
-  and names the first lines (of what was sent), and `tags` or `trash` if they differ. The answer is what
+  and names the first lines (of what was sent), and `tags`, `trash` or `title` if they differ. The answer is what
   the service holds. No copy is made. `get_stats`, `status` and `doctor` count such writes.
 * Annotated destructive, because it can replace a text, and open-world, because a tag can share.
 """,

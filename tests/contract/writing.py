@@ -52,6 +52,20 @@ class WritingContract(OnABench):
         assert answer.revision.content == content
         assert (await bench.store.get(answer.revision.id)).content == content
 
+    async def test_a_title_goes_through_and_stays_when_the_text_changes(self, bench: Bench) -> None:
+        if not bench.store.traits.titles:
+            return
+        content = Content("t\n", title="  Größe: *1* \U0001f600")
+        made = (await bench.store.push(self.write(bench.store, "n1", content))).revision
+        assert made.content == content
+        assert (await bench.store.get(made.id)).content == content
+        for number, then in enumerate(
+            (replace(content, text="u\n"), Content("u\n", title="Other"), Content("u\n"))
+        ):
+            base = await bench.store.get(made.id)
+            write = self.write(bench.store, made.id, then, base=base, write_id=f"0b{number}")
+            assert (await bench.store.push(write)).revision.content == then
+
     async def test_created_note_is_listed_and_reported_by_the_feed(self, bench: Bench) -> None:
         cursor, before = await self.whole_listing(bench.store, limit=10)
         assert before == []

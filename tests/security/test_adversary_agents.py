@@ -12,7 +12,7 @@ from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.secret import Secret
 from mcp_notarium.tools import untrusted_text
-from mcp_notarium.tools.catalog import TOOLS, by_name
+from mcp_notarium.tools.catalog import NOTARIUM, TOOLS
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
 
@@ -47,8 +47,8 @@ def outcomes(harness):
 
 
 async def asked(harness, tool, **arguments):
-    request = by_name()[tool].request.model_validate(arguments)
-    return await by_name()[tool].handle(harness.app, request, harness.caller)
+    request = NOTARIUM.by_name()[tool].request.model_validate(arguments)
+    return await NOTARIUM.by_name()[tool].handle(harness.app, request, harness.caller)
 
 
 def kdf_work(harness, monkeypatch, note_id):

@@ -55,7 +55,9 @@ LIKE_SIMPERIUM = Traits(
     trash=True,
     shares_by_tag=True,
 )
-LIKE_LOCAL = Traits(Changes.FEED, WriteGuard.CAS, Ids.RANDOM, Retry.IDEMPOTENT, trash=True)
+LIKE_LOCAL = Traits(
+    Changes.FEED, WriteGuard.CAS, Ids.RANDOM, Retry.IDEMPOTENT, trash=True, titles=True
+)
 LIKE_VAULT = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.NAMED, Retry.ASK, dates=False)
 LIKE_TRILIUM = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK)
 LIKE_MEMENTO = Traits(Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK)
@@ -254,9 +256,11 @@ class MemoryClient:
     def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
         """See ``Store.compose``. Content equal to the base's gives the base's own body."""
         fields: Fields = json.loads(base.raw) if base else {"created": now}
-        wanted = Content(_clean(content.text), tuple(map(_clean, content.tags)), content.trash)
+        wanted = content.cleaned()
         if base is None or wanted != base.content:
             fields |= {"text": wanted.text, "tags": list(wanted.tags), "trash": wanted.trash}
+            if self.traits.titles:
+                fields["title"] = wanted.title
             fields["modified"] = now
         return json.dumps(fields).encode()
 
@@ -394,10 +398,6 @@ def _no_answer(*, write: bool) -> Exception:
 
 def _append_line(text: str) -> str:
     return text + ("" if not text or text.endswith("\n") else "\n") + "from elsewhere\n"
-
-
-def _clean(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _revision(note_id: str, etag: str, fields: Fields, version: int | None) -> Revision:

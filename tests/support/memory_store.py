@@ -75,10 +75,12 @@ class MemoryStore:
         *,
         tags: Iterable[str] = (),
         trash: bool = False,
+        title: str | None = None,
         now: float = 1.0,
     ) -> int:
         """Create or overwrite a note from another device; gives the new version."""
         edited = {"text": text, "tags": list(tags), "trash": trash, "modified": now}
+        edited |= {} if title is None else {"title": title}
         kept = self._notes.get(note_id)
         old = kept.versions[kept.head] if kept and kept.alive else {"created": now}
         return self._commit(note_id, old | edited)
@@ -258,7 +260,9 @@ def etag_of(version: int) -> str:
 
 
 def content_of(fields: Fields) -> Content:
-    return Content(str(fields["text"]), tuple(fields["tags"]), bool(fields["trash"]))
+    return Content(
+        str(fields["text"]), tuple(fields["tags"]), bool(fields["trash"]), fields.get("title")
+    )
 
 
 def _merged(base: Fields, posted: Fields, head: Fields) -> Fields:

@@ -27,12 +27,12 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.protocol.call_pipeline import success
 from mcp_notarium.stores.contract import Acknowledgement
-from mcp_notarium.tools.catalog import by_name
+from mcp_notarium.tools.catalog import NOTARIUM
 from support.memory_client import Fault
 from support.memory_store import Fields, Kept, MemoryStore, content_of
 from support.tool_harness import Caller, ToolHarness
 
-TOOLS = by_name()
+TOOLS = NOTARIUM.by_name()
 WORDS = (
     *("tea", "milk", "garden", "gardener", "gardens", "zymurgy", "zymurgist", "report", "reports"),
     *("Schifffahrt", "会議の資料", "naïve", "ledger", "ledgers", "++"),

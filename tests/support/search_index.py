@@ -17,18 +17,18 @@ CREATE TABLE notes(
   pk INTEGER PRIMARY KEY, id TEXT UNIQUE, local_version INTEGER, server_version INTEGER,
   created_at INTEGER, modified_at INTEGER, trash INTEGER,
   pinned INTEGER DEFAULT 0, markdown INTEGER DEFAULT 0,
-  tags TEXT, head TEXT, supplement TEXT, text TEXT);
+  tags TEXT, title TEXT, head TEXT, supplement TEXT, text TEXT);
 CREATE INDEX notes_listing ON notes(trash, modified_at DESC, pk);
 CREATE INDEX notes_created ON notes(trash, created_at DESC, pk);
 CREATE INDEX notes_meta ON notes(pk, trash, modified_at, created_at);
 CREATE TABLE note_tags(pk INTEGER NOT NULL, tag TEXT NOT NULL, key TEXT NOT NULL);
 CREATE INDEX note_tags_key ON note_tags(key, pk);
 CREATE VIRTUAL TABLE notes_fts USING fts5(
-  text, tags, supplement, content='notes', content_rowid='pk',
+  text, tags, supplement, title, content='notes', content_rowid='pk',
   tokenize='porter unicode61 remove_diacritics 1');
 CREATE TRIGGER notes_added AFTER INSERT ON notes BEGIN
-  INSERT INTO notes_fts(rowid, text, tags, supplement)
-  VALUES (new.pk, new.text, new.tags, new.supplement);
+  INSERT INTO notes_fts(rowid, text, tags, supplement, title)
+  VALUES (new.pk, new.text, new.tags, new.supplement, new.title);
   UPDATE note_counts SET active = active + (new.trash = 0), trashed = trashed + new.trash;
 END;
 CREATE TABLE note_counts(active INTEGER, trashed INTEGER);

@@ -175,9 +175,9 @@ AGENTS = (
     ),
     Defence(
         "tools that are off do not exist",
-        "protocol/call_pipeline.py",
-        "for name, tool in by_name().items() if name in offered}",
-        "for name, tool in by_name().items()}",
+        "tools/catalog.py",
+        "        kept = tuple(tool for tool in self.tools if tool.name not in gone)\n",
+        "        kept = self.tools\n",
         (
             "interaction/test_policy.py::test_a_tool_that_is_off_is_neither_listed_nor_callable_in_both_eras",
         ),

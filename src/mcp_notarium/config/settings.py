@@ -72,6 +72,11 @@ class Config:
         return self.account.owner_hash
 
     @property
+    def toolset(self) -> str:
+        """Return the name of the tools that a server offers."""
+        return "titled" if self.store.titles else "notarium"
+
+    @property
     def account_dir(self) -> Path:
         """Return the folder of the account's database and key file."""
         return self.data_dir / self.owner_hash[:16]

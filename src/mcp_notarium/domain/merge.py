@@ -310,18 +310,24 @@ def merge_tags(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) 
     return tuple(kept)
 
 
+def titles_clash(base: Content, mine: Content, theirs: Content) -> bool:
+    """Tell whether both sides gave the note another title, and not the same."""
+    return base.title not in (mine.title, theirs.title) and mine.title != theirs.title
+
+
 def merge_content(base: Content, mine: Content, theirs: Content) -> Content | None:
-    """Merge text, tags and trash separately. Return None if the texts overlap.
+    """Merge text, title, tags and trash separately. Return None if the texts overlap, or both titles changed.
 
     Trash: the side that changed it wins. A note that they moved to the trash while mine edited it
     keeps the edit and stays in the trash, where it can be restored. It leaves the trash only if
     mine itself restored it.
     """
     text = merge(base.text, mine.text, theirs.text)
-    if text is None:
+    if text is None or titles_clash(base, mine, theirs):
         return None
     return Content(
         text=text,
         tags=merge_tags(base.tags, mine.tags, theirs.tags),
         trash=mine.trash if mine.trash != base.trash else theirs.trash,
+        title=mine.title if mine.title != base.title else theirs.title,
     )

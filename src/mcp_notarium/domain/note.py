@@ -15,16 +15,26 @@ from mcp_notarium.domain.characters import replace_surrogates
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Hold the parts of a note that a person can change. ``tags`` keep their order and case."""
+    """Hold the parts of a note that a person can change. ``tags`` keep their order and case.
+
+    ``title`` is None where the store has none: there the first line of the text is the title.
+    """
 
     text: str
     tags: tuple[str, ...] = ()
     trash: bool = False
+    title: str | None = None
+
+    @property
+    def wording(self) -> tuple[str | None, str]:
+        """Return title and text: what nobody can restore from memory."""
+        return self.title, self.text
 
     def cleaned(self) -> Content:
         """Return it in a form that any store and the index can hold: lone surrogates are replaced."""
         tags = tuple(replace_surrogates(tag) for tag in self.tags)
-        return replace(self, text=replace_surrogates(self.text), tags=tags)
+        title = None if self.title is None else replace_surrogates(self.title)
+        return replace(self, text=replace_surrogates(self.text), tags=tags, title=title)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +83,12 @@ class Note:
     modified_at: int
     pinned: bool = False
     markdown: bool = False
+    title: str | None = None
 
     @property
     def content(self) -> Content:
         """Return the changeable part, for comparing and patching."""
-        return Content(text=self.text, tags=self.tags, trash=self.trash)
+        return Content(text=self.text, tags=self.tags, trash=self.trash, title=self.title)
 
 
 class WriteKind(StrEnum):

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from mcp_notarium import logs
 from mcp_notarium.domain.characters import has_lone_surrogate, replace_surrogates
-from mcp_notarium.domain.policy import TOOLS
 from mcp_notarium.errors import ConfirmationRequired, InvalidRequest, NotariumError, PolicyChanged
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_audit import CallResult, IncomingCall, PassOn, Recorder, Recording
 from mcp_notarium.protocol.flow_control import FlowControl
-from mcp_notarium.tools.catalog import Tool, by_name
+from mcp_notarium.tools.catalog import NOTARIUM, Tool, Toolset
 from mcp_notarium.tools.schemas import FromNotes
 from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings
 
@@ -40,19 +38,19 @@ class UnknownTool(PassOn):
 
 
 class CallPipeline:
-    """Answer the calls of one connection. ``offered``: the names of its tools."""
+    """Answer the calls of one connection with its tools."""
 
     def __init__(
         self,
         holder: AppHolder,
-        offered: Collection[str] = TOOLS,
+        toolset: Toolset = NOTARIUM,
         *,
         flow: FlowControl | None = None,
     ) -> None:
         self.holder = holder
         self._flow = flow or FlowControl()
-        self._tools = {name: tool for name, tool in by_name().items() if name in offered}
-        self.offered = tuple(self._tools)
+        self.toolset = toolset
+        self._tools = toolset.by_name()
         self.recorder = Recorder(holder)
 
     async def answer(self, call: IncomingCall) -> CallResult:

@@ -28,6 +28,7 @@ from mcp_notarium.protocol.transport import (
     first_of,
     run_transport,
 )
+from mcp_notarium.tools.catalog import TOOLSETS
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
@@ -64,7 +65,8 @@ def run(
             lambda: _open_app(config, deadline, holder), report=report, refused=refused
         )
         deadline.enforce(lambda: _exit_code(holder))
-        pipeline = CallPipeline(holder, config.policy.tools, flow=flow)
+        toolset = TOOLSETS[config.toolset].only(config.policy.tools)
+        pipeline = CallPipeline(holder, toolset, flow=flow)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(holder.keep)
             holder.open()

@@ -23,15 +23,13 @@ from pydantic import ValidationError
 
 from mcp_notarium import __version__, logs
 from mcp_notarium.domain.characters import replace_surrogates
-from mcp_notarium.domain.policy import TOOLS as NAMES
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.protocol.call_audit import CallResult
 from mcp_notarium.protocol.call_pipeline import SHOWN, CallPipeline, UnknownTool, report_unexpected
 from mcp_notarium.protocol.consent import Call, NeedsAnswer
 from mcp_notarium.protocol.jsonrpc import INVALID_REQUEST, Refusal
-from mcp_notarium.protocol.static_replies import instructions_without
 from mcp_notarium.protocol.transport import Transport
-from mcp_notarium.tools.catalog import INSTRUCTIONS, TOOLS, wire_form
+from mcp_notarium.tools.catalog import wire_form
 
 _STATIC = CacheHint(ttl_ms=3_600_000, scope="public")
 
@@ -44,7 +42,7 @@ def build(pipeline: CallPipeline) -> Server[Any]:
     async def list_tools(
         _context: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        forms = [wire_form(tool) for tool in TOOLS if tool.name in pipeline.offered]
+        forms = map(wire_form, pipeline.toolset.tools)
         return types.ListToolsResult(tools=[types.Tool.model_validate(form) for form in forms])
 
     async def call_tool(
@@ -65,7 +63,7 @@ def build(pipeline: CallPipeline) -> Server[Any]:
         "mcp-notarium",
         version=__version__,
         title="MCP Notarium",
-        instructions=instructions_without(INSTRUCTIONS, set(NAMES).difference(pipeline.offered)),
+        instructions=pipeline.toolset.instructions,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         cache_hints={"tools/list": _STATIC, "server/discover": _STATIC},

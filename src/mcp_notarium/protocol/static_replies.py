@@ -1,4 +1,4 @@
-"""Answer handshake, discover, ping and lists from a prepared file (``static_replies.json``).
+"""Answer handshake, discover, ping and lists from a prepared file, one for each toolset.
 
 ``notarium_devtools.static_replies`` asks the SDK for them, so they are what the SDK would say in every
 protocol version. Nothing here knows the connection: see ``session``.
@@ -11,16 +11,21 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from mcp_notarium.tools.instructions import instructions_without
+
 Json = dict[str, Any]
 Reply = dict[str, Json]
 """``{"result": ...}`` or ``{"error": ...}``."""
 
-PATH = Path(__file__).with_name("static_replies.json")
+
+def path_of(toolset: str) -> Path:
+    """Return the file with the replies of this toolset."""
+    return Path(__file__).with_name(f"static_replies.{toolset}.json")
 
 
-def read_replies() -> Json:
-    """Return the content of the file: the replies of a server with all tools."""
-    replies: Json = json.loads(PATH.read_bytes())
+def read_replies(toolset: str = "notarium") -> Json:
+    """Return the content of the file: the replies of a server with all tools of the toolset."""
+    replies: Json = json.loads(path_of(toolset).read_bytes())
     return replies
 
 
@@ -38,12 +43,6 @@ def offering(replies: Json, tools: Collection[str]) -> Json:
 
     narrowed: Json = narrow(replies) if gone else replies
     return narrowed
-
-
-def instructions_without(instructions: str, gone: Collection[str]) -> str:
-    """Return the instructions without the lines that name a tool that is ``gone``."""
-    lines = instructions.split("\n")
-    return "\n".join(line for line in lines if not any(f"`{name}`" in line for name in gone))
 
 
 class StaticReplies:

@@ -25,8 +25,8 @@ from mcp_notarium.search.stemming import completions, spelling
 Expansions = Mapping[str, Sequence[str]]
 """For words as typed: the index terms to search in their place."""
 
-_BOTH = "{text supplement}"
-_TEXT = "{text}"
+_BOTH = "{text supplement title}"
+_TEXT = "{text title}"
 _SUPPLEMENT = "{supplement}"
 _GRAM_LENGTHS = (7, 14)
 _LONGEST_PART = CONTEXT + 1

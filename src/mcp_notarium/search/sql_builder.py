@@ -32,8 +32,8 @@ class Statement:
 class Statements:
     """Hold the SQL for one page of notes, and for the number of notes on all pages.
 
-    ``rows`` gives the columns id, local_version, modified_at, trash, tags, head, pk; the best match
-    first. ``unranked`` gives the same columns, of a single word the newest match first; of other
+    ``rows`` gives the columns id, local_version, modified_at, trash, tags, title, head, pk; the best
+    match first. ``unranked`` gives the same columns, of a single word the newest match first; of other
     queries it is ``rows``. ``count`` gives one number.
     """
 
@@ -69,7 +69,10 @@ _MATCH_COUNTS = {
 }
 """Numbers of notes that full-text search finds, by ``Query.trash``: eight times as fast as asking each
 note whether it is in the trash (10,000 hits of 50,000 notes)."""
-_LITERAL = "instr((SELECT wide.text FROM notes AS wide WHERE wide.pk = m.pk), ?) > 0"
+_LITERAL = (
+    "instr((SELECT coalesce(wide.title || char(10), char(10)) || wide.text FROM notes AS wide "
+    "WHERE wide.pk = m.pk), ?) > 0"
+)
 
 
 def build(
@@ -225,8 +228,8 @@ def _page(found: Statement, order: str, limit: int, offset: int) -> Statement:
     """Select the wide rows of one page of what was found: ``pk``, ``sorted``, perhaps ``rank``."""
     sql = (
         f"WITH page AS MATERIALIZED ({found.sql} ORDER BY {order} LIMIT ? OFFSET ?) "  # noqa: S608 - constants only
-        "SELECT n.id, n.local_version, n.modified_at, n.trash, n.tags, n.head, n.pk AS pk FROM page "
-        f"CROSS JOIN notes AS n ON n.pk = page.pk ORDER BY {order}"
+        "SELECT n.id, n.local_version, n.modified_at, n.trash, n.tags, n.title, n.head, n.pk AS pk "
+        f"FROM page CROSS JOIN notes AS n ON n.pk = page.pk ORDER BY {order}"
     )
     return Statement(sql, (*found.parameters, limit, offset))
 

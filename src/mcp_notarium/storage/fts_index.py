@@ -234,13 +234,13 @@ def distance(one: str, other: str, *, at_most: int) -> int:
 
 
 _REMOVE_TERMS = """
-INSERT INTO notes_fts(notes_fts, rowid, text, tags, supplement)
-SELECT 'delete', n.pk, n.text, n.tags, n.supplement
+INSERT INTO notes_fts(notes_fts, rowid, text, tags, supplement, title)
+SELECT 'delete', n.pk, n.text, n.tags, n.supplement, n.title
 FROM json_each(?) AS wanted CROSS JOIN notes n ON n.pk = wanted.value
 """
 _ADD_TERMS = """
-INSERT INTO notes_fts(rowid, text, tags, supplement)
-SELECT n.pk, n.text, n.tags, n.supplement
+INSERT INTO notes_fts(rowid, text, tags, supplement, title)
+SELECT n.pk, n.text, n.tags, n.supplement, n.title
 FROM json_each(?) AS wanted CROSS JOIN notes n ON n.pk = wanted.value
 """
 _RECORD_CHANGES = """
@@ -252,7 +252,10 @@ _FORGET_CHANGES = (
     "DELETE FROM index_changes WHERE change <= (SELECT changes - 256 FROM search_index)"
 )
 _CHANGED_SINCE = "SELECT pk FROM index_changes WHERE change > ?"
-_TEXTS = "SELECT n.text FROM json_each(?) AS wanted JOIN notes n ON n.pk = wanted.value"
+_TEXTS = """
+SELECT coalesce(n.title, '') || char(10) || n.text
+FROM json_each(?) AS wanted JOIN notes n ON n.pk = wanted.value
+"""
 _VIEW = """
 CREATE VIRTUAL TABLE IF NOT EXISTS temp.index_terms USING fts5vocab('main', 'notes_fts', 'row')
 """

@@ -31,7 +31,8 @@ class PendingWrites:
                 _ADD,
                 (
                     *(write.write_id, write.note_id, str(write.kind), write.base_etag),
-                    *(content.text, json.dumps(content.tags), int(content.trash), write.body),
+                    *(content.text, content.title, json.dumps(content.tags)),
+                    *(int(content.trash), write.body),
                     *(write.created_at, write.owner, write.lease_until),
                     *(str(write.state), write.reason, int(write.copied), write.client),
                 ),
@@ -107,25 +108,27 @@ def _write(row: Row) -> PendingWrite:
         note_id=row[1],
         kind=WriteKind(row[2]),
         base_etag=row[3],
-        content=Content(text=row[4], tags=tuple(json.loads(row[5])), trash=bool(row[6])),
-        body=row[7],
-        created_at=row[8],
-        owner=row[9],
-        lease_until=row[10],
-        state=WriteState(row[11]),
-        reason=row[12],
-        copied=bool(row[13]),
-        client=row[14],
+        content=Content(
+            text=row[4], title=row[5], tags=tuple(json.loads(row[6])), trash=bool(row[7])
+        ),
+        body=row[8],
+        created_at=row[9],
+        owner=row[10],
+        lease_until=row[11],
+        state=WriteState(row[12]),
+        reason=row[13],
+        copied=bool(row[14]),
+        client=row[15],
     )
 
 
 _COLUMNS = (
-    "write_id, note_id, kind, base_etag, text, tags, trash, body, created_at, owner, lease_until, "
+    "write_id, note_id, kind, base_etag, text, title, tags, trash, body, created_at, owner, lease_until, "
     "state, reason, copied, client"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM pending_writes"  # noqa: S608 - constants only
 _OLDEST_FIRST = "ORDER BY created_at, write_id"
-_ADD = f"INSERT INTO pending_writes({_COLUMNS}) VALUES ({', '.join('?' * 15)})"  # noqa: S608 - constants only
+_ADD = f"INSERT INTO pending_writes({_COLUMNS}) VALUES ({', '.join('?' * 16)})"  # noqa: S608 - constants only
 _ANY_IN_FLIGHT = "SELECT 1 FROM pending_writes WHERE state = 'in_flight' LIMIT 1"
 _CLAIM = """
 UPDATE pending_writes SET owner = ?, lease_until = ?

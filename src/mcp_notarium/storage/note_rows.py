@@ -101,8 +101,9 @@ def _note(revision: Revision) -> tuple[Value, ...]:
         int(revision.pinned),
         int(revision.markdown),
         _AS_JSON(content.tags),
+        content.title,
         preview(content.text),
-        supplement(content.text),
+        supplement(f"{content.title}\n{content.text}" if content.title else content.text),
         content.text,
     )
 

@@ -34,13 +34,14 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Hold a note of a listing. ``head`` is the preview: its first lines, cut, without blank ones."""
+    """Hold a note of a listing. ``head`` is the preview of its text: the first lines, cut, without blank ones."""
 
     id: str
     local_version: int
     modified_at: int
     trash: bool
     tags: tuple[str, ...]
+    title: str | None
     head: str
 
 
@@ -126,7 +127,7 @@ class SearchIndex:
         row = self._db.row(statements.rows.sql, statements.rows.parameters)
         if row is None:
             return None
-        text = self._db.row("SELECT text FROM notes WHERE pk = ?", (row[-1],))
+        text = self._db.row(_WRITTEN, (row[-1],))
         words = dict.fromkeys(_WORD.findall(text[0])) if text else ()
         return next((word.lower() for word in words if stem(fold(word)) == term), None)
 
@@ -137,10 +138,12 @@ class SearchIndex:
 
 
 def _summary(row: Row) -> Summary:
-    note_id, local_version, modified_at, trash, tags, head, _ = row
-    return Summary(note_id, local_version, modified_at, bool(trash), tuple(json.loads(tags)), head)
+    note_id, local_version, modified_at, trash, tags, title, head, _ = row
+    known = tuple(json.loads(tags))
+    return Summary(note_id, local_version, modified_at, bool(trash), known, title, head)
 
 
+_WRITTEN = "SELECT coalesce(title, '') || char(10) || text FROM notes WHERE pk = ?"
 _BEGINNINGS = """
 SELECT n.id, substr(n.text, 1, ?) FROM json_each(?) AS wanted JOIN notes n ON n.id = wanted.value
 """

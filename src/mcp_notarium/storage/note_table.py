@@ -89,6 +89,7 @@ class NoteTable:
             markdown=bool(row[7]),
             tags=tuple(json.loads(row[8])),
             text=row[9],
+            title=row[10],
         )
 
     def base(self, note_id: str) -> Revision | None:
@@ -100,7 +101,9 @@ class NoteTable:
             id=row[0],
             etag=row[7],
             server_version=row[1],
-            content=Content(text=row[6], tags=tuple(json.loads(row[5])), trash=bool(row[2])),
+            content=Content(
+                text=row[6], tags=tuple(json.loads(row[5])), trash=bool(row[2]), title=row[13]
+            ),
             pinned=bool(row[3]),
             markdown=bool(row[4]),
             created_at=row[8],
@@ -273,12 +276,13 @@ class NoteTable:
 
 _GET = """
 SELECT id, local_version, server_version, created_at, modified_at, trash, pinned, markdown, tags,
-       text
+       text, title
 FROM notes WHERE id = ?
 """
 _BASE = """
 SELECT n.id, n.server_version, n.trash, n.pinned, n.markdown, n.tags, n.text,
-       b.etag, b.created_at, b.modified_at, b.tags_understood, b.identity, b.raw
+       b.etag, b.created_at, b.modified_at, b.tags_understood, b.identity, b.raw,
+       n.title
 FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?
 """
 _ETAGS = "SELECT n.id, b.etag FROM notes n JOIN note_base b ON b.pk = n.pk"
@@ -313,12 +317,13 @@ ON CONFLICT (key) DO UPDATE SET
 """
 _INSERT = """
 INSERT INTO notes(pk, local_version, id, server_version, created_at, modified_at, trash, pinned,
-                  markdown, tags, head, supplement, text)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                  markdown, tags, title, head, supplement, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _UPDATE = """
 UPDATE notes SET local_version = ?, id = ?, server_version = ?, created_at = ?, modified_at = ?,
-                 trash = ?, pinned = ?, markdown = ?, tags = ?, head = ?, supplement = ?, text = ?
+                 trash = ?, pinned = ?, markdown = ?, tags = ?, title = ?, head = ?, supplement = ?,
+                 text = ?
 WHERE pk = ?
 """
 _PUT_BASE = """

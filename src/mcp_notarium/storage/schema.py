@@ -4,6 +4,7 @@ Shapes that matter:
 
 * In ``notes`` the small columns come first and ``text`` last: a listing reads the first bytes of a
   row and never its overflow pages. ``head`` is the first line, for the same reason.
+* ``title`` is NULL where the store has no titles; ``head`` is of the text in any case.
 * ``pk`` is explicit because the search index refers to it; an implicit rowid may change when the
   database is copied.
 * ``note_base.raw`` and ``pending_writes.body`` are made and read by the store's codec alone. The codec
@@ -83,6 +84,7 @@ CREATE TABLE notes (
   pinned         INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)),
   markdown       INTEGER NOT NULL DEFAULT 0 CHECK (markdown IN (0, 1)),
   tags           TEXT NOT NULL DEFAULT '[]',
+  title          TEXT,
   head           TEXT NOT NULL DEFAULT '',
   supplement     TEXT NOT NULL DEFAULT '',
   text           TEXT NOT NULL
@@ -98,7 +100,7 @@ _INDEXES = (
 _SEARCH = (
     """
     CREATE VIRTUAL TABLE notes_fts USING fts5(
-      text, tags, supplement,
+      text, tags, supplement, title,
       content='notes', content_rowid='pk',
       tokenize='porter unicode61 remove_diacritics 1'
     )
@@ -180,6 +182,7 @@ CREATE TABLE pending_writes (
   kind        TEXT NOT NULL CHECK (kind IN ('create', 'update', 'delete')),
   base_etag   TEXT,
   text        TEXT NOT NULL,
+  title       TEXT,
   tags        TEXT NOT NULL,
   trash       INTEGER NOT NULL CHECK (trash IN (0, 1)),
   body        BLOB NOT NULL,
@@ -208,6 +211,7 @@ _VERSIONS = (
       tags_understood INTEGER NOT NULL DEFAULT 1 CHECK (tags_understood IN (0, 1)),
       tags            TEXT NOT NULL,
       trash           INTEGER NOT NULL CHECK (trash IN (0, 1)),
+      title           TEXT,
       text            TEXT,
       UNIQUE (note_id, number),
       CHECK ((etag IS NULL) <> (text IS NULL))

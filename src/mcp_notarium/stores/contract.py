@@ -91,6 +91,8 @@ class Traits:
     trash: bool = False
     """A note can lie in the trash, and ``delete`` needs one that does."""
     tags: bool = True
+    titles: bool = False
+    """A note has a title beside its text (``Content.title``)."""
     dates: bool = True
     """A write sets the date of its change, and an answer shows that date."""
     shares_by_tag: bool = False

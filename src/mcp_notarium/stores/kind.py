@@ -65,7 +65,7 @@ class StoreKind:
 
     ``name`` is for the configuration, ``title`` for people: it is also what the store's own app is called.
     ``login`` None: there is nothing to log in to. ``wire_words``: parts of paths and names of headers that
-    are the same for every account; the log shows no others.
+    are the same for every account; the log shows no others. ``titles``: its trait, known before it is open.
     """
 
     name: str
@@ -77,6 +77,7 @@ class StoreKind:
     access: Callable[[StoreSettings], Access]
     login: Login | None = None
     wire_words: frozenset[str] = frozenset()
+    titles: bool = False
 
     def require_login(self) -> Login:
         """Return the login. Raises ``InvalidRequest`` for a store without one."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from mcp_notarium.domain.diff import find_changes
 from mcp_notarium.domain.lines import split_lines
-from mcp_notarium.domain.merge import merge_content, merge_tags
+from mcp_notarium.domain.merge import merge_content, merge_tags, titles_clash
 from mcp_notarium.domain.note import Content
 
 MARK = "(conflict copy) "
-"""Stands before the first line of a copy; the rest of the text is untouched."""
+"""Stands before the title of a copy, or before its first line; the rest is untouched."""
 MOST_LINES = 3
 """Most line numbers that are named where a store has changed a text."""
 
@@ -38,9 +38,14 @@ def copy_content(content: Content, *, shares_by_tag: bool) -> Content:
     Tags are kept, except e-mail addresses where such a tag shares the note: nobody agreed to share
     the copy.
     """
-    text = content.text if content.text.startswith(MARK) else MARK + content.text
-    tags = (tag for tag in content.tags if not (shares_by_tag and "@" in tag))
-    return Content(text=text, tags=tuple(tags), trash=content.trash)
+    tags = tuple(tag for tag in content.tags if not (shares_by_tag and "@" in tag))
+    if content.title:
+        return replace(content, title=_mark(content.title), tags=tags)
+    return replace(content, text=_mark(content.text), tags=tags)
+
+
+def _mark(text: str) -> str:
+    return text if text.startswith(MARK) else MARK + text
 
 
 def inserted_lines(base: str, mine: str) -> Counter[str]:
@@ -60,7 +65,7 @@ class StoredAs(Enum):
     MERGED = "merged"
     """Somebody else's change is in it too, and every line of ours."""
     TAGS_LOST = "tags lost"
-    """Every line of ours is there, but not every tag, or not the trash flag."""
+    """Every line of ours is there, but not every tag, or not the trash flag or the title."""
     TEXT_LOST = "text lost"
 
 
@@ -96,20 +101,23 @@ def plan_repair(*, base: Content, sent: Content, theirs: Content, stored: Conten
     if merged is None:
         common = _count_lines(sent.text) & _count_lines(theirs.text)
         both = inserted_lines(base.text, sent.text) | inserted_lines(base.text, theirs.text)
-        whole = (common | both) <= _count_lines(stored.text)
+        lines = (common | both) <= _count_lines(stored.text)
+        whole = lines and not titles_clash(base, sent, theirs)
         return None if whole else Repair(theirs, copies=True)
     whole = _count_lines(merged.text) <= _count_lines(stored.text)
-    if whole and set(merged.tags) <= set(stored.tags) and merged.trash == stored.trash:
+    same = (merged.trash, merged.title) == (stored.trash, stored.title)
+    if whole and same and set(merged.tags) <= set(stored.tags):
         return None
     return Repair(merged, copies=False)
 
 
 def with_lost_tags(*, base: Content, sent: Content, stored: Content) -> Content:
-    """Apply our change of tags and trash again to what the store holds."""
+    """Apply our change of tags, trash and title again to what the store holds."""
     return Content(
         text=stored.text,
         tags=merge_tags(base.tags, sent.tags, stored.tags),
         trash=sent.trash if sent.trash != base.trash else stored.trash,
+        title=sent.title if sent.title != base.title else stored.title,
     )
 
 
@@ -123,6 +131,7 @@ def differences(*, sent: Content, stored: Content) -> str:
     parts = [_name_lines(lines)] if lines else []
     parts += ["tags"] if sent.tags != stored.tags else []
     parts += ["trash"] if sent.trash != stored.trash else []
+    parts += ["title"] if sent.title != stored.title else []
     return ", ".join(parts)
 
 

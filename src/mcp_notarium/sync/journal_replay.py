@@ -192,7 +192,7 @@ class JournalReplay:
     def _has_text_to_keep(self, write: PendingWrite) -> bool:
         """Tell whether the write carries text that exists nowhere else."""
         base = self._base_of(write)
-        return base is None or base.text != write.content.text
+        return base is None or base.wording != write.content.wording
 
     async def _update(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
         sent = self._store.revision_of(write.note_id, write.body).content

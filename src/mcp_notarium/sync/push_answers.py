@@ -168,7 +168,8 @@ class AnswerCommitter:
         with suppress(NotariumError):
             held = await get_newest(self._store, answer.revision.id)
         unseen = []
-        if displaced is not None and displaced.content.text not in (base.text, sent.text):
+        known = (base.wording, sent.wording)
+        if displaced is not None and displaced.content.wording not in known:
             unseen = [self._copy_of(write, of=displaced)]
         if isinstance(held, Tombstone):  # whoever removed the note has not seen what we displaced
             if not self.finish(write, held, unseen):

@@ -328,6 +328,12 @@ class Writer:
                 subcategory="no_trash",
                 resolution_hint="`delete_permanently` removes a note, if the user agrees.",
             )
+        if not traits.titles and content.title is not None:
+            raise InvalidRequest(
+                "notes of this store have no title of their own; nothing was saved",
+                subcategory="no_titles",
+                resolution_hint="Write the title on the first line of `text`.",
+            )
         if not traits.tags and content.tags != (note.tags if note else ()):
             raise InvalidRequest(
                 "this store keeps no tags; nothing was saved",

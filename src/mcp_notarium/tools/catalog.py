@@ -1,4 +1,4 @@
-"""List the tools: name, words for the model, schemas, honest annotations, handler.
+"""List our tools: name, words for the model, schemas, honest annotations, handler.
 
 The order is the order clients see. A model reads the descriptions in every session, so each says
 purpose, when, when not and what is returned, and nothing else.
@@ -15,8 +15,8 @@ fields. Nothing here checks a value; the models do that, and they refuse unknown
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -25,6 +25,7 @@ from pydantic_core import core_schema
 
 from mcp_notarium.tools import get, manage, save, schemas
 from mcp_notarium.tools import list as list_
+from mcp_notarium.tools.instructions import instructions_without
 
 Handler = Callable[..., Awaitable[BaseModel]]
 
@@ -125,9 +126,34 @@ TOOLS: tuple[Tool, ...] = (
 )
 
 
-def by_name() -> dict[str, Tool]:
-    """Return the tools by their names."""
-    return {tool.name: tool for tool in TOOLS}
+@dataclass(frozen=True, slots=True)
+class Toolset:
+    """Describe what a server offers, and what it says of that at the beginning."""
+
+    tools: tuple[Tool, ...]
+    instructions: str
+
+    def by_name(self) -> dict[str, Tool]:
+        """Return the tools by their names."""
+        return {tool.name: tool for tool in self.tools}
+
+    def only(self, names: Collection[str]) -> Toolset:
+        """Return the toolset without the tools of other names."""
+        gone = {tool.name for tool in self.tools}.difference(names)
+        kept = tuple(tool for tool in self.tools if tool.name not in gone)
+        return Toolset(kept, instructions_without(self.instructions, gone))
+
+
+NOTARIUM = Toolset(TOOLS, INSTRUCTIONS)
+TITLED = Toolset(
+    tuple(
+        replace(tool, request=schemas.TitledSaveRequest) if tool.name == "save" else tool
+        for tool in TOOLS
+    ),
+    INSTRUCTIONS,
+)
+"""The same tools for a store whose notes have titles of their own."""
+TOOLSETS = {"notarium": NOTARIUM, "titled": TITLED}
 
 
 def wire_form(tool: Tool) -> dict[str, Any]:

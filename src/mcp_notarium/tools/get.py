@@ -62,6 +62,7 @@ def fields_of(note: Note, policy: Policy) -> dict[str, Any]:
         "id": note.id,
         "local_version": note.local_version,
         "server_version": note.server_version,
+        "title": None if policy.hides(Field.TEXT) else note.title,
         "tags": policy.shown_tags(note.tags),
         "modified_at": note.modified_at,
         "created_at": note.created_at,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from math import ceil
 from typing import TYPE_CHECKING
 
+from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Tagged, Word
@@ -93,8 +94,10 @@ def _kinds_in(condition: Condition | None) -> Iterator[type[Condition]]:
 
 
 def _row(summary: Summary, policy: Policy) -> ListItem:
+    title = " ".join((summary.title or "").split())
     return ListItem(
         uuid=summary.id,
+        title=None if policy.hides(Field.TEXT) or not title else shorten(title),
         text="" if policy.hides(Field.TEXT) else summary.head,
         local_version=summary.local_version,
         tags=policy.shown_tags(summary.tags),

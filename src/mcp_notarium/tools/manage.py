@@ -106,7 +106,7 @@ async def _remove(app: App, request: ManageRequest, call: CallContext) -> Manage
     note = await _find_note(app, request)
     _check_trashed(app, note)
     app.usage_limits.require_write()
-    name = name_note(app, note.text, note_id=note.id)
+    name = name_note(app, note.title or note.text, note_id=note.id)
     await require_consent(call, f"Delete the {name} for good? It cannot be brought back.")
     async with app.library.writing():
         note = await _find_note(app, request)

@@ -17,8 +17,8 @@ from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.get import fields_of, text_fields
 from mcp_notarium.tools.note_lookup import find_at_version, versions_of
-from mcp_notarium.tools.save_checks import check_tags, drops_most, find_new_addresses
-from mcp_notarium.tools.schemas import SavedAnswer, SaveRequest
+from mcp_notarium.tools.save_checks import check_tags, check_title, drops_most, find_new_addresses
+from mcp_notarium.tools.schemas import SavedAnswer, SaveRequest, TitledSaveRequest
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -77,7 +77,8 @@ def _check_shape(request: SaveRequest) -> None:
             resolution_hint="`text` replaces the whole note, `text_patch` changes lines of it.",
         )
     if request.id is not None:
-        if (request.text, request.text_patch, request.tags, request.trash) == (None,) * 4:
+        changes = (request.text, request.text_patch, request.tags, request.trash)
+        if (*changes, _title(request)) == (None,) * 5:
             raise InvalidRequest(
                 "Nothing to save.", resolution_hint="Give `text`, `text_patch`, `tags` or `trash`."
             )
@@ -97,7 +98,7 @@ def _check_hidden_fields(policy: Policy, request: SaveRequest) -> None:
     """Raise ``NotPermitted`` for overwriting what the agent cannot have read."""
     if request.id is None:
         return
-    if request.text is not None or request.text_patch is not None:
+    if (request.text, request.text_patch, _title(request)) != (None,) * 3:
         policy.require_edit(Field.TEXT)
     if request.tags is not None:
         policy.require_edit(Field.TAGS)
@@ -106,11 +107,12 @@ def _check_hidden_fields(policy: Policy, request: SaveRequest) -> None:
 async def _draft(app: App, request: SaveRequest) -> Draft:
     """Return the content to write, checked against the note as it is now."""
     note = await _find_target(app, request)
-    old = Content("") if note is None else note.content
+    old, title = Content("") if note is None else note.content, _title(request)
     content = Content(
         text=_text(request, old.text),
         tags=old.tags if request.tags is None else check_tags(request.tags, present=old.tags),
         trash=old.trash if request.trash is None else request.trash,
+        title=old.title if title is None else check_title(title),
     )
     if content.text != old.text:
         _check_size(content.text, app.library.traits.max_note_bytes)
@@ -118,9 +120,9 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         app.config.policy.require_write(request.id or "", None if note is None else old, content)
     shares = app.library.traits.shares_by_tag
     name = (
-        name_note(app, content.text, note_id=None)
+        name_note(app, content.title or content.text, note_id=None)
         if note is None
-        else name_note(app, old.text, note_id=note.id)
+        else name_note(app, old.title or old.text, note_id=note.id)
     )
     return Draft(note, content, _asks(old, content, name=name, shares=shares))
 
@@ -136,6 +138,10 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
             details=versions_of(note),
         )
     return note
+
+
+def _title(request: SaveRequest) -> str | None:
+    return request.title if isinstance(request, TitledSaveRequest) else None
 
 
 def _text(request: SaveRequest, old: str) -> str:

@@ -1,4 +1,4 @@
-"""Decide which tags a note may get, and whether a new text drops most of the old one. Pure.
+"""Decide which title and tags a note may get, and whether a new text drops most of the old one. Pure.
 
 Tags hold no white space and no comma, and ``Work`` and ``work`` are one tag. Existing tags stay as
 they are: other clients have set them. A tag that is an e-mail address shares the note with
@@ -25,12 +25,29 @@ KEPT_AT_LEAST = 0.1
 
 # Scripts without spaces count by character: Thai to Myanmar, Khmer, kana, Han, Hangul.
 _WORDS = re.compile(r"[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+")
+LONGEST_TITLE = 1000
 MOST_TAGS = 100
 LONGEST_TAG = 256
 
 _BREAKS = re.compile(r"[\s,\x00-\x1f\x7f]+")
 _ADDRESS = re.compile(r"[^@]@+[^@]")
 """Text on both sides of the sign: also ``"a@b"@example.org`` and ``name@host``, but not ``@home``."""
+
+
+def check_title(requested: str) -> str | None:
+    """Return the title to store, on one line and trimmed; None for an empty one.
+
+    Raises ``InvalidRequest`` for one that is too long.
+    """
+    title = " ".join(requested.splitlines()).strip()
+    if len(title) > LONGEST_TITLE:
+        raise InvalidRequest(
+            f"The title has {len(title)} characters; a title can hold {LONGEST_TITLE}.",
+            subcategory="too_large",
+            http_status_code=413,
+            resolution_hint="Shorten it; nothing was saved.",
+        )
+    return title or None
 
 
 def check_tags(requested: Sequence[str], *, present: Sequence[str] = ()) -> tuple[str, ...]:

@@ -139,6 +139,12 @@ class SaveRequest(Wire):
     confirm: StrictBool | None = Field(default=None, description="the user has agreed")
 
 
+class TitledSaveRequest(SaveRequest):
+    """Hold the arguments of ``save`` where notes have titles of their own."""
+
+    title: str | None = None
+
+
 Action = Literal["trash", "untrash", "delete_permanently", "get_stats", "reset_cache"]
 
 
@@ -180,14 +186,15 @@ class InvisibleText(Answer):
     kind: Literal["control", "bidi", "zero_width", "variation", "tag"]
     count: int
     first_line: int | None = None
-    where: Literal["tags"] | None = None
+    where: Literal["title", "tags"] | None = None
 
 
 class ListItem(Answer):
-    """Hold one row of a listing; ``text`` is a preview."""
+    """Hold one row of a listing; ``text`` is a preview. ``title``: where the store has titles."""
 
     type: Literal["text"] = Field(default="text", json_schema_extra=QUIET)
     uuid: str
+    title: str | None = Field(default=None, json_schema_extra=QUIET)
     text: str
     local_version: int
     tags: list[str]
@@ -216,6 +223,7 @@ class NoteAnswer(FromNotes):
     id: str
     local_version: int
     server_version: int | None = Field(default=None, json_schema_extra=QUIET)
+    title: str | None = Field(default=None, json_schema_extra=QUIET)
     text: str
     tags: list[str] = Field(json_schema_extra=QUIET)
     modified_at: int = Field(json_schema_extra=QUIET)

@@ -50,7 +50,8 @@ def add_findings(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
-    kinds = find_invisible_kinds([row.get("text", ""), *row.get("tags", ())])
+    texts = (row.get("title", ""), row.get("text", ""), *row.get("tags", ()))
+    kinds = find_invisible_kinds(texts)
     return row | {"hidden": list(kinds)} if kinds else row
 
 
@@ -58,8 +59,12 @@ def _findings(note: dict[str, Any]) -> Iterator[dict[str, Any]]:
     start = note.get("range_line_start", 1)
     for found in find_invisible(note.get("text", ""), first_line=start):
         yield {"kind": found.kind, "count": found.count, "first_line": found.first_line}
-    for found in find_invisible("\n".join(note.get("tags", ()))):
-        yield {"kind": found.kind, "count": found.count, "where": "tags"}
+    for where, text in (
+        ("title", note.get("title", "")),
+        ("tags", "\n".join(note.get("tags", ()))),
+    ):
+        for found in find_invisible(text):
+            yield {"kind": found.kind, "count": found.count, "where": where}
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from mcp_notarium.domain.policy import TOOLS, Policy
 from mcp_notarium.protocol.static_replies import StaticReplies, offering, read_replies
+from mcp_notarium.tools.catalog import TOOLSETS
 from notarium_devtools import static_replies as generator
 
 STORED = read_replies()
@@ -13,12 +14,13 @@ HANDSHAKES = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 MODERN = "2026-07-28"
 
 
-def generated(tools=TOOLS):
-    return json.loads(generator.text_of(generator.make(tools)))
+def generated(tools=TOOLS, toolset="notarium"):
+    return json.loads(generator.text_of(generator.make(TOOLSETS[toolset].only(tools))))
 
 
-def test_stored_replies_are_what_the_sdk_says_today():
-    assert generated() == STORED
+@pytest.mark.parametrize("toolset", TOOLSETS)
+def test_stored_replies_are_what_the_sdk_says_today(toolset):
+    assert generated(toolset=toolset) == read_replies(toolset)
 
 
 @pytest.mark.parametrize(

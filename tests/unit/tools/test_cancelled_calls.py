@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from mcp_notarium.tools.catalog import by_name
+from mcp_notarium.tools.catalog import NOTARIUM
 from support.long import LONG
 from support.tool_harness import Caller, ToolHarness
 
+TOOLS = NOTARIUM.by_name()
 CALLS = {
     "list": ("list", {"query": "x"}),
     "get": ("get", {"id": "plain"}),
@@ -40,7 +41,7 @@ def contents(harness):
 async def cancelled_after(harness, call, steps):
     """The call, cancelled when the loop has gone round so often; whether it had ended before."""
     name, arguments = call
-    tool = by_name()[name]
+    tool = TOOLS[name]
     request = tool.request.model_validate(arguments)
     task = asyncio.create_task(tool.handle(harness.app, request, harness.caller))
     for _ in range(steps):
@@ -61,7 +62,7 @@ def test_a_call_cancelled_at_any_await_is_done_once_or_not_at_all(tmp_path, call
             over = await cancelled_after(harness, call, steps)
             after = await settled(harness)
             # The next call of the same kind of thing works.
-            tool = by_name()["save"]
+            tool = TOOLS["save"]
             request = tool.request.model_validate({"text": "next\n"})
             await asyncio.wait_for(tool.handle(harness.app, request, harness.caller), 60)
             assert ("next\n", (), False) in contents(harness)
