@@ -30,7 +30,7 @@ from enum import Enum, Flag, StrEnum, auto
 from typing import Protocol
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
-from mcp_notarium.errors import StoreUnavailable
+from mcp_notarium.errors import InvalidRequest, StoreUnavailable
 
 BaseLookup = Callable[[str], Revision | None]
 """Gives the acknowledged revision the index holds of a note, or None."""
@@ -116,6 +116,28 @@ SUPPORTED = frozenset(
 def is_supported(traits: Traits) -> bool:
     """Tell whether the engine is tested with a store of these traits."""
     return (traits.changes, traits.write_guard, traits.ids, traits.retry) in SUPPORTED
+
+
+def require_supported(traits: Traits, content: Content, replaced: Content | None) -> None:
+    """Raise ``InvalidRequest`` if the store cannot hold ``content``; ``replaced`` None: a new note."""
+    if content.trash and not traits.trash:
+        raise InvalidRequest(
+            "this store has no trash; nothing was saved",
+            subcategory="no_trash",
+            resolution_hint="`delete_permanently` removes a note, if the user agrees.",
+        )
+    if not traits.titles and content.title is not None:
+        raise InvalidRequest(
+            "notes of this store have no title of their own; nothing was saved",
+            subcategory="no_titles",
+            resolution_hint="Write the title on the first line of `text`.",
+        )
+    if not traits.tags and content.tags != (replaced.tags if replaced else ()):
+        raise InvalidRequest(
+            "this store keeps no tags; nothing was saved",
+            subcategory="no_tags",
+            resolution_hint="Save without `tags`.",
+        )
 
 
 @dataclass(frozen=True, slots=True)

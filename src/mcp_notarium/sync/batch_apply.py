@@ -48,7 +48,8 @@ class BatchApplier:
         """Return the batch with an answer for every note that must be asked for.
 
         A note that the store does not give, while it serves others, stays unanswered. News waits for
-        it ``ITEM_SECONDS`` at most, and not at all while it is backed off from. An error that concerns all notes (no connection, no login) is raised.
+        it ``ITEM_SECONDS`` at most, and not at all while it is backed off from. An error that concerns
+        all notes (no connection, no login) is raised.
         """
         remotes = deduplicate(batch.remotes)
         actions = self._committer.plan(remotes)

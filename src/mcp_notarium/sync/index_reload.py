@@ -19,9 +19,9 @@ from mcp_notarium.sync.status import SyncProgress
 async def reload_index(
     cache: Cache, store: Store, progress: SyncProgress, act: Act | None = None
 ) -> None:
-    """Empty the index, so that the next cycle loads everything; unfinished writes stay. ``act`` is recorded with it.
+    """Empty the index, so that the next cycle loads everything; unfinished writes stay.
 
-    Raises what the store raises, with nothing emptied, if it cannot be read.
+    ``act`` is recorded with it. Raises what the store raises, with nothing emptied, if it cannot be read.
     """
     await store.list_page(since=None, mark=None, limit=1, with_content=False)
     newest = {base.id: await _get_newest(store, base.id) for base in _unfinished_bases(cache)}

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
+    CacheBusy,
     CacheError,
     DateRefused,
     LoginRequired,
     NotariumError,
     NoteNotFound,
+    OutcomeUnknown,
     RateLimited,
     StoreRejected,
     StoreTimeout,
@@ -28,11 +30,12 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Ids, Retry, Store
 from mcp_notarium.sync.backoff import ItemBackoff
+from mcp_notarium.sync.conflict_copy import differences
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves, get_newest
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
 from mcp_notarium.sync.push import Pusher, is_final
-from mcp_notarium.sync.push_answers import PushOutcome, PushResult, unknown_outcome
+from mcp_notarium.sync.push_answers import PushOutcome, PushResult
 from mcp_notarium.sync.push_decisions import (
     Attempt,
     Step,
@@ -41,7 +44,11 @@ from mcp_notarium.sync.push_decisions import (
     held_for_deletion,
     held_for_update,
 )
+from mcp_notarium.sync.write_errors import unknown_outcome
 
+LOCK_TRIES = 50
+"""Number of checks whether another process has finished with the note."""
+LOCK_PAUSE = 0.1
 ROUNDS = 4
 """Times that a note may change during a write before the write is left for later."""
 _PERHAPS_EVERYBODY = (StoreTimeout, StoreUnavailable, LoginRequired, RateLimited)
@@ -63,6 +70,7 @@ class JournalReplay:
         locks: NoteLocks,
         clock: Callable[[], float],
         stopwatch: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._cache = cache
         self._store = store
@@ -70,7 +78,10 @@ class JournalReplay:
         self._pusher = pusher
         self._locks = locks
         self._clock = clock
+        self._sleep = sleep
         self._backoff = ItemBackoff(stopwatch)
+        self._created: dict[str, PushResult] = {}
+        """By write_id, for a caller who sends an unanswered creation again."""
         self._late: set[asyncio.Task[Any]] = set()
 
     # All entries.
@@ -133,12 +144,49 @@ class JournalReplay:
 
     # One entry.
 
+    async def finish_earlier(self, note_id: str, lock: NoteLock) -> None:
+        """Finish the note's unanswered write before another one is made.
+
+        Raises ``StoreUnavailable`` if it stays unanswered, otherwise as :meth:`finish_of`.
+        """
+        try:
+            await self.finish_of(note_id, lock)
+        except OutcomeUnknown as error:
+            raise StoreUnavailable(
+                "an earlier write of this note is still unanswered; nothing was saved",
+                details=error.details,
+            ) from error
+
+    async def finish_of(self, note_id: str, lock: NoteLock) -> PushResult | None:
+        """Finish the note's unanswered write, made by this process or left by another one.
+
+        Return how that ended; None if there was none. Raises ``OutcomeUnknown`` if it stays unanswered,
+        and ``CacheBusy`` if another process keeps the note.
+        """
+        result = None
+        for _ in range(LOCK_TRIES):
+            write = self._journal.in_flight(note_id)
+            if write is None:
+                return result
+            claimed = self._journal.claim(write)
+            if claimed is None:
+                await self._sleep(LOCK_PAUSE)
+            else:
+                result = await lock.run_to_end(self.finish(claimed))
+        raise CacheBusy("another process is saving this note")
+
+    def result_of(self, write_id: str) -> PushResult | None:
+        """Return how a creation ended that this process has finished; None: it has not."""
+        return self._created.get(write_id)
+
     async def finish(self, write: PendingWrite) -> PushResult:
         """Finish the entry. If this raises, the entry remains and is free for the next attempt."""
         try:
             for _ in range(ROUNDS):
                 result = await self._attempt(write)
                 if result.outcome is not PushOutcome.AGAIN:
+                    if write.kind is WriteKind.CREATE:
+                        self._created[write.write_id] = result
                     return result
                 kept = self._cache.pending.get(write.write_id)
                 if kept is None:  # another process has finished it
@@ -177,10 +225,10 @@ class JournalReplay:
 
     async def _create(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
         traits = self._store.traits
-        sent = self._store.revision_of(write.note_id, write.body).content
-        held = held_for_creation(head, sent, named=traits.ids is Ids.NAMED)
-        if decide(write.kind, Attempt.REPEATED, held) is Step.DONE:
-            return self._finish_with(write, head)
+        sent = self._store.revision_of(write.note_id, write.body)
+        held = held_for_creation(head, sent.content, named=traits.ids is Ids.NAMED)
+        if isinstance(head, Revision) and decide(write.kind, Attempt.REPEATED, held) is Step.DONE:
+            return self._finish_created(write, head, sent)
         try:
             return await self._send_dated(write, None)
         except NoteNotFound:
@@ -188,6 +236,13 @@ class JournalReplay:
             return self._finish_with(write, Tombstone(write.note_id))
         except VersionConflict:
             return PushResult(PushOutcome.AGAIN)
+
+    def _finish_created(self, write: PendingWrite, head: Revision, sent: Revision) -> PushResult:
+        """Finish a creation that has arrived. What differs under our own date is the store's doing."""
+        ours = self._store.traits.dates and head.modified_at == sent.modified_at
+        differs = differences(sent=sent.content, stored=head.content)
+        result = self._finish_with(write, head)
+        return replace(result, merged=bool(differs) and not ours, differs=differs if ours else "")
 
     def _has_text_to_keep(self, write: PendingWrite) -> bool:
         """Tell whether the write carries text that exists nowhere else."""

@@ -48,7 +48,7 @@ class NoteFetcher:
         self._backoff = ItemBackoff(stopwatch)
 
     def select(self, remotes: Iterable[Remote]) -> list[Remote]:
-        """Return the notes to ask for now: all healthy ones first, then at most ``FETCHES`` that failed before."""
+        """Return the notes to ask for now: the healthy ones, then at most ``FETCHES`` that failed before."""
         allowed = [remote for remote in remotes if not self.blocks(remote.id)]
         healthy = [remote for remote in allowed if not self._backoff.failures(remote.id)]
         failing = [remote for remote in allowed if self._backoff.failures(remote.id)]

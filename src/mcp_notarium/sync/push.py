@@ -26,13 +26,8 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.contract import WITHDRAWN, Ids, Retry, Store, WriteGuard
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
-from mcp_notarium.sync.push_answers import (
-    NOTHING,
-    AnswerCommitter,
-    PushOutcome,
-    PushResult,
-    unknown_outcome,
-)
+from mcp_notarium.sync.push_answers import NOTHING, AnswerCommitter, PushOutcome, PushResult
+from mcp_notarium.sync.write_errors import names_taken_error, unknown_outcome
 
 NOT_STORED = (
     StoreRejected,
@@ -207,8 +202,3 @@ class Pusher:
 def is_final(error: NotariumError) -> bool:
     """Tell whether the store will never take the write, whatever time passes."""
     return isinstance(error, StoreRejected) and not isinstance(error, DateRefused)
-
-
-def names_taken_error() -> StoreRejected:
-    """Return the error for a new note whose every id is another note's."""
-    return StoreRejected("every name for the new note is taken")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
-from mcp_notarium.errors import CacheError, NotariumError, OutcomeUnknown
+from mcp_notarium.errors import CacheError, NotariumError
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
 from mcp_notarium.sync.conflict_copy import (
     StoredAs,
@@ -26,6 +26,7 @@ from mcp_notarium.sync.conflict_copy import (
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.push_decisions import settle
+from mcp_notarium.sync.write_errors import unknown_outcome
 
 FollowUp = Callable[[PendingWrite, Content], Awaitable["PushResult"]]
 """Sends a recorded entry over a content."""
@@ -331,11 +332,3 @@ class AnswerCommitter:
             body=self._store.compose(stored, wanted, now=self._clock()),
             copied=copied,
         )
-
-
-def unknown_outcome(
-    message: str, write: PendingWrite, *, resolution_hint: str | None = None
-) -> OutcomeUnknown:
-    """Return the error for a write that stays in the journal."""
-    about = {"id": write.note_id, "write_id": write.write_id}
-    return OutcomeUnknown(message, details=about, resolution_hint=resolution_hint)

@@ -1,9 +1,9 @@
 """Make every change of a note, in the store first and then in the index.
 
 The caller's view of a note is the base of the merge; the store's newest revision is written over. A
-change made from an old view is merged or refused; it never overwrites somebody else's. A removal is
-guarded by the revision the caller saw. Success is reported only after the store has answered. A write
-that was sent and not answered stays in the journal; ``journal_replay`` finishes it.
+change made from an old view is merged or refused; it never overwrites somebody else's. Success is reported
+only after the store has answered. A write that was sent and not answered stays in the journal;
+``journal_replay`` finishes it. ``remover`` removes notes.
 """
 
 from __future__ import annotations
@@ -12,43 +12,37 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
-    CacheBusy,
-    InvalidRequest,
     LoginRequired,
-    NotariumError,
     NoteNotFound,
-    OutcomeUnknown,
     StoreError,
     StoreProtocolError,
-    StoreRejected,
-    StoreUnavailable,
     VersionConflict,
 )
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Store
-from mcp_notarium.sync.conflict_copy import differences
+from mcp_notarium.stores.contract import Store, require_supported
 from mcp_notarium.sync.journal import Journal, process_ended
 from mcp_notarium.sync.journal_replay import ROUNDS, JournalReplay
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
 from mcp_notarium.sync.pull_decisions import Known, RemoteState, remote_state
-from mcp_notarium.sync.push import MOST_IDS, NOT_STORED, Pusher, names_taken_error
-from mcp_notarium.sync.push_answers import PushOutcome, PushResult, unknown_outcome
+from mcp_notarium.sync.push import MOST_IDS, NOT_STORED, Pusher
+from mcp_notarium.sync.push_answers import PushOutcome, PushResult
 from mcp_notarium.sync.push_decisions import Attempt, Step, decide, held_for_update
-
-LOCK_TRIES = 50
-"""Number of checks whether another process has finished with the note."""
-LOCK_PAUSE = 0.1
-NOT_SAVED = "nothing was saved"
-NOT_REMOVED = "nothing was deleted"
-LOOK_AGAIN = (
-    "Look at the note again with `get`; delete it by its new `local_version` if it is still to go."
+from mcp_notarium.sync.remover import Remover
+from mcp_notarium.sync.write_errors import (
+    NOT_SAVED,
+    add_outcome,
+    changed_error,
+    collision_error,
+    names_taken_error,
+    removed_error,
+    unknown_outcome,
 )
 
 
@@ -56,8 +50,8 @@ LOOK_AGAIN = (
 class Saved:
     """Hold the note as it is in the index now.
 
-    ``merged``: somebody else's change is in it too. ``copy_id``: the store mixed up a line of ours
-    with somebody else's, so our text is also kept in that note. ``differs``: see ``PushResult``.
+    ``merged``: somebody else's change is in it too. ``copy_id``: the same lines were changed elsewhere at the
+    same moment, so our text is kept in that note. ``differs``: see ``PushResult``.
     """
 
     note: Note
@@ -95,7 +89,6 @@ class Writer:
         self._cache = cache
         self._store = store
         self._clock = clock
-        self._sleep = sleep
         self._locks = NoteLocks()
         self._journal = Journal(
             cache,
@@ -116,6 +109,15 @@ class Writer:
             locks=self._locks,
             clock=clock,
             stopwatch=stopwatch,
+            sleep=sleep,
+        )
+        self._remover = Remover(
+            cache,
+            store,
+            journal=self._journal,
+            pusher=self._pusher,
+            replay=self.replay,
+            locks=self._locks,
         )
 
     def call(self) -> AbstractAsyncContextManager[None]:
@@ -134,17 +136,17 @@ class Writer:
         or what kept the store from taking it; except for ``OutcomeUnknown`` nothing was saved.
         """
         wanted = content.cleaned()
-        self._require_supported(wanted, note)
+        require_supported(self._store.traits, wanted, note.content if note else None)
         if note is None:
             return await self._create(wanted, act)
         async with self._locks.lock(note.id) as lock:
             for _ in range(ROUNDS):
                 # Another process may have begun a write since: wait for it, do not refuse.
-                await self._finish_earlier_write(note.id, lock)
+                await self.replay.finish_earlier(note.id, lock)
                 saved = await self._attempt(note, wanted, lock, act)
                 if saved is not None:
                     return saved
-        raise self._conflict_error(note.id)
+        raise changed_error(note.id, self._cache.notes.get(note.id))
 
     async def remove(self, note: Note, *, act: Act | None = None) -> None:
         """Remove a note for good, as the caller read it. A note already gone is success.
@@ -152,18 +154,7 @@ class Writer:
         Raises ``InvalidRequest`` if it is not in the trash where the store wants that,
         ``VersionConflict`` if it has changed, otherwise as :meth:`save`.
         """
-        async with self._locks.lock(note.id) as lock:
-            await self._finish_earlier_write(note.id, lock)
-            etag = self._etag_to_remove(note)
-            if etag is not None:
-                write = self._journal.make(
-                    note_id=note.id,
-                    kind=WriteKind.DELETE,
-                    base_etag=etag,
-                    content=note.content,
-                    body=b"",
-                )
-                await lock.run_cancellable(self._send_removal(write, etag, act))
+        await self._remover.remove(note, act)
 
     async def drain(self) -> None:
         """Wait for writes whose caller has left. Call it before the database is closed."""
@@ -205,13 +196,20 @@ class Writer:
         if act is not None:
             act.begin()
         async with self._locks.lock(write.note_id) as lock:
-            result = await self._finish_earlier_write(write.note_id, lock)
-            note = self._cache.notes.get(result.note_id if result else write.note_id)
-            if note is None:
-                return None
-            if note.server_version == 1:  # as it was made: nobody else has written it
-                return Saved(note, differs=differences(sent=content, stored=note.content))
-            return Saved(note, merged=note.content != content)
+            try:
+                result = await self.replay.finish_of(write.note_id, lock)
+            except StoreError as error:
+                raise unknown_outcome(
+                    "an earlier save of this note is unanswered", write
+                ) from error
+        result = result or self.replay.result_of(write.write_id)
+        note = self._cache.notes.get(result.note_id if result else write.note_id)
+        if note is None:
+            return None
+        if result is None:  # another process has finished it
+            sent = self._store.revision_of(note.id, write.body).content
+            result = PushResult(PushOutcome.STORED, note.id, merged=note.content != sent)
+        return self._make_saved(result)
 
     async def _send_creation(self, write: PendingWrite, act: Act | None) -> PushResult | None:
         """Record and send; None if a note of this id is in the index or in the journal."""
@@ -247,7 +245,7 @@ class Writer:
         if step in (Step.REFUSE, Step.DONE):
             self._journal.adopt(newest, seen=seen)
             if step is Step.REFUSE:
-                raise self._conflict_error(note.id)
+                raise changed_error(note.id, self._cache.notes.get(note.id))
             return self._make_saved(
                 PushResult(PushOutcome.STORED, note.id, merged=newest.content != content)
             )
@@ -273,7 +271,7 @@ class Writer:
         if isinstance(newest, Tombstone) or not self._journal.sees_revision(newest):
             # A note that was hidden elsewhere is gone to the caller here.
             self._journal.adopt(newest, seen=seen)
-            raise _removed_error(note_id)
+            raise removed_error(note_id)
         return newest
 
     async def _send_update(
@@ -287,7 +285,7 @@ class Writer:
             return PushResult(PushOutcome.AGAIN)
         except NoteNotFound:
             self._journal.adopt(Tombstone(write.note_id), seen=newest.etag)
-            raise _removed_error(write.note_id) from None
+            raise removed_error(write.note_id) from None
         if result.outcome is PushOutcome.AGAIN:
             self._pusher.drop(write)
         return result
@@ -306,9 +304,9 @@ class Writer:
         note_id = result.note_id
         note = self._cache.notes.get(note_id)
         if note is None and self._cache.notes.visibility.rules.has_rules:
-            raise _removed_error(note_id)  # or hidden just now; the error must not tell which
+            raise removed_error(note_id)  # or hidden just now; the error must not tell which
         if not result.stored:
-            raise _collision_error(result)
+            raise collision_error(note_id, refused=result.outcome is PushOutcome.REFUSED)
         if note is None:
             raise NoteNotFound(
                 "the note was removed right after it was saved", details={"id": note_id}
@@ -318,125 +316,3 @@ class Writer:
             copy_id = copy_id if self._cache.notes.get(copy_id) else None
         merged = merged or result.merged
         return Saved(note, merged=merged, copy_id=copy_id, differs=result.differs)
-
-    def _require_supported(self, content: Content, note: Note | None) -> None:
-        """Raise ``InvalidRequest`` if the store cannot hold what is asked for."""
-        traits = self._store.traits
-        if content.trash and not traits.trash:
-            raise InvalidRequest(
-                "this store has no trash; nothing was saved",
-                subcategory="no_trash",
-                resolution_hint="`delete_permanently` removes a note, if the user agrees.",
-            )
-        if not traits.titles and content.title is not None:
-            raise InvalidRequest(
-                "notes of this store have no title of their own; nothing was saved",
-                subcategory="no_titles",
-                resolution_hint="Write the title on the first line of `text`.",
-            )
-        if not traits.tags and content.tags != (note.tags if note else ()):
-            raise InvalidRequest(
-                "this store keeps no tags; nothing was saved",
-                subcategory="no_tags",
-                resolution_hint="Save without `tags`.",
-            )
-
-    def _etag_to_remove(self, note: Note) -> str | None:
-        """Return the etag to remove; None if the note is gone already."""
-        current = self._cache.notes.get(note.id)
-        if current is None:
-            return None
-        if (current.id, current.local_version) != (note.id, note.local_version):
-            raise self._conflict_error(note.id, removing=True)
-        if self._store.traits.trash and not current.trash:
-            raise InvalidRequest(
-                "only a note in the trash can be deleted for good",
-                details={"id": note.id},
-                resolution_hint="Move the note to the trash first, then delete it.",
-            )
-        return self._cache.notes.etag(note.id)
-
-    async def _send_removal(self, write: PendingWrite, etag: str, act: Act | None) -> None:
-        if not self._journal.record(write, act=act, seen=etag):
-            raise self._conflict_error(write.note_id, removing=True)
-        try:
-            await self._pusher.remove(write)
-        except NOT_STORED as error:
-            self._pusher.drop(write)
-            if isinstance(error, VersionConflict | StoreRejected):
-                await self._refresh(write.note_id)
-                if self._cache.notes.etag(write.note_id) is None:
-                    return  # somebody else removed it, or the policy hides it by now
-            if isinstance(error, VersionConflict):
-                raise self._conflict_error(write.note_id, removing=True) from None
-            raise add_outcome(error, NOT_REMOVED) from None
-
-    async def _refresh(self, note_id: str) -> None:
-        """Store the newest revision, so that the caller's next ``get`` shows the conflict."""
-        seen = self._cache.notes.etag(note_id)
-        with suppress(NotariumError):
-            self._journal.adopt(await get_newest(self._store, note_id), seen=seen)
-
-    async def _finish_earlier_write(self, note_id: str, lock: NoteLock) -> PushResult | None:
-        """Finish the note's unanswered write, made by this process or left by another one.
-
-        Returns how that ended; None if there was none. Raises ``StoreUnavailable`` if it stays unanswered and ``CacheBusy`` if another process
-        keeps the note.
-        """
-        result = None
-        for _ in range(LOCK_TRIES):
-            write = self._journal.in_flight(note_id)
-            if write is None:
-                return result
-            claimed = self._journal.claim(write)
-            if claimed is None:
-                await self._sleep(LOCK_PAUSE)
-                continue
-            try:
-                result = await lock.run_to_end(self.replay.finish(claimed))
-            except OutcomeUnknown as error:
-                raise StoreUnavailable(
-                    "an earlier write of this note is still unanswered; nothing was saved",
-                    details=error.details,
-                ) from error
-        raise CacheBusy("another process is saving this note")
-
-    def _conflict_error(self, note_id: str, *, removing: bool = False) -> VersionConflict:
-        """Make the error that tells a caller which version to look at."""
-        note = self._cache.notes.get(note_id)
-        now = {"current_local_version": note.local_version} if note else {}
-        return VersionConflict(
-            f"the note was changed elsewhere in the meantime; {NOT_REMOVED if removing else NOT_SAVED}",
-            details={"id": note_id} | now,
-            resolution_hint=LOOK_AGAIN if removing else None,
-        )
-
-
-def add_outcome(error: NotariumError, what: str) -> NotariumError:
-    """Add to an error's message that nothing was done; ``what`` says it."""
-    if what not in error.message:
-        error.message = f"{error.message.removesuffix('.')}; {what}"
-    return error
-
-
-def _removed_error(note_id: str) -> NoteNotFound:
-    return NoteNotFound(
-        "the note was removed elsewhere in the meantime; nothing was saved",
-        details={"id": note_id},
-        resolution_hint="If the text is still wanted, `save` it as a new note: `text` without `id`.",
-    )
-
-
-def _collision_error(result: PushResult) -> StoreError:
-    """Return the error for a text that another change has displaced, and that the store does not hold yet."""
-    about = {"id": result.note_id}
-    if result.outcome is PushOutcome.REFUSED:
-        return StoreRejected(
-            "the note was changed elsewhere at the same moment, and the note store refuses what would keep "
-            "your text beside that; it is kept here as a rejected write",
-            details=about,
-        )
-    return OutcomeUnknown(
-        "the note was changed elsewhere at the same moment, and your text is not stored beside that yet",
-        details=about,
-    )

@@ -310,6 +310,81 @@ def test_an_unanswered_creation_makes_one_note_where_the_store_names_it(clients,
     assert client.cache.pending.all() == []
 
 
+@pytest.mark.parametrize(
+    ("row", "edited"),
+    [
+        *((row, False) for row in ROWS.values()),
+        # An edited note of a name may be somebody else's: ours is made beside it.
+        *((row, True) for row in ROWS.values() if row.ids is not Ids.NAMED),
+    ],
+)
+def test_a_repeated_creation_says_merged_only_if_somebody_else_has_written(
+    clients, store, row, edited
+):
+    client = clients(traits=row)
+
+    async def scenario():
+        client.faults.plan(Fault.LOST_ANSWER, on="push")
+        if not edited and row.dates:
+            store.rewrite = lambda fields: fields | {"text": fields["text"].replace("  ", "")}
+        with pytest.raises(OutcomeUnknown):
+            await client.create("hello  \n")
+        if edited:
+            (note_id,) = store.ids()
+            store.edit(note_id, append("theirs"))
+        return await client.writer.save(note=None, content=Content("hello  \n"))
+
+    saved = asyncio.run(scenario())
+    assert saved.merged is edited
+    assert saved.differs == ("line 1" if not edited and row.dates else "")
+    assert client.contents() == store.contents() == {saved.note.id: saved.note.content}
+
+
+def test_a_creation_that_is_sent_again_while_a_cycle_finishes_it_is_made_once(clients, store):
+    client = clients(traits=LIKE_EXAMPLE)
+
+    async def scenario():
+        client.faults.plan(Fault.LOST_ANSWER, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.create("hello\n")
+        find = client.remote.find_created
+        asked, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(write):
+            asked.set()
+            await go_on.wait()
+            return await find(write)
+
+        client.remote.find_created = slow
+        cycle = asyncio.create_task(client.sync())
+        await asked.wait()
+        again = asyncio.create_task(client.create("hello\n"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        go_on.set()
+        await cycle
+        return await again
+
+    assert asyncio.run(scenario()).text == "hello\n"
+    assert texts(store) == ["hello\n"]
+
+
+def test_a_creation_that_stays_unanswered_is_in_doubt_again_however_often_it_is_sent(
+    clients, store
+):
+    client = clients(traits=LIKE_EXAMPLE)
+
+    async def scenario():
+        client.faults.plan(Fault.LOST_ANSWER, on="push")
+        for _ in range(3):
+            with pytest.raises(OutcomeUnknown):
+                await client.create("hello\n")
+            client.faults.plan(Fault.TIMEOUT, on="find_created")
+
+    asyncio.run(scenario())
+    assert texts(store) == ["hello\n"]
+
+
 def test_a_creation_of_which_nobody_can_tell_whether_it_arrived_is_never_repeated(clients, store):
     client = clients(traits=LIKE_EXAMPLE)
 

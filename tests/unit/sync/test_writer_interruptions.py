@@ -16,7 +16,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.stores.contract import check_not_withdrawn
 from mcp_notarium.sync.conflict_copy import MARK
-from mcp_notarium.sync.writer import NOT_SAVED, add_outcome
+from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
 from support.memory_client import Fault
 from support.sync_rig import Crash, until
 

@@ -1,0 +1,96 @@
+"""Remove notes for good, in the store first and then in the index.
+
+A removal is guarded by the revision that the caller saw. One that was not answered stays in the journal;
+``journal_replay`` finds out what became of it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from mcp_notarium.domain.note import Note, PendingWrite, WriteKind
+from mcp_notarium.errors import InvalidRequest, NotariumError, StoreRejected, VersionConflict
+from mcp_notarium.storage.audit_log import Act
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.contract import Store
+from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.journal_replay import JournalReplay
+from mcp_notarium.sync.note_fetch import get_newest
+from mcp_notarium.sync.note_locks import NoteLocks
+from mcp_notarium.sync.push import NOT_STORED, Pusher
+from mcp_notarium.sync.write_errors import NOT_REMOVED, add_outcome, changed_error
+
+
+class Remover:
+    """Remove single notes."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        store: Store,
+        *,
+        journal: Journal,
+        pusher: Pusher,
+        replay: JournalReplay,
+        locks: NoteLocks,
+    ) -> None:
+        self._cache = cache
+        self._store = store
+        self._journal = journal
+        self._pusher = pusher
+        self._replay = replay
+        self._locks = locks
+
+    async def remove(self, note: Note, act: Act | None) -> None:
+        """See :meth:`Writer.remove`."""
+        async with self._locks.lock(note.id) as lock:
+            await self._replay.finish_earlier(note.id, lock)
+            etag = self._etag_to_remove(note)
+            if etag is not None:
+                write = self._journal.make(
+                    note_id=note.id,
+                    kind=WriteKind.DELETE,
+                    base_etag=etag,
+                    content=note.content,
+                    body=b"",
+                )
+                await lock.run_cancellable(self._send(write, etag, act))
+
+    def _etag_to_remove(self, note: Note) -> str | None:
+        """Return the etag to remove; None if the note is gone already."""
+        current = self._cache.notes.get(note.id)
+        if current is None:
+            return None
+        if (current.id, current.local_version) != (note.id, note.local_version):
+            raise changed_error(note.id, current, removing=True)
+        if self._store.traits.trash and not current.trash:
+            raise InvalidRequest(
+                "only a note in the trash can be deleted for good",
+                details={"id": note.id},
+                resolution_hint="Move the note to the trash first, then delete it.",
+            )
+        return self._cache.notes.etag(note.id)
+
+    async def _send(self, write: PendingWrite, etag: str, act: Act | None) -> None:
+        if not self._journal.record(write, act=act, seen=etag):
+            raise self._changed_error(write.note_id)
+        try:
+            await self._pusher.remove(write)
+        except NOT_STORED as error:
+            self._pusher.drop(write)
+            if isinstance(error, VersionConflict | StoreRejected):
+                await self._refresh(write.note_id)
+                if self._cache.notes.etag(write.note_id) is None:
+                    return  # somebody else removed it, or the policy hides it by now
+            if isinstance(error, VersionConflict):
+                raise self._changed_error(write.note_id) from None
+            raise add_outcome(error, NOT_REMOVED) from None
+
+    async def _refresh(self, note_id: str) -> None:
+        """Store the newest revision, so that the caller's next ``get`` shows the conflict."""
+        seen = self._cache.notes.etag(note_id)
+        with suppress(NotariumError):
+            self._journal.adopt(await get_newest(self._store, note_id), seen=seen)
+
+    def _changed_error(self, note_id: str) -> VersionConflict:
+        return changed_error(note_id, self._cache.notes.get(note_id), removing=True)

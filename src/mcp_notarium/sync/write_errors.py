@@ -1,0 +1,79 @@
+"""Make the errors that tell a caller what became of a write.
+
+Each says whether anything was saved or deleted. None tells a note that the policy hides from a removed one.
+"""
+
+from __future__ import annotations
+
+from mcp_notarium.domain.note import Note, PendingWrite
+from mcp_notarium.errors import (
+    NotariumError,
+    NoteNotFound,
+    OutcomeUnknown,
+    StoreError,
+    StoreRejected,
+    VersionConflict,
+)
+
+NOT_SAVED = "nothing was saved"
+NOT_REMOVED = "nothing was deleted"
+_LOOK_AGAIN = (
+    "Look at the note again with `get`; delete it by its new `local_version` if it is still to go."
+)
+
+
+def add_outcome(error: NotariumError, what: str) -> NotariumError:
+    """Add to an error's message that nothing was done; ``what`` says it."""
+    if what not in error.message:
+        error.message = f"{error.message.removesuffix('.')}; {what}"
+    return error
+
+
+def unknown_outcome(
+    message: str, write: PendingWrite, *, resolution_hint: str | None = None
+) -> OutcomeUnknown:
+    """Return the error for a write that stays in the journal."""
+    about = {"id": write.note_id, "write_id": write.write_id}
+    return OutcomeUnknown(message, details=about, resolution_hint=resolution_hint)
+
+
+def names_taken_error() -> StoreRejected:
+    """Return the error for a new note whose every id is another note's."""
+    return StoreRejected("every name for the new note is taken")
+
+
+def changed_error(note_id: str, note: Note | None, *, removing: bool = False) -> VersionConflict:
+    """Return the error for a note that is not as the caller read it; ``note``: as it is now."""
+    now = {"current_local_version": note.local_version} if note else {}
+    return VersionConflict(
+        f"the note was changed elsewhere in the meantime; {NOT_REMOVED if removing else NOT_SAVED}",
+        details={"id": note_id} | now,
+        resolution_hint=_LOOK_AGAIN if removing else None,
+    )
+
+
+def removed_error(note_id: str) -> NoteNotFound:
+    """Return the error for a note that is gone, or hidden by now."""
+    return NoteNotFound(
+        "the note was removed elsewhere in the meantime; nothing was saved",
+        details={"id": note_id},
+        resolution_hint="If the text is still wanted, `save` it as a new note: `text` without `id`.",
+    )
+
+
+def collision_error(note_id: str, *, refused: bool) -> StoreError:
+    """Return the error for a text that another change has displaced and that the store does not hold.
+
+    ``refused``: it never will, and the text is kept as a rejected entry.
+    """
+    about = {"id": note_id}
+    if refused:
+        return StoreRejected(
+            "the note was changed elsewhere at the same moment, and the note store refuses what would keep "
+            "your text beside that; it is kept here as a rejected write",
+            details=about,
+        )
+    return OutcomeUnknown(
+        "the note was changed elsewhere at the same moment, and your text is not stored beside that yet",
+        details=about,
+    )
