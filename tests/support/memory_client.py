@@ -340,7 +340,7 @@ class MemoryClient:
         etag = self.store.etag(kept, version)
         revision = _revision(note_id, etag, kept.versions[version], number)
         named = self.traits.ids is Ids.NAMED
-        return replace(revision, identity=self.store.identity(kept)) if named else revision
+        return replace(revision, identity=f"i{kept.identity}") if named else revision
 
     def _line(self, note_id: str, kept: Kept, version: int, *, bare: bool) -> Revision | Entry:
         revision = self._revision_at(note_id, kept, version)

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from diff_match_patch import diff_match_patch
@@ -36,6 +37,7 @@ class Kept:
     changed: int = 0
     """Sequence number of its last change."""
     write_ids: set[str] = field(default_factory=set)
+    identity: int = field(default_factory=itertools.count(1).__next__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +124,17 @@ class MemoryStore:
         assert new not in self.ids()
         self._notes[new] = self._notes.pop(old)
 
-    def identity(self, kept: Kept) -> str:
-        """What a note keeps over a rename: as an inode does."""
-        return f"i{id(kept):x}"
+    def exchange(self, one: str, other: str) -> None:
+        """Let two notes change their ids."""
+        self._notes[one], self._notes[other] = self._notes[other], self._notes[one]
+
+    def move_over(self, old: str, new: str) -> None:
+        """Give a note the id of another one, which is gone."""
+        self._notes[new] = self._notes.pop(old)
+
+    def write_anew(self, note_id: str) -> None:
+        """Let another file take the place of a note's: its identity is another one."""
+        self._notes[note_id] = replace(self._notes[note_id], identity=Kept().identity)
 
     def fresh_id(self) -> str:
         """An id that no note has had, for a service that makes the ids."""

@@ -143,19 +143,19 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
             facts["remark"] = "The cache is kept under other rules until a server is restarted."
         note = cache.notes.get(note_id)
         if note is not None:
-            base = cache.notes.base(note_id)
-            rule = (
-                rules.hidden_by(note_id, note.tags)
-                if base is None
-                else cache.notes.visibility.find_rule(base)
-            )
-            return facts | {"state": "in the cache", "rule": rule, "visible": rule is None}
+            rule = cache.notes.find_hidden([note.id]).get(note.id)
+            found = {"rule": rule and rule.rule, "visible": rule is None}
+            return facts | {"state": "in the cache"} | found
         withheld = cache.database.row("SELECT rule FROM withheld WHERE id = ?", (note_id,))
         if withheld is not None:
             return facts | {"state": "withheld", "rule": withheld[0], "visible": False}
         complete = read_status(cache).complete
         remark = "There is no such note." if complete else "Not all notes have been loaded yet."
-        return facts | _explain_id(config, note_id) | {"remark": facts.get("remark", remark)}
+        facts |= {"remark": facts.get("remark", remark)}
+        named = cache.notes.visibility.names.find_rule(note_id, None)
+        if named is not None:
+            return facts | {"rule": f'hidden_ids "{named}"', "visible": False}
+        return facts | _explain_id(config, note_id)
 
 
 def _explain_id(config: Config, note_id: str) -> dict[str, Any]:

@@ -32,8 +32,6 @@ class Visibility:
     untagged: bool = True
     has_rules: bool = field(init=False, repr=False, compare=False)
     """True if any note may be hidden."""
-    ids_matter: bool = field(init=False, repr=False, compare=False)
-    """True if any rule names ids."""
     tags_matter: bool = field(init=False, repr=False, compare=False)
     """True if any rule names tags; then a note whose tags are not understood is hidden."""
     digest: str = field(init=False, repr=False, compare=False)
@@ -56,7 +54,6 @@ class Visibility:
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if rules else ""
         for name, value in (
             ("has_rules", rules),
-            ("ids_matter", bool(self.hidden_ids or self.allowed_ids)),
             ("tags_matter", bool(hidden) or self.allowed_tags is not None),
             ("digest", digest),
             ("_hidden", hidden),
@@ -68,16 +65,12 @@ class Visibility:
         """Return whether an agent may know of the note."""
         return self.hidden_by(note_id, tags) is None
 
-    def hidden_by(
-        self, note_id: str, tags: Sequence[str], *, clear: bool = True, former: Sequence[str] = ()
-    ) -> str | None:
+    def hidden_by(self, note_id: str, tags: Sequence[str], *, clear: bool = True) -> str | None:
         """Return the rule that hides the note, in the words of the policy file, or None if it is seen.
 
-        ``clear`` False: it has tags that are not understood, beside these or instead of them. ``former``:
-        ids that the note had before it was renamed.
+        ``clear`` False: it has tags that are not understood, beside these or instead of them.
         """
-        ids = {note_id, *former}
-        if not ids.isdisjoint(self.hidden_ids):
+        if note_id in self.hidden_ids:
             return "hidden_ids"
         keys = {tag_key(tag.strip()): tag for tag in tags}
         keys.pop("", None)
@@ -86,10 +79,10 @@ class Visibility:
         if not clear and self.tags_matter:
             rule = "hidden_tags" if self._hidden else "allowed_tags"
             return f"{rule} (its tags cannot be read)"
-        return self._find_missing_allowance(ids, keys.keys())
+        return self._find_missing_allowance(note_id, keys.keys())
 
-    def _find_missing_allowance(self, ids: AbstractSet[str], keys: AbstractSet[str]) -> str | None:
-        if self.allowed_ids is not None and not ids.isdisjoint(self.allowed_ids):
+    def _find_missing_allowance(self, note_id: str, keys: AbstractSet[str]) -> str | None:
+        if self.allowed_ids is not None and note_id in self.allowed_ids:
             return None
         if not keys:
             alone = self.allowed_ids is not None and self.allowed_tags is None

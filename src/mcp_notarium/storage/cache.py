@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.hidden_note_filter import RULES_KEY, HiddenNote
+from mcp_notarium.storage.hidden_note_filter import RULES_KEY
 from mcp_notarium.storage.journal_table import PendingWrites
 from mcp_notarium.storage.note_search import SearchIndex
 from mcp_notarium.storage.note_table import NoteTable
@@ -52,28 +52,23 @@ def apply_rules(cache: Cache) -> int:
     transaction that records the rules. Notes that are no longer hidden have to be fetched, so the cursor
     is cleared and the next cycle compares everything. 0 if these rules are in force already.
     """
+    visibility = cache.notes.visibility
     with cache.transaction(durable=True):
-        if cache.notes.visibility.matches_index:
+        if visibility.matches_index:
             return 0
-        hidden = _find_hidden(cache)
-        cache.notes.visibility.clear()
+        # A rule means the note that its id names now or named before, wherever that note is.
+        visibility.names.forget_other_rules()
+        visibility.names.follow(cache.notes.names.seen())
+        hidden = cache.notes.find_hidden(cache.notes.etags())
+        visibility.clear()
         cache.notes.hide(hidden)
         cache.versions.remove_hidden(cache.notes.visibility)
         cache.sync_state.set_cursor(None)
         if not cache.sync_state.progress().complete:
             # Pages that were read already held notes that may be shown now.
             cache.sync_state.set_progress(LoadProgress())
-        cache.sync_state.set(RULES_KEY, cache.notes.visibility.rules.digest or None)
+        cache.sync_state.set(RULES_KEY, visibility.rules.digest or None)
     while cache.notes.tidy():  # terms of what was removed go now, not when there is time
         pass
     cache.database.checkpoint()
     return len(hidden)
-
-
-def _find_hidden(cache: Cache) -> dict[str, HiddenNote]:
-    hidden = {}
-    for note_id in cache.notes.etags():
-        base = cache.notes.base(note_id)
-        if base is not None and (rule := cache.notes.visibility.find_rule(base)) is not None:
-            hidden[note_id] = HiddenNote(base.etag, base.server_version, rule, base.identity)
-    return hidden

@@ -2,8 +2,8 @@
 
 A hidden note leaves no row in ``notes``, its base, its tags or the full-text index. Every answer made
 from those is therefore the answer of an account without the note. The table ``withheld`` is for sync alone;
-no tool reads it. The database records by which rules it was filled (``RULES_KEY``); a process with
-other rules stores nothing.
+no tool reads it. ``hidden_names`` knows what became of the ids in the rules. The database records by which
+rules it was filled (``RULES_KEY``); a process with other rules stores nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import PolicyChanged
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.note_names import NoteNames
+from mcp_notarium.storage.hidden_names import HiddenNames
 from mcp_notarium.storage.note_rows import Change
 
 RULES_KEY = "policy.visibility"
@@ -36,10 +36,10 @@ class HiddenNote:
 class VisibilityFilter:
     """Keep hidden notes out of one database under one set of rules."""
 
-    def __init__(self, database: Database, rules: Visibility, names: NoteNames) -> None:
+    def __init__(self, database: Database, rules: Visibility) -> None:
         self._db = database
         self.rules = rules
-        self._names = names
+        self.names = HiddenNames(database, rules.hidden_ids)
 
     @property
     def matches_index(self) -> bool:
@@ -79,20 +79,24 @@ class VisibilityFilter:
     def find_rule(self, revision: Revision) -> str | None:
         """Return the rule that hides this revision of a note; None if it is visible."""
         return self.find_rule_for(
-            revision.id, revision.content.tags, clear=revision.tags_understood
+            revision.id,
+            revision.content.tags,
+            clear=revision.tags_understood,
+            identity=revision.identity,
         )
 
-    def find_rule_for(self, note_id: str, tags: Sequence[str], *, clear: bool) -> str | None:
+    def find_rule_for(
+        self, note_id: str, tags: Sequence[str], *, clear: bool = True, identity: str | None = None
+    ) -> str | None:
         """Return the rule that hides a note with these tags; ``clear`` False: it has others, too."""
-        return self.rules.hidden_by(note_id, tags, clear=clear, former=self._former(note_id))
+        rule = self.rules.hidden_by(note_id, tags, clear=clear)
+        if rule is None and (named := self.names.find_rule(note_id, identity)) is not None:
+            rule = f'hidden_ids "{named}"'
+        return rule
 
     def sees(self, note_id: str, tags: Sequence[str]) -> bool:
         """Tell whether the note would be visible with these tags."""
-        return self.find_rule_for(note_id, tags, clear=True) is None
-
-    def _former(self, note_id: str) -> tuple[str, ...]:
-        """Return the ids that the note had before, where a rule names ids: a rule follows its note."""
-        return self._names.former(note_id) if self.rules.ids_matter else ()
+        return self.find_rule_for(note_id, tags) is None
 
     def record_hidden(self, notes: Iterable[tuple[str, HiddenNote]]) -> None:
         """Record that these notes are hidden."""
@@ -109,8 +113,14 @@ class VisibilityFilter:
         return {row[0]: HiddenNote(*row[1:]) for row in rows}
 
     def clear(self) -> None:
-        """Forget all hidden notes."""
+        """Forget all hidden notes, but not which names are hidden."""
         self._db.run("DELETE FROM withheld")
+
+    def move(self, renamed: Mapping[str, str]) -> dict[str, HiddenNote]:
+        """Forget hidden notes (old id to new id) and return them by their new ids, to be hidden again."""
+        notes = self.hidden_notes(list(renamed)) if renamed else {}
+        self._forget(list(notes))
+        return {renamed[old]: one for old, one in notes.items()}
 
     def _forget(self, ids: Sequence[str]) -> None:
         if ids:

@@ -1,6 +1,6 @@
 """Give a note another id where its store has renamed it, and keep the old ids as aliases.
 
-An id that an agent holds, or a rule of the policy names, goes on meaning the same note.
+An id that an agent holds goes on meaning the same note, as long as the index holds that.
 """
 
 from __future__ import annotations
@@ -8,58 +8,83 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.hidden_names import Named
 
 
 class NoteNames:
-    """Read and change the ids of the notes of one database."""
+    """Read and change the ids of the notes of one database. None of these notes is hidden."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     def current(self, alias: str) -> str | None:
         """Return the id that the note of an old id has now; None if there was none, or more than one."""
-        rows = self._db.rows("SELECT id FROM note_aliases WHERE alias = ?", (alias,))
+        rows = self._db.rows(_CURRENT, (alias,))
         return rows[0][0] if len(rows) == 1 else None
 
-    def former(self, note_id: str) -> tuple[str, ...]:
-        """Return the ids that a note had before."""
-        rows = self._db.rows("SELECT alias FROM note_aliases WHERE id = ?", (note_id,))
-        return tuple(row[0] for row in rows)
-
     def identities(self) -> dict[str, str]:
-        """Return id to identity of every note that has one, hidden ones included. For sync only."""
+        """Return id to identity of every note that has one."""
         return dict(self._db.rows(_IDENTITIES))
 
     def set_identities(self, identities: Mapping[str, str]) -> None:
-        """Record what names these notes beyond their ids; inside a transaction."""
+        """Record what names these notes beyond their ids, also of hidden ones; inside a transaction."""
         rows = [(identity, note_id) for note_id, identity in identities.items()]
         self._db.run_many(_SET_IDENTITY, rows)
         self._db.run_many("UPDATE withheld SET identity = ? WHERE id = ?", rows)
 
+    def seen(self) -> list[Named]:
+        """Return each name that a note has or had, hidden or not, with the note's identity."""
+        return [(row[0], row[1]) for row in self._db.rows(_SEEN)]
+
+    def is_taken(self, note_id: str, identity: str | None) -> bool:
+        """Tell whether another note than the one of this id is behind the id now.
+
+        ``identity`` is what the store says of the id now. A note that was written anew has another one, too;
+        one that is known to be another note's is proof.
+        """
+        if identity is None:
+            return False
+        base = self._db.row(_IDENTITY_OF, (note_id,))
+        found = [one for one in (identity, base[0] if base else None) if one is not None]
+        return any(self._db.row(_ELSEWHERE, (one, note_id)) is not None for one in found)
+
     def rename(self, old: str, new: str) -> bool:
         """Give the note another id, with its unfinished write and its versions; inside a transaction.
 
-        False, and nothing is changed, if there is a note of that id already.
+        False, and nothing is changed, if there is a note of that id already, or none of the old one.
         """
-        if self._db.row(_EXISTS, (new, new)) is not None:
+        note = self._db.row("SELECT pk FROM notes WHERE id = ?", (old,))
+        if note is None or self._db.row("SELECT 1 FROM notes WHERE id = ?", (new,)) is not None:
             return False
         self._db.run("UPDATE notes SET id = ? WHERE id = ?", (new, old))
-        self._db.run("UPDATE withheld SET id = ? WHERE id = ?", (new, old))
+        self._db.run("DELETE FROM withheld WHERE id = ?", (new,))
         self._db.run("UPDATE pending_writes SET note_id = ? WHERE note_id = ?", (new, old))
         self._db.run("DELETE FROM note_versions WHERE note_id = ?", (new,))
         self._db.run("UPDATE note_versions SET note_id = ? WHERE note_id = ?", (new, old))
-        self._db.run("UPDATE OR IGNORE note_aliases SET id = ? WHERE id = ?", (new, old))
-        self._db.run("DELETE FROM note_aliases WHERE id IN (?, alias)", (old,))
-        self._db.run("INSERT OR IGNORE INTO note_aliases(alias, id) VALUES (?, ?)", (old, new))
+        self._db.run("DELETE FROM note_aliases WHERE pk = ? AND alias = ?", (note[0], new))
+        self._db.run("INSERT OR IGNORE INTO note_aliases(alias, pk) VALUES (?, ?)", (old, note[0]))
         return True
 
 
+_CURRENT = "SELECT n.id FROM note_aliases a JOIN notes n ON n.pk = a.pk WHERE a.alias = ?"
 _IDENTITIES = """
+SELECT n.id, b.identity FROM notes n JOIN note_base b ON b.pk = n.pk WHERE b.identity IS NOT NULL
+"""
+_SEEN = """
 SELECT n.id, b.identity FROM notes n JOIN note_base b ON b.pk = n.pk WHERE b.identity IS NOT NULL
 UNION ALL
 SELECT id, identity FROM withheld WHERE identity IS NOT NULL
+UNION ALL
+SELECT a.alias, b.identity FROM note_aliases a JOIN note_base b ON b.pk = a.pk
 """
-_EXISTS = "SELECT 1 FROM notes WHERE id = ? UNION ALL SELECT 1 FROM withheld WHERE id = ?"
+_IDENTITY_OF = """
+SELECT b.identity FROM note_base b JOIN notes n ON n.pk = b.pk WHERE n.id = ?
+"""
+_ELSEWHERE = """
+SELECT 1 FROM note_base b JOIN notes n ON n.pk = b.pk WHERE b.identity = ?1 AND n.id <> ?2
+UNION ALL
+SELECT 1 FROM withheld WHERE identity = ?1 AND id <> ?2
+"""
 _SET_IDENTITY = """
 UPDATE note_base SET identity = ? WHERE pk = (SELECT pk FROM notes WHERE id = ?)
 """

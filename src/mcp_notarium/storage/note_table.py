@@ -14,6 +14,7 @@ from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import FtsIndex
+from mcp_notarium.storage.hidden_names import Named
 from mcp_notarium.storage.hidden_note_filter import HiddenNote, VisibilityFilter
 from mcp_notarium.storage.note_names import NoteNames
 from mcp_notarium.storage.note_rows import (
@@ -69,7 +70,7 @@ class NoteTable:
         self._index = FtsIndex(database)
         self._versions = VersionTable(database)
         self.names = NoteNames(database)
-        self.visibility = VisibilityFilter(database, rules, self.names)
+        self.visibility = VisibilityFilter(database, rules)
 
     def get(self, note_id: str) -> Note | None:
         """Return the note as it is stored, also by an id that it had before; or None."""
@@ -154,13 +155,36 @@ class NoteTable:
             done += self._apply_batch(batch)
         return done
 
+    def find_hidden(self, note_ids: Iterable[str]) -> dict[str, HiddenNote]:
+        """Return those of these notes that the rules hide, though they are stored."""
+        bases = filter(None, map(self.base, note_ids))
+        return {
+            base.id: HiddenNote(base.etag, base.server_version, rule, base.identity)
+            for base in bases
+            if (rule := self.visibility.find_rule(base)) is not None
+        }
+
     def hide(self, notes: Mapping[str, HiddenNote]) -> None:
         """Remove these notes and record that they are hidden; inside a transaction."""
         self._require_transaction()
+        if not notes:
+            return
         self.visibility.record_hidden(notes.items())
         for batch in batches(map(Tombstone, notes)):
             self._apply_admitted(batch)
         self._index.mark_terms_stale()
+
+    def follow(self, seen: Iterable[Named]) -> None:
+        """Let the rules on ids follow their notes to the names they were seen under, and hide what has such a name.
+
+        Call it inside a transaction, before these names are judged.
+        """
+        self._require_transaction()
+        if names := self.visibility.names.follow(seen):
+            self.visibility.require_match()
+            self.hide(
+                self.find_hidden(row[0] for row in self._db.rows(_NAMED, (json.dumps([*names]),)))
+            )
 
     def clear(self) -> None:
         """Remove every note, but not their versions. Numbers given before are never given for other text."""
@@ -176,16 +200,16 @@ class NoteTable:
     def rename(self, old: str, new: str) -> None:
         """Give a note another id, and a version that neither id has had; inside a transaction.
 
-        Nothing is changed if there is a note of the new id already.
+        Nothing is changed if there is a note of the new id already. A note that its new id hides goes.
         """
         self._require_transaction()
-        note = self.get(old)
-        if not self.names.rename(old, new) or note is None:
+        if not self.names.rename(old, new) or (note := self.get(new)) is None:
             return
         version = max(note.local_version, self._db.number(_HIGHEST)) + 1
         self._db.run("UPDATE notes SET local_version = ? WHERE id = ?", (version, new))
         self._db.run(_RECORD_HIGHEST, (str(version),))
         self.raise_version_floor()  # for a note that takes the old id
+        self.hide(self.find_hidden([new]))
 
     def raise_version_floor(self, *, least: int = 0) -> None:
         """Let versions of notes that are stored from now on begin above all that were given here, and ``least``."""
@@ -204,6 +228,7 @@ class NoteTable:
             raise RuntimeError(msg)
 
     def _apply_batch(self, batch: dict[str, Change]) -> Applied:
+        self.follow((one.id, one.identity) for one in batch.values() if isinstance(one, Revision))
         admitted = self.visibility.filter_changes(batch)
         done = self._apply_admitted(admitted)
         if done.removed and admitted != batch:
@@ -297,6 +322,12 @@ SELECT n.id, n.pk, n.local_version, b.etag
 FROM json_each(?) AS wanted
 CROSS JOIN notes n ON n.id = wanted.value
 CROSS JOIN note_base b ON b.pk = n.pk
+"""
+_NAMED = """
+SELECT n.id FROM json_each(?) AS wanted CROSS JOIN notes n ON n.id = wanted.value
+UNION
+SELECT n.id FROM json_each(?1) AS wanted
+CROSS JOIN note_base b ON b.identity = wanted.value CROSS JOIN notes n ON n.pk = b.pk
 """
 _FLOOR = "SELECT CAST(value AS INTEGER) FROM sync_metadata WHERE key = 'local_version_floor'"
 _HIGHEST = "SELECT CAST(value AS INTEGER) FROM sync_metadata WHERE key = 'local_version_highest'"

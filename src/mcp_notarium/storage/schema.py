@@ -16,7 +16,9 @@ Shapes that matter:
 * ``pending_writes.copied`` marks a conflict copy, so that it is known as one after a crash.
 * ``note_versions`` has the revisions that our writes have replaced (``version_table.py``); ``text`` is NULL
   where the store keeps the revision, under ``etag``. Its ``number`` is a ``local_version``.
-* ``note_aliases`` has the old ids of notes that their store has renamed, each with the id of today.
+* ``note_aliases`` has the old ids of notes that their store has renamed.
+* ``hidden_names`` has every id and identity of the notes that a rule hides by an id (``rule``), so that the
+  rule holds after renames (``hidden_names.py``).
 * ``withheld`` has only what sync needs to leave a hidden note alone while it does not change: id, etag,
   version, and the rule that hides it, for the person who asks why.
 * ``audit`` is append-only as far as a database can enforce it: records are never changed, follow each
@@ -59,7 +61,8 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "index_changes": Table(Kind.INDEX),
         "note_counts": Table(Kind.INDEX),
         "note_versions": Table(Kind.STATE, ("pk",)),
-        "note_aliases": Table(Kind.STATE, ("alias", "id")),
+        "note_aliases": Table(Kind.INDEX, ("alias", "pk")),
+        "hidden_names": Table(Kind.STATE, ("kind", "name", "rule")),
         "pending_writes": Table(Kind.STATE, ("write_id",)),
         "sync_metadata": Table(Kind.STATE, ("key",)),
         "audit": Table(Kind.STATE),
@@ -174,6 +177,7 @@ CREATE TABLE note_base (
   raw             BLOB NOT NULL
 ) STRICT
 """
+_IDENTITY = "CREATE INDEX note_base_identity ON note_base(identity) WHERE identity IS NOT NULL"
 
 _PENDING = """
 CREATE TABLE pending_writes (
@@ -232,15 +236,24 @@ _HIDDEN_NOTES = (
     """,
 )
 
+_HIDDEN_NAMES = """
+CREATE TABLE hidden_names (
+  kind TEXT NOT NULL CHECK (kind IN ('id', 'identity')),
+  name TEXT NOT NULL,
+  rule TEXT NOT NULL,
+  PRIMARY KEY (kind, name, rule)
+) STRICT, WITHOUT ROWID
+"""
+
 _ALIASES = (
     """
     CREATE TABLE note_aliases (
       alias TEXT NOT NULL,
-      id    TEXT NOT NULL,
-      PRIMARY KEY (alias, id)
+      pk    INTEGER NOT NULL REFERENCES notes(pk) ON DELETE CASCADE,
+      PRIMARY KEY (alias, pk)
     ) STRICT, WITHOUT ROWID
     """,
-    "CREATE INDEX note_aliases_id ON note_aliases(id)",
+    "CREATE INDEX note_aliases_pk ON note_aliases(pk)",
 )
 
 _AUDIT = (
@@ -302,9 +315,11 @@ STATEMENTS = (
     *_COUNTS,
     *_TAGS,
     _BASE,
+    _IDENTITY,
     _PENDING,
     *_VERSIONS,
     *_ALIASES,
     *_HIDDEN_NOTES,
+    _HIDDEN_NAMES,
     *_AUDIT,
 )

@@ -18,7 +18,7 @@ from functools import partial
 from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.note_rows import BULK_SIZE
-from mcp_notarium.stores.contract import Store
+from mcp_notarium.stores.contract import Entry, Store
 from mcp_notarium.sync.batch_commit import Batch, BatchCommitter, Tally
 from mcp_notarium.sync.note_fetch import NoteFetcher
 from mcp_notarium.sync.pull_decisions import Move, deduplicate
@@ -51,6 +51,9 @@ class BatchApplier:
         it ``ITEM_SECONDS`` at most, and not at all while it is backed off from. An error that concerns
         all notes (no connection, no login) is raised.
         """
+        entries = (one for one in batch.remotes if isinstance(one, Entry))
+        # Before asking for a note: the answer may have another identity already.
+        self._committer.follow([*batch.seen, *((one.id, one.identity) for one in entries)])
         remotes = deduplicate(batch.remotes)
         actions = self._committer.plan(remotes)
         decided = zip(remotes, actions, strict=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.hidden_names import Named
 from mcp_notarium.stores.contract import Entry
 from mcp_notarium.sync.pull_decisions import Action, Confirmed, Known, Local, Move, Remote, plan
 from mcp_notarium.sync.status import SyncProgress
@@ -32,13 +33,16 @@ class Batch:
 
     ``index_version`` is that of the index it was read for. ``bookmark`` runs in the transaction that stores
     the last of the batch and moves the cursor or the mark. ``renamed``: old id to new id of notes that get
-    another id before the statements are stored, ``identities``: id to identity of notes that have a new one.
+    another id before the statements are stored, ``hidden_renamed`` the same of hidden notes, ``identities``:
+    id to identity of notes that have a new one. ``seen``: ids with identities that rules on ids follow.
     """
 
     remotes: tuple[Remote, ...]
     index_version: int
     bookmark: Bookmark | None = None
+    seen: Sequence[Named] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
+    hidden_renamed: Mapping[str, str] = field(default_factory=dict)
     identities: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -92,8 +96,7 @@ class BatchCommitter:
         with self._cache.transaction():
             if self._progress.index_version != batch.index_version:
                 raise Superseded
-            for old, new in batch.renamed.items():
-                self._cache.notes.rename(old, new)
+            self._rename(batch)
             actions = self.plan(batch.remotes)
             self._cache.notes.names.set_identities(batch.identities)
             self._keep_versions_apart(actions)
@@ -103,6 +106,18 @@ class BatchCommitter:
                 batch.bookmark(self._progress)  # INVARIANT 1 (docs/sync.md)
         news = sum(action.move in (Move.STORE, Move.FORGET) for action in actions)
         return Tally(applied.stored, applied.removed, deferred, news=news)
+
+    def follow(self, seen: Sequence[Named]) -> None:
+        """Let the rules on ids follow their notes. Nothing is written if that is no news."""
+        if self._cache.notes.visibility.names.has_news(seen):
+            with self._cache.transaction():
+                self._cache.notes.follow(seen)
+
+    def _rename(self, batch: Batch) -> None:
+        hidden = self._cache.notes.visibility.move(batch.hidden_renamed)
+        for old, new in batch.renamed.items():
+            self._cache.notes.rename(old, new)
+        self._cache.notes.hide(hidden)  # what was visible there has just gone elsewhere, or is gone
 
     def _keep_versions_apart(self, actions: Iterable[Action]) -> None:
         """Give no version again to a note that was made again elsewhere, whatever its number is there."""

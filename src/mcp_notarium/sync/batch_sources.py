@@ -6,7 +6,7 @@ stores nothing itself: the progress that a batch allows travels with the batch a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 
@@ -27,7 +27,13 @@ from mcp_notarium.sync.listing import (
     pages,
     read_ahead,
 )
-from mcp_notarium.sync.pull_decisions import Missing, check_removals, find_renamed, plan_sweep
+from mcp_notarium.sync.pull_decisions import (
+    Missing,
+    check_removals,
+    find_moved,
+    find_renamed,
+    plan_sweep,
+)
 from mcp_notarium.sync.status import SyncProgress
 
 RELIST = 300
@@ -228,18 +234,12 @@ class BatchSources:
         """Compare a complete listing with the index. Nothing is removed unless every page came."""
         index_version, known, hidden_notes = self._progress.index_version, *self._known()
         first, listed, left_out = await self._list_everything()
-        identities = self._cache.notes.names.identities()
-        everything = known | hidden_notes
-        renamed = find_renamed(everything, identities, listed)
-        # Also of notes whose content is the same: a file that was written anew is another one.
-        changed = {
-            entry.id: entry.identity
-            for entry in listed
-            if entry.identity and entry.id in everything
-            if identities.get(entry.id) != entry.identity
-        }
-        if renamed or changed:
-            yield Batch((), index_version, renamed=renamed, identities=changed)
+        seen = [(entry.id, entry.identity) for entry in listed if entry.identity]
+        if self._cache.notes.visibility.names.has_news(seen):
+            yield Batch((), index_version, seen=seen)
+            known, hidden_notes = self._known()
+        if (renamed := self._find_renamed(listed, index_version)) is not None:
+            yield renamed
             known, hidden_notes = self._known()
         plan = plan_sweep(known | hidden_notes, listed)
         async with aclosing(self._fetch_changed(plan.changed, index_version)) as batches:
@@ -253,6 +253,33 @@ class BatchSources:
         )
         for batch in split(plan.missing, index_version=index_version, bookmark=bookmark):
             yield batch
+
+    def _find_renamed(self, listed: Sequence[Revision | Entry], index_version: int) -> Batch | None:
+        """Return the renames that a complete listing shows. A note that was hidden stays so where it is now."""
+        known, names = self._cache.notes.etags(), self._cache.notes.names.identities()
+        visibility = self._cache.notes.visibility
+        hidden = visibility.hidden_notes()
+        hidden_names = {note_id: one.identity for note_id, one in hidden.items() if one.identity}
+        etags = {note_id: one.etag for note_id, one in hidden.items()}
+        # An id may be allowed; another revision may be visible.
+        moved = find_moved(
+            etags,
+            hidden_names,
+            [e for e in listed if e.id not in (visibility.rules.allowed_ids or ())],
+        )
+        shown = [entry for entry in listed if entry.id not in {*moved.values()}]
+        # Also of notes whose content is the same: a file that was written anew is another one.
+        everything, named = known | etags, names | hidden_names
+        changed = {
+            entry.id: entry.identity
+            for entry in listed
+            if entry.identity and everything.get(entry.id) == entry.etag
+            if named.get(entry.id) != entry.identity
+        }
+        renamed = find_renamed(known, names, shown)
+        if not (renamed or moved or changed):
+            return None
+        return Batch((), index_version, renamed=renamed, hidden_renamed=moved, identities=changed)
 
     def _known(self) -> tuple[dict[str, str], dict[str, str]]:
         """Return id to etag of the notes in the index, and of those that are hidden."""

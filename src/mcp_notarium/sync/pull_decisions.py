@@ -291,6 +291,22 @@ def find_renamed(
     return {old[identity]: new[identity] for identity in old.keys() & new.keys()}
 
 
+def find_moved(
+    known: Mapping[str, str], identities: Mapping[str, str], listed: Iterable[Revision | Entry]
+) -> dict[str, str]:
+    """Return old id to new id of the hidden notes that are listed under another id, at the same revision.
+
+    Unlike :func:`find_renamed` it does not matter which notes stand under both ids.
+    """
+    seen = {entry.id: entry for entry in listed}
+    new = _by_identity({i: e.identity for i, e in seen.items() if e.identity})
+    return {
+        old: new[identity]
+        for old, identity in identities.items()
+        if new.get(identity, old) != old and seen[new[identity]].etag == known[old]
+    }
+
+
 def _by_identity(identities: Mapping[str, str]) -> dict[str, str]:
     """Return identity to id of those that stand once."""
     often = Counter(identities.values())

@@ -117,7 +117,8 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     if content.text != old.text:
         _check_size(content.text, app.library.traits.max_note_bytes)
     if note is None or content != note.content:
-        app.config.policy.require_write(request.id or "", None if note is None else old, content)
+        known_as = "" if note is None else note.id  # the agent may have given an older id
+        app.config.policy.require_write(known_as, None if note is None else old, content)
     shares = app.library.traits.shares_by_tag
     name = (
         name_note(app, content.title or content.text, note_id=None)

@@ -72,6 +72,27 @@ def test_rows_and_ranks_are_those_of_a_cache_that_never_saw_the_note(tmp_path, r
     other.close()
 
 
+@pytest.mark.parametrize("emptied", [True, False])
+def test_a_rule_on_an_id_follows_its_note_from_name_to_name(cache, emptied):
+    ruled = under(cache, Visibility(hidden_ids=("a",)))
+    for note_id, identity in (("a", "1"), ("b", "1"), ("b", "2"), ("c", "2")):
+        store(ruled, [replace(note(note_id, "secretive"), identity=identity)])
+        if emptied:
+            with ruled.transaction():
+                ruled.notes.clear()
+    store(ruled, [note("b", "b was its name"), replace(note("d", "another"), identity="3")])
+    assert ruled.notes.etags().keys() == {"d"}
+    assert found(ruled, "secretive") == []
+
+
+def test_what_is_stored_goes_when_it_shows_that_it_is_the_hidden_note(cache):
+    ruled = under(cache, Visibility(hidden_ids=("a",)))
+    store(ruled, [replace(note("b", "secretive"), identity="1")])
+    store(ruled, [replace(note("a", "secretive"), identity="1")])
+    assert ruled.notes.etags() == {}
+    assert ruled.search.suggest("secretivf") == []
+
+
 def test_a_note_that_is_hidden_later_goes_like_a_removed_one_and_comes_back(ruled):
     store(ruled, [note("a", "once secretive")])
     with ruled.transaction():

@@ -22,6 +22,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.tools import get, manage, save
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.schemas import GetRequest, ListRequest, ManageRequest, SaveRequest
+from support.memory_client import LIKE_VAULT
 from support.sync_rig import quick_folder
 from support.tool_harness import Caller, ToolHarness
 
@@ -66,6 +67,24 @@ def managed(harness, **arguments):
 def synced(harness):
     asyncio.run(harness.sync())
     return harness
+
+
+def test_a_note_is_judged_by_the_id_it_has_and_not_by_one_that_the_agent_remembers(tmp_path):
+    rules = Visibility(allowed_tags=("work",), allowed_ids=("old.md",), untagged=False)
+    traits = {
+        name: getattr(LIKE_VAULT, name) for name in ("changes", "write_guard", "ids", "retry")
+    }
+    harness = ToolHarness(tmp_path, policy=Policy(visibility=rules), **traits)
+    harness.store.put("old.md", "text\n", tags=["work"])
+    synced(harness)
+    harness.store.rename("old.md", "new.md")
+    synced(harness)
+    note = harness.app.library.get("old.md")
+    assert note.id == "new.md"
+    with pytest.raises(NotPermitted):
+        saved(harness, id="old.md", local_version=note.local_version, tags=[])
+    assert harness.store.fields("new.md")["tags"] == ["work"]
+    harness.close()
 
 
 # Hidden parts.

@@ -1,0 +1,173 @@
+"""What a rule hides stays hidden, whatever is renamed, whenever."""
+
+import asyncio
+
+import pytest
+
+from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.storage import table_copy
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.sync.index_reload import reload_index
+from support.cache_room import make
+from support.memory_client import LIKE_VAULT, Fault
+
+SECRET = Visibility(hidden_ids=("secret.md",))
+PRIVATE = Visibility(hidden_tags=("private",))
+
+
+@pytest.fixture
+def vault(clients, store):
+    """A client under a rule on one of two notes, loaded."""
+    store.put("secret.md", "the code is 1234\n")
+    store.put("open.md", "the code is known\n")
+    client = clients(traits=LIKE_VAULT, rules=SECRET)
+    asyncio.run(client.sync())
+    assert set(client.contents()) == {"open.md"}
+    return client
+
+
+def looks(client, cycles=2):
+    """Sync and give what can be seen, by every name."""
+    seen = set()
+    for _ in range(cycles):
+        asyncio.run(client.sync())
+        seen |= client.contents().keys()
+    for note_id in ("secret.md", "open.md", "a.md", "b.md"):
+        note = client.cache.notes.get(note_id)
+        assert note is None or "1234" not in note.text
+    return seen
+
+
+def reset(client):
+    asyncio.run(reload_index(client.cache, client.remote, client.scheduler._progress))
+
+
+def other_codec(client):
+    client.remote.codec_version += 1
+
+
+LOSSES = {"reset": reset, "codec": other_codec, "nothing": lambda _client: None}
+
+
+@pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
+def test_a_note_renamed_while_nobody_looked_stays_hidden_though_the_index_is_emptied(
+    vault, store, lose
+):
+    store.rename("secret.md", "a.md")
+    lose(vault)
+    assert looks(vault) == {"open.md"}
+    store.write_anew("a.md")
+    assert looks(vault) == {"open.md"}
+    lose(vault)
+    store.rename("a.md", "b.md")
+    assert looks(vault) == {"open.md"}
+
+
+def test_the_state_that_a_repair_saves_keeps_it_hidden(vault, store, tmp_path):
+    (tmp_path / "new").mkdir(mode=0o700)
+    saved = make(tmp_path / "new")
+    damaged = vault.cache.database
+    table_copy.salvage(damaged.open_another, saved.database, without=frozenset())
+    store.rename("secret.md", "a.md")
+    (revision,) = [asyncio.run(vault.remote.get("a.md"))]
+    ruled = Cache(saved.database, SECRET)
+    with ruled.transaction():
+        ruled.notes.apply([revision])
+    assert ruled.notes.etags() == {}
+    saved.close()
+
+
+def test_another_rule_beside_it_changes_nothing_and_its_end_shows_the_note(vault, store, clients):
+    store.rename("secret.md", "a.md")
+    vault.close()
+    wider = Visibility(hidden_ids=("other.md", "secret.md"))
+    client = clients(traits=LIKE_VAULT, rules=wider)
+    assert looks(client) == {"open.md"}
+    client.close()
+    client = clients(traits=LIKE_VAULT, rules=PRIVATE)
+    assert client.cache.database.rows("SELECT * FROM hidden_names") == []
+    asyncio.run(client.sync())
+    assert set(client.contents()) == {"open.md", "a.md"}
+
+
+def test_a_rule_finds_a_note_by_a_name_that_it_had_before_the_rule(clients, store):
+    store.put("secret.md", "1234\n")
+    client = clients(traits=LIKE_VAULT)
+    asyncio.run(client.sync())
+    store.rename("secret.md", "a.md")
+    asyncio.run(client.sync())
+    assert client.note("secret.md").id == "a.md"
+    client.close()
+    client = clients(traits=LIKE_VAULT, rules=SECRET)
+    reset(client)
+    assert looks(client) == set()
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_exchanged_with_a_visible_note_it_stays_hidden(vault, store, twice):
+    for _ in range(1 + twice):
+        store.exchange("secret.md", "open.md")
+        asyncio.run(vault.sync())
+        assert vault.contents() == {}
+    assert looks(vault) == set()
+
+
+def test_moved_over_a_visible_note_of_the_same_text_it_stays_hidden(vault, store):
+    store.put("open.md", store.text("secret.md"))
+    asyncio.run(vault.sync())
+    assert set(vault.contents()) == {"open.md"}
+    store.move_over("secret.md", "open.md")
+    assert looks(vault) == set()
+
+
+def test_moved_over_a_visible_note_and_written_anew_before_it_is_fetched_it_stays_hidden(
+    vault, store
+):
+    store.move_over("secret.md", "open.md")
+    vault.faults.plan(Fault.UNAVAILABLE, on="get")  # between the listing and the note
+    asyncio.run(vault.sync())
+    store.write_anew("open.md")
+    assert looks(vault) == set()
+
+
+def test_a_note_hidden_by_its_tag_that_changes_places_with_a_visible_one_stays_hidden(
+    clients, store
+):
+    store.put("a.md", "1234\n", tags=["private"])
+    store.put("b.md", "seen\n")
+    client = clients(traits=LIKE_VAULT, rules=PRIVATE)
+    asyncio.run(client.sync())
+    store.exchange("a.md", "b.md")
+    client.remote.calls.clear()
+    assert looks(client) == {"a.md"}
+    assert client.note("b.md").id == "a.md", "a rename, as if there were no other note"
+    assert "get" not in client.remote.calls
+    store.move_over("b.md", "a.md")
+    assert looks(client) == set()
+
+
+def test_a_visible_note_moved_over_a_hidden_one_is_renamed(clients, store):
+    store.put("a.md", "1234\n", tags=["private"])
+    store.put("b.md", "seen\n")
+    client = clients(traits=LIKE_VAULT, rules=PRIVATE)
+    asyncio.run(client.sync())
+    store.move_over("b.md", "a.md")
+    client.remote.calls.clear()
+    assert looks(client) == {"a.md"}
+    assert client.note("b.md").text == "seen\n"
+    assert "get" not in client.remote.calls
+
+
+def test_an_allowance_goes_by_the_id_of_today_alone(clients, store):
+    store.put("plan.md", "seen\n")
+    client = clients(traits=LIKE_VAULT, rules=Visibility(allowed_ids=("plan.md",)))
+    asyncio.run(client.sync())
+    assert set(client.contents()) == {"plan.md"}
+    store.rename("plan.md", "a.md")
+    assert looks(client) == set()
+    store.remove("a.md")
+    store.put("a.md", "1234, another note\n")
+    assert looks(client) == set()
+    store.rename("a.md", "b.md")
+    store.put("plan.md", "seen again\n")
+    assert looks(client) == {"plan.md"}
