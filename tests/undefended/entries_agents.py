@@ -109,11 +109,22 @@ AGENTS = (
     Defence(
         "tags that were not understood hide a note",
         "storage/hidden_note_filter.py",
-        "        tags, clear = revision.content.tags, revision.tags_understood\n",
-        "        tags, clear = revision.content.tags, True\n",
+        "            clear=revision.tags_understood,\n",
+        "            clear=True,\n",
         (
             "unit/storage/test_hidden_note_filter.py::test_a_note_with_tags_not_understood_is_hidden_by_any_rule_on_tags",
             "unit/tools/test_policy_in_tools.py::test_a_note_whose_tags_were_spoilt_a_moment_before_takes_no_text",
+        ),
+        (38,),
+    ),
+    Defence(
+        "a rule on an id follows the note that is renamed",
+        "storage/hidden_note_filter.py",
+        "        if rule is None and (named :=",
+        "        if False and (named :=",
+        (
+            "unit/storage/test_hidden_note_filter.py::test_a_rule_on_an_id_follows_its_note_from_name_to_name",
+            "unit/sync/test_renamed_hidden_notes.py::test_exchanged_with_a_visible_note_it_stays_hidden",
         ),
         (38,),
     ),
