@@ -107,6 +107,23 @@ AGENTS = (
         (38,),
     ),
     Defence(
+        "the versions of a note go when it is removed or hidden",
+        "storage/note_table.py",
+        "            self._versions.remove(removed)\n",
+        "            pass\n",
+        (
+            "unit/sync/test_versions.py::test_a_note_that_becomes_hidden_has_no_versions_ever_after",
+            "unit/storage/test_version_table.py::test_the_versions_of_a_removed_note_go_with_it",
+        ),
+    ),
+    Defence(
+        "a version that the store has is hidden by its own tags",
+        "library.py",
+        "        if hidden or version not in self.versions(held):",
+        "        if version not in self.versions(held):",
+        ("unit/sync/test_versions.py::test_a_fetched_version_that_the_rules_hide_is_not_shown",),
+    ),
+    Defence(
         "tags that were not understood hide a note",
         "storage/hidden_note_filter.py",
         "            clear=revision.tags_understood,\n",

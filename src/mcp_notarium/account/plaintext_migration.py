@@ -20,7 +20,7 @@ from mcp_notarium.account.database_creation import kdf_policy
 from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
 from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions
 from mcp_notarium.account.slot_management import rollback_error
-from mcp_notarium.account.startup_outcomes import OTHER_ACCOUNT
+from mcp_notarium.account.startup_outcomes import OTHER_ACCOUNT, RESET_IF_FETCHED
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
@@ -202,8 +202,7 @@ def _missing_encrypted_error() -> LockedError:
     return LockedError(
         Verdict.DATABASE_MISSING,
         "the encrypted cache that has taken the place of the unencrypted one is not here",
-        resolution_hint="Put it back, or run `mcp-notarium reset-cache`: it moves everything to the "
-        "quarantine and loads a new one.",
+        resolution_hint="Put it back." + RESET_IF_FETCHED,
     )
 
 
@@ -253,7 +252,7 @@ def _compare_and_count(
             raise LockedError(
                 Verdict.MODE_MISMATCH,
                 "an encrypted cache with other content lies beside the unencrypted one",
-                resolution_hint="Look which of the two you want; `mcp-notarium reset-cache` moves "
-                "both to the quarantine and loads a new one.",
+                resolution_hint="Look which of the two you want, and move the other one out of the "
+                "data folder." + RESET_IF_FETCHED,
             )
         return encrypted.number("SELECT count(*) FROM notes")

@@ -153,7 +153,7 @@ def _salvage(
         except CacheDamaged as error:
             raise CacheDamaged(
                 "nothing can be saved: the pages that say where everything is are damaged",
-                resolution_hint=startup_outcomes.BEGIN_AGAIN,
+                resolution_hint=startup_outcomes.RESTORE_FOLDER + startup_outcomes.RESET_IF_FETCHED,
             ) from error
         reports.append(report)
         with closing(_open(copy, old, data_key)) as damaged:
@@ -214,15 +214,14 @@ def _require_newest(copy: Path, found: KeyFile, data_key: DataKey) -> None:
         raise LockedError(
             Verdict.ROLLBACK_SEEN,
             startup_outcomes.KEY_FILE_BEHIND,
-            resolution_hint=startup_outcomes.NEWEST_BACK,
+            resolution_hint=startup_outcomes.PUT_NEWEST_BACK + startup_outcomes.RESET_IF_FETCHED,
         )
 
 
 def _only_encrypted_error() -> InvalidRequest:
     return InvalidRequest(
         "`repair` works on encrypted caches, and DB_ENCRYPTION is off",
-        resolution_hint="Run `mcp-notarium reset-cache`: it moves a damaged cache to the quarantine "
-        "and loads every note again from the note store.",
+        resolution_hint=startup_outcomes.RESTORE_FOLDER + startup_outcomes.RESET_IF_FETCHED,
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mcp_notarium.account import startup_table
 from mcp_notarium.account.inspection import Inspector
-from mcp_notarium.account.startup_outcomes import Migrate
+from mcp_notarium.account.startup_outcomes import RESET_IF_FETCHED, Migrate
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_file_codec import KeyFile
@@ -116,6 +116,6 @@ def _migration_error(reason: str) -> LockedError:
     return LockedError(
         Verdict.MIGRATION_FAILED,
         f"the database could not be brought to this release's schema: {reason}",
-        resolution_hint="Nothing was lost. Go back to the release you had before, or run "
-        "`mcp-notarium reset-cache`: it moves the cache to the quarantine and fills a new one.",
+        resolution_hint="Nothing was lost. Go back to the release you had before."
+        + RESET_IF_FETCHED,
     )

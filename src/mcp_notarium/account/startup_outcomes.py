@@ -16,6 +16,33 @@ from mcp_notarium.errors import ASK_DOCTOR, ONE_MORE_TRY, LockedError, Verdict
 
 _NAMED_PAGES = 8
 
+OR_RESET = (
+    " Or run `mcp-notarium reset-cache`: it moves the old cache to the quarantine and fills a new one "
+    "from the note store."
+)
+RESET_IF_FETCHED = (
+    " If the notes are at a note store, `mcp-notarium reset-cache` moves the old cache to the quarantine "
+    "and fills a new one."
+)
+"""The same, for who does not know where the notes are."""
+_WITHOUT_KEYS = (
+    " If all are lost, `mcp-notarium reset-cache` moves the old cache to the quarantine and fills a new "
+    "one, under the key that is configured then, from the note store."
+)
+_WITHOUT_COPIES = (
+    " Without any copy, `mcp-notarium reset-cache` moves the old cache to the quarantine and fills a new "
+    "one from the note store."
+)
+_REST_IS_FETCHED = f" The next sync fetches the rest.{OR_RESET}"
+_ONLY_COPY: Mapping[str, str] = MappingProxyType(
+    {
+        _WITHOUT_KEYS: " If all are lost, nobody can read the notes.",
+        _WITHOUT_COPIES: " Without any copy, nobody can read the notes.",
+        _REST_IS_FETCHED: " Or restore the folder from a backup.",
+        OR_RESET: "",
+    }
+)
+"""What to say instead where the notes are in this database alone. Longer sentences come first."""
 MAKE_KEY = (
     "Run `mcp-notarium generate-key --file PATH` and set DB_ENCRYPTION_KEY_FILE=PATH in the client's "
     "configuration (keep a copy in a safe place). DB_ENCRYPTION=off keeps the notes unencrypted instead."
@@ -28,9 +55,7 @@ STRONGER_KEY = (
 GIVE_KEY = (
     "Give the key this cache was made with, as DB_ENCRYPTION_KEY or in the file named by "
     "DB_ENCRYPTION_KEY_FILE. If it is lost, `mcp-notarium rotate-key --ask-old` asks for the recovery "
-    "key, or any other key of the cache, and puts a new one in its place. If all are lost, "
-    "`mcp-notarium reset-cache` moves the old cache to the quarantine and fills a new one, under the "
-    "key that is configured then, from the note store."
+    "key, or any other key of the cache, and puts a new one in its place." + _WITHOUT_KEYS
 )
 ANOTHER_KEY = (
     "{keychain_too}" + GIVE_KEY + " If the key was changed and this is the new one, an old "
@@ -59,34 +84,23 @@ REINSTALL = (
 )
 RESTORE = (
     "Put a copy of the key file back: `mcp-notarium keys restore PATH`, with what `mcp-notarium keys "
-    "backup` or a backup of the folder has kept of `notarium_keys.json`. Without any copy, "
-    "`mcp-notarium reset-cache` moves the old cache to the quarantine and fills a new one from the note "
-    "store."
+    "backup` or a backup of the folder has kept of `notarium_keys.json`." + _WITHOUT_COPIES
 )
 COPY_BACK = (
     "An old `notarium_keys.json` was put back, perhaps with a key that was exchanged for a reason. "
     "Run `mcp-notarium keys restore`: it puts the newer copy that lies beside it in its place, and "
     "keeps the old one in `quarantine/`."
 )
+RESTORE_FOLDER = "Restore the folder from a backup."
 KEY_FILE_BEHIND = "the key file is older than the one this database was last opened with"
-NEWEST_BACK = (
+PUT_NEWEST_BACK = (
     "An old copy of `notarium_keys.json` was put back, perhaps with a key that was exchanged for a "
-    "reason. Put the newest one back with `mcp-notarium keys restore FILE`, or run "
-    "`mcp-notarium reset-cache`, which moves the cache to the quarantine and loads all again."
+    "reason. Put the newest one back with `mcp-notarium keys restore FILE`."
 )
-BEGIN_AGAIN = (
-    "Restore the folder from a backup, or run `mcp-notarium reset-cache`: it moves the old "
-    "cache to the quarantine and fills a new one from the note store."
-)
-REPAIR = (
-    "Run `mcp-notarium repair`: it saves what can be read into a new cache, and the next sync fetches "
-    "the rest. Or run `mcp-notarium reset-cache`, which moves the old cache to the quarantine and "
-    "loads all again."
-)
-UPDATE = (
-    "Update MCP Notarium: `pip install --upgrade mcp-notarium`. Or run `mcp-notarium reset-cache`: it "
-    "moves the cache to the quarantine and fills one of this release from the note store."
-)
+NEWEST_BACK = PUT_NEWEST_BACK + OR_RESET
+BEGIN_AGAIN = RESTORE_FOLDER + OR_RESET
+REPAIR = "Run `mcp-notarium repair`: it saves what can be read into a new cache." + _REST_IS_FETCHED
+UPDATE = "Update MCP Notarium: `pip install --upgrade mcp-notarium`." + OR_RESET
 OTHER_ACCOUNT = (
     "Check the store and the account in the client's configuration. If the folder was copied here by mistake, move it out of the data "
     "folder; `mcp-notarium doctor` names it."
@@ -225,16 +239,22 @@ def refuse_or_rebuild(name: str, verdict: Verdict, message: str, hint: str, when
 
 def decide_on_damage(*, plain: bool, on_unreadable: OnUnreadable, only_copy: bool) -> Locked:
     """Decide on damage that is met while the cache is open: refuse. Arguments as in ``Observations``."""
-    way_out = (BEGIN_AGAIN if plain else REPAIR) + " Then restart the client."
+    hint = BEGIN_AGAIN if plain else REPAIR
+    way_out = _fit_hint(hint, only_copy=only_copy) + " Then restart the client."
     if on_unreadable == "rebuild" and not only_copy:
         way_out = (
             "Restart the client: DB_ON_UNREADABLE=rebuild then moves the old cache to the quarantine and "
             "makes a new one. Writes that never reached the note store may be in the old one. "
             f"Otherwise: {way_out}"
         )
-    return Locked(
-        Verdict.DATABASE_DAMAGED, UNREADABLE, way_out, _agent_hint(BEGIN_AGAIN if plain else REPAIR)
-    )
+    return Locked(Verdict.DATABASE_DAMAGED, UNREADABLE, way_out, _agent_hint(hint))
+
+
+def _fit_hint(hint: str, *, only_copy: bool) -> str:
+    """Return the hint without what is refused where the notes are in this database alone."""
+    for sentence, instead in _ONLY_COPY.items() if only_copy else ():
+        hint = hint.replace(sentence, instead)
+    return hint
 
 
 def _agent_hint(hint: str) -> str:
@@ -254,7 +274,7 @@ def _obstacle(seen: Observations) -> str | None:
 
 def _fill(template: str, seen: Observations) -> str:
     source = seen.source or "the key source"
-    return template.format(
+    return _fit_hint(template, only_copy=seen.only_copy).format(
         driver=seen.driver_problem,
         reason=seen.reason,
         typo=seen.typo,

@@ -16,6 +16,7 @@ from mcp_notarium.account.startup_outcomes import (
     GIVE_KEY,
     KEYCHAIN_AGAIN,
     MAKE_KEY,
+    OR_RESET,
     OTHER_ACCOUNT,
     REINSTALL,
     REPAIR,
@@ -74,8 +75,7 @@ _FOLDER = (
         Verdict.MODE_MISMATCH,
         "DB_ENCRYPTION is off, and the cache in this folder is encrypted",
         "Remove DB_ENCRYPTION=off and give the key in DB_ENCRYPTION_KEY. (If `mcp-notarium "
-        "migrate-plaintext` was cut short, run it again.) Or run `mcp-notarium reset-cache`, which "
-        "moves the encrypted cache to the quarantine.",
+        "migrate-plaintext` was cut short, run it again.)" + OR_RESET,
         lambda o: o.plain and o.anything_encrypted,
     ),
     refuse(
@@ -90,8 +90,7 @@ _FOLDER = (
         Verdict.MODE_MISMATCH,
         "the cache in this folder is not encrypted, and an encrypted one is asked for",
         "Run `mcp-notarium migrate-plaintext`: it encrypts the cache and erases the unencrypted one. "
-        "Or keep the unencrypted one with DB_ENCRYPTION=off. If it is damaged, `mcp-notarium "
-        "reset-cache` moves it to the quarantine and makes an encrypted one.",
+        "Or keep the unencrypted one with DB_ENCRYPTION=off." + OR_RESET,
         lambda o: not o.plain and o.files.plain,
     ),
 )

@@ -49,7 +49,10 @@ _OTHER_RULES = (
 )
 _FREE_BYTES = 64 * 1024
 """Free bytes that SQLite needs beside a database to open it, with a margin."""
-_AGAIN = f"Try again. If it stays like this: {startup_outcomes.BEGIN_AGAIN}"
+_AGAIN = (
+    f"Try again. If it stays like this: {startup_outcomes.RESTORE_FOLDER}"
+    f"{startup_outcomes.RESET_IF_FETCHED}"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

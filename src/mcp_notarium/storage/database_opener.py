@@ -134,7 +134,8 @@ def _require_private(path: Path) -> None:
         raise LockedError(
             Verdict.DATABASE_MISSING,
             "the cache file is missing",
-            resolution_hint="Restore it, or run `mcp-notarium reset-cache` to load all notes again.",
+            resolution_hint="Restore it from a backup. If the notes are at a note store, "
+            "`mcp-notarium reset-cache` loads all again.",
         ) from None
     reason = _unsafe(found)
     if reason:

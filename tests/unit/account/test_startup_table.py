@@ -208,6 +208,7 @@ def test_damage_met_while_open_is_reported_in_the_same_way():
             plain=plain, on_unreadable=setting, only_copy=only_copy
         )
         rebuilds = setting == "rebuild" and not only_copy
+        assert ("reset-cache" in decision.hint) == (not only_copy)
         assert ("rebuild then moves" in decision.hint) == rebuilds
         reply = decision.error().to_dict()
         assert len(reply["message"]) + len(reply["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
@@ -349,6 +350,18 @@ def test_nothing_is_rebuilt_where_something_could_be_lost(row, obstacle, said):
     decision = decide(seen)
     assert isinstance(decision, Locked)
     assert said in decision.hint
+
+
+@pytest.mark.parametrize(("row", "seen", "outcome", "way_out"), CASES)
+def test_where_the_notes_are_here_alone_no_hint_names_what_would_lose_them(
+    row, seen, outcome, way_out
+):
+    for setting in ("refuse", "rebuild"):
+        decision = decide(replace(seen, only_copy=True, on_unreadable=setting))
+        if isinstance(decision, Locked):
+            assert decision.hint
+            offered = decision.hint.partition(" DB_ON_UNREADABLE=rebuild was not followed")[0]
+            assert not re.search("reset-cache|rebuild|note store|fetch", offered), row
 
 
 def test_the_rebuild_is_offered_only_where_it_would_be_done():
