@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import select
+import shutil
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +16,9 @@ from mcp_notarium.cli import keys
 from mcp_notarium.crypto import kdf, key_file_codec, recovery_keys
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
-from support.whole import DEADLINE, SERVE, Server, account_folder, environment, run, until
+from support import cheap_stretching
+from support.terminal import Terminal
+from support.whole import Server, account_folder, environment, run, until
 
 WORDS = "nine hungry lamps by the river"
 GROUPS = re.compile(r"(?:[0-9A-Z]{4}-){8}[0-9A-Z]{4}")
@@ -35,59 +34,26 @@ def _simulator():
         yield simulator
 
 
-@pytest.fixture(name="env")
-def _env(simulator: Simulator, tmp_path: Path) -> dict[str, str]:
-    env = environment(simulator, tmp_path)
-    with Server(env) as server:
+@pytest.fixture(name="filled", scope="module")
+def _filled(simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an account that a server has made; tests work on copies."""
+    place = tmp_path_factory.mktemp("filled")
+    with Server(environment(simulator, place)) as server:
         server.tool("list")
         assert server.leave() == 0
-    return env
+    return place
+
+
+@pytest.fixture(name="env")
+def _env(simulator: Simulator, filled: Path, tmp_path: Path) -> dict[str, str]:
+    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
+    return environment(simulator, tmp_path, **cheap_stretching.MARKED)
 
 
 def listed(env: dict[str, str]) -> list[dict[str, object]]:
     done = run(env, "keys", "list", "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["slots"]
-
-
-class Terminal:
-    """A command on a terminal of its own, typed into."""
-
-    def __init__(self, env: dict[str, str], *arguments: str) -> None:
-        self.seen = ""
-        self._pid, self._end = pty.fork()
-        if self._pid == 0:
-            os.execve(SERVE[0], [*SERVE, *arguments], env)
-
-    def until(self, pattern: str) -> re.Match[str]:
-        """Read until this is on the screen."""
-        deadline = time.monotonic() + DEADLINE
-        while (found := re.search(pattern, self.seen)) is None:
-            assert time.monotonic() < deadline, self.seen
-            self._read()
-        return found
-
-    def type(self, text: str) -> None:
-        """Press these keys and Enter."""
-        os.write(self._end, text.encode() + b"\n")
-
-    def leave(self) -> int:
-        """Read to the end; the exit code."""
-        while self._read():
-            pass
-        _, status = os.waitpid(self._pid, 0)
-        os.close(self._end)
-        return os.waitstatus_to_exitcode(status)
-
-    def _read(self) -> bool:
-        if not select.select([self._end], [], [], DEADLINE)[0]:
-            return False
-        try:
-            chunk = os.read(self._end, 65536)
-        except OSError:  # the other end of a terminal is closed so on Linux
-            return False
-        self.seen += chunk.decode("utf-8", "replace")
-        return bool(chunk)
 
 
 def test_a_key_is_added_used_and_removed(env: dict[str, str]) -> None:
@@ -117,29 +83,30 @@ def test_the_last_key_cannot_be_taken_away(env: dict[str, str]) -> None:
 def test_a_recovery_key_is_shown_once_typed_back_tried_and_is_the_way_back(
     env: dict[str, str], tmp_path: Path
 ) -> None:
-    screen = Terminal(env, "keys", "recovery", "create")
-    shown = screen.until(GROUPS.pattern)[0]
-    number = int(screen.until(r"Type group (\d) of 9")[1])
-    screen.type("WRNG")
-    screen.until("not the group shown")
-    screen.type(shown.split("-")[number - 1].lower())
-    assert screen.leave() == 0, screen.seen
+    with Terminal(env, "keys", "recovery", "create") as screen:
+        shown = screen.finds(GROUPS.pattern)[0]
+        number = int(screen.finds(r"Type group (\d) of 9")[1])
+        screen.type("WRNG\n")
+        screen.shows("not the group shown")
+        screen.type(shown.split("-")[number - 1].lower() + "\n")
+        assert screen.ends() == 0, screen.screen
     assert [one["type"] for one in listed(env)] == ["raw", "recovery"]
 
-    screen = Terminal(env, "keys", "recovery", "test")
-    screen.until("Recovery key: ")
-    screen.type(shown)
-    assert screen.leave() == 0
-    assert "slot 2" in screen.seen
-    assert shown not in screen.seen
+    with Terminal(env, "keys", "recovery", "test") as screen:
+        screen.shows("Recovery key: ")
+        screen.type(shown + "\n")
+        assert screen.ends() == 0
+    assert "slot 2" in screen.screen
+    assert shown not in screen.screen
 
     (tmp_path / "words").write_text(WORDS)
     lost = {name: value for name, value in env.items() if name != "DB_ENCRYPTION_KEY"}
     assert run(lost, "status").returncode == 10
-    screen = Terminal(lost, "keys", "--ask-key", "add", "--new-key-file", str(tmp_path / "words"))
-    screen.until("Key: ")
-    screen.type(shown)
-    assert screen.leave() == 0, screen.seen
+    add = ("keys", "--ask-key", "add", "--new-key-file", str(tmp_path / "words"))
+    with Terminal(lost, *add) as screen:
+        screen.shows("Key: ")
+        screen.type(shown + "\n")
+        assert screen.ends() == 0, screen.screen
     assert run(lost | {"DB_ENCRYPTION_KEY": WORDS}, "status").returncode == 0
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert shown.encode() not in written
@@ -153,12 +120,12 @@ def test_a_recovery_key_that_does_not_open_is_distinguished_from_one_with_a_typo
     typed = recovery_keys.generate().reveal_text()
     if slip:
         typed = ("1" if typed[0] == "0" else "0") + typed[1:]
-    screen = Terminal(env, "keys", "recovery", "test")
-    screen.until("Recovery key: ")
-    screen.type(typed)
-    assert screen.leave() == 1
-    assert ("type it again" if slip else "opens no slot") in screen.seen
-    assert "generate-key" not in screen.seen
+    with Terminal(env, "keys", "recovery", "test") as screen:
+        screen.shows("Recovery key: ")
+        screen.type(typed + "\n")
+        assert screen.ends() == 1
+    assert ("type it again" if slip else "opens no slot") in screen.screen
+    assert "generate-key" not in screen.screen
 
 
 def test_a_configured_key_that_cannot_be_one_does_not_hide_the_slots(env: dict[str, str]) -> None:
@@ -170,12 +137,12 @@ def test_a_configured_key_that_cannot_be_one_does_not_hide_the_slots(env: dict[s
 
 
 def test_a_recovery_key_that_is_not_typed_back_is_not_made(env: dict[str, str]) -> None:
-    screen = Terminal(env, "keys", "recovery", "create")
-    for _ in range(3):
-        screen.until(r"Type group \d of 9: $")
-        screen.seen = ""
-        screen.type("WRNG")
-    assert screen.leave() == 1
+    with Terminal(env, "keys", "recovery", "create") as screen:
+        for _ in range(3):
+            screen.finds(r"Type group \d of 9: $")
+            screen.screen = ""
+            screen.type("WRNG\n")
+        assert screen.ends() == 1
     assert [one["type"] for one in listed(env)] == ["raw"]
 
 
@@ -201,7 +168,6 @@ def test_a_copy_of_the_key_file_brings_a_lost_one_back(
     assert run(env, "status").returncode == 0
 
 
-@pytest.mark.slow("stretches passphrases at full cost")
 def test_an_old_key_file_is_refused_and_the_copy_beside_it_is_put_back(
     env: dict[str, str], simulator: Simulator, tmp_path: Path
 ) -> None:
@@ -239,17 +205,16 @@ def test_calibrate_has_nothing_to_do_for_a_random_key(env: dict[str, str]) -> No
 def test_calibrate_proposes_and_changes_nothing_that_is_right(
     env: dict[str, str], tmp_path: Path
 ) -> None:
+    env = {name: value for name, value in env.items() if name not in cheap_stretching.MARKED}
     (tmp_path / "words").write_text(WORDS)
     assert run(env, "rotate-key", "--new-key-file", str(tmp_path / "words")).returncode == 0
     env = env | {"DB_ENCRYPTION_KEY": WORDS}
-    done = run(env, "keys", "calibrate", "--seconds", "0.01")
+    done = run(env, "keys", "calibrate", "--seconds", "0.01", "--yes")
     assert done.returncode == 0
     assert "That is the same. Nothing is changed." in done.stderr
     assert re.search(r"with up to \d+ [MG]iB of memory", done.stderr)
     assert "Today it is Argon2id 64 MiB" in done.stderr
-    assert run(env, "keys", "calibrate", "--seconds", "0.01", "--yes").returncode == 0
     assert listed(env)[0]["cost"] == "Argon2id 64 MiB, 3 passes, 4 lanes"
-    assert run(env, "status").returncode == 0
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-5", "1e9", "soon"])
@@ -385,15 +350,15 @@ def test_purge_asks_for_the_accounts_name_and_leaves_nothing(
     env: dict[str, str], simulator: Simulator, tmp_path: Path
 ) -> None:
     assert run(env, "purge").returncode == 1
-    screen = Terminal(env, "purge")
-    screen.until("to go on: ")
-    screen.type("no")
-    assert screen.leave() == 1
+    with Terminal(env, "purge") as screen:
+        screen.shows("to go on: ")
+        screen.type("no\n")
+        assert screen.ends() == 1
     assert run(env, "status").returncode == 0
-    screen = Terminal(env, "purge")
-    screen.until("to go on: ")
-    screen.type(simulator.username)
-    assert screen.leave() == 0, screen.seen
+    with Terminal(env, "purge") as screen:
+        screen.shows("to go on: ")
+        screen.type(simulator.username + "\n")
+        assert screen.ends() == 0, screen.screen
     left = [path.name for path in account_folder(simulator, tmp_path).iterdir()]
     assert all(name.endswith(".lock") for name in left)
     assert "not made yet" in run(env, "status").stdout

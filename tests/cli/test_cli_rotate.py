@@ -8,7 +8,6 @@ import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 import pytest
 
@@ -16,10 +15,11 @@ from mcp_notarium.account import slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, recovery_keys, slot_changes
 from mcp_notarium.secret import Secret
+from support import cheap_stretching
 from support.account import USERNAME, account, fingerprint
 from support.account import made as made_cheaply
 from support.terminal import CTRL_C, Terminal
-from support.whole import SERVE, run
+from support.whole import SERVE, run, run_into
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are needed")
 
@@ -51,6 +51,7 @@ class Home:
             "NOTARIUM_KEYCHAIN": "off",
             "SIMPLENOTE_USERNAME": USERNAME,
             "DB_ENCRYPTION_KEY": WORDS,
+            **cheap_stretching.MARKED,
         }
         return {name: value for name, value in (settings | changes).items() if value is not None}
 
@@ -88,7 +89,8 @@ class Home:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    cheap_stretching.install(monkeypatch.setattr)
     return Home(tmp_path)
 
 
@@ -129,7 +131,8 @@ def test_no_recovery_key_is_shown_that_cannot_be_put_in_force(home: Home) -> Non
 
 
 @pytest.mark.parametrize("command", [["rotate-key"], ["keys", "add"]])
-def test_no_key_is_made_that_cannot_be_printed(home: Home, command: list[str]) -> None:
+def test_no_key_is_made_that_cannot_be_printed(tmp_path: Path, command: list[str]) -> None:
+    home = Home(tmp_path)  # at full cost, for a process of its own
     before = fingerprint(home.folder / "notarium")
     line = [*SERVE, *command, "--generate"]
     done = subprocess.run(
@@ -208,7 +211,7 @@ def test_a_made_up_key_is_not_shown_for_a_change_that_is_refused(
     if full.exists():
         before = fingerprint(home.folder / "notarium")
         with full.open("w") as nowhere:
-            code, said = _run_into(home.env(), nowhere, *command, "--generate")
+            code, said = run_into(nowhere, home.env(), *command, "--generate")
         assert (code, fingerprint(home.folder / "notarium")) == (1, before)
         assert "cannot be printed" in said
     done = run(home.env(), *command, "--generate")
@@ -217,15 +220,6 @@ def test_a_made_up_key_is_not_shown_for_a_change_that_is_refused(
     assert home.opens(done.stdout.strip())
 
 
-def _run_into(env: dict[str, str], output: IO[str], *arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [*SERVE, *arguments], env=env, stdin=subprocess.DEVNULL, stdout=output,
-        stderr=subprocess.PIPE, text=True, check=False,
-    )  # fmt: skip
-    return done.returncode, done.stderr
-
-
-@pytest.mark.slow("stretches passphrases at full cost")
 def test_a_dear_passphrase_is_followed_by_one_as_dear(home: Home) -> None:
     dear = kdf.Argon2id(memory_kib=131_072)
     slot_rotation.rotate_passphrase(home.config, new=Secret(WORDS), parameters=dear)
@@ -238,7 +232,6 @@ def test_a_dear_passphrase_is_followed_by_one_as_dear(home: Home) -> None:
         assert home.costs() == ["Argon2id 128 MiB, 3 passes, 4 lanes"]
 
 
-@pytest.mark.slow("stretches passphrases at full cost")
 def test_the_kdf_changes_only_on_request_and_the_change_is_printed(home: Home) -> None:
     done = run(home.env(), "rotate-key", "--kdf", "pbkdf2-sha512", "--keep-key")
     assert done.returncode == 0, done.stderr
@@ -285,7 +278,6 @@ def test_a_file_that_others_can_read_is_named(home: Home) -> None:
     assert "others on this machine" not in done.stderr
 
 
-@pytest.mark.slow("stretches passphrases at full cost")
 def test_slots_that_do_not_follow_are_named_and_confirmed_before_the_cache_is_rewritten(
     home: Home,
 ) -> None:

@@ -20,6 +20,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from support import cheap_stretching
 from support.long import LONG
 
 _CHILD = Path(__file__).with_name("preloaded_child.py")
@@ -60,7 +61,7 @@ def _requests() -> socket.socket:
 class Preloaded:
     """Behave as ``subprocess.Popen`` for the program with these arguments.
 
-    ``output``: files for standard output and error, instead of pipes.
+    ``output``: files for standard output and error, instead of pipes. ``terminal``: the terminal to run at.
     """
 
     def __init__(
@@ -70,18 +71,26 @@ class Preloaded:
         env: dict[str, str],
         cwd: str | os.PathLike[str] | None = None,
         output: tuple[int, int] | None = None,
+        terminal: int | None = None,
     ) -> None:
         self.returncode: int | None = None
+        env = dict(env)
         request = {
             "arguments": list(arguments),
+            "cheap": cheap_stretching.wanted(env),
             "env": env,
             "folder": str(Path(cwd or ".").absolute()),
+            "at_terminal": terminal is not None,
         }
-        stdin, ours = os.pipe()
         self._told, tell = os.pipe()
-        theirs = [stdin, tell]
-        self.stdin = os.fdopen(ours, "wb", 0)
-        self.stdout = self.stderr = None
+        theirs = [tell]
+        self.stdin = self.stdout = self.stderr = None
+        if terminal is not None:
+            stdin, output = terminal, (terminal, terminal)
+        else:
+            stdin, ours = os.pipe()
+            theirs.append(stdin)
+            self.stdin = os.fdopen(ours, "wb", 0)
         if output is None:
             out, err = os.pipe(), os.pipe()
             self.stdout, self.stderr = (os.fdopen(end[0], "rb", 0) for end in (out, err))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import fcntl
 import gc
 import importlib
 import json
@@ -9,17 +11,33 @@ import os
 import pkgutil
 import runpy
 import selectors
+import signal
 import socket
 import sys
+import termios
+import threading
 import time
+from pathlib import Path
+from typing import NoReturn
 
 import mcp_notarium
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support import cheap_stretching
+
+_IMPORTED_LATE = (
+    "anyio._backends._asyncio", "argon2", "cryptography.hazmat.primitives.kdf.hkdf", "filelock", "h11",
+    "httpcore", "httpx", "keyring", "sqlcipher3", "truststore",
+)  # fmt: skip
+"""What the program imports when it needs it."""
 
 
 def _import_everything() -> None:
     for module in pkgutil.walk_packages(mcp_notarium.__path__, "mcp_notarium."):
         if not module.name.endswith(".__main__"):
             importlib.import_module(module.name)
+    for name in _IMPORTED_LATE:
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()
 
@@ -61,15 +79,59 @@ def _next_run(requests: socket.socket) -> dict[str, object] | None:
                 selector.register(process, selectors.EVENT_READ)
 
 
+def _take_terminal() -> None:
+    """Start a session at the terminal, as a shell does, and open the standard streams on it."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    sys.stdin = sys.__stdin__ = os.fdopen(0, closefd=False)
+    sys.stdout = sys.__stdout__ = os.fdopen(1, "w", buffering=1, closefd=False)
+    sys.stderr = sys.__stderr__ = os.fdopen(
+        2, "w", buffering=1, closefd=False, errors="backslashreplace"
+    )
+
+
+def _run() -> int:
+    """Run the program; return its exit code, after the traceback of an error that it let pass."""
+    try:
+        runpy.run_module("mcp_notarium", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            raise
+        return end.code or 0
+    except Exception:  # noqa: BLE001 - as the interpreter does
+        sys.excepthook(*sys.exc_info())
+        return 1
+    return 0
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process as the interpreter does, without freeing what every fork has imported.
+
+    Freeing it writes to each of its pages and costs more than most commands.
+    """
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as asked:
         _import_everything()
         wanted = _next_run(asked)
     if wanted is not None:
         os.chdir(wanted["folder"])
+        if wanted["at_terminal"]:
+            _take_terminal()
+        if wanted["cheap"]:
+            cheap_stretching.install(setattr)
         os.environ.clear()
         os.environ.update(wanted["env"])
         time.tzset()
         sys.argv = ["", *wanted["arguments"]]
         sys.path.insert(0, wanted["folder"])  # as ``python -m`` does
-        runpy.run_module("mcp_notarium", run_name="__main__", alter_sys=True)
+        _leave(_run())

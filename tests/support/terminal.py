@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -12,8 +13,9 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from support.preloaded import Preloaded, possible
 from support.whole import DEADLINE, SERVE
 
 # The new session's first terminal becomes the one that Ctrl+C is typed at. A job in the background
@@ -37,11 +39,14 @@ class Terminal:
     ) -> None:
         self.screen = ""
         self._ours, theirs = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _TAKE_TERMINAL, *program, *arguments],
-            env=env | {"TERM": "dumb"}, stdin=theirs, stdout=theirs, stderr=theirs,
-            start_new_session=True,
-        )  # fmt: skip
+        env = env | {"TERM": "dumb"}
+        if program is SERVE and possible(env):
+            self.process: Any = Preloaded(arguments, env=env, terminal=theirs)
+        else:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _TAKE_TERMINAL, *program, *arguments],
+                env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+            )  # fmt: skip
         os.close(theirs)
 
     def __enter__(self) -> Self:
@@ -61,10 +66,15 @@ class Terminal:
 
     def shows(self, text: str) -> None:
         """Wait until the text is on the screen."""
+        self.finds(re.escape(text))
+
+    def finds(self, pattern: str) -> re.Match[str]:
+        """Wait until something on the screen matches."""
         deadline = time.monotonic() + DEADLINE
-        while text not in self.screen:
+        while (found := re.search(pattern, self.screen)) is None:
             assert time.monotonic() < deadline, self.screen
             assert self._read(), self.screen
+        return found
 
     def type(self, text: str) -> None:
         """Type it; a line ends with a newline."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import IO, Any
 
 from mcp_notarium.stores.simplenote.kind import API_URL, KIND, USERNAME
 from notarium_devtools.simperium import Simulator
@@ -110,27 +110,34 @@ def until(holds: Callable[[], bool], *, within: float = DEADLINE) -> None:
 
 def run(env: dict[str, str], *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """One command of the program, to its end."""
-    if not possible(env):
-        return subprocess.run(
-            [*SERVE, *arguments],
-            env=env,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=DEADLINE * 2,
-            check=False,
-        )
-    with TemporaryFile() as out, TemporaryFile() as err:
-        process = Preloaded(arguments, env=env, output=(out.fileno(), err.fileno()))
+    with TemporaryFile() as out:
+        code, errors = run_into(out, env, *arguments, stdin=stdin)
+        out.seek(0)
+        said = _text(out.read())
+    return subprocess.CompletedProcess([*SERVE, *arguments], code, said, errors)
+
+
+def run_into(
+    out: IO[Any], env: dict[str, str], *arguments: str, stdin: str = ""
+) -> tuple[int, str]:
+    """One command with a file as standard output; its exit code and what it wrote to standard error."""
+    with TemporaryFile() as err:
+        if possible(env):
+            process: Any = Preloaded(arguments, env=env, output=(out.fileno(), err.fileno()))
+        else:
+            command = [*SERVE, *arguments]
+            process = subprocess.Popen(
+                command, env=env, stdin=subprocess.PIPE, stdout=out, stderr=err
+            )
         with suppress(BrokenPipeError), process.stdin:
             process.stdin.write(stdin.encode())
         try:
             code = process.wait(DEADLINE * 2)
         finally:
             process.kill()
-        said = []
-        for file in (out, err):
-            file.seek(0)
-            said.append(file.read().decode().replace("\r\n", "\n"))
-    return subprocess.CompletedProcess([*SERVE, *arguments], code, *said)
+        err.seek(0)
+        return code, _text(err.read())
+
+
+def _text(written: bytes) -> str:
+    return written.decode().replace("\r\n", "\n")

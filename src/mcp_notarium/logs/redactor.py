@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from types import TracebackType
 from typing import Any
 
@@ -35,7 +36,7 @@ _LOOKED_AT = 8 * MAXIMUM_TEXT
 _LARGEST_NUMBER = 10**18
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Redactor:
     """Remove ``secrets`` (raw bytes) and everything that looks like one from text and values.
 
@@ -44,14 +45,14 @@ class Redactor:
 
     email_key: bytes
     secrets: frozenset[bytes] = frozenset()
-    _pattern: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        """Compile when it is first used: that takes longer than most commands, and many log nothing."""
         # Longest first: if one secret starts with another, both are removed whole.
         ordered = sorted(self.secrets, key=lambda secret: (-len(secret), secret))
         joined = "|".join(filter(None, map(secret_encodings.build_pattern, ordered)))
-        pattern = re.compile(joined, re.IGNORECASE) if joined else None
-        object.__setattr__(self, "_pattern", pattern)
+        return re.compile(joined, re.IGNORECASE) if joined else None
 
     def __repr__(self) -> str:
         return f"Redactor({len(self.secrets)} secrets)"
