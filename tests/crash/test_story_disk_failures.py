@@ -18,7 +18,7 @@ from mcp_notarium.errors import LockedError, Unfinished
 from mcp_notarium.files.os_errors import ELSEWHERE
 from support import stops
 from support.account import folder_of
-from support.long import LONG, dice
+from support.long import LONG, dice, sample
 from support.power_stories import DISTINCT
 from support.stories import given_key
 
@@ -27,8 +27,8 @@ pytestmark = [
     pytest.mark.timeout(3600 if LONG else 180),
 ]
 STORIES = [story for story in DISTINCT if story.command]
-NEXT = 1 if LONG else 9
-"""In the short form every ninth place before the commit point, from one that is drawn, and every one behind it."""
+NEXT = 1 if LONG else 27
+"""In the short form every 27th place before the commit point, from one that is drawn, and some behind it."""
 NO_FILE = {"begin", "commit", "committed", "flock"}
 AGAIN = {name: name for name in ("rotate-key --reencrypt", "migrate-plaintext", "repair", "purge")}
 """What is run again where something is left; whoever changes slots has nothing to leave."""
@@ -117,7 +117,8 @@ def test_a_failure_of_the_disk_is_called_one_only_while_what_was_before_counts(
     shutil.rmtree(home)
     commit = whole.count if whole.commit is None else whole.commit
     before = range(1 + dice(story.name).randrange(NEXT), commit, NEXT)
-    for number in (*before, *range(max(commit, 1), whole.count + 1)):
+    after = sample(f"{story.name} {steadily}", range(max(commit, 1), whole.count + 1), 3)
+    for number in (*before, *after):
         code, said, home, failing = tried(story, number, steadily=steadily)
         try:
             require_true(story, code, said, failing, home)
