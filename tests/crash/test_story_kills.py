@@ -20,7 +20,7 @@ from support import disk_trace, stops
 from support.found import KEY, NEW
 from support.long import LONG, dice, sample
 from support.power_stories import DISTINCT, STORIES
-from support.talker import Talker, call
+from support.talker import SERVE, Talker, call
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL"),
@@ -117,8 +117,7 @@ def test_a_real_server_starts_after_a_kill(place, origin, story, number):
 
 def starts(env):
     """Whether a server serves the cache; else it must be locked for its key."""
-    command = [sys.executable, "-m", "mcp_notarium"]
-    with Talker(command, env=env) as server:
+    with Talker(SERVE, env=env) as server:
         server.greet()
         result = server.ask(call(1, "list", limit=1))["result"]
     if not result.get("isError"):

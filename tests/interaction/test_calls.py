@@ -12,7 +12,7 @@ import pytest
 
 from notarium_devtools.simperium.faults import Hold
 from support.talker import HELLO, INITIALIZED, Talker, call, modern
-from support.whole import until
+from support.whole import SERVE, run, until
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -23,10 +23,8 @@ CANCEL_7 = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"r
 
 def recorded(account):
     """What is on record of the calls since the last start, without numbers, times and chain."""
-    done = subprocess.run(
-        [*COMMAND, "audit", "export"],
-        env=account.environment(), capture_output=True, timeout=30, check=True,
-    )  # fmt: skip
+    done = run(account.environment(), "audit", "export")
+    assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in done.stdout.splitlines()]
     acts = [record for record in records if "act" in record]
     last = max(n for n, record in enumerate(acts) if record["act"] == "server.start")
@@ -98,7 +96,7 @@ def listing_that_waits(account):
     """A server that has been asked for a list, 7, and what lets its notes come."""
     hold = threading.Event()
     account.simulator.faults.add(Hold(hold), path="*/index*")
-    with Talker(COMMAND, env=account.environment()) as talker:
+    with Talker(SERVE, env=account.environment()) as talker:
         talker.greet()
         talker.send(call(7, "list"))
         yield talker, hold.set
@@ -115,7 +113,7 @@ def test_listing_in_hand_is_answered_though_the_client_leaves(account):
 
 def test_long_answers_are_whole_though_the_client_has_closed_its_end(account):
     account.simulator.put("big", content="Big\n" + "x y z\n" * 3_000)
-    with Talker(COMMAND, env=account.environment()) as talker:
+    with Talker(SERVE, env=account.environment()) as talker:
         talker.greet()
         until(lambda: "result" in talker.ask(call(1, "get", id="big")))
         talker.hang_up()
@@ -151,7 +149,7 @@ def test_long_answers_are_whole_though_the_client_has_closed_its_end(account):
 def test_calls_pending_at_shutdown_fail_with_connection_closed_and_are_recorded(account):
     hold = threading.Event()
     account.simulator.faults.add(Hold(hold), path="*/index*")
-    with Talker(COMMAND, env=account.environment()) as talker:
+    with Talker(SERVE, env=account.environment()) as talker:
         talker.greet()
         talker.send(call(7, "list"), call(8, "list"))
         talker.ask(call(9, "manage", action="get_stats"))
@@ -200,7 +198,7 @@ def test_calls_that_wait_for_a_cache_that_does_not_open_get_an_error_in_time(acc
 
 def test_nothing_is_begun_behind_a_signal(account):
     hold = threading.Event()
-    with Talker(COMMAND, env=account.environment()) as talker:
+    with Talker(SERVE, env=account.environment()) as talker:
         talker.greet()
         until(lambda: "diary" in json.dumps(talker.ask(call(time.monotonic_ns(), "list"))))
         account.simulator.faults.add(Hold(hold), method="POST")

@@ -1,23 +1,21 @@
 """Test cancelled saves through the real server: sent ones are finished, no other is sent."""
 
-import sys
 import threading
 
 import pytest
 
 from notarium_devtools.simperium.faults import Hold
-from support.talker import Talker, call
+from support.talker import SERVE, Talker, call
 from support.whole import until
 
 pytestmark = pytest.mark.timeout(90)
 
-COMMAND = [sys.executable, "-m", "mcp_notarium"]
 NOTE = "*/note/i/*"
 
 
 @pytest.fixture
 def talker(account):
-    with Talker(COMMAND, env=account.environment()) as made:
+    with Talker(SERVE, env=account.environment()) as made:
         made.greet()
         yield made
         made.hang_up()

@@ -30,7 +30,6 @@ MISSING = {
     "the key": (USER, ("DB_ENCRYPTION_KEY",)),
     "the key, and there is no keychain": (USER | NO_KEYCHAIN, ("DB_ENCRYPTION_KEY",)),
 }
-missing = pytest.mark.parametrize(("given", "names"), MISSING.values(), ids=MISSING.keys())
 TOOLS: dict[str, dict[str, Any]] = {
     "list": {},
     "get": {"id": "x"},
@@ -71,8 +70,14 @@ def by_envelope(talker: Talker) -> list[dict[str, Any]]:
     return [listed["result"], *(talker.ask(one)["result"] for one in calls)]
 
 
-@pytest.mark.parametrize("converse", [by_handshake, by_envelope])
-@missing
+@pytest.mark.parametrize(
+    ("given", "names", "converse"),
+    [
+        *((*one, by_handshake) for one in MISSING.values()),
+        (*MISSING["everything"], by_envelope),
+    ],
+    ids=[*MISSING, "everything, by envelope"],
+)
 def test_every_call_says_what_is_missing_and_nothing_is_made(
     tmp_path: Path,
     given: dict[str, str],
@@ -133,8 +138,16 @@ def a_closed_input() -> dict[str, Any]:
     return {"stdin": None, "preexec_fn": lambda: os.close(0)}
 
 
-@pytest.mark.parametrize("stdin", [nobody, an_empty_pipe, a_closed_input])
-@missing
+@pytest.mark.parametrize(
+    ("given", "names", "stdin"),
+    [
+        (*one, stdin)
+        for one, stdin in zip(
+            MISSING.values(), [nobody, an_empty_pipe, a_closed_input, nobody], strict=True
+        )
+    ],
+    ids=MISSING,
+)
 def test_without_a_possible_client_the_error_is_printed_and_the_process_ends(
     tmp_path: Path,
     given: dict[str, str],

@@ -14,6 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from support.preloaded import Preloaded, possible
+
+SERVE = [sys.executable, "-m", "mcp_notarium"]
 FIXTURE = [sys.executable, str(Path(__file__).with_name("fixture_server.py"))]
 DEADLINE = 20.0
 
@@ -64,7 +67,9 @@ class Talker:
             thread.start()
 
     def start(self, command: list[str], env: dict[str, str] | None, **options: Any) -> Any:
-        """The process to talk to."""
+        """The process to talk to, preloaded where nothing is asked of it that only a new one has."""
+        if command is SERVE and env is not None and not options.keys() - {"cwd"} and possible(env):
+            return Preloaded((), env=env, **options)
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

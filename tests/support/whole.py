@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,10 +16,9 @@ from mcp_notarium.stores.simplenote.kind import API_URL, KIND, USERNAME
 from notarium_devtools.simperium import Simulator
 from support.preloaded import Preloaded, possible
 from support.simplenote_settings import simplenote_settings
-from support.talker import Talker, call
+from support.talker import SERVE, Talker, call
 
 RAW_KEY = "raw:" + "5a" * 32
-SERVE = [sys.executable, "-m", "mcp_notarium"]
 DEADLINE = 30.0
 
 
@@ -65,12 +63,6 @@ class Server(Talker):
         super().__init__(command or SERVE, env=env, **options)
         self._number = 0
         self.greet()
-
-    def start(self, command: list[str], env: dict[str, str] | None, **options: Any) -> Any:
-        """The process to talk to, preloaded where nothing is asked of it that only a new one has."""
-        if command is SERVE and env is not None and not options.keys() - {"cwd"} and possible(env):
-            return Preloaded((), env=env, **options)
-        return super().start(command, env, **options)
 
     def result(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         """The whole result of a call, error or not."""
