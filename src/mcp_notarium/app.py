@@ -129,7 +129,11 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
         system=keychain.system_keychain() if config.keychain else None,
     )
     context = StoreContext(
-        tokens, AccountRecord(cache.database), _client_id(cache), config.api_timeout
+        tokens=tokens,
+        record=AccountRecord(cache.database),
+        database=cache.database,
+        client_id=_client_id(cache),
+        timeout=config.api_timeout,
     )
     store = config.store.open(config.store_settings, context)
 

@@ -67,18 +67,6 @@ def test_a_login_is_not_needed_and_says_so(env, verb):
     assert not Path(env["NOTARIUM_DATA_DIR"]).exists()
 
 
-def test_notes_that_are_nowhere_else_are_not_reset(env):
-    with Server(env, command=COMMAND) as server:
-        server.tool("save", text="the only copy\n")
-        assert server.leave() == 0
-    done = run(env, "reset-cache", "--yes")
-    assert done.returncode == 1
-    assert "in this database alone" in done.stderr
-    assert json.loads(run(env, "status", "--json").stdout)["notes"] == 1
-    told = run(env, "purge", stdin="no\n")
-    assert "in there, and nowhere else" in told.stderr
-
-
 def test_only_its_own_settings_are_shown_and_asked_for(env):
     shown = run(env, "--print-config-vars", "--json")
     names = {row["name"] for row in json.loads(shown.stdout)}

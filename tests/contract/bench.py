@@ -49,6 +49,12 @@ class Bench(Protocol):
     def hang(self) -> None:
         """The next write is not answered for a long while."""
 
+    def begin(self) -> None:
+        """Begin a durable transaction of the database, for a store that has its notes there."""
+
+    def roll_back(self) -> None:
+        """Undo the transaction."""
+
 
 def nothing_known(_note_id: str) -> Revision | None:
     return None

@@ -42,6 +42,8 @@ class FailingContract(OnABench):
         assert await bench.text(base.id) == "x"
 
     async def test_unreachable_store_promises_that_nothing_was_written(self, bench: Bench) -> None:
+        if bench.store.traits.in_database:
+            return  # it is there as long as the caller is
         base = await self.create(bench, "n1", "x", trash=True)
         bench.unreachable()
         write = self.write(bench.store, base.id, Content("y"), base=base, write_id="0b")
@@ -54,6 +56,8 @@ class FailingContract(OnABench):
         assert await bench.text(base.id) == "x"
 
     async def test_lost_answer_leaves_the_outcome_unknown(self, bench: Bench) -> None:
+        if bench.store.traits.in_database:
+            return
         base = await self.create(bench, "n1", "x")
         write = self.write(bench.store, base.id, Content("y"), base=base, write_id="0b")
         bench.lose_answers(99)
@@ -62,7 +66,8 @@ class FailingContract(OnABench):
         assert await bench.text(base.id) == "y"
 
     async def test_write_in_doubt_is_finished_by_its_write_id(self, bench: Bench) -> None:
-        if bench.store.traits.retry is not Retry.IDEMPOTENT:
+        traits = bench.store.traits
+        if traits.retry is not Retry.IDEMPOTENT or traits.in_database:
             return
         base = await self.create(bench, "n1", "a\n")
         write = self.write(bench.store, base.id, Content("a\nb\n"), base=base, write_id="0b")
@@ -89,6 +94,8 @@ class FailingContract(OnABench):
         assert await bench.text(base.id) == "x"
 
     async def test_lost_answer_of_a_delete_is_found_out(self, bench: Bench) -> None:
+        if bench.store.traits.in_database:
+            return
         base = await self.create(bench, "n1", "x", trash=True)
         bench.lose_answers(99)
         with pytest.raises(OutcomeUnknown):
@@ -99,6 +106,8 @@ class FailingContract(OnABench):
             await bench.store.get(base.id)
 
     async def test_cancelled_write_is_whole_or_absent(self, bench: Bench) -> None:
+        if bench.store.traits.in_database:
+            return  # it does not wait, so nothing cancels it
         base = await self.create(bench, "n1", "a\n")
         write = self.write(bench.store, base.id, Content("a\nb\n"), base=base, write_id="0b")
         bench.hang()
@@ -126,7 +135,7 @@ class FailingContract(OnABench):
                     await call
                 except NotariumError as error:
                     errors.append(error)
-        assert len(errors) >= 6
+        assert len(errors) >= (1 if bench.store.traits.in_database else 6)
         assert not [e for e in errors if "canary" in f"{e} {e!r} {e.to_dict()} {e.__cause__!r}"]
 
     async def test_close_may_be_called_twice(self, bench: Bench) -> None:

@@ -11,6 +11,7 @@ from contract.bench import Bench, OnABench, nothing_known
 from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.errors import IdTaken, NoteNotFound, StoreRejected, VersionConflict
 from mcp_notarium.stores.contract import Changes, Ids, PushStatus, Retry, WriteGuard
+from mcp_notarium.sync.direct_write import run_at_once
 
 TEXTS = [
     "",
@@ -294,3 +295,19 @@ class WritingContract(OnABench):
         with pytest.raises(StoreRejected):
             await bench.store.delete(revision.id, etag=revision.etag, write_id="0d")
         assert await bench.text(revision.id) == "x"
+
+    async def test_a_write_in_the_database_never_waits_and_is_undone_with_its_transaction(
+        self, bench: Bench
+    ) -> None:
+        if not bench.store.traits.in_database:
+            return
+        write = self.write(bench.store, "n1", Content("x", trash=True))
+        etag = run_at_once(bench.store.push(write)).revision.etag
+        bench.begin()
+        run_at_once(bench.store.delete("n1", etag=etag, write_id="0d"))
+        bench.roll_back()
+        assert await bench.text("n1") == "x"
+        run_at_once(bench.store.get("n1"))
+        page = bench.store.list_page(since=None, mark=None, limit=9, with_content=False)
+        cursor = run_at_once(page).cursor
+        run_at_once(bench.store.changes(cursor, wait=True, base_of=nothing_known))

@@ -15,11 +15,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import NotariumError, OutcomeUnknown
+from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.sync.cycle_states import State
 from support.long import LONG, SEED
 from support.memory_client import ROWS
 from support.sync_rig import LEASE, Client, Crash, FlyingTime, quick_folder
-from support.sync_worlds import READ_FAULTS, WRITE_FAULTS, MemoryWorld, SimplenoteWorld
+from support.sync_worlds import READ_FAULTS, WRITE_FAULTS, LocalWorld, MemoryWorld, SimplenoteWorld
 
 MOST_REMOVED = 6
 
@@ -40,7 +41,7 @@ class SyncMachine(RuleBasedStateMachine):
         self.open = ExitStack()
         self.folder = self.open.enter_context(quick_folder())
         self.runner = asyncio.Runner()
-        self.world = self.world_kind()
+        self.world = self.make_world()
         self.time = FlyingTime()
         self.number = 0
         self.removed = 0
@@ -50,6 +51,9 @@ class SyncMachine(RuleBasedStateMachine):
         self.raced = ""
         self.versions = {}
         self.clients = {name: self.start(name) for name in ("a", "b")}
+
+    def make_world(self):
+        return self.world_kind()
 
     def start(self, name):
         folder = self.folder / name
@@ -339,6 +343,28 @@ class SimplenoteMachine(SyncMachine):
     world_kind = SimplenoteWorld
 
 
+class LocalMachine(SyncMachine):
+    """The same with the local notebook: two processes have one database open."""
+
+    def make_world(self):
+        return LocalWorld(self.folder)
+
+    def start(self, name):
+        return Client(
+            self.folder,
+            None,
+            time=self.time,
+            remote=LocalStore,
+            owner_ended=lambda owner: owner in self.ended,
+            on_step=self.reached,
+        )
+
+    @invariant()
+    def a_save_is_in_the_notebook_and_in_the_index_at_once(self):
+        assert not self.clients["a"].cache.pending.all()
+        assert self.clients["a"].contents() == self.clients["b"].contents()
+
+
 TestSyncMachine = SyncMachine.TestCase
 TestSyncMachine.settings = settings(
     max_examples=80, stateful_step_count=25, deadline=None, derandomize=True, database=None
@@ -348,6 +374,10 @@ TestLikeVault = machine_like("vault")
 TestLikeTrilium = machine_like("trilium")
 TestLikeMemento = machine_like("memento")
 TestLikeExample = machine_like("example")
+TestLocalMachine = LocalMachine.TestCase
+TestLocalMachine.settings = settings(
+    max_examples=20, stateful_step_count=25, deadline=None, derandomize=True, database=None
+)
 TestSimplenoteMachine = SimplenoteMachine.TestCase
 TestSimplenoteMachine.settings = settings(
     max_examples=6, stateful_step_count=25, deadline=None, derandomize=True, database=None

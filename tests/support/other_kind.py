@@ -42,7 +42,7 @@ def _access(settings: StoreSettings) -> Access:
 KIND = StoreKind(
     name="folder",
     title="Folder",
-    truth=Truth.LOCAL,
+    truth=Truth.SHARED_FILE,
     variables=(
         Variable(name=FOLDER, purpose="Changed.", kind=Kind.PATH, required=True),
         Variable(name=LIBRARY, purpose="Read.", kind=Kind.PATH),
@@ -52,7 +52,7 @@ KIND = StoreKind(
     open=_open,
     access=_access,
 )
-"""Needs one folder, one folder to read, one port; its notes are nowhere else; it knows no login."""
+"""Needs one folder, one folder to read, one port; it knows no login."""
 
 
 def in_folder(folder: Path, *, library: Path = Path("/nonexistent"), port: int = 1) -> dict:

@@ -21,6 +21,7 @@ from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.cache import Cache, apply_rules
+from mcp_notarium.storage.database import Database
 from mcp_notarium.stores.contract import Store, Traits
 from mcp_notarium.sync.cycle_states import Event, State
 from mcp_notarium.sync.scheduler import Scheduler
@@ -105,7 +106,7 @@ class Client:
         time: FlyingTime | None = None,
         traits: Traits = LIKE_SIMPERIUM,
         faults: Faults | None = None,
-        remote: Store | None = None,
+        remote: Store | Callable[[Database], Store] | None = None,
         on_step: Callable[[str], None] = lambda _step: None,
         rules: Visibility = EVERYTHING,
         **writer: object,
@@ -116,6 +117,8 @@ class Client:
         self.ended = False
         self.cache = open_cache(folder, rules)
         self.faults = faults or Faults()
+        if callable(remote):  # its notes are in the database of the cache
+            remote = remote(self.cache.database)
         self.remote = remote or MemoryClient(
             store, faults=self.faults, traits=traits, poll_seconds=0.01
         )

@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.stores.contract import Store, WriteGuard
 from notarium_devtools.simperium import Simulator
+from support.local_notebook import OtherProcess
 from support.memory_client import LIKE_SIMPERIUM, Fault, Faults, MemoryClient
 from support.memory_store import MemoryStore
 from support.simplenote_client import open_store
+from support.sync_rig import open_cache
 
 WRITE_FAULTS = (
     Fault.TIMEOUT,
@@ -205,3 +208,24 @@ class SimplenoteWorld:
         for remote in self._clients:
             await remote.close()
         await asyncio.to_thread(self._open.close)
+
+
+class LocalWorld:
+    """The local notebook, which all clients have in the one database of ``folder``."""
+
+    has_trash = True
+    write_faults = ()
+    read_faults = ()
+
+    def __init__(self, folder: Path) -> None:
+        self._other = OtherProcess(open_cache(folder))
+        self.contents = self._other.contents
+        self.put = self._other.put
+        self.edit = self._other.edit
+        self.remove = self._other.remove
+        self.forget = self.forget_cursors = self._other.forget_cursors
+
+    def clear_faults(self) -> None: ...
+
+    async def close(self) -> None:
+        self._other.cache.close()

@@ -47,6 +47,7 @@ from mcp_notarium.storage import database_opener, integrity, table_copy
 from mcp_notarium.storage.database_opener import Database, companions
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.note_table import NoteTable
+from mcp_notarium.storage.schema import RENUMBERING
 from mcp_notarium.storage.table_copy import SalvageReport
 
 _UNUSABLE = "the cache cannot be repaired"
@@ -170,6 +171,8 @@ def _salvage(
             raise CacheDamaged("not everything that only this database has can be read")
         least = 0 if report.complete else int(writer.options.clock())
         NoteTable(target).raise_version_floor(least=least)
+        for statement in RENUMBERING:
+            target.run(statement, {"least": least})
 
     owner = {"owner_identity_hash": writer.settings.owner_hash}
     writer.write(new_keyfile, data_key, fill, meta=owner, check=generation_writer.require_undamaged)

@@ -1,8 +1,8 @@
 """Run ``reset-cache``, ``repair``, ``migrate-plaintext`` and ``purge``: replace or destroy the local database.
 
-``reset-cache`` empties a sound database in place: its login and its unfinished writes stay. One that cannot
-be opened, has a damaged page, or holds the notes of another account is moved to the quarantine as a whole,
-and a new one is made. ``repair`` recovers what can be read of a damaged one; the store has the rest.
+``reset-cache`` empties the index of a sound database in place: its login and its unfinished writes stay. One
+that cannot be opened, has a damaged page, or holds the notes of another account is moved to the quarantine as
+a whole, and a new one is made, unless the notes are nowhere else. ``repair`` recovers what can be read of a damaged one; the store has the rest.
 ``migrate-plaintext`` encrypts an unencrypted one. ``purge`` destroys it permanently; the notes stay at the
 store.
 """
@@ -67,7 +67,6 @@ def run_reset(args: argparse.Namespace) -> int:
 
 
 async def _reset(config: Config, *, yes: bool) -> int:
-    config.store.require_refetchable()
     # Nothing moves to the quarantine before the person agrees.
     config = replace(config, on_unreadable="refuse")
     try:
@@ -80,6 +79,8 @@ async def _reset(config: Config, *, yes: bool) -> int:
                 await app.scheduler.reset()
             return await _load(app)
     except LockedError as error:
+        if config.store.truth is Truth.LOCAL:
+            raise
         talk(f"The cache cannot be used: {_end_sentence(error)}")
     except OtherAccount as error:
         talk(f"The cache cannot be emptied in place: {_end_sentence(error)}")

@@ -30,6 +30,11 @@ from mcp_notarium.stores import registry
 from mcp_notarium.stores.kind import StoreKind
 from mcp_notarium.variable import Variable
 
+_WITHOUT_ACCOUNT = (
+    f"Without such an account, {STORE}={registry.WITHOUT_ACCOUNT} keeps the notes in an encrypted file on "
+    "this machine."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -192,4 +197,9 @@ def _join_problems(problems: tuple[ConfigError, ...], *, reasons: tuple[str, ...
     if len(missing) < len(problems):
         return ConfigError(messages, resolution_hint=hint)
     names = [name for problem in missing for name in problem.details["missing"]]
+    if {one.name for one in registry.kind(registry.DEFAULT).variables} & {*names}:
+        hint += f" {_WITHOUT_ACCOUNT}"
+        error = SettingsMissing(messages, missing=names, resolution_hint=hint)
+        error.agent_hint = f"{error.agent_hint} {_WITHOUT_ACCOUNT}"
+        return error
     return SettingsMissing(messages, missing=names, resolution_hint=hint)

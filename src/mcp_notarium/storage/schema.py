@@ -1,5 +1,7 @@
 """Define schema 1: notes with their full-text index, bases, hidden notes, journal, audit chain, metadata.
 
+A store may have tables of its own beside them (``StoreKind.tables``); every database has those of all stores.
+
 Shapes that matter:
 
 * In ``notes`` the small columns come first and ``text`` last: a listing reads the first bytes of a
@@ -34,6 +36,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
+from mcp_notarium.stores import registry
+
 
 class Kind(Enum):
     """Name what a table holds."""
@@ -49,6 +53,8 @@ class Table:
     kind: Kind
     key: tuple[str, ...] = ()
 
+
+_LENT = tuple(kind.tables for kind in registry.kinds() if kind.tables is not None)
 
 TABLES: Final[Mapping[str, Table]] = MappingProxyType(
     {
@@ -68,6 +74,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "audit": Table(Kind.STATE),
         "schema_migrations": Table(Kind.STATE),
     }
+    | {name: Table(Kind.STATE, key) for lent in _LENT for name, key in lent.keys.items()}
 )
 """Every table and what it holds; triggers, the full-text index, the audit chain and migrations fill some."""
 INDEX_ROWS: Final = "sync."
@@ -322,4 +329,7 @@ STATEMENTS = (
     *_HIDDEN_NOTES,
     _HIDDEN_NAMES,
     *_AUDIT,
+    *(statement for lent in _LENT for statement in lent.statements),
 )
+RENUMBERING: Final = tuple(lent.renumber for lent in _LENT)
+"""Statements that raise the numbers of stores to at least ``:least``, and above those of their rows."""

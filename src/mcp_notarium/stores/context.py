@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from mcp_notarium.secret import Secret
 
@@ -49,15 +50,42 @@ class AccountRecord(Protocol):
         """Return a few notes that are not shared and not in the trash, if there are any."""
 
 
+class LentDatabase(Protocol):
+    """Reach the tables of ``StoreKind.tables`` in the account's database. For the event loop's thread only.
+
+    Each method may raise ``CacheError``.
+    """
+
+    def rows(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
+        """Return all rows of a query, as tuples."""
+
+    def row(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
+        """Return the first row of a query, or None."""
+
+    def number(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> int:
+        """Return the one integer a query answers; 0 if it answers nothing."""
+
+    def run(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> int:
+        """Run a statement; return the number of rows it changed."""
+
+    def join_or_begin(self, *, durable: bool = False) -> AbstractContextManager[None]:
+        """Join the caller's transaction if one is open, else run a new one.
+
+        ``durable``: it is on the disk at the end.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class StoreContext:
     """Hold what a store gets from the program.
 
-    ``client_id`` names program and database, the same at every start. ``timeout``: seconds for one call.
+    ``database`` is for a store with ``StoreKind.tables``. ``client_id`` names program and database, the same
+    at every start. ``timeout``: seconds for one call.
     """
 
     tokens: TokenStore
     record: AccountRecord
+    database: LentDatabase
     client_id: str
     timeout: float
 

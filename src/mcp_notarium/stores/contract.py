@@ -95,6 +95,9 @@ class Traits:
     """A note has a title beside its text (``Content.title``)."""
     dates: bool = True
     """A write sets the date of its change, and an answer shows that date."""
+    in_database: bool = False
+    """Its notes are in the database of the index, its writes join the caller's transaction, and no method
+    ever waits. One transaction then holds a write and what the index has of it, without a journal entry."""
     shares_by_tag: bool = False
     """A tag that is an e-mail address shares the note with that person."""
     max_note_bytes: int | None = None

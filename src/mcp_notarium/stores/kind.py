@@ -46,6 +46,20 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LentTables:
+    """Describe the tables that a store has in the account's database. They are state, never index.
+
+    ``keys``: each table with its first columns, by which rows are copied in order. ``statements`` create
+    them in every database of the program; a later change of them is a step of its migrations. ``renumber``
+    raises the numbers that the store gives to at least ``:least``, and above all that stand in its rows.
+    """
+
+    keys: Mapping[str, tuple[str, ...]]
+    statements: tuple[str, ...]
+    renumber: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Login:
     """Describe how a person logs in. ``get_token``: each of its requests has that many seconds.
 
@@ -64,7 +78,8 @@ class StoreKind:
     """Describe a kind of store.
 
     ``name`` is for the configuration, ``title`` for people: it is also what the store's own app is called.
-    ``login`` None: there is nothing to log in to. ``wire_words``: parts of paths and names of headers that
+    ``login`` None: there is nothing to log in to. ``tables``: those it has in the database, if it has any;
+    ``StoreContext.database`` reaches them. ``wire_words``: parts of paths and names of headers that
     are the same for every account; the log shows no others. ``titles``: its trait, known before it is open.
     """
 
@@ -76,6 +91,7 @@ class StoreKind:
     open: Callable[[StoreSettings, StoreContext], Store]
     access: Callable[[StoreSettings], Access]
     login: Login | None = None
+    tables: LentTables | None = None
     wire_words: frozenset[str] = frozenset()
     titles: bool = False
 
@@ -87,12 +103,3 @@ class StoreKind:
                 resolution_hint="Nothing needs to be done: start a server.",
             )
         return self.login
-
-    def require_refetchable(self) -> None:
-        """Raise ``InvalidRequest`` if the notes are in the database alone."""
-        if self.truth is Truth.LOCAL:
-            raise InvalidRequest(
-                f"the notes of {self.title} are in this database alone, and cannot be fetched again; "
-                "nothing was changed",
-                resolution_hint="Nothing needs to be reset; `mcp-notarium repair` recovers a damaged database.",
-            )

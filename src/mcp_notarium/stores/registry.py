@@ -9,8 +9,11 @@ from mcp_notarium.stores.kind import StoreKind
 
 _MODULES = {
     "simplenote": "mcp_notarium.stores.simplenote.kind",
+    "local": "mcp_notarium.stores.local.kind",
 }
 DEFAULT = next(iter(_MODULES))
+WITHOUT_ACCOUNT = "local"
+"""The store for people who have no account anywhere."""
 
 
 def names() -> tuple[str, ...]:

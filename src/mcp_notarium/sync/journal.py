@@ -206,7 +206,7 @@ class Journal:
                 return False
             ours = entry.owner == self._owner
             if ours or self._cache.notes.etag(write.note_id) == write.base_etag:
-                self._keep_replaced(entry, storing)
+                self.keep_replaced(entry, storing)
                 self._cache.notes.apply(storing)
             if ours:
                 self._cache.pending.drop(write.write_id)
@@ -216,8 +216,8 @@ class Journal:
                     self._cache.pending.add(replace(follow_up, client=entry.client))
         return ours
 
-    def _keep_replaced(self, write: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
-        """Keep the revision as a version that this answer replaces in the index."""
+    def keep_replaced(self, write: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
+        """Keep the revision as a version that this answer replaces in the index; inside a transaction."""
         note, base = self._cache.notes.get(write.note_id), self._cache.notes.base(write.note_id)
         if write.kind is WriteKind.UPDATE and storing and note is not None and base is not None:
             self._cache.versions.keep(

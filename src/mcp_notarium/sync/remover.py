@@ -13,6 +13,7 @@ from mcp_notarium.errors import InvalidRequest, NotariumError, StoreRejected, Ve
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
+from mcp_notarium.sync.direct_write import DirectWriter
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.journal_replay import JournalReplay
 from mcp_notarium.sync.note_fetch import get_newest
@@ -31,6 +32,7 @@ class Remover:
         *,
         journal: Journal,
         pusher: Pusher,
+        direct: DirectWriter | None,
         replay: JournalReplay,
         locks: NoteLocks,
     ) -> None:
@@ -38,6 +40,7 @@ class Remover:
         self._store = store
         self._journal = journal
         self._pusher = pusher
+        self._direct = direct
         self._replay = replay
         self._locks = locks
 
@@ -72,12 +75,16 @@ class Remover:
         return self._cache.notes.etag(note.id)
 
     async def _send(self, write: PendingWrite, etag: str, act: Act | None) -> None:
-        if not self._journal.record(write, act=act, seen=etag):
+        if self._direct is None and not self._journal.record(write, act=act, seen=etag):
             raise self._changed_error(write.note_id)
         try:
-            await self._pusher.remove(write)
+            if self._direct is not None:
+                self._direct.remove(write, act)
+            else:
+                await self._pusher.remove(write)
         except NOT_STORED as error:
-            self._pusher.drop(write)
+            if self._direct is None:
+                self._pusher.drop(write)
             if isinstance(error, VersionConflict | StoreRejected):
                 await self._refresh(write.note_id)
                 if self._cache.notes.etag(write.note_id) is None:

@@ -26,6 +26,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store, require_supported
+from mcp_notarium.sync.direct_write import DirectWriter
 from mcp_notarium.sync.journal import Journal, process_ended
 from mcp_notarium.sync.journal_replay import ROUNDS, JournalReplay
 from mcp_notarium.sync.note_fetch import get_newest
@@ -101,6 +102,11 @@ class Writer:
         self._pusher = Pusher(
             store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference
         )
+        self._direct = (
+            DirectWriter(cache, store, self._journal, on_step=on_step)
+            if store.traits.in_database
+            else None
+        )
         self.replay = JournalReplay(
             cache,
             store,
@@ -116,6 +122,7 @@ class Writer:
             store,
             journal=self._journal,
             pusher=self._pusher,
+            direct=self._direct,
             replay=self.replay,
             locks=self._locks,
         )
@@ -213,16 +220,14 @@ class Writer:
 
     async def _send_creation(self, write: PendingWrite, act: Act | None) -> PushResult | None:
         """Record and send; None if a note of this id is in the index or in the journal."""
-        if not self._journal.record(write, act=act):
-            return None
         try:
-            result = await self._send(write, None)
+            result = await self._record_and_send(write, act)
         except NoteNotFound:
             raise StoreProtocolError(
                 "the note store confirmed the new note and then reported that it does not exist; "
                 "nothing was saved"
             ) from None
-        if result.outcome is PushOutcome.AGAIN:
+        if result is not None and result.outcome is PushOutcome.AGAIN:
             raise unknown_outcome("another process has taken the write over", write)
         return result
 
@@ -277,27 +282,40 @@ class Writer:
     async def _send_update(
         self, write: PendingWrite, newest: Revision, seen: str | None, act: Act | None
     ) -> PushResult:
-        if not self._journal.record(write, act=act, base=newest, seen=seen):
-            return PushResult(PushOutcome.AGAIN)
         try:
-            result = await self._send(write, newest.content)
+            result = await self._record_and_send(write, act, base=newest, seen=seen)
         except VersionConflict:
-            return PushResult(PushOutcome.AGAIN)
+            result = None
         except NoteNotFound:
             self._journal.adopt(Tombstone(write.note_id), seen=newest.etag)
             raise removed_error(write.note_id) from None
+        if result is None:
+            return PushResult(PushOutcome.AGAIN)
         if result.outcome is PushOutcome.AGAIN:
             self._pusher.drop(write)
         return result
 
-    async def _send(self, write: PendingWrite, base: Content | None) -> PushResult:
-        """Send a change of ``base``; None: a creation."""
+    async def _record_and_send(
+        self,
+        write: PendingWrite,
+        act: Act | None,
+        *,
+        base: Revision | None = None,
+        seen: str | None = None,
+    ) -> PushResult | None:
+        """Record a change of ``base`` (None: a creation) and send it; None: see :meth:`Journal.record`."""
+        if self._direct is None and not self._journal.record(write, act=act, base=base, seen=seen):
+            return None
         try:
+            if self._direct is not None:
+                stored = self._direct.push(write, act, base=base)
+                return PushResult(PushOutcome.STORED, stored.id)
             if base is None:
                 return await self._pusher.create(write)
-            return await self._pusher.send(write, base=base)
+            return await self._pusher.send(write, base=base.content)
         except NOT_STORED as error:
-            self._pusher.drop(write)
+            if self._direct is None:
+                self._pusher.drop(write)
             raise add_outcome(error, NOT_SAVED) from None
 
     def _make_saved(self, result: PushResult, *, merged: bool = False) -> Saved:

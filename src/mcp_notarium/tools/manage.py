@@ -127,7 +127,6 @@ def _check_trashed(app: App, note: Note) -> None:
 
 
 async def _reset(app: App, call: CallContext) -> ManageAnswer:
-    app.config.store.require_refetchable()
     await require_consent(call, "Empty the local cache and load every note again?")
     async with app.library.writing():
         await app.library.reset(act=call.act)

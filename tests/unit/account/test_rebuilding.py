@@ -17,7 +17,7 @@ from mcp_notarium.storage.database_opener import companions
 from mcp_notarium.storage.journal_table import PendingWrites
 from support import account_child
 from support.account import OTHER, account, database_of, fingerprint, folder_of, made, open_cheaply
-from support.other_kind import in_folder
+from support.local_notebook import local
 
 NOW = 1_763_683_200.0
 LATER = NOW + 10 * 86_400
@@ -75,7 +75,7 @@ def test_an_unreadable_cache_is_moved_byte_for_byte_and_recreated(tmp_path, reas
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_the_only_copy_of_the_notes_is_never_moved(tmp_path, reason):
-    config = happen(reason, old_cache(tmp_path, **in_folder(tmp_path)))
+    config = happen(reason, old_cache(tmp_path, **local()))
     before = fingerprint(config.account_dir)
     with pytest.raises(LockedError) as refused:
         open_cheaply(config, **at(LATER))

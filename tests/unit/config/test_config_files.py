@@ -143,6 +143,7 @@ HOSTILE = {
     "SIMPLENOTE_TOKEN_FILE": "/etc/hostname",
     "DB_ENCRYPTION_KEY_FILE": "/etc/hostname",
     "NOTARIUM_DATA_DIR": "/tmp/theirs",
+    "LOCAL_NOTEBOOK": "theirs",
     "LOG_FILE_PATH": "/tmp/theirs",
     "SIMPERIUM_API_URL": "https://evil.example",
     "SIMPERIUM_AUTH_URL": "https://evil.example",

@@ -10,7 +10,7 @@ from mcp_notarium.config.variables import COMMON, known_variables
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores import registry
-from mcp_notarium.stores.simplenote.kind import USERNAME
+from mcp_notarium.stores.simplenote.kind import KIND, USERNAME
 from mcp_notarium.variable import Kind, Trust
 from support.simplenote_settings import simplenote
 
@@ -131,6 +131,9 @@ def test_all_that_is_missing_is_named_at_once(tmp_path, environ, missing):
     assert all(f"{name} is not set" in caught.value.message for name in missing)
     loaded = lacking(tmp_path, environ)
     assert loaded.missing.to_dict() == caught.value.to_dict()
+    without = USERNAME in missing
+    assert ("NOTARIUM_STORE=local" in caught.value.resolution_hint) is without
+    assert ("NOTARIUM_STORE=local" in caught.value.agent_hint) is without
     assert loaded.config.store_settings.text(USERNAME) == ""
 
 
@@ -312,7 +315,9 @@ def test_a_secret_that_is_not_utf8_is_refused_without_showing_it(tmp_path):
 def test_settings_mask_secrets_and_say_where_each_came_from(tmp_path):
     loaded = load(tmp_path, {"SIMPLENOTE_PASSWORD": "correct horse", "LOG_LEVEL": "debug"})
     settings = {setting.name: setting for setting in loaded.settings}
-    assert [name for name in settings if name not in FILE_NAMES] == [one.name for one in VARIABLES]
+    assert [name for name in settings if name not in FILE_NAMES] == [
+        one.name for one in (*KIND.variables, *COMMON)
+    ]
     assert set(FILE_NAMES) < set(settings)
     assert settings["SIMPLENOTE_PASSWORD"].value == "set (13 characters)"
     assert settings["LOG_LEVEL"].origin == "environment"

@@ -13,7 +13,6 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus
-from mcp_notarium.stores.kind import Truth
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.tools import manage
 from mcp_notarium.tools.schemas import ManageRequest
@@ -181,16 +180,6 @@ async def test_reset_without_the_service_keeps_the_cache(harness):
     with pytest.raises(StoreUnavailable):
         await act(harness, "reset_cache", Caller(agrees=True))
     assert harness.app.cache.notes.get("n").text == "text"
-
-
-async def test_store_that_is_the_source_is_never_reset(tmp_path):
-    harness = ToolHarness(tmp_path)
-    config = harness.app.config
-    local = replace(config, store=replace(config.store, truth=Truth.LOCAL))
-    harness.app = replace(harness.app, config=local)
-    with pytest.raises(InvalidRequest, match="cannot be fetched again"):
-        await act(harness, "reset_cache", Caller(agrees=True))
-    harness.close()
 
 
 async def test_in_a_store_without_a_trash_a_note_is_removed_at_once_and_only_with_consent(tmp_path):

@@ -1,0 +1,53 @@
+"""Declare the local notebook: its settings and what names an account. It needs no login and no network."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+from mcp_notarium.crypto.account_identity import AccountIdentity
+from mcp_notarium.stores.kind import StoreKind, StoreSettings, Truth
+from mcp_notarium.stores.local.tables import TABLES
+from mcp_notarium.variable import Kind, Variable
+
+if TYPE_CHECKING:
+    from mcp_notarium.stores.context import Access, StoreContext
+    from mcp_notarium.stores.contract import Store
+
+NOTEBOOK = "LOCAL_NOTEBOOK"
+
+
+def _identity(settings: StoreSettings) -> AccountIdentity:
+    name = unicodedata.normalize("NFC", settings.text(NOTEBOOK).strip())
+    return AccountIdentity("local", "", name)
+
+
+def _open(_settings: StoreSettings, context: StoreContext) -> Store:
+    from mcp_notarium.stores.local.store import LocalStore  # noqa: PLC0415 - every start imports this
+
+    return LocalStore(context.database)
+
+
+def _access(_settings: StoreSettings) -> Access:
+    from mcp_notarium.stores.context import Access  # noqa: PLC0415 - every start imports this module
+
+    return Access()
+
+
+KIND = StoreKind(
+    name="local",
+    title="the local notebook",
+    truth=Truth.LOCAL,
+    variables=(
+        Variable(
+            name=NOTEBOOK,
+            purpose="Name of the notebook. Another name is another notebook.",
+            kind=Kind.TEXT,
+            default="notebook",
+        ),
+    ),
+    identity=_identity,
+    open=_open,
+    access=_access,
+    tables=TABLES,
+)

@@ -1,0 +1,250 @@
+"""Keep notes in tables of the account's own database.
+
+No method waits: a write and the index's copy of it are one transaction of the caller's. Other processes
+share database and index, so they see it as soon as it is committed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
+from mcp_notarium.errors import (
+    CursorLost,
+    NoteNotFound,
+    OutcomeUnknown,
+    StoreRejected,
+    VersionConflict,
+)
+from mcp_notarium.stores.context import LentDatabase
+from mcp_notarium.stores.contract import (
+    Acknowledgement,
+    BaseLookup,
+    ChangePage,
+    Changes,
+    Entry,
+    Ids,
+    ListingPage,
+    PushStatus,
+    Retry,
+    Traits,
+    WriteGuard,
+    check_not_withdrawn,
+    random_id,
+)
+
+MOST_LISTED = 500
+"""Notes of one page: they are in memory together."""
+MOST_REMOVED = 10_000
+"""Removals that are remembered. A server that was away for more of them compares everything."""
+_FIELDS = frozenset({"text", "tags", "trash", "created", "modified"})
+_COLUMNS = "id, change, write_id, created_at, modified_at, trash, tags, properties, text"
+
+
+class LocalStore:
+    """Hold the notes of one notebook."""
+
+    traits = Traits(
+        Changes.FEED,
+        WriteGuard.CAS,
+        Ids.RANDOM,
+        Retry.IDEMPOTENT,
+        trash=True,
+        in_database=True,
+    )
+    codec_version = 1
+
+    def __init__(self, database: LentDatabase) -> None:
+        self._db = database
+
+    async def list_page(
+        self,
+        *,
+        since: str | None,  # noqa: ARG002 - every listing is of everything
+        mark: str | None,
+        limit: int,
+        with_content: bool,
+    ) -> ListingPage:
+        """See ``Store.list_page``. A mark is the change of the last note of the page before."""
+        limit = max(1, min(limit, MOST_LISTED))
+        before = _number(mark) if mark is not None else None
+        cursor = str(self._db.number("SELECT change FROM notebook"))
+        total = self._db.number("SELECT count(*) FROM notebook_notes") if mark is None else None
+        rows = self._db.rows(_PAGE if with_content else _BARE_PAGE, {"before": before, "n": limit})
+        entries = tuple(
+            _revision(row) if with_content else Entry(row[0], str(row[1]), row[1]) for row in rows
+        )
+        more = str(rows[-1][1]) if len(rows) == limit else None
+        return ListingPage(entries, cursor, more, total)
+
+    async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:  # noqa: ARG002
+        """See ``Store.changes``. It never waits: the index of other processes is this one."""
+        after = _number(cursor)
+        ((newest, forgotten),) = self._db.rows("SELECT change, forgotten FROM notebook")
+        if not forgotten <= after <= newest:
+            raise CursorLost("this place in the changes of the notebook is not known")
+        rows = self._db.rows(_CHANGES, {"after": after, "n": MOST_LISTED})
+        found = tuple(
+            Tombstone(note_id) if removed else Entry(note_id, str(change), change)
+            for change, note_id, removed in rows
+        )
+        end = rows[-1][0] if len(rows) == MOST_LISTED else newest
+        return ChangePage(found, str(end))
+
+    async def get(self, note_id: str, *, etag: str | None = None) -> Revision:  # noqa: ARG002
+        """See ``Store.get``."""
+        held = self._row(note_id)
+        if held is None:
+            raise _not_found(note_id)
+        return _revision(held)
+
+    def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
+        """See ``Store.compose``: the whole note as JSON."""
+        wanted = content.cleaned()
+        properties = json.loads(base.raw or b"{}") if base else {}
+        changed = base is None or wanted != base.content
+        fields = {
+            "text": wanted.text,
+            "tags": list(wanted.tags),
+            "trash": wanted.trash,
+            "created": base.created_at if base else now,
+            "modified": base.modified_at if base and not changed else now,
+        }
+        return json.dumps(properties | fields).encode()
+
+    def revision_of(self, note_id: str, body: bytes) -> Revision:
+        """See ``Store.revision_of``."""
+        return _revision((note_id, 0, "", *_columns(body)))
+
+    def new_id(self, content: Content, *, seed: str, attempt: int) -> str:  # noqa: ARG002
+        """See ``Store.new_id``."""
+        return random_id(seed)
+
+    async def push(self, write: PendingWrite) -> Acknowledgement:
+        """See ``Store.push``. It joins the caller's transaction."""
+        check_not_withdrawn()
+        with self._db.join_or_begin(durable=True):
+            return self._push(write)
+
+    def _push(self, write: PendingWrite) -> Acknowledgement:
+        row = self._row(write.note_id)
+        if row is None:
+            if write.base_etag is not None:
+                raise _not_found(write.note_id)
+            return self._store(write)
+        held = _revision(row)
+        if write.base_etag is None or row[2] == write.write_id:
+            return Acknowledgement(held, PushStatus.REPEATED, alone=True)
+        if held.etag != write.base_etag:
+            raise VersionConflict("the note has changed", details={"id": write.note_id})
+        if tuple(row[3:]) == _columns(write.body):
+            return Acknowledgement(held, PushStatus.UNCHANGED, alone=True)
+        return self._store(write)
+
+    def _store(self, write: PendingWrite) -> Acknowledgement:
+        row = (write.note_id, self._next_change(), write.write_id, *_columns(write.body))
+        self._db.run(_PUT, row)
+        self._db.run("DELETE FROM notebook_removed WHERE id = ?", (write.note_id,))
+        return Acknowledgement(_revision(row), PushStatus.STORED, alone=True)
+
+    async def find_created(self, write: PendingWrite) -> Revision | None:  # noqa: ARG002
+        """See ``Store.find_created``: never asked, for we make the ids."""
+        raise OutcomeUnknown("the local notebook makes no ids")
+
+    async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
+        """See ``Store.delete``. It joins the caller's transaction."""
+        check_not_withdrawn()
+        with self._db.join_or_begin(durable=True):
+            row = self._row(note_id)
+            if row is None:
+                return
+            held = _revision(row)
+            if held.etag != etag:
+                raise VersionConflict("the note has changed", details={"id": note_id})
+            if not held.content.trash:
+                raise StoreRejected("the note is not in the trash", details={"id": note_id})
+            self._db.run("DELETE FROM notebook_notes WHERE id = ?", (note_id,))
+            self._db.run(
+                "INSERT INTO notebook_removed VALUES (?, ?)", (note_id, self._next_change())
+            )
+            self._forget_old_removals()
+
+    async def close(self) -> None:
+        """See ``Store.close``: the database is the caller's."""
+
+    def _row(self, note_id: str) -> Any:
+        return self._db.row(f"SELECT {_COLUMNS} FROM notebook_notes WHERE id = ?", (note_id,))  # noqa: S608 - a constant
+
+    def _next_change(self) -> int:
+        self._db.run("UPDATE notebook SET change = change + 1")
+        return self._db.number("SELECT change FROM notebook")
+
+    def _forget_old_removals(self) -> None:
+        oldest = self._db.number(_OLDEST_REMOVAL, (MOST_REMOVED,))
+        if oldest:
+            self._db.run("DELETE FROM notebook_removed WHERE change <= ?", (oldest,))
+            self._db.run("UPDATE notebook SET forgotten = ?", (oldest,))
+
+
+def _number(place: str) -> int:
+    if not (place.isascii() and place.isdecimal()) or len(place) > 18:  # noqa: PLR2004 - SQLite's integers
+        raise CursorLost("this place in the notebook is not known")
+    return int(place)
+
+
+def _not_found(note_id: str) -> NoteNotFound:
+    return NoteNotFound("no such note in the notebook", details={"id": note_id})
+
+
+def _columns(body: bytes) -> tuple[Any, ...]:
+    """Return the columns of a composed body, from ``created_at`` on."""
+    fields = json.loads(body)
+    properties = {name: value for name, value in fields.items() if name not in _FIELDS}
+    return (
+        float(fields["created"]),
+        float(fields["modified"]),
+        int(fields["trash"]),
+        json.dumps(fields["tags"]),
+        json.dumps(properties),
+        fields["text"],
+    )
+
+
+def _revision(row: Any) -> Revision:
+    note_id, change, _write_id, created, modified, trash, tags, properties, text = row
+    known = json.loads(properties)
+    return Revision(
+        id=note_id,
+        etag=str(change) if change else "",
+        content=Content(text, tuple(json.loads(tags)), bool(trash)),
+        created_at=created,
+        modified_at=modified,
+        raw=properties.encode(),
+        server_version=change or None,
+        pinned=known.get("pinned") is True,
+        markdown=known.get("markdown") is True,
+    )
+
+
+_PAGE = f"""
+SELECT {_COLUMNS} FROM notebook_notes WHERE :before IS NULL OR change < :before
+ORDER BY change DESC LIMIT :n
+"""  # noqa: S608 - a constant
+_BARE_PAGE = """
+SELECT id, change FROM notebook_notes WHERE :before IS NULL OR change < :before
+ORDER BY change DESC LIMIT :n
+"""
+_CHANGES = """
+SELECT change, id, 0 FROM notebook_notes WHERE change > :after
+UNION ALL SELECT change, id, 1 FROM notebook_removed WHERE change > :after
+ORDER BY 1 LIMIT :n
+"""
+_PUT = f"""
+INSERT INTO notebook_notes({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET
+  change = excluded.change, write_id = excluded.write_id, created_at = excluded.created_at,
+  modified_at = excluded.modified_at, trash = excluded.trash, tags = excluded.tags,
+  properties = excluded.properties, text = excluded.text
+"""  # noqa: S608 - a constant
+_OLDEST_REMOVAL = "SELECT change FROM notebook_removed ORDER BY change DESC LIMIT 1 OFFSET ?"

@@ -1,0 +1,129 @@
+"""Test a real, confined server over the local notebook: a whole life, two servers, and ``kill -9``."""
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+from mcp_notarium.sandbox import landlock
+from support.whole import RAW_KEY, Server, run, until
+
+pytestmark = pytest.mark.slow("each test starts servers of its own")
+
+
+@pytest.fixture(name="env")
+def _env(tmp_path):
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "NOTARIUM_DATA_DIR": str(tmp_path / "data"),
+        "NOTARIUM_KEYCHAIN": "off",
+        "NOTARIUM_SANDBOX": "require" if landlock.version() else "off",
+        "NOTARIUM_STORE": "local",
+        "DB_ENCRYPTION_KEY": RAW_KEY,
+        "LOG_LEVEL": "debug",
+    }
+
+
+def act(server, action, note, **more):
+    version = note.get("local_version") or note["new_local_version"]
+    return server.tool("manage", action=action, id=note["id"], local_version=version, **more)
+
+
+def test_a_note_is_made_changed_found_trashed_and_removed(env):
+    with Server(env) as server:
+        note = server.tool("save", text="Shopping\n- milk\n", tags=["home"])
+        version = note["local_version"]
+        note = server.tool(
+            "save", id=note["id"], local_version=version, text="Shopping\n- eggs canary\n"
+        )
+        assert server.tool("list", query="eggs tag:home")["total_items"] == 1
+        stale = server.error("save", id=note["id"], local_version=version, text="Shopping\n- x\n")
+        assert stale["subcategory"] == "conflict"
+        server.tool("manage", action="reset_cache", confirm=True)
+        until(lambda: server.tool("list", query="eggs")["total_items"] == 1)
+        again = server.tool("get", id=note["id"])
+        assert again["local_version"] == note["local_version"]
+        stats = server.tool("manage", action="get_stats")
+        assert (stats["backend"], stats["pending_writes"]) == ("local", 0)
+        trashed = act(server, "trash", note)
+        assert server.tool("list")["total_items"] == 0
+        note = act(server, "untrash", trashed)
+        note = act(server, "trash", note)
+        act(server, "delete_permanently", note, confirm=True)
+        assert server.error("get", id=note["id"])["category"] == "NOT_FOUND"
+        assert server.leave() == 0
+        assert "canary" not in server.errors()
+
+
+def test_the_next_server_has_the_notes_and_the_commands_say_what_it_is(env):
+    with Server(env) as server:
+        note = server.tool("save", text="kept\n")
+        assert server.leave() == 0
+    with Server(env) as server:
+        assert server.tool("get", id=note["id"])["text"] == "kept\n"
+        assert server.leave() == 0
+    assert "the local notebook needs no login" in run(env, "login", "--code-stdin").stderr
+    facts = json.loads(run(env, "status", "--json").stdout)
+    assert (facts["backend"], facts["notes"]) == ("local", 1)
+    assert run(env, "doctor").returncode == 0
+    assert run(env, "reset-cache", "--yes").returncode == 0
+    with Server(env) as server:
+        server.loaded(1)
+        assert server.leave() == 0
+    assert "in there, and nowhere else" in run(env, "purge", stdin="no\n").stderr
+    env["LOCAL_NOTEBOOK"] = "another"
+    assert json.loads(run(env, "status", "--json").stdout)["folder"] != facts["folder"]
+
+
+def test_what_a_server_was_told_is_saved_survives_kill_9_beside_another_server(env):
+    dice = random.Random(7)
+    saved = []
+    with Server(env) as other:
+        other.tool("save", text="of the other\n")
+        for round_ in range(4):
+            with Server(env) as server:
+                server.tool("list")
+                killing = threading.Timer(
+                    dice.uniform(0.02, 0.3), os.kill, (server.process.pid, signal.SIGKILL)
+                )
+                killing.start()
+                with suppress(AssertionError, OSError):
+                    saved.extend(
+                        server.tool("save", text=f"note {round_} {number}\n")["id"]
+                        for number in range(500)
+                    )
+                killing.join()
+                server.process.wait(20)
+            last = saved[-1]
+            assert other.tool("get", id=last)["id"] == last
+        assert len(saved) > 4
+        assert other.leave() == 0
+    with Server(env) as server:
+        for note_id in saved:
+            assert server.tool("get", id=note_id)["id"] == note_id
+        stats = server.tool("manage", action="get_stats")
+        assert len(saved) + 1 <= stats["db_total_notes"] <= len(saved) + 5
+        assert stats["pending_writes"] == 0
+        assert server.leave() == 0
+    assert "chain is whole" in run(env, "audit", "verify").stdout
+
+
+def test_two_servers_see_each_other_at_once(env):
+    with Server(env) as one, Server(env) as two:
+        assert one.tool("list")["total_items"] == two.tool("list")["total_items"] == 0
+        began = time.monotonic()
+        note = one.tool("save", text="a\n")
+        assert two.tool("list")["total_items"] == 1
+        version = note["local_version"]
+        two.tool("save", id=note["id"], local_version=version, text="a\nb\n")
+        assert one.tool("get", id=note["id"])["text"] == "a\nb\n"
+        stale = one.error("save", id=note["id"], local_version=version, text="0\na\n")
+        assert stale["subcategory"] == "conflict"
+        assert time.monotonic() - began < 5
+        assert (one.leave(), two.leave()) == (0, 0)
