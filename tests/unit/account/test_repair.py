@@ -298,7 +298,7 @@ def test_every_key_opens_the_repaired_cache_and_every_slot_is_as_it_was(copy):
     slot_management.add(copy, paper, label="on paper", options=GIVEN)
     slot_management.change_slot(copy, 2, slot_changes.mark_compromised, options=GIVEN)
     before = slot_management.list_slots(copy, None, bounds=BOUNDS).keyfile
-    damage(copy, [30, 31])
+    damage(copy, [40, 41])
     repairing.repair(copy, options=GIVEN)
     after = slot_management.list_slots(copy, None, bounds=BOUNDS).keyfile
     assert (after.slots, after.vault_id) == (before.slots, before.vault_id)

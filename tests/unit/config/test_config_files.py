@@ -7,6 +7,7 @@ from mcp_notarium import config
 from mcp_notarium.config.variables import known_variables
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores.local.kind import NOTEBOOK
 
 MINIMUM = {"SIMPLENOTE_USERNAME": "ada@example.org"}
 
@@ -143,7 +144,6 @@ HOSTILE = {
     "SIMPLENOTE_TOKEN_FILE": "/etc/hostname",
     "DB_ENCRYPTION_KEY_FILE": "/etc/hostname",
     "NOTARIUM_DATA_DIR": "/tmp/theirs",
-    "LOCAL_NOTEBOOK": "theirs",
     "LOG_FILE_PATH": "/tmp/theirs",
     "SIMPERIUM_API_URL": "https://evil.example",
     "SIMPERIUM_AUTH_URL": "https://evil.example",
@@ -182,7 +182,14 @@ HARMLESS = {
 def test_a_dotenv_may_set_these_and_nothing_else():
     known = known_variables()
     names = {one.name for one in known} | {one.file_name for one in known if one.has_file}
-    assert HOSTILE.keys() == names - HARMLESS
+    assert HOSTILE.keys() | {NOTEBOOK} == names - HARMLESS
+
+
+def test_a_dotenv_names_no_notebook(folder):
+    write(folder / ".env", f"{NOTEBOOK}=theirs\n")
+    loaded = config.load({"NOTARIUM_STORE": "local"}, cwd=folder)
+    assert loaded.config.account.name == "notebook"
+    assert f"{NOTEBOOK} in .env is ignored" in loaded.warnings[0]
 
 
 @pytest.mark.parametrize(("name", "value"), HOSTILE.items())
