@@ -10,9 +10,11 @@ import pytest
 from contract.bench import Bench, OnABench, nothing_known
 from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.errors import IdTaken, NoteNotFound, StoreRejected, VersionConflict
-from mcp_notarium.stores.contract import Changes, Ids, PushStatus, Retry, WriteGuard
+from mcp_notarium.stores.contract import SEEDED, Changes, Ids, PushStatus, Retry, WriteGuard
 from mcp_notarium.sync.direct_write import run_at_once
+from mcp_notarium.sync.push import MOST_IDS
 
+SEEDS = ("5ba1e77c" * 4, "5ba1e77d" * 4)
 TEXTS = [
     "",
     "a",
@@ -213,8 +215,11 @@ class WritingContract(OnABench):
         content = Content("Plan\nmine\n")
         ids = {bench.store.new_id(content, seed="0a", attempt=0) for _ in range(2)}
         assert len(ids) == 1
-        if bench.store.traits.ids is not Ids.NAMED:
-            assert bench.store.new_id(content, seed="0b", attempt=0) not in ids
+        first = 0 if bench.store.traits.ids is not Ids.NAMED else SEEDED
+        for attempt in range(first, first + MOST_IDS):
+            made = [bench.store.new_id(content, seed=one, attempt=attempt) for one in SEEDS]
+            assert len({*made, *ids}) == len(SEEDS) + len(ids)
+            assert all(len(note_id) <= 256 for note_id in made)
 
     async def test_a_note_that_the_store_names_is_found_by_the_write_that_made_it(
         self, bench: Bench

@@ -30,6 +30,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.stores.contract import (
+    SEEDED,
     Acknowledgement,
     BaseLookup,
     ChangePage,
@@ -319,7 +320,8 @@ class MemoryClient:
         if self.traits.ids is not Ids.NAMED:
             return random_id(seed)
         title = "".join(c if c.isalnum() else "-" for c in content.text.split("\n")[0][:40])
-        return f"{title or 'note'}{f' {attempt + 1}' if attempt else ''}.md"
+        number = f"{seed[:8]}{attempt}" if attempt >= SEEDED else attempt + 1
+        return f"{title or 'note'}{f' {number}' if attempt else ''}.md"
 
     async def find_created(self, write: PendingWrite) -> Revision | None:
         """See ``Store.find_created``."""

@@ -32,6 +32,8 @@ from typing import Protocol
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
 from mcp_notarium.errors import InvalidRequest, StoreUnavailable
 
+SEEDED = 10
+"""The attempt from which a made id contains part of the seed, so that nobody has taken it."""
 BaseLookup = Callable[[str], Revision | None]
 """Gives the acknowledged revision the index holds of a note, or None."""
 WITHDRAWN: ContextVar[Callable[[], bool]] = ContextVar("withdrawn", default=lambda: False)
@@ -259,7 +261,8 @@ class Store(Protocol):
     def new_id(self, content: Content, *, seed: str, attempt: int) -> str:
         """Make the id of a new note (pure). The same ``seed`` and ``attempt`` give the same id.
 
-        ``attempt`` counts from 0 the ids of this note that were taken. RANDOM ids: :func:`random_id`.
+        ``attempt`` counts from 0 the ids of this note that were taken; from ``SEEDED`` on, another seed gives
+        another id. RANDOM ids: :func:`random_id`.
         Where the store makes the id, this one names the write in the journal only.
         """
 

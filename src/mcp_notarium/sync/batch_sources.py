@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from functools import partial
 
 from mcp_notarium.domain.note import Revision, Tombstone
@@ -24,6 +25,7 @@ from mcp_notarium.sync.listing import (
     PAGE,
     Listing,
     MarkLost,
+    is_usable,
     pages,
     read_ahead,
 )
@@ -176,7 +178,9 @@ class BatchSources:
                 raise _FeedFailed("the change feed failed again") from error
             raise
         self.feed.record_success()
-        return page
+        kept = tuple(change for change in page.changes if is_usable(change.id))
+        left_out = page.left_out + len(page.changes) - len(kept)
+        return replace(page, changes=kept, left_out=left_out)
 
     def _whole_base(self, note_id: str) -> Revision | None:
         """Return what the index holds of a note, unless its ``raw`` was left behind by a reload."""

@@ -24,6 +24,7 @@ from mcp_notarium.domain.note import (
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.contract import SEEDED, Store
 
 LONGEST_LEASE = 3600.0
 """Seconds, longer than any lease. One that ends later was given before the clock was set back."""
@@ -105,6 +106,14 @@ class Journal:
             lease_until=now + self._lease,
             copied=copied,
         )
+
+    def make_id(self, store: Store, content: Content, *, seed: str, attempt: int) -> str:
+        """Make the id of a new note. Where rules hide notes, it is one that no note has.
+
+        Else a name that is taken, though no visible note has it, would betray a hidden note.
+        """
+        hides = self._cache.notes.visibility.rules.has_rules
+        return store.new_id(content, seed=seed, attempt=attempt + (SEEDED if hides else 0))
 
     def record(
         self,

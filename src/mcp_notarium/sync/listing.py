@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.errors import CursorLost, NoteNotFound, StoreProtocolError, StoreRejected
 from mcp_notarium.storage.note_rows import BATCH
 from mcp_notarium.stores.contract import ListingPage, Store
@@ -47,6 +48,11 @@ class Listing:
     with_content: bool = True
 
 
+def is_usable(note_id: str) -> bool:
+    """Tell whether the index can hold a note of this id; another is left out, whatever store names it."""
+    return bool(note_id) and replace_surrogates(note_id) == note_id
+
+
 async def pages(store: Store, listing: Listing) -> Pages:
     """Yield all pages, in order. Raises ``MarkLost`` if the mark it starts from is refused."""
     mark, size = listing.mark, listing.first
@@ -70,9 +76,12 @@ async def pages(store: Store, listing: Listing) -> Pages:
 
 async def _page(store: Store, listing: Listing, *, mark: str | None, size: int) -> ListingPage:
     try:
-        return await store.list_page(
+        page = await store.list_page(
             since=listing.since, mark=mark, limit=size, with_content=listing.with_content
         )
+        kept = tuple(entry for entry in page.entries if is_usable(entry.id))
+        left_out = page.left_out + len(page.entries) - len(kept)
+        return replace(page, entries=kept, left_out=left_out)
     except (StoreRejected, StoreProtocolError, CursorLost, NoteNotFound):
         if mark is not None and mark == listing.mark:
             raise MarkLost from None

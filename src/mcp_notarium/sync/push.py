@@ -99,7 +99,9 @@ class Pusher:
                 base=None,
                 content=write.content,
                 body=write.body,
-                note_id=self._store.new_id(write.content, seed=write.write_id, attempt=attempt),
+                note_id=self._journal.make_id(
+                    self._store, write.content, seed=write.write_id, attempt=attempt
+                ),
             )
             if renamed is None:
                 return PushResult(PushOutcome.AGAIN)

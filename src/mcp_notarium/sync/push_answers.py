@@ -315,7 +315,7 @@ class AnswerCommitter:
         write_id = copy_write_id(write.write_id, **({"of": of.etag} if of else {}))
         return self._journal.make(
             write_id=write_id,
-            note_id=self._store.new_id(content, seed=write_id, attempt=0),
+            note_id=self._journal.make_id(self._store, content, seed=write_id, attempt=0),
             kind=WriteKind.CREATE,
             base_etag=None,
             content=content,

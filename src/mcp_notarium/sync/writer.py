@@ -174,9 +174,7 @@ class Writer:
             return resumed
         write_id = uuid.uuid4().hex
         for attempt in range(MOST_IDS):
-            note_id = self._store.new_id(content, seed=write_id, attempt=attempt)
-            if note_id in self._cache.notes.visibility.rules.hidden_ids:
-                continue  # the new note would be hidden from its author
+            note_id = self._journal.make_id(self._store, content, seed=write_id, attempt=attempt)
             async with self._locks.lock(note_id) as lock:
                 write = self._journal.make(
                     write_id=write_id,

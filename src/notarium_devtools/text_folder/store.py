@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
     CursorLost,
@@ -29,6 +28,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.stores.contract import (
+    SEEDED,
     Acknowledgement,
     BaseLookup,
     ChangePage,
@@ -48,8 +48,6 @@ from notarium_devtools.text_folder.files import LARGEST, Folder, NotText, TextFi
 ENDING = ".txt"
 _LONGEST_NAME = 255
 _LONGEST_TITLE = 100
-_NUMBERED = 10
-"""Numbers that are tried; after them comes a random one, for the engine does not try many."""
 _NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]+')
 _CURSOR = "snapshot"
 _Result = TypeVar("_Result")
@@ -126,14 +124,14 @@ class TextFolder:
         return Revision(note_id, "", Content(body.decode()), 0.0, 0.0, b"")
 
     def new_id(self, content: Content, *, seed: str, attempt: int) -> str:
-        """See ``Store.new_id``: the title, with a number if that is taken, and with any in the end."""
+        """See ``Store.new_id``: the title, with a number if that is taken, and with the seed in the end."""
         first = next(filter(str.strip, content.cleaned().text.lstrip("\ufeff").splitlines()), "")
         title = " ".join(unicodedata.normalize("NFC", _NOT_IN_NAMES.sub(" ", first)).split())
         title = title.strip(" .")
         title = title.encode()[:_LONGEST_TITLE].decode(errors="ignore").strip(" .") or "Untitled"
         if attempt == 0:
             return title
-        return f"{title} {attempt + 1 if attempt < _NUMBERED else seed[:8] + str(attempt)}"
+        return f"{title} {attempt + 1 if attempt < SEEDED else seed[:8] + str(attempt)}"
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``. A new note never overwrites a file."""
@@ -250,7 +248,7 @@ def _scan(folder: int) -> tuple[list[tuple[int, str]], int]:
         for entry in filter(lambda entry: _is_name(entry.name), entries):
             with suppress(FileNotFoundError):
                 found = entry.stat(follow_symlinks=False)
-                if stat.S_ISREG(found.st_mode) and replace_surrogates(entry.name) == entry.name:
+                if stat.S_ISREG(found.st_mode):
                     files.append((-found.st_mtime_ns, entry.name))
                 else:
                     left_out += 1

@@ -12,7 +12,7 @@ from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.sync import listing
 from mcp_notarium.sync.cycle_states import State
 from support import corpus
-from support.memory_client import Fault
+from support.memory_client import ROWS, Fault
 from support.sync_rig import Crash, until
 
 
@@ -310,3 +310,18 @@ def test_a_failure_in_the_middle_keeps_what_came_and_continues_later(client, sto
     assert client.contents() == store.contents()
     assert pages[3] == pages[2]
     assert len(pages) == 5
+
+
+@pytest.mark.parametrize("traits", ROWS.values(), ids=ROWS)
+def test_notes_whose_ids_cannot_be_stored_come_and_go_and_are_counted(clients, store, traits):
+    client = clients(traits=traits)
+    store.put("plain", "kept\n")
+    for note_id in ("half \ud83d", ""):
+        store.put(note_id, "left out\n")
+        assert asyncio.run(client.sync()) is State.IDLE
+        assert client.scheduler._progress.left_out
+        assert set(client.contents()) == {"plain"}
+    store.remove("half \ud83d")
+    for _ in range(2):
+        assert asyncio.run(client.sync()) is State.IDLE
+    assert set(client.contents()) == {"plain"}

@@ -1,6 +1,7 @@
 """What a rule hides stays hidden, whatever is renamed, whenever."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -156,6 +157,34 @@ def test_a_visible_note_moved_over_a_hidden_one_is_renamed(clients, store):
     assert looks(client) == {"a.md"}
     assert client.note("b.md").text == "seen\n"
     assert "get" not in client.remote.calls
+
+
+@pytest.mark.parametrize("taken", ["", "Plan.md", "by a rule"])
+def test_the_id_of_a_new_note_does_not_tell_whether_a_hidden_note_has_its_name(
+    clients, store, taken
+):
+    if taken:
+        store.put("Plan.md", "1234\n", tags=["private"])
+    hidden_ids = ("Plan.md",) if taken == "by a rule" else ()
+    rules = Visibility(hidden_tags=("private",), hidden_ids=hidden_ids)
+    client = clients(traits=LIKE_VAULT, rules=rules)
+    made = []
+    for _ in range(2):
+        client.remote.calls.clear()
+        made.append(asyncio.run(client.create("Plan\nmine\n")).id)
+        assert re.fullmatch(r"Plan [0-9a-f]{8}10\.md", made[-1])
+        assert client.remote.calls == ["get", "push", "get"], "the first name is free"
+    assert len({*made}) == 2
+
+
+def test_a_conflict_copy_tells_as_little(clients, store):
+    store.put("a.md", "Plan\n")
+    store.put("-conflict-copy--Ours.md", "1234\n", tags=["private"])
+    client = clients(traits=LIKE_VAULT, rules=PRIVATE)
+    asyncio.run(client.sync())
+    client.faults.plan(Fault.OVERWRITE, on="push", edit=lambda _text: "Theirs\n")
+    saved = asyncio.run(client.change(client.note("a.md"), "Ours\n"))
+    assert re.search(r" [0-9a-f]{8}10\.md$", saved.copy_id)
 
 
 def test_an_allowance_goes_by_the_id_of_today_alone(clients, store):

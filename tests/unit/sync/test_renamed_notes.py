@@ -190,13 +190,6 @@ def test_a_file_that_was_written_anew_with_the_same_text_is_followed_too(clients
     assert client.note("plain.md").id == "c.md"
 
 
-def test_a_new_note_takes_no_name_that_a_rule_hides(clients, store):
-    client = clients(traits=LIKE_VAULT, rules=Visibility(hidden_ids=("Plan.md",)))
-    note = asyncio.run(client.create("Plan\nmine\n"))
-    assert note.id == "Plan 2.md"
-    assert store.ids() == {"Plan 2.md"}
-
-
 def test_the_last_notes_of_a_small_store_may_go(vault, store):
     store.remove("a.md")
     store.remove("b.md")
