@@ -113,6 +113,21 @@ class WritingContract(OnABench):
         assert expected.content == content == stored.content
         assert expected.modified_at == stored.modified_at or not traits.dates
 
+    async def test_every_composed_text_reads_as_the_store_will_hold_it(self, bench: Bench) -> None:
+        """Otherwise a write whose answer was lost is taken for somebody else's, and made twice."""
+        store = bench.store
+        for number, text in enumerate(text for text in TEXTS if len(text) < 1000):
+            new = self.write(store, f"n{number}", Content(text), write_id=f"c{number}")
+            made = (await store.push(new)).revision
+            assert (
+                store.revision_of(made.id, new.body).content == (await store.get(made.id)).content
+            )
+            longer = Content(f"{text}\nmore", made.content.tags, title=made.content.title)
+            change = self.write(store, made.id, longer, base=made, write_id=f"u{number}")
+            await store.push(change)
+            held = (await store.get(made.id)).content
+            assert store.revision_of(made.id, change.body).content == held
+
     async def test_repeated_write_id_has_no_second_effect(self, bench: Bench) -> None:
         if bench.store.traits.retry is not Retry.IDEMPOTENT:
             return

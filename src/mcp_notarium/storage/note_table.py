@@ -127,6 +127,10 @@ class NoteTable:
             return dict(self._db.rows(_ETAGS))
         return dict(self._db.rows(_ETAGS_OF, (json.dumps(list(ids)),)))
 
+    def ids_with_text(self, text: str) -> list[str]:
+        """Return the notes that say exactly this; reads the text of every note."""
+        return [row[0] for row in self._db.rows("SELECT id FROM notes WHERE text = ?", (text,))]
+
     def last_seen_etag(self, note_id: str) -> str | None:
         """Return the etag of the last revision that came, also of a hidden note. For sync only."""
         hidden = self.visibility.hidden_notes([note_id])

@@ -6,6 +6,7 @@ becomes an event of the table; nothing that was stored is ever taken back.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -193,8 +194,11 @@ class CycleRunner:
                 raise AssertionError(msg)
 
     async def _replay(self) -> Event:
-        outcomes = await self._writer.replay.finish_all()
-        self._finished_writes = outcomes.total() - outcomes[None]
+        self._count_finished(await self._writer.replay.finish_all())
+        return Event.PUSHED
+
+    def _count_finished(self, outcomes: Counter[PushOutcome | None]) -> None:
+        self._finished_writes += outcomes.total() - outcomes[None]
         if self._log and outcomes.total() > outcomes[PushOutcome.STORED]:
             self._log.warning(
                 "sync.replayed",
@@ -203,7 +207,6 @@ class CycleRunner:
                 rejected=outcomes[PushOutcome.REFUSED],
                 waiting=outcomes[None] + outcomes[PushOutcome.WAITING],
             )
-        return Event.PUSHED
 
     async def _ask(self, *, cursor_lost: bool) -> Event:
         if self._plan is None:
@@ -211,6 +214,7 @@ class CycleRunner:
         batch = await anext(self._plan, None)
         if batch is None:
             self._plan = None
+            self._count_finished(await self._writer.replay.finish_not_found())
             return Event.NOTHING_NEW
         self._batch = batch
         return Event.PAGE

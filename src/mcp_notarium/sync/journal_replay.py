@@ -1,56 +1,34 @@
-"""Finish a journal entry whose outcome is unknown, under the write_id it was recorded with.
+"""Finish the journal entries that nobody works on: at the beginning of a cycle, and after its listing.
 
-``JournalReplay`` asks the store first what became of the note and merges here, never there. Text that
-cannot be merged becomes a conflict copy; text the store refuses stays as a rejected entry.
+``JournalReplay`` backs off from entries that fail and waits for slow ones; ``entry_replay`` finishes them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from typing import Any
 
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
+from mcp_notarium.domain.note import PendingWrite
 from mcp_notarium.errors import (
-    CacheBusy,
     CacheError,
-    DateRefused,
     LoginRequired,
     NotariumError,
-    NoteNotFound,
-    OutcomeUnknown,
     RateLimited,
-    StoreRejected,
     StoreTimeout,
     StoreUnavailable,
-    VersionConflict,
 )
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Ids, Retry, Store
+from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.backoff import ItemBackoff
-from mcp_notarium.sync.conflict_copy import differences
+from mcp_notarium.sync.entry_replay import EntryReplay, PerhapsRenamed
 from mcp_notarium.sync.journal import Journal
-from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves, get_newest
+from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
-from mcp_notarium.sync.push import Pusher, is_final
-from mcp_notarium.sync.push_answers import PushOutcome, PushResult
-from mcp_notarium.sync.push_decisions import (
-    Attempt,
-    Step,
-    decide,
-    held_for_creation,
-    held_for_deletion,
-    held_for_update,
-)
-from mcp_notarium.sync.write_errors import unknown_outcome
+from mcp_notarium.sync.push_answers import PushOutcome
 
-LOCK_TRIES = 50
-"""Number of checks whether another process has finished with the note."""
-LOCK_PAUSE = 0.1
-ROUNDS = 4
-"""Times that a note may change during a write before the write is left for later."""
 _PERHAPS_EVERYBODY = (StoreTimeout, StoreUnavailable, LoginRequired, RateLimited)
 """Errors that may concern every other entry as well."""
 _MOST_LATE = 2
@@ -58,7 +36,7 @@ _MOST_LATE = 2
 
 
 class JournalReplay:
-    """Finish journal entries: one that the caller has claimed, or all that nobody works on."""
+    """Finish all entries that nobody works on."""
 
     def __init__(
         self,
@@ -66,25 +44,19 @@ class JournalReplay:
         store: Store,
         *,
         journal: Journal,
-        pusher: Pusher,
+        entries: EntryReplay,
         locks: NoteLocks,
-        clock: Callable[[], float],
         stopwatch: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._cache = cache
         self._store = store
         self._journal = journal
-        self._pusher = pusher
+        self._entries = entries
         self._locks = locks
-        self._clock = clock
-        self._sleep = sleep
         self._backoff = ItemBackoff(stopwatch)
-        self._created: dict[str, PushResult] = {}
-        """By write_id, for a caller who sends an unanswered creation again."""
+        self._not_found: set[tuple[str, str]] = set()
+        """Write_id and note id of entries whose note was not under its name before this cycle's listing."""
         self._late: set[asyncio.Task[Any]] = set()
-
-    # All entries.
 
     async def finish_all(self) -> Counter[PushOutcome | None]:
         """Finish every unfinished entry that nobody works on. One that fails or is slow delays no other.
@@ -93,14 +65,30 @@ class JournalReplay:
         failed is backed off from, longer each time. Raises the store's error if an entry fails and a
         request about all notes fails as well.
         """
-        outcomes: Counter[PushOutcome | None] = Counter()
         writes = self._cache.pending.in_flight()
         self._backoff.keep_only({write.write_id for write in writes})
+        self._not_found.clear()
+        return await self._finish_each(writes)
+
+    async def finish_not_found(self) -> Counter[PushOutcome | None]:
+        """Finish what :meth:`finish_all` has left to a complete listing, which was compared since."""
+        listed, left = self._not_found.copy(), {write_id for write_id, _ in self._not_found}
+        writes = self._cache.pending.in_flight() if left else ()
+        return await self._finish_each((w for w in writes if w.write_id in left), listed=listed)
+
+    async def _finish_each(
+        self,
+        writes: Iterable[PendingWrite],
+        *,
+        listed: AbstractSet[tuple[str, str]] = frozenset(),
+    ) -> Counter[PushOutcome | None]:
+        outcomes: Counter[PushOutcome | None] = Counter()
         for write in writes:
             outcome = None
             if len(self._late) < _MOST_LATE and self._is_free(write):
                 async with self._locks.lock(write.note_id, beside_calls=True) as lock:
-                    outcome = await self._finish_one(write, lock)
+                    was_listed = (write.write_id, write.note_id) in listed
+                    outcome = await self._finish_one(write, lock, listed=was_listed)
             outcomes[outcome] += 1
         return outcomes
 
@@ -115,13 +103,16 @@ class JournalReplay:
     def _is_free(self, write: PendingWrite) -> bool:
         return not self._locks.is_locked(write.note_id) and not self._backoff.blocks(write.write_id)
 
-    async def _finish_one(self, write: PendingWrite, lock: NoteLock) -> PushOutcome | None:
+    async def _finish_one(
+        self, write: PendingWrite, lock: NoteLock, *, listed: bool
+    ) -> PushOutcome | None:
         claimed = self._journal.claim(write)
         if claimed is None:
             return None
         try:
             async with asyncio.timeout(ITEM_SECONDS) as timeout:
-                return (await lock.run_to_end(self.finish(claimed))).outcome
+                work = self._entries.finish(claimed, listed=listed)
+                return (await lock.run_to_end(work)).outcome
         except TimeoutError:
             if not timeout.expired():
                 raise
@@ -129,6 +120,8 @@ class JournalReplay:
             self._continue_late(lock)
         except CacheError:
             raise
+        except PerhapsRenamed:
+            self._not_found.add((write.write_id, write.note_id))
         except _PERHAPS_EVERYBODY as error:
             self._backoff.record_failure(write.write_id, error)
             await check_store_serves(self._cache, self._store)
@@ -141,184 +134,3 @@ class JournalReplay:
         if lock.task is not None and not lock.task.done():
             self._late.add(lock.task)
             lock.task.add_done_callback(self._late.discard)
-
-    # One entry.
-
-    async def finish_earlier(self, note_id: str, lock: NoteLock) -> None:
-        """Finish the note's unanswered write before another one is made.
-
-        Raises ``StoreUnavailable`` if it stays unanswered, otherwise as :meth:`finish_of`.
-        """
-        try:
-            await self.finish_of(note_id, lock)
-        except OutcomeUnknown as error:
-            raise StoreUnavailable(
-                "an earlier write of this note is still unanswered; nothing was saved",
-                details=error.details,
-            ) from error
-
-    async def finish_of(self, note_id: str, lock: NoteLock) -> PushResult | None:
-        """Finish the note's unanswered write, made by this process or left by another one.
-
-        Return how that ended; None if there was none. Raises ``OutcomeUnknown`` if it stays unanswered,
-        and ``CacheBusy`` if another process keeps the note.
-        """
-        result = None
-        for _ in range(LOCK_TRIES):
-            write = self._journal.in_flight(note_id)
-            if write is None:
-                return result
-            claimed = self._journal.claim(write)
-            if claimed is None:
-                await self._sleep(LOCK_PAUSE)
-            else:
-                result = await lock.run_to_end(self.finish(claimed))
-        raise CacheBusy("another process is saving this note")
-
-    def result_of(self, write_id: str) -> PushResult | None:
-        """Return how a creation ended that this process has finished; None: it has not."""
-        return self._created.get(write_id)
-
-    async def finish(self, write: PendingWrite) -> PushResult:
-        """Finish the entry. If this raises, the entry remains and is free for the next attempt."""
-        try:
-            for _ in range(ROUNDS):
-                result = await self._attempt(write)
-                if result.outcome is not PushOutcome.AGAIN:
-                    if write.kind is WriteKind.CREATE:
-                        self._created[write.write_id] = result
-                    return result
-                kept = self._cache.pending.get(write.write_id)
-                if kept is None:  # another process has finished it
-                    return PushResult(PushOutcome.STORED, write.note_id, merged=True)
-                write = kept
-        except NotariumError as error:
-            if is_final(error):
-                self._journal.reject(write, error.message)
-                return PushResult(PushOutcome.REFUSED)
-            self._journal.release(write)
-            raise
-        self._journal.release(write)
-        raise unknown_outcome("the note keeps changing at the note store", write)
-
-    async def _attempt(self, write: PendingWrite) -> PushResult:
-        head = await self._find(write)
-        match write.kind:
-            case WriteKind.CREATE:
-                return await self._create(write, head)
-            case WriteKind.UPDATE:
-                return await self._update(write, head)
-            case WriteKind.DELETE:
-                return await self._remove(write, head)
-
-    async def _find(self, write: PendingWrite) -> Revision | Tombstone:
-        """Return what the store holds in place of the note."""
-        if write.kind is WriteKind.CREATE and self._store.traits.ids is Ids.STORE:
-            return await self._store.find_created(write) or Tombstone(write.note_id)
-        return await get_newest(self._store, write.note_id)
-
-    def _finish_with(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
-        """Finish an entry that had arrived, or for which nothing is left to do."""
-        self._journal.finish(write, storing=[head])
-        merged = isinstance(head, Revision) and head.content != write.content
-        return PushResult(PushOutcome.STORED, head.id, merged=merged)
-
-    async def _create(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
-        traits = self._store.traits
-        sent = self._store.revision_of(write.note_id, write.body)
-        held = held_for_creation(head, sent.content, named=traits.ids is Ids.NAMED)
-        if isinstance(head, Revision) and decide(write.kind, Attempt.REPEATED, held) is Step.DONE:
-            return self._finish_created(write, head, sent)
-        try:
-            return await self._send_dated(write, None)
-        except NoteNotFound:
-            # The store remembers the write but has no such note: it was removed after it arrived.
-            return self._finish_with(write, Tombstone(write.note_id))
-        except VersionConflict:
-            return PushResult(PushOutcome.AGAIN)
-
-    def _finish_created(self, write: PendingWrite, head: Revision, sent: Revision) -> PushResult:
-        """Finish a creation that has arrived. What differs under our own date is the store's doing."""
-        ours = self._store.traits.dates and head.modified_at == sent.modified_at
-        differs = differences(sent=sent.content, stored=head.content)
-        result = self._finish_with(write, head)
-        return replace(result, merged=bool(differs) and not ours, differs=differs if ours else "")
-
-    def _has_text_to_keep(self, write: PendingWrite) -> bool:
-        """Tell whether the write carries text that exists nowhere else."""
-        base = self._base_of(write)
-        return base is None or base.wording != write.content.wording
-
-    async def _update(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
-        sent = self._store.revision_of(write.note_id, write.body).content
-        base = None
-        if isinstance(head, Revision) and head.etag != write.base_etag and head.content != sent:
-            base = self._base_of(write) or await self._read_base(write)
-        held, wanted = held_for_update(
-            head, base=base, base_etag=write.base_etag, sent=sent, wanted=write.content
-        )
-        step = decide(write.kind, Attempt.REPEATED, held)
-        if isinstance(head, Tombstone):
-            if write.copied or not self._has_text_to_keep(write):
-                return self._finish_with(write, head)
-            return await self._pusher.keep_as_copy(write, instead=head)
-        if step is Step.COPY and not write.copied:
-            return await self._pusher.keep_as_copy(write, instead=head)
-        if step is Step.PUSH:
-            return await self._send(write, head)
-        if not self._journal.sees_revision(head):
-            wanted = replace(wanted, tags=head.content.tags)  # the policy hides it now: keep it so
-        if step is not Step.MERGE or wanted == head.content:
-            return self._finish_with(write, head)
-        body = self._store.compose(head, wanted, now=self._clock())
-        rebased = self._journal.rebase(write, base=head, content=wanted, body=body)
-        return await self._send(rebased, head) if rebased else PushResult(PushOutcome.AGAIN)
-
-    async def _send(self, write: PendingWrite, head: Revision) -> PushResult:
-        try:
-            return await self._send_dated(write, head)
-        except (NoteNotFound, VersionConflict):
-            return PushResult(PushOutcome.AGAIN)
-
-    async def _send_dated(self, write: PendingWrite, head: Revision | None) -> PushResult:
-        """Send over ``head``; once more with the present time if the clock was wrong before."""
-        try:
-            return await self._send_over(write, head)
-        except DateRefused:
-            body = self._store.compose(head, write.content, now=self._clock())
-            dated = self._journal.rebase(write, base=head, content=write.content, body=body)
-            if dated is None:
-                return PushResult(PushOutcome.AGAIN)
-            return await self._send_over(dated, head)
-
-    async def _send_over(self, write: PendingWrite, head: Revision | None) -> PushResult:
-        if head is None:
-            return await self._pusher.create(write, replayed=True)
-        return await self._pusher.send(write, base=head.content, replayed=True)
-
-    async def _remove(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
-        recognised = self._store.traits.retry is Retry.IDEMPOTENT
-        held = held_for_deletion(head, write.base_etag, recognised=recognised)
-        if decide(write.kind, Attempt.REPEATED, held) is Step.DONE:
-            return self._finish_with(write, head)
-        try:
-            await self._pusher.remove(write)
-        except (VersionConflict, StoreRejected):
-            newest = await get_newest(self._store, head.id)
-            if isinstance(newest, Tombstone) or newest.etag != write.base_etag:
-                return PushResult(PushOutcome.AGAIN)
-            return self._finish_with(write, newest)
-        return PushResult(PushOutcome.STORED, write.note_id)
-
-    def _base_of(self, write: PendingWrite) -> Content | None:
-        base = self._cache.notes.base(write.note_id)
-        return base.content if base and base.etag == write.base_etag else None
-
-    async def _read_base(self, write: PendingWrite) -> Content | None:
-        """Read the base from the store's history, if the index has lost it."""
-        if not self._store.traits.versions or write.base_etag is None:
-            return None
-        try:
-            return (await self._store.get(write.note_id, etag=write.base_etag)).content
-        except NoteNotFound:
-            return None

@@ -1,6 +1,6 @@
 """Push one recorded journal entry to the store.
 
-``Pusher`` does not decide what to send; ``writer`` and ``journal_replay`` do, and ``push_answers`` commits
+``Pusher`` does not decide what to send; ``writer`` and ``entry_replay`` do, and ``push_answers`` commits
 what the store answers. The entry stays in the journal whenever the outcome of the write is not certain.
 """
 

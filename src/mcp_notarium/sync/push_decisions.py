@@ -2,7 +2,7 @@
 
 Rules of this file: what is decided before a push stands in ``DECISIONS``; what becomes of two texts that
 have met in a store which keeps only the last one stands in ``settle``. It does not read the database or
-ask the store; ``writer`` and ``journal_replay`` carry the decisions out through ``push``.
+ask the store; ``writer`` and ``entry_replay`` carry the decisions out through ``push``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Remove notes for good, in the store first and then in the index.
 
 A removal is guarded by the revision that the caller saw. One that was not answered stays in the journal;
-``journal_replay`` finds out what became of it.
+``entry_replay`` finds out what became of it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.direct_write import DirectWriter
+from mcp_notarium.sync.entry_replay import EntryReplay
 from mcp_notarium.sync.journal import Journal
-from mcp_notarium.sync.journal_replay import JournalReplay
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLocks
 from mcp_notarium.sync.push import NOT_STORED, Pusher
@@ -33,7 +33,7 @@ class Remover:
         journal: Journal,
         pusher: Pusher,
         direct: DirectWriter | None,
-        replay: JournalReplay,
+        entries: EntryReplay,
         locks: NoteLocks,
     ) -> None:
         self._cache = cache
@@ -41,13 +41,13 @@ class Remover:
         self._journal = journal
         self._pusher = pusher
         self._direct = direct
-        self._replay = replay
+        self._entries = entries
         self._locks = locks
 
     async def remove(self, note: Note, act: Act | None) -> None:
         """See :meth:`Writer.remove`."""
         async with self._locks.lock(note.id) as lock:
-            await self._replay.finish_earlier(note.id, lock)
+            await self._entries.finish_earlier(note.id, lock)
             etag = self._etag_to_remove(note)
             if etag is not None:
                 write = self._journal.make(

@@ -3,7 +3,7 @@
 The caller's view of a note is the base of the merge; the store's newest revision is written over. A
 change made from an old view is merged or refused; it never overwrites somebody else's. Success is reported
 only after the store has answered. A write that was sent and not answered stays in the journal;
-``journal_replay`` finishes it. ``remover`` removes notes.
+``entry_replay`` finishes it. ``remover`` removes notes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store, require_supported
 from mcp_notarium.sync.direct_write import DirectWriter
+from mcp_notarium.sync.entry_replay import ROUNDS, EntryReplay
 from mcp_notarium.sync.journal import Journal, process_ended
-from mcp_notarium.sync.journal_replay import ROUNDS, JournalReplay
+from mcp_notarium.sync.journal_replay import JournalReplay
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
 from mcp_notarium.sync.pull_decisions import Known, RemoteState, remote_state
@@ -107,15 +108,16 @@ class Writer:
             if store.traits.in_database
             else None
         )
+        self._entries = EntryReplay(
+            cache, store, journal=self._journal, pusher=self._pusher, clock=clock, sleep=sleep
+        )
         self.replay = JournalReplay(
             cache,
             store,
             journal=self._journal,
-            pusher=self._pusher,
+            entries=self._entries,
             locks=self._locks,
-            clock=clock,
             stopwatch=stopwatch,
-            sleep=sleep,
         )
         self._remover = Remover(
             cache,
@@ -123,7 +125,7 @@ class Writer:
             journal=self._journal,
             pusher=self._pusher,
             direct=self._direct,
-            replay=self.replay,
+            entries=self._entries,
             locks=self._locks,
         )
 
@@ -149,7 +151,7 @@ class Writer:
         async with self._locks.lock(note.id) as lock:
             for _ in range(ROUNDS):
                 # Another process may have begun a write since: wait for it, do not refuse.
-                await self.replay.finish_earlier(note.id, lock)
+                await self._entries.finish_earlier(note.id, lock)
                 saved = await self._attempt(note, wanted, lock, act)
                 if saved is not None:
                     return saved
@@ -202,12 +204,12 @@ class Writer:
             act.begin()
         async with self._locks.lock(write.note_id) as lock:
             try:
-                result = await self.replay.finish_of(write.note_id, lock)
+                result = await self._entries.finish_of(write.note_id, lock)
             except StoreError as error:
                 raise unknown_outcome(
                     "an earlier save of this note is unanswered", write
                 ) from error
-        result = result or self.replay.result_of(write.write_id)
+        result = result or self._entries.result_of(write.write_id)
         note = self._cache.notes.get(result.note_id if result else write.note_id)
         if note is None:
             return None

@@ -6,8 +6,9 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.visibility import Visibility
-from mcp_notarium.errors import NotariumError, NoteNotFound, OutcomeUnknown
+from mcp_notarium.errors import NotariumError, NoteNotFound, OutcomeUnknown, StoreUnavailable
 from mcp_notarium.stores.contract import Entry
+from mcp_notarium.sync.conflict_copy import MARK
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.pull_decisions import find_renamed
 from support.memory_client import LIKE_VAULT, Fault
@@ -98,22 +99,145 @@ def test_before_the_rename_is_known_nothing_is_written_under_the_old_name(vault,
     assert vault.contents() == store.contents()
 
 
-def test_an_unfinished_write_follows_its_note(vault, store):
+async def unanswered(vault, name, text, fault=Fault.TIMEOUT):
+    """A change of the note (None: a new one) whose answer never came."""
+    vault.faults.plan(fault, on="push")
+    note = None if name is None else vault.note(name)
+    with pytest.raises(OutcomeUnknown):
+        await vault.writer.save(note=note, content=Content(text))
+
+
+def settled(vault, store):
+    return vault.contents() == store.contents() and not vault.cache.pending.all()
+
+
+@pytest.mark.parametrize("fault", [Fault.TIMEOUT, Fault.LOST_ANSWER])
+@pytest.mark.parametrize("edited", [False, True])
+def test_an_unfinished_write_follows_its_note(vault, store, fault, edited):
     async def scenario():
-        vault.faults.plan(Fault.TIMEOUT, on="push")
-        with pytest.raises(OutcomeUnknown):
-            await vault.change(vault.note("a.md"), "Plan\nchanged\n")
+        await unanswered(vault, "a.md", "Plan\nchanged\n", fault)
         store.rename("a.md", "c.md")
-        vault.faults.plan(Fault.UNAVAILABLE, on="get")  # the replay comes before the listing
+        if edited:
+            store.edit("c.md", lambda text: f"theirs\n{text}")
         await vault.sync()
-        vault.time.now += 1000
-        await vault.run_cycles(3)
 
     asyncio.run(scenario())
     assert store.ids() == {"b.md", "c.md"}
-    assert store.text("c.md") == "Plan\nchanged\n"
-    assert vault.contents() == store.contents()
-    assert vault.cache.pending.all() == []
+    assert store.text("c.md") == "theirs\n" * edited + "Plan\nchanged\n"
+    assert settled(vault, store)
+
+
+def test_a_write_whose_note_is_renamed_again_behind_the_listing_waits_for_the_next_one(
+    vault, store
+):
+    async def scenario():
+        await unanswered(vault, "a.md", "Plan\nchanged\n")
+        store.rename("a.md", "c.md")
+        list_page = vault.remote.list_page
+
+        async def renamed_meanwhile(**asked):
+            page = await list_page(**asked)
+            if "c.md" in store.ids():
+                store.rename("c.md", "d.md")
+            return page
+
+        vault.remote.list_page = renamed_meanwhile
+        await vault.sync()
+        assert [write.note_id for write in vault.cache.pending.all()] == ["c.md"]
+        await vault.sync()
+
+    asyncio.run(scenario())
+    assert store.ids() == {"b.md", "d.md"}
+    assert store.text("d.md") == "Plan\nchanged\n"
+    assert settled(vault, store)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_an_unanswered_creation_that_was_renamed_is_not_made_again(vault, store, taken):
+    async def scenario():
+        await unanswered(vault, None, "New\nmine\n", Fault.LOST_ANSWER)
+        store.rename("New.md", "c.md")
+        if taken:
+            store.put("New.md", "New\nof somebody else\n")
+        await vault.run_cycles(2)
+
+    asyncio.run(scenario())
+    assert [text for text in store.contents().values() if "mine" in text.text] == [
+        Content("New\nmine\n")
+    ]
+    assert settled(vault, store)
+
+
+def test_an_unanswered_creation_is_made_although_an_older_note_says_the_same(vault, store):
+    asyncio.run(unanswered(vault, None, "Plan\nof a\n"))
+    asyncio.run(vault.sync())
+    assert store.ids() == {"a.md", "b.md", "Plan.md"}
+    assert settled(vault, store)
+
+
+def test_an_unanswered_creation_that_is_sent_again_before_a_listing_is_in_doubt_and_made_once(
+    vault, store
+):
+    async def scenario():
+        await unanswered(vault, None, "New\nmine\n", Fault.LOST_ANSWER)
+        store.rename("New.md", "c.md")
+        with pytest.raises(OutcomeUnknown):
+            await vault.create("New\nmine\n")
+        await vault.sync()
+
+    asyncio.run(scenario())
+    assert store.ids() == {"a.md", "b.md", "c.md"}
+    assert settled(vault, store)
+
+
+def test_a_note_with_an_unfinished_write_that_is_not_found_is_not_written_before_a_listing(
+    vault, store
+):
+    async def scenario():
+        await unanswered(vault, "a.md", "Plan\nchanged\n")
+        store.rename("a.md", "c.md")
+        with pytest.raises(StoreUnavailable, match="still unanswered; nothing was saved"):
+            await vault.change(vault.note("a.md"), "Plan\nchanged twice\n")
+        await vault.sync()
+        await vault.change(vault.note("a.md"), "Plan\nchanged twice\n")
+
+    asyncio.run(scenario())
+    assert store.ids() == {"b.md", "c.md"}
+    assert store.text("c.md") == "Plan\nchanged twice\n"
+    assert settled(vault, store)
+
+
+def test_the_text_for_a_removed_note_becomes_a_copy_once_a_listing_was_read(vault, store):
+    async def scenario():
+        await unanswered(vault, "a.md", "Plan\nchanged\n")
+        store.remove("a.md")
+        vault.faults.plan(Fault.UNAVAILABLE, on="list_page")
+        await vault.sync()
+        assert store.ids() == {"b.md"}
+        vault.time.now += 10
+        await vault.run_cycles(2)
+
+    asyncio.run(scenario())
+    assert sorted(text.text for text in store.contents().values()) == [
+        f"{MARK}Plan\nchanged\n",
+        "Plan\nof b\n",
+    ]
+    assert settled(vault, store)
+
+
+@pytest.mark.parametrize("fault", [Fault.TIMEOUT, Fault.LOST_ANSWER])
+def test_an_unanswered_removal_of_a_note_that_was_renamed_leaves_it(vault, store, fault):
+    async def scenario():
+        vault.faults.plan(fault, on="delete")
+        with pytest.raises(OutcomeUnknown):
+            await vault.writer.remove(vault.note("a.md"))
+        if fault is Fault.TIMEOUT:
+            store.rename("a.md", "c.md")
+        await vault.run_cycles(2)
+
+    asyncio.run(scenario())
+    assert store.ids() == {"b.md"} | ({"c.md"} if fault is Fault.TIMEOUT else set())
+    assert settled(vault, store)
 
 
 def test_names_follow_a_note_over_several_renames_and_a_new_note_takes_an_old_name(vault, store):
