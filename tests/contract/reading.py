@@ -151,6 +151,34 @@ class ReadingContract(OnABench):
         with pytest.raises(CursorLost):
             await self.feed(bench, cursor)
 
+    async def test_a_probe_is_quiet_until_something_changes(self, bench: Bench) -> None:
+        if not bench.store.traits.probe:
+            return
+        await bench.put("n1", "x")
+        await bench.put("n2", "y")
+
+        async def settled() -> str:
+            """Right after a change a store may say once more that something has changed."""
+            for _ in range(100):
+                cursor, _ = await self.whole_listing(bench.store, limit=1)
+                try:
+                    assert await self.feed(bench, cursor) == ChangePage((), cursor)
+                except CursorLost:
+                    await asyncio.sleep(0.02)
+                else:
+                    return cursor
+            raise AssertionError("it is never quiet")
+
+        for change in (
+            lambda: bench.put("n1", "z"),
+            lambda: bench.put("n3", "x"),
+            lambda: bench.remove("n2"),
+        ):
+            cursor = await settled()
+            await change()
+            with pytest.raises(CursorLost):
+                await self.feed(bench, cursor)
+
     async def test_long_poll_wakes_on_a_change(self, bench: Bench) -> None:
         if not bench.store.traits.long_poll:
             return
@@ -158,6 +186,10 @@ class ReadingContract(OnABench):
         poll = asyncio.create_task(bench.store.changes(cursor, wait=True, base_of=nothing_known))
         try:
             await bench.put("n1", "x")
+            if bench.store.traits.changes is Changes.SNAPSHOT:
+                with pytest.raises(CursorLost):
+                    await asyncio.wait_for(poll, 5)
+                return
             page = await asyncio.wait_for(poll, 5)
         finally:
             poll.cancel()

@@ -59,9 +59,17 @@ LIKE_SIMPERIUM = Traits(
 LIKE_LOCAL = Traits(
     Changes.FEED, WriteGuard.CAS, Ids.RANDOM, Retry.IDEMPOTENT, trash=True, titles=True
 )
-LIKE_VAULT = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.NAMED, Retry.ASK, dates=False)
-LIKE_TRILIUM = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK)
-LIKE_MEMENTO = Traits(Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK)
+LIKE_VAULT = Traits(
+    Changes.SNAPSHOT,
+    WriteGuard.LAST_WRITER,
+    Ids.NAMED,
+    Retry.ASK,
+    probe=True,
+    long_poll=True,
+    dates=False,
+)
+LIKE_TRILIUM = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK, probe=True)
+LIKE_MEMENTO = Traits(Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK, probe=True)
 LIKE_EXAMPLE = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.STORE, Retry.ASK)
 ROWS = {
     "simplenote": LIKE_SIMPERIUM,
@@ -212,6 +220,8 @@ class MemoryClient:
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:
         """See ``Store.changes``. Own changes are included."""
         fault = await self._begin("changes")
+        if self.traits.changes is Changes.SNAPSHOT:
+            return await self._probe(cursor, wait=wait, lies=fault is Fault.STALE)
         sequence = self.store.sequence(cursor)
         if wait and fault is not Fault.STALE:
             await self.store.wait(sequence, seconds=self.poll_seconds)
@@ -229,6 +239,14 @@ class MemoryClient:
         page = ChangePage(tuple(changes), self.store.cursor())
         await self._end(fault, write=False)
         return page
+
+    async def _probe(self, cursor: str, *, wait: bool, lies: bool) -> ChangePage:
+        assert self.traits.probe or self.traits.long_poll, "nobody asks such a store"
+        if wait and not lies:
+            await self.store.wait(self.store.sequence(cursor), seconds=self.poll_seconds)
+        if cursor != self.store.cursor() and not lies:
+            raise CursorLost("something has changed")
+        return ChangePage((), cursor)
 
     def _change(
         self, first: Logged, last: Logged, base_of: BaseLookup, *, bare: bool

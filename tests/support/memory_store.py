@@ -122,19 +122,26 @@ class MemoryStore:
     def rename(self, old: str, new: str) -> None:
         """Give a note another id, for a service whose ids are names."""
         assert new not in self.ids()
-        self._notes[new] = self._notes.pop(old)
+        self.move_over(old, new)
 
     def exchange(self, one: str, other: str) -> None:
         """Let two notes change their ids."""
         self._notes[one], self._notes[other] = self._notes[other], self._notes[one]
+        self._record_moved(one)
 
     def move_over(self, old: str, new: str) -> None:
         """Give a note the id of another one, which is gone."""
         self._notes[new] = self._notes.pop(old)
+        self._record_moved(new)
 
     def write_anew(self, note_id: str) -> None:
         """Let another file take the place of a note's: its identity is another one."""
         self._notes[note_id] = replace(self._notes[note_id], identity=Kept().identity)
+        self._record_moved(note_id)
+
+    def _record_moved(self, note_id: str) -> None:
+        head = self._notes[note_id].head
+        self._record(Logged(note_id, head, head))
 
     def fresh_id(self) -> str:
         """An id that no note has had, for a service that makes the ids."""

@@ -86,6 +86,8 @@ class Traits:
     write_guard: WriteGuard
     ids: Ids
     retry: Retry
+    probe: bool = False
+    """A SNAPSHOT store whose ``changes`` tells cheaply that nothing has changed since a listing."""
     long_poll: bool = False
     """``changes(wait=True)`` blocks until something happens."""
     versions: bool = False
@@ -238,7 +240,10 @@ class Store(Protocol):
         """Return what happened after ``cursor``. Raises ``CursorLost``.
 
         With ``wait`` it blocks until something did, or, after a while, returns an empty page with
-        the same cursor.
+        the same cursor. A SNAPSHOT store with ``probe`` or ``long_poll`` gives the cursor of its listings a
+        value that changes with the notes; here it returns an empty page with the same cursor if certainly
+        nothing has changed, and raises ``CursorLost`` otherwise: then everything is listed. Nobody calls it
+        for a SNAPSHOT store with neither.
         """
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:

@@ -66,7 +66,10 @@ class BatchSources:
         self._progress = progress
         self._stopwatch = stopwatch
         traits = store.traits
-        self.feed = FeedHealth(exists=Changes.FEED in traits.changes, long_poll=traits.long_poll)
+        self._snapshot = traits.changes == Changes.SNAPSHOT
+        probes = self._snapshot and (traits.probe or traits.long_poll)
+        exists = Changes.FEED in traits.changes or probes
+        self.feed = FeedHealth(exists=exists, long_poll=traits.long_poll)
 
     async def cycle(self, *, cursor_lost: bool = False) -> Batches:
         """Yield all batches of one cycle, in the order in which they must be stored.
@@ -90,6 +93,8 @@ class BatchSources:
             yield self._load()
         elif cursor_lost or self._progress.cursor is None:
             yield self._sweep(cursor_lost=True)
+            if self._snapshot:
+                return  # what a busy store changes meanwhile is left for the next cycle
         yield self._news()
         if self.sweep_due():
             yield self._sweep(cursor_lost=False)
@@ -106,8 +111,9 @@ class BatchSources:
         return there and self.feed.can_long_poll(self._stopwatch())
 
     def sweep_due(self) -> bool:
-        """Tell whether a complete sweep is due."""
-        return self._progress.sweep_due(feed=self.feed.usable(self._stopwatch()))
+        """Tell whether a complete sweep is due. A SNAPSHOT store may be wrong about its changes."""
+        feed = self.feed.usable(self._stopwatch()) and not self._snapshot
+        return self._progress.sweep_due(feed=feed)
 
     async def _load(self) -> Batches:
         """Yield the first load, from where it was interrupted."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Store
+from mcp_notarium.stores.contract import Changes, Store
 from mcp_notarium.sync.batch_apply import release_memory
 from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Effect, Event, State
@@ -192,7 +192,8 @@ class Scheduler:
     @property
     def feed_usable(self) -> bool:
         """Tell whether changes elsewhere show within seconds, by the change feed."""
-        return self._runner.sources.feed.usable(self._stopwatch())
+        reports = Changes.FEED in self._store.traits.changes or self._store.traits.long_poll
+        return reports and self._runner.sources.feed.usable(self._stopwatch())
 
     def _leader_silent(self, status: SyncStatus) -> bool:
         """Tell whether the leader has long stored nothing: on a full disk it cannot store the reason."""

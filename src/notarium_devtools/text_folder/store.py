@@ -6,9 +6,11 @@ title; a file keeps its name when the title changes. Hidden files and folders be
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
+import time
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -49,7 +51,8 @@ ENDING = ".txt"
 _LONGEST_NAME = 255
 _LONGEST_TITLE = 100
 _NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]+')
-_CURSOR = "snapshot"
+_RECENT = 0.1
+"""Seconds in which a file may change again without another date."""
 _Result = TypeVar("_Result")
 
 
@@ -61,6 +64,7 @@ class TextFolder:
         WriteGuard.LAST_WRITER,
         Ids.NAMED,
         Retry.ASK,
+        probe=True,
         tags=False,
         dates=False,
         max_note_bytes=LARGEST,
@@ -84,7 +88,7 @@ class TextFolder:
     def _list_page(self, mark: str | None, limit: int, with_content: bool) -> ListingPage:  # noqa: FBT001
         entries: list[Revision | Entry] = []
         with self._opened() as folder:
-            files, left_out = _scan(folder)
+            files, left_out, cursor = _scan(folder)
             rest = [file for file in files if mark is None or file > _parse_mark(mark)]
             page = rest[: max(1, limit)]
             left_out = left_out if mark is None else 0
@@ -101,11 +105,18 @@ class TextFolder:
                         _revision(note_id, file) if with_content else Entry(note_id, file.etag)
                     )
         more = "{}:{}".format(*page[-1]) if len(page) < len(rest) else None
-        return ListingPage(tuple(entries), _CURSOR, more, len(files), left_out)
+        return ListingPage(tuple(entries), cursor, more, len(files), left_out)
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:  # noqa: ARG002
-        """See ``Store.changes``: a folder reports nothing."""
-        raise CursorLost("a folder of files does not report changes")
+        """See ``Store.changes``: it looks at inodes, dates and sizes, and reads no file."""
+        return await _in_thread(partial(self._probe, cursor))
+
+    def _probe(self, cursor: str) -> ChangePage:
+        with self._opened() as folder:
+            _files, _left_out, now = _scan(folder)
+        if now != cursor:
+            raise CursorLost("something in the folder has changed")
+        return ChangePage((), cursor)
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:  # noqa: ARG002
         """See ``Store.get``. Raises ``StoreProtocolError`` for a file that is no text."""
@@ -241,18 +252,26 @@ def _is_name(name: str) -> bool:
     return name.endswith(ENDING) and not name.startswith(".")
 
 
-def _scan(folder: int) -> tuple[list[tuple[int, str]], int]:
-    """Return the files, newest first, as (negative date, name), and how many are none of ours."""
-    files, left_out = [], 0
+def _scan(folder: int) -> tuple[list[tuple[int, str]], int, str]:
+    """Return the files, newest first, as (negative date, name), how many are none of ours, and the cursor.
+
+    The cursor is another one after any change. After a change of this moment it never comes again: a
+    further one may leave date and size as they are.
+    """
+    files, left_out, seen, newest = [], 0, [], 0.0
     with os.scandir(folder) as entries:
         for entry in filter(lambda entry: _is_name(entry.name), entries):
             with suppress(FileNotFoundError):
                 found = entry.stat(follow_symlinks=False)
+                seen.append((entry.name, found.st_ino, found.st_mtime_ns, found.st_size))
+                newest = max(newest, found.st_mtime, found.st_ctime)
                 if stat.S_ISREG(found.st_mode):
                     files.append((-found.st_mtime_ns, entry.name))
                 else:
                     left_out += 1
-    return sorted(files), left_out
+    once = os.urandom(8).hex() if abs(time.time() - newest) < _RECENT else ""
+    cursor = hashlib.sha256(repr((sorted(seen), once)).encode()).hexdigest()
+    return sorted(files), left_out, cursor
 
 
 def _parse_mark(mark: str) -> tuple[int, str]:

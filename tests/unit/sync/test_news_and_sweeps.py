@@ -10,10 +10,12 @@ from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.stores.contract import ChangePage, Changes, Entry
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.status import SWEEP_PERIOD, SWEEP_PERIOD_BLIND
-from support.memory_client import LIKE_SIMPERIUM, Fault
+from support.memory_client import LIKE_SIMPERIUM, LIKE_VAULT, Fault
+from support.sync_rig import in_step, running, until
 
 POLLED = replace(LIKE_SIMPERIUM, changes=Changes.DELTA)
-LISTED = replace(LIKE_SIMPERIUM, changes=Changes.SNAPSHOT)
+PROBED = replace(LIKE_SIMPERIUM, changes=Changes.SNAPSHOT, probe=True, long_poll=False)
+LISTED = replace(LIKE_SIMPERIUM, changes=Changes.SNAPSHOT, long_poll=False)
 
 
 @pytest.fixture
@@ -398,3 +400,83 @@ def test_unresolved_notes_are_kept_as_plain_ids_and_nothing_else(loaded, store):
     loaded.faults.plan(Fault.NONSENSE, on="get")
     sync(loaded)
     assert json.loads(loaded.cache.sync_state.get("sync.unresolved")) == ["n03"]
+
+
+@pytest.fixture
+def probed(clients, store):
+    """A client that has loaded three notes of a store which tells whether anything has changed."""
+    for number in range(3):
+        store.put(f"n{number}", f"note {number}\n")
+    client = clients(traits=PROBED)
+    asyncio.run(client.sync())
+    client.remote.calls.clear()
+    return client
+
+
+def test_a_store_that_says_that_nothing_has_changed_is_not_listed(probed, store):
+    before = probed.rows()
+    assert sync(probed) is State.IDLE
+    assert (probed.remote.calls, probed.rows()) == (["changes"], before)
+    store.edit("n1", lambda text: text + "more\n")
+    store.remove("n2")
+    probed.remote.calls.clear()
+    assert sync(probed) is State.IDLE
+    assert probed.contents() == store.contents()
+    assert probed.remote.calls == ["changes", "list_page", "get", "get"]
+    probed.remote.calls.clear()
+    sync(probed)
+    assert probed.remote.calls == ["changes"]
+
+
+def test_a_store_that_is_wrong_about_its_changes_is_listed_within_the_hour(probed, store):
+    store.edit("n1", lambda text: text + "more\n")
+    for seconds, seen in ((0, False), (SWEEP_PERIOD_BLIND + 1, True)):
+        probed.time.now += seconds
+        probed.faults.plan(Fault.STALE, on="changes")
+        assert sync(probed) is State.IDLE
+        assert (probed.contents() == store.contents()) is seen
+
+
+def test_a_store_that_changes_during_each_listing_is_followed_cycle_by_cycle(probed, store):
+    list_page = probed.remote.list_page
+
+    async def busy(**asked):
+        page = await list_page(**asked)
+        store.edit("n1", lambda text: text + "more\n")
+        return page
+
+    probed.remote.list_page = busy
+    store.edit("n1", lambda text: text + "more\n")
+    for _ in range(3):
+        probed.remote.calls.clear()
+        assert sync(probed) is State.IDLE
+        assert probed.remote.calls.count("list_page") == 1
+    probed.remote.list_page = list_page
+    sync(probed)
+    assert probed.contents() == store.contents()
+
+
+def test_a_store_that_cannot_be_asked_for_changes_is_listed(probed, store):
+    store.edit("n1", lambda text: text + "more\n")
+    probed.faults.plan(Fault.TIMEOUT, on="changes", times=2)
+    assert sync(probed) is State.BACKING_OFF
+    assert sync(probed) is State.IDLE
+    assert probed.contents() == store.contents()
+
+
+def test_a_store_without_a_feed_that_reports_that_something_changed_is_listed_at_once(
+    clients, store
+):
+    store.put("n1", "text\n")
+
+    async def scenario():
+        client = clients(traits=LIKE_VAULT)
+        async with running(client):
+            await until(in_step(store, client))
+            now = client.time.now
+            store.edit("n1", lambda text: text + "more\n")
+            await until(in_step(store, client))
+            assert client.scheduler.feed_usable
+            assert client.time.now - now < 60
+
+    asyncio.run(scenario())
