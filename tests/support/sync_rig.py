@@ -16,13 +16,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.note import Content, Note, PendingWrite
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.database import Database
-from mcp_notarium.stores.contract import Store, Traits
+from mcp_notarium.stores.contract import Acknowledgement, Store, Traits
 from mcp_notarium.sync.cycle_states import Event, State
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Saved, Writer
@@ -187,6 +187,22 @@ class Client:
             for row in self.cache.database.rows(f"SELECT * FROM {table}")
             if not (table == "sync_metadata" and row[0] in ("sync.metrics", "sync.swept_at"))
         ]
+
+
+def raced(
+    client: Client, act: Callable[[], None], *, after: Callable[[], None] = lambda: None
+) -> None:
+    """Let another program act right before the next push, after all comparisons, and right after it."""
+    push = client.remote.push
+
+    async def late(write: PendingWrite) -> Acknowledgement:
+        client.remote.push = push
+        act()
+        answer = await push(write)
+        after()
+        return answer
+
+    client.remote.push = late
 
 
 async def until(holds: Callable[[], bool], *, seconds: float = 10.0) -> None:

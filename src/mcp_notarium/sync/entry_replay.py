@@ -216,7 +216,12 @@ class EntryReplay:
         if isinstance(head, Revision) and head.etag != write.base_etag and head.content != sent:
             base = self._base_of(write) or await self._read_base(write)
         held, wanted = held_for_update(
-            head, base=base, base_etag=write.base_etag, sent=sent, wanted=write.content
+            head,
+            base=base,
+            base_etag=write.base_etag,
+            sent=sent,
+            wanted=write.content,
+            taken=isinstance(head, Revision) and self._journal.is_taken(head),
         )
         step = decide(write.kind, Attempt.REPEATED, held)
         if isinstance(head, Tombstone):

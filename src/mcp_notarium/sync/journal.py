@@ -276,6 +276,17 @@ class Journal:
         """Tell whether the policy shows the note as the store has it."""
         return self._cache.notes.visibility.find_rule(revision) is None
 
+    def is_taken(self, head: Revision) -> bool:
+        """Tell whether the store has another note under the id of the one that the index holds."""
+        notes = self._cache.notes
+        hidden = notes.visibility.names.find_rule(head.id, head.identity)
+        return hidden is not None or notes.names.is_taken(head.id, head.identity)
+
+    def follow(self, revision: Revision, *others: str) -> None:
+        """Let rules on ids follow a note to the id where it was met, and to these others."""
+        with self._cache.transaction(durable=True):
+            self._cache.notes.follow([(one, revision.identity) for one in (revision.id, *others)])
+
     def in_flight(self, note_id: str) -> PendingWrite | None:
         """Return the note's unfinished entry."""
         writes = self._cache.pending.in_flight()

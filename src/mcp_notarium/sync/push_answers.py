@@ -116,7 +116,7 @@ class AnswerCommitter:
     ) -> PushResult:
         """Commit the answer to a CREATE or UPDATE. Raises ``OutcomeUnknown`` if it cannot be stored."""
         if self._store.traits.write_guard is WriteGuard.LAST_WRITER:
-            return await self._accept_over_others(write, base, answer)
+            return await self._accept_over_others(write, base, answer, replayed=replayed)
         known = replayed and answer.status is PushStatus.REPEATED
         repair = repair and not write.copied
         earlier = await self._read_revision(write.note_id, answer.first)
@@ -157,7 +157,7 @@ class AnswerCommitter:
         return ours
 
     async def _accept_over_others(
-        self, write: PendingWrite, base: Content, answer: Acknowledgement
+        self, write: PendingWrite, base: Content, answer: Acknowledgement, *, replayed: bool
     ) -> PushResult:
         """Commit the answer of a store that keeps the last write, with what that has overwritten.
 
@@ -168,6 +168,8 @@ class AnswerCommitter:
         held: Revision | Tombstone = answer.revision
         with suppress(NotariumError):
             held = await get_newest(self._store, answer.revision.id)
+        if displaced is not None and self._journal.is_taken(displaced):
+            return await self._give_back(write, displaced, held, replayed=replayed)
         unseen = []
         known = (base.wording, sent.wording)
         if displaced is not None and displaced.content.wording not in known:
@@ -205,6 +207,36 @@ class AnswerCommitter:
         repaired = await self._send_follow_up(repair, held.content) if repair else None
         result = PushResult(PushOutcome.STORED, held.id, merged=held.content != sent)
         return result.followed_by(copied, repaired, lost=held.content != sent)
+
+    async def _give_back(
+        self,
+        write: PendingWrite,
+        displaced: Revision,
+        held: Revision | Tombstone,
+        *,
+        replayed: bool,
+    ) -> PushResult:
+        """Put back another note that had got the id of ours right before the push; merge nothing.
+
+        If the policy hides it, what is put back is hidden under whatever id, and ours is gone to its caller.
+        """
+        sent = self._store.revision_of(write.note_id, write.body).content
+        hidden = not self._journal.sees_revision(displaced)
+        if isinstance(held, Revision) and held.content == sent:
+            back = self._repair_of(held, displaced.content, copied=True)
+        else:
+            back = self._copy_of(write, of=displaced)
+        if hidden:
+            self._journal.follow(displaced, back.note_id)
+        keeps_ours = not write.copied and (replayed or not hidden)
+        copy = self._copy_of(write) if keeps_ours else None
+        kept = Tombstone(write.note_id) if hidden else held
+        if not self.finish(write, kept, [back] if copy is None else [copy, back]):
+            return await self._leave_to_others([back] if back.kind is WriteKind.CREATE else [])
+        copied = await self._send_follow_up(copy, NOTHING) if copy else None
+        await self._send_follow_up(back, sent if back.kind is WriteKind.UPDATE else NOTHING)
+        result = PushResult(PushOutcome.STORED, write.note_id, merged=True)
+        return result.followed_by(copied, None, lost=True)
 
     async def _leave_to_others(self, unseen: Sequence[PendingWrite]) -> PushResult:
         """Leave the entry to the process that has taken it over; keep what only this one has seen."""

@@ -242,7 +242,12 @@ class Writer:
             raise add_outcome(error, NOT_SAVED) from None
         unchanged = newest.etag if newest.content == note.content else None
         held, wanted = held_for_update(
-            newest, base=note.content, base_etag=unchanged, sent=content, wanted=content
+            newest,
+            base=note.content,
+            base_etag=unchanged,
+            sent=content,
+            wanted=content,
+            taken=self._journal.is_taken(newest),
         )
         step = decide(WriteKind.UPDATE, Attempt.FIRST, held)
         if step is Step.MERGE and not self._journal.sees(note.id, wanted):

@@ -62,6 +62,12 @@ def test_what_the_store_holds_is_named_against_base_and_write(head, held, text):
     assert found == (held, Content(text))
 
 
+def test_a_change_is_not_merged_into_another_note():
+    head = revision("zero\none\ntwo\nthree\n")
+    found = held_for_update(head, base=BASE, base_etag="r1", sent=OURS, wanted=OURS, taken=True)
+    assert found == (Held.CLASHING, OURS)
+
+
 def test_a_change_whose_base_is_lost_clashes_with_everything_else():
     found, _ = held_for_update(
         revision("zero\n"), base=None, base_etag="r1", sent=OURS, wanted=OURS

@@ -2,15 +2,19 @@
 
 import asyncio
 import re
+from functools import partial
 
 import pytest
 
+from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.errors import NoteNotFound, OutcomeUnknown
 from mcp_notarium.storage import table_copy
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.sync.index_reload import reload_index
 from support.cache_room import make
 from support.memory_client import LIKE_VAULT, Fault
+from support.sync_rig import raced
 
 SECRET = Visibility(hidden_ids=("secret.md",))
 PRIVATE = Visibility(hidden_tags=("private",))
@@ -200,3 +204,32 @@ def test_an_allowance_goes_by_the_id_of_today_alone(clients, store):
     store.rename("a.md", "b.md")
     store.put("plan.md", "seen again\n")
     assert looks(client) == {"plan.md"}
+
+
+@pytest.mark.parametrize("reloading", [False, True])
+def test_a_hidden_note_that_takes_the_name_right_before_the_push_stays_hidden(
+    vault, store, reloading
+):
+    note = vault.note("open.md")
+    if reloading:
+        vault.cache.database.run("DELETE FROM withheld")
+    move, write_anew = partial(store.move_over, "secret.md"), partial(store.write_anew, "open.md")
+    raced(vault, lambda: move("open.md"), after=write_anew)  # a push makes another file
+    with pytest.raises(NoteNotFound):
+        asyncio.run(vault.change(note, note.text + "more\n"))
+    assert store.contents() == {"open.md": Content("the code is 1234\n")}
+    assert looks(vault) == set()
+    store.rename("open.md", "a.md")
+    assert looks(vault) == set()
+
+
+def test_a_hidden_note_that_takes_the_name_of_an_unfinished_write_stays_hidden(vault, store):
+    note = vault.note("open.md")
+    vault.faults.plan(Fault.TIMEOUT, on="push")
+    with pytest.raises(OutcomeUnknown):
+        asyncio.run(vault.change(note, note.text + "more\n"))
+    store.exchange("secret.md", "open.md")
+    vault.time.now += 1000
+    (copy,) = looks(vault, cycles=4)
+    assert "more" in vault.note(copy).text
+    assert store.text("open.md") == "the code is 1234\n"

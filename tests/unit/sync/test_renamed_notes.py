@@ -6,13 +6,19 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.visibility import Visibility
-from mcp_notarium.errors import NotariumError, NoteNotFound, OutcomeUnknown, StoreUnavailable
+from mcp_notarium.errors import (
+    NotariumError,
+    NoteNotFound,
+    OutcomeUnknown,
+    StoreUnavailable,
+    VersionConflict,
+)
 from mcp_notarium.stores.contract import Entry
 from mcp_notarium.sync.conflict_copy import MARK
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.pull_decisions import find_renamed
 from support.memory_client import LIKE_VAULT, Fault
-from support.sync_rig import open_cache
+from support.sync_rig import open_cache, raced
 
 
 @pytest.fixture
@@ -349,3 +355,70 @@ def entry(note_id, identity):
 def test_a_rename_needs_one_note_that_went_and_one_that_came(known, listed, renamed):
     etags = dict.fromkeys(known, "r1")
     assert find_renamed(etags, known, [entry(*one) for one in listed]) == renamed
+
+
+ALIKE = "\n".join(f"line {number}" for number in range(9)) + "\n"
+
+
+@pytest.fixture
+def alike(clients, store):
+    """A client that has loaded two notes that differ in one line."""
+    for name in ("a", "b"):
+        store.put(f"{name}.md", f"{ALIKE}of {name}\n")
+    client = clients(traits=LIKE_VAULT)
+    asyncio.run(client.sync())
+    return client
+
+
+def edited(text):
+    return text.replace("line 1\n", "line 1, edited\n")
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_an_edit_is_not_merged_into_another_note_that_has_the_name_by_now(alike, store, gone):
+    note = alike.note("a.md")
+    if gone:
+        store.move_over("b.md", "a.md")
+    else:
+        store.exchange("a.md", "b.md")
+    with pytest.raises(VersionConflict):
+        asyncio.run(alike.change(note, edited(note.text)))
+    assert store.text("a.md") == f"{ALIKE}of b\n"
+    again = alike.note("a.md")
+    assert asyncio.run(alike.change(again, edited(again.text))).note.text == edited(again.text)
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_nor_is_an_edit_that_was_never_answered(alike, store, swept):
+    note = alike.note("a.md")
+    alike.faults.plan(Fault.TIMEOUT, on="push")
+    with pytest.raises(OutcomeUnknown):
+        asyncio.run(alike.change(note, edited(note.text)))
+    store.exchange("a.md", "b.md")
+    if swept:  # the replay comes before the listing
+        alike.faults.plan(Fault.NONSENSE, on="get")
+    alike.time.now += 1000
+    asyncio.run(alike.run_cycles(4))
+    assert store.text("a.md") == f"{ALIKE}of b\n"
+    assert store.text("b.md") == f"{ALIKE}of a\n"
+    (copy,) = store.ids() - {"a.md", "b.md"}
+    assert edited(note.text) in store.text(copy)
+    assert alike.contents() == store.contents()
+
+
+def test_an_edit_is_merged_into_a_note_that_was_written_anew(alike, store):
+    note = alike.note("a.md")
+    store.edit("a.md", lambda text: text + "more\n")
+    store.write_anew("a.md")
+    saved = asyncio.run(alike.change(note, edited(note.text)))
+    assert saved.note.text == edited(note.text) + "more\n"
+
+
+def test_another_note_that_takes_the_name_right_before_the_push_is_put_back(alike, store):
+    note = alike.note("a.md")
+    raced(alike, lambda: store.exchange("a.md", "b.md"))
+    saved = asyncio.run(alike.change(note, edited(note.text)))
+    assert store.text("a.md") == f"{ALIKE}of b\n"
+    assert edited(note.text) in store.text(saved.copy_id)
+    asyncio.run(alike.run_cycles(2))
+    assert alike.contents() == store.contents()
