@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from support.long import LONG, SEED
 
@@ -16,7 +17,10 @@ def anyio_backend() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let a test say why it is slow."""
+    """Let a test say why it is slow; draw fewer examples in the short form."""
+    if not LONG:
+        settings.register_profile("short", max_examples=50)
+        settings.load_profile("short")
     config.addinivalue_line(
         "markers", f"slow(reason): takes more than {SLOW_SECONDS:g} s alone, for this reason"
     )

@@ -22,6 +22,7 @@ from support.account import (
     made,
     open_cheaply,
 )
+from support.long import LONG
 
 FILES = (
     "database",
@@ -79,7 +80,9 @@ def spoil(folder, name, how, where):
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100 if LONG else 40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     damages=st.lists(DAMAGES, min_size=1, max_size=3),

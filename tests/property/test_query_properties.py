@@ -11,6 +11,7 @@ from mcp_notarium.search.parser import parse
 from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Tagged, Word
 from mcp_notarium.search.sql_builder import build, words_of
 from mcp_notarium.search.stemming import completions, spelling, stem
+from support.long import LONG
 from support.search_index import Entry, SearchTables
 
 TOKENS = st.sampled_from(
@@ -169,7 +170,7 @@ QUERIES = st.builds(
 
 
 @given(ENTRIES, QUERIES)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120 if LONG else 50, deadline=None)
 def test_search_finds_what_a_linear_scan_finds(entries, query):
     tables = SearchTables(entries)
     try:
@@ -220,7 +221,7 @@ SMALL = SearchTables([Entry("one two ++ 東京 Łódź", ("a",)), Entry("", (), 
 @example("a AND")
 @example("\u0301")
 @example("\U00010ffff")
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250 if LONG else 100, deadline=None)
 def test_any_typed_text_runs_or_is_a_query_error(text):
     with suppress(QueryError):
         query = parse(text)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.sync.conflict_copy import MARK
+from support.long import LONG
 from support.memory_client import Fault, MemoryClient
 from support.memory_store import MemoryStore
 from support.sync_rig import LEASE, Client, Crash, FlyingTime, quick_folder
@@ -190,7 +191,9 @@ async def one_save(world, *, new, wanted, crash_at):
 
 
 @pytest.mark.parametrize("place", PLACES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=60 if LONG else 25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(
     names=rewriters,
     tags=on_tags,

@@ -367,7 +367,11 @@ class LocalMachine(SyncMachine):
 
 TestSyncMachine = SyncMachine.TestCase
 TestSyncMachine.settings = settings(
-    max_examples=80, stateful_step_count=25, deadline=None, derandomize=True, database=None
+    max_examples=80 if LONG else 40,
+    stateful_step_count=25,
+    deadline=None,
+    derandomize=True,
+    database=None,
 )
 TestLikeLocal = machine_like("local")
 TestLikeVault = machine_like("vault")

@@ -12,6 +12,7 @@ from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphras
 from mcp_notarium.crypto.key_file_codec import MOST_SLOTS, SlotState, SlotType
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
+from support import cheap_stretching
 from support.account import (
     BOUNDS,
     OTHER,
@@ -287,7 +288,10 @@ def test_an_unencrypted_cache_has_no_slots(tmp_path):
         (slot_changes.disable, kdf.Argon2id()),
     ],
 )
-def test_one_more_passphrase_is_as_dear_as_the_dearest_that_opens(tmp_path, state, then):
+def test_one_more_passphrase_is_as_dear_as_the_dearest_that_opens(
+    tmp_path, monkeypatch, state, then
+):
+    cheap_stretching.install(monkeypatch.setattr)
     bounds = replace(BOUNDS, argon2_ceiling=kdf.PRODUCTION.argon2_ceiling)
     config, options = made(tmp_path), ChangeOptions(bounds=bounds)
     dear = kdf.Argon2id(memory_kib=16, time_cost=4, lanes=1)

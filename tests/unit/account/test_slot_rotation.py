@@ -13,7 +13,7 @@ from mcp_notarium.files import private_files
 from mcp_notarium.files.locks import key_lock
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import integrity
-from support import account_child
+from support import account_child, cheap_stretching
 from support.account import (
     BOUNDS,
     OTHER,
@@ -94,7 +94,10 @@ def test_settings_that_somebody_has_made_say_how_the_new_passphrase_is_stretched
 
 
 @pytest.mark.parametrize("cost", [kdf.Argon2id(65_544, 3, 4), kdf.Pbkdf2Sha512(310_001)])
-def test_a_new_passphrase_is_stretched_no_less_and_no_otherwise_than_the_old_one(tmp_path, cost):
+def test_a_new_passphrase_is_stretched_no_less_and_no_otherwise_than_the_old_one(
+    tmp_path, monkeypatch, cost
+):
+    cheap_stretching.install(monkeypatch.setattr)
     bounds = replace(BOUNDS, argon2_ceiling=kdf.Argon2id(65_544, 3, 4), pbkdf2_ceiling=310_001)
     config = account(tmp_path)
     open_cheaply(config, kdf=cost, bounds=bounds).close()
