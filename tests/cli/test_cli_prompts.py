@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import pytest
 from mcp_notarium.cli import signals
 from mcp_notarium.files.account_folder import AccountFolder
 from notarium_devtools.simperium import Simulator
+from support.long import sample
 from support.terminal import CTRL_C, CTRL_D, Terminal
 from support.whole import Server, account_folder, environment
 
@@ -80,9 +82,20 @@ def test_the_first_interrupt_at_a_prompt_ends_the_command(
         assert "Traceback" not in terminal.screen
 
 
-@pytest.mark.parametrize("way", ["loop", "plain"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("asks", ["ask_secret", "ask_line", "ask_yes"])
+@pytest.mark.parametrize(
+    ("asks", "number", "way"),
+    sample(
+        "signals at prompts",
+        [
+            *itertools.product(
+                ["ask_secret", "ask_line", "ask_yes"],
+                [signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
+                ["loop", "plain"],
+            )
+        ],
+        6,
+    ),
+)
 def test_a_signal_that_interrupts_no_wait_ends_the_command_all_the_same(
     asks: str, number: signal.Signals, way: str
 ) -> None:

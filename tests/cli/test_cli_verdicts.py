@@ -365,7 +365,7 @@ def test_following_the_hint_solves_the_verdict(
 ) -> None:
     cause(room)
     hint = room.hint(code)
-    assert named in hint, hint
+    assert all(other in hint for _, by, other, _ in CASES if by == cause), hint
     if way_out is None:
         command = hint.split("`")[1].replace("~", str(room.place))
         subprocess.run(command, shell=True, check=True)
@@ -373,7 +373,6 @@ def test_following_the_hint_solves_the_verdict(
         way_out(room)
     done = run(room.env, "doctor", "--offline")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert run(room.env, "status").returncode == 0
 
 
 SAYS_WHERE_IT_GOES = re.compile(r"reset-cache|rebuild|aside|delet|remov|eras|purge|quarantine|`mv ")
@@ -384,10 +383,9 @@ FIRST = {code: cause for code, cause, *_ in reversed(CASES)}
 
 @pytest.mark.parametrize(("code", "cause"), FIRST.items(), ids=map(str, FIRST))
 @pytest.mark.slow("commands wait for a lock that is held")
-def test_an_agent_gets_one_way_out_and_doctor_names_all(
+def test_an_agent_gets_one_way_out_that_destroys_nothing(
     room: Room, code: int, cause: Callable[[Room], None]
 ) -> None:
-    ways = [named for one, by, named, _ in CASES if (one, by) == (code, cause)]
     cause(room)
     if cause is open_to_all:  # refused before the handshake: no agent is there
         assert run(room.env).returncode == 1
@@ -399,8 +397,6 @@ def test_an_agent_gets_one_way_out_and_doctor_names_all(
             assert error["resolution_hint"].startswith(("Ask the user to ", "Try again in"))
             assert not SAYS_WHERE_IT_GOES.search(error["resolution_hint"])
             assert server.leave() == int(code != Verdict.BUSY)
-    hint = room.hint(code)
-    assert all(named in hint for named in ways)
 
 
 def test_both_commands_say_why_a_rebuild_was_refused(room: Room) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from notarium_devtools.simperium import Simulator
+from support import cheap_stretching
 from support.whole import Server, account_folder, environment, run, until
 
 USERNAME = "canary.owner@mailbox-of-canary.example"
@@ -56,7 +57,7 @@ def test_no_secret_and_no_note_text_is_written_anywhere_at_any_level(
     log_file = tmp_path / "notarium.log"
     env = environment(
         simulator, tmp_path, DB_ENCRYPTION_KEY=PASSPHRASE, LOG_LEVEL="trace",
-        LOG_FILE_PATH=str(log_file),
+        LOG_FILE_PATH=str(log_file), **cheap_stretching.MARKED,
     )  # fmt: skip
     written = {
         "reading and writing": _read_and_write(simulator, env),

@@ -20,6 +20,7 @@ import pytest
 
 from notarium_devtools.simperium import Simulator
 from support import peer
+from support.long import sample
 from support.needs import lacking
 from support.plain_user import PlainUser, plain_user
 from support.whole import Server, environment, until
@@ -139,7 +140,7 @@ def _setting(
     return key, env, _OPEN + ("" if protected else _UNPROTECTED) + _MAIN
 
 
-PROGRAMS = pytest.mark.parametrize("program", [server, command])
+PROGRAMS = pytest.mark.parametrize("program", sample("programs", [server, command], 1))
 
 
 @PROGRAMS

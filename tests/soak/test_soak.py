@@ -18,7 +18,7 @@ pytestmark = [
 ]
 SECONDS = 240 if LONG else 120
 """At most; the short form ends as soon as everything has been seen, usually in a tenth of it."""
-WRITES = 40
+WRITES = 25
 
 
 @pytest.mark.slow("goes on until everything has happened")
