@@ -6,19 +6,21 @@ the store has answered.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.errors import NoteNotFound
-from mcp_notarium.storage import driver
+from mcp_notarium.storage import driver, note_scan
 from mcp_notarium.storage.note_search import Found
 
 if TYPE_CHECKING:
     from mcp_notarium.search.query import Query
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
+    from mcp_notarium.storage.note_scan import ScannedNote
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.storage.version_table import NoteVersion
@@ -63,6 +65,14 @@ class Library:
         return self._cache.search.find(
             query, limit=limit, offset=offset, preview_lines=preview_lines
         )
+
+    def scan(self, *, texts: bool) -> Iterator[list[ScannedNote]]:
+        """Yield all notes outside the trash in slices; with their ``texts``."""
+        return note_scan.scan(self._cache.database, texts=texts)
+
+    def times(self, note_id: str) -> tuple[float, float]:
+        """Return when a note was created and last changed, in epoch seconds with fractions."""
+        return note_scan.read_times(self._cache.database, note_id)
 
     def suggest(self, word: str, *, within: Query) -> list[str]:
         """Return words like this one that would find something."""

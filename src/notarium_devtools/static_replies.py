@@ -19,7 +19,8 @@ from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.protocol.static_replies import path_of
-from mcp_notarium.tools.catalog import NOTARIUM, TOOLSETS, Toolset
+from mcp_notarium.tools.catalog import NOTARIUM, Toolset
+from mcp_notarium.tools.toolsets import find_toolset, toolset_names
 
 _LISTS = ("prompts/list", "resources/list", "resources/templates/list")
 """Lists that clients ask every server for, whether it has any or not."""
@@ -47,6 +48,8 @@ async def _make(toolset: Toolset) -> Json:
             lists.append(listed)
     first = next(iter(greeted.values()))[0]
     return {
+        "rules": {tool.name: tool.rule for tool in toolset.tools},
+        "needs": {prompt.name: prompt.tools for prompt in toolset.prompts},
         "initialize": {key: value for key, value in first.items() if key != "protocolVersion"},
         "lists": lists,
         "list_of": {version: lists.index(listed) for version, (_, listed) in greeted.items()},
@@ -134,5 +137,5 @@ def _nothing_to_open() -> AbstractAsyncContextManager[Any]:
 
 
 if __name__ == "__main__":
-    for name, each in TOOLSETS.items():
-        path_of(name).write_text(text_of(make(each)), encoding="utf-8")
+    for name in toolset_names():
+        path_of(name).write_text(text_of(make(find_toolset(name))), encoding="utf-8")

@@ -303,7 +303,7 @@ def test_while_another_process_has_the_cache_to_itself_only_the_notes_wait(
             "DB_ENCRYPTION_KEY",
         ),
         ({"SIMPERIUM_API_URL": "http://192.0.2.7/1"}, "SIMPERIUM_API_URL"),
-        ({"NOTARIUM_TOOLS": "foo"}, "NOTARIUM_TOOLS"),
+        ({"NOTARIUM_TOOLS": "native"}, "Simplenote has none"),
         ({"NOTARIUM_DATA_DIR": __file__}, "NOTARIUM_DATA_DIR"),
         ({"NOTARIUM_DATA_DIR": f"{__file__}/below"}, "NOTARIUM_DATA_DIR"),
         ({"NOTARIUM_DATA_DIR": "/tmp/" + "x" * 300}, "NOTARIUM_DATA_DIR"),
@@ -323,7 +323,7 @@ def test_a_configuration_that_cannot_work_exits_before_the_handshake(
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"NOTARIUM_TOOLS": "foo"}, 1),
+        ({"NOTARIUM_TOOLS": "both"}, 1),
         ({"NOTARIUM_STORE": "paper"}, 1),
         ({"NOTARIUM_DATA_DIR": __file__}, 20),
         ({"NOTARIUM_DATA_DIR": "/proc/foo"}, 20),

@@ -13,6 +13,7 @@ from mcp_notarium.app import App
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.sdk_server import build
+from mcp_notarium.tools.catalog import NOTARIUM, Toolset
 
 
 @asynccontextmanager
@@ -21,6 +22,7 @@ async def connected(
     era: str = "legacy",
     *,
     seconds: float = 10,
+    toolset: Toolset = NOTARIUM,
     **options: Any,
 ) -> AsyncIterator[Client]:
     """Connect a client to a server of the account that ``opener`` opens."""
@@ -30,7 +32,10 @@ async def connected(
             tasks.start_soon(holder.keep)
             holder.open()
             async with Client(
-                build(CallPipeline(holder)), mode=era, read_timeout_seconds=seconds, **options
+                build(CallPipeline(holder, toolset)),
+                mode=era,
+                read_timeout_seconds=seconds,
+                **options,
             ) as client:
                 yield client
             await holder.leave(within=1)

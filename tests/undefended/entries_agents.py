@@ -211,9 +211,25 @@ AGENTS = (
         ),
     ),
     Defence(
+        "a note in the trash does not exist for the plain notes tools",
+        "tools/toolsets/plain_notes.py",
+        "    if note is None or note.trash:\n",
+        "    if note is None:\n",
+        (
+            "interaction/test_plain_notes.py::test_a_note_in_the_trash_does_not_exist_until_manage_brings_it_back",
+        ),
+    ),
+    Defence(
+        "plain text of notes is marked",
+        "protocol/call_pipeline.py",
+        '        mark = mark_plain(text) if answer.from_notes else ""\n',
+        '        mark = ""\n',
+        ("interaction/test_plain_notes.py::test_invisible_characters_are_named_behind_the_text",),
+    ),
+    Defence(
         "the policy is asked before each call",
         "protocol/call_pipeline.py",
-        '        app.config.policy.require_use(tool.name, getattr(request, "action", None))\n',
+        '        app.config.policy.require_use(rule, action or getattr(request, "action", None))\n',
         "",
         (
             "security/test_adversary_agents.py::test_a_tool_that_the_policy_forbids_does_nothing_even_if_it_is_there",

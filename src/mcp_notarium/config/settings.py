@@ -23,6 +23,8 @@ Kdf = Literal["argon2id", "pbkdf2-sha512"]
 OnUnreadable = Literal["refuse", "rebuild"]
 Destructive = Literal["ask", "elicit", "deny"]
 Sandbox = Literal["auto", "require", "off"]
+Tools = Literal["notarium", "native", "both"]
+NativeNames = Literal["pascal", "snake"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,8 @@ class Config:
     api_timeout: float = 30.0
     log_level: str = "info"
     log_file: Path | None = None
-    tools: str = "notarium"
+    tools: Tools = "notarium"
+    native_names: NativeNames = "pascal"
     destructive: Destructive = "ask"
     sandbox: Sandbox = "auto"
     audit_days: int = 365
@@ -74,7 +77,10 @@ class Config:
     @property
     def toolset(self) -> str:
         """Return the name of the tools that a server offers."""
-        return "titled" if self.store.titles else "notarium"
+        if self.tools == "notarium":
+            return "titled" if self.store.titles else "notarium"
+        both = "_both" if self.tools == "both" else ""
+        return f"{self.store.native_toolset}_{self.native_names}{both}"
 
     @property
     def account_dir(self) -> Path:
@@ -154,7 +160,8 @@ def build_config(store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy
         api_timeout=float(text["API_TIMEOUT_SECONDS"]),
         log_level=text["LOG_LEVEL"],
         log_file=Path(text["LOG_FILE_PATH"]) if text["LOG_FILE_PATH"] else None,
-        tools=text["NOTARIUM_TOOLS"],
+        tools=cast("Tools", text["NOTARIUM_TOOLS"]),
+        native_names=cast("NativeNames", text["NOTARIUM_NATIVE_NAMES"]),
         destructive=cast("Destructive", text["NOTARIUM_DESTRUCTIVE"]),
         sandbox=cast("Sandbox", text["NOTARIUM_SANDBOX"]),
         audit_days=int(text["NOTARIUM_AUDIT_DAYS"]),

@@ -109,9 +109,18 @@ COMMON = (
     ),
     Variable(
         name="NOTARIUM_TOOLS",
-        purpose="Set of tools offered to the agent.",
-        kind=Kind.NAME,
+        purpose="Tools offered to the agent: ours (docs/tools.md), those native to the store "
+        "(docs/native-tools.md), or both.",
+        kind=Kind.CHOICE,
         default="notarium",
+        choices=("notarium", "native", "both"),
+    ),
+    Variable(
+        name="NOTARIUM_NATIVE_NAMES",
+        purpose="Spelling of the native tools' names: `AddNote` or `add_note`.",
+        kind=Kind.CHOICE,
+        default="pascal",
+        choices=("pascal", "snake"),
     ),
     Variable(
         name="NOTARIUM_DESTRUCTIVE",

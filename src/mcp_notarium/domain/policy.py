@@ -70,6 +70,11 @@ class Policy:
         gone = self.switched_off | ({"save"} if self.mode is Mode.READ_ONLY else set())
         return tuple(name for name in TOOLS if name not in gone)
 
+    def offers(self, tool: str, action: str | None = None) -> bool:
+        """Return whether the tool, or this one action of it, exists for an agent."""
+        changes = action is not None and action not in _LOOKING
+        return tool in self.tools and not (changes and self.mode is Mode.READ_ONLY)
+
     @property
     def meaning(self) -> dict[str, object]:
         """Return all of it as JSON values, the same for every spelling of the same policy.

@@ -34,16 +34,19 @@ class CallResult:
     """Hold what the caller gets."""
 
     text: str
-    """JSON text."""
+    """JSON text, or the plain text of a tool that answers so."""
     size: int
-    """Bytes of the text."""
+    """Bytes of all texts."""
     value: dict[str, Any] | None = None
-    """The same as the text; None: the text is an error."""
-
-    @property
-    def is_error(self) -> bool:
-        """Tell whether the text is an error the agent can act on."""
-        return self.value is None
+    """The same as JSON; None for plain text."""
+    mark: str = ""
+    """Stands behind a plain text with the words of notes."""
+    notes: tuple[str, ...] = ()
+    """Ids of the notes that it is about or shows."""
+    is_error: bool = False
+    """The text is an error that the agent can act on."""
+    error_code: int | None = None
+    """The code, where such an error is one of the protocol: the text is its message, the value its data."""
 
 
 class PassOn(Exception):
@@ -196,7 +199,7 @@ class Recording:
     def answered(self, answer: CallResult) -> CallResult:
         """Note what the caller gets."""
         self._bytes = answer.size
-        self._notes = notes_in(answer.value)
+        self._notes = answer.notes
         if not answer.is_error:
             self._outcome = OK
         return answer

@@ -15,16 +15,31 @@ from pydantic import BaseModel, ValidationError
 
 from mcp_notarium import logs
 from mcp_notarium.domain.characters import has_lone_surrogate, replace_surrogates
-from mcp_notarium.errors import ConfirmationRequired, InvalidRequest, NotariumError, PolicyChanged
+from mcp_notarium.errors import (
+    ConfirmationRequired,
+    InvalidRequest,
+    NotariumError,
+    NoteNotFound,
+    PolicyChanged,
+)
 from mcp_notarium.protocol.app_holder import AppHolder
-from mcp_notarium.protocol.call_audit import CallResult, IncomingCall, PassOn, Recorder, Recording
+from mcp_notarium.protocol.call_audit import (
+    CallResult,
+    IncomingCall,
+    PassOn,
+    Recorder,
+    Recording,
+    notes_in,
+)
 from mcp_notarium.protocol.flow_control import FlowControl
+from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_notarium.tools.catalog import NOTARIUM, Tool, Toolset
-from mcp_notarium.tools.schemas import FromNotes
-from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings
+from mcp_notarium.tools.schemas import FromNotes, PlainAnswer
+from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings, mark_plain
 
 Json = dict[str, Any]
 
+FAILED = "❌"
 SHOWN = 64
 """Characters of a name that was sent, at most, which an error repeats."""
 
@@ -68,21 +83,22 @@ class CallPipeline:
             raise
         except PolicyChanged as error:
             self.holder.mark_damaged(error)
-            return failure(record.failed(error))
+            return _failure_of(tool, record.failed(error))
         except NotariumError as error:
-            answer = failure(record.failed(self.holder.answer(error)))
+            answer = _failure_of(tool, record.failed(self.holder.answer(error)))
             if isinstance(error, ConfirmationRequired) and self.holder.opened is not None:
                 self.holder.opened.usage_limits.record_read(answer.size)  # it names a note
             return answer
         except Exception as error:  # noqa: BLE001 - the last line before the wire
-            return failure(record.failed(report_unexpected(error, while_doing=tool.name)))
+            return _failure_of(tool, record.failed(report_unexpected(error, while_doing=tool.name)))
 
     async def _run(self, tool: Tool, arguments: Json, record: Recording) -> CallResult:
         app = await self.holder.app()  # first, so that whatever comes of the call is on record
         await self._flow.wait_for_room()
         request = _request(tool, arguments)
         app.cache.notes.visibility.require_match()
-        app.config.policy.require_use(tool.name, getattr(request, "action", None))
+        rule, action = tool.rule
+        app.config.policy.require_use(rule, action or getattr(request, "action", None))
         record.allow(app.audit, request, setting=app.config.destructive)
         made = await tool.handle(app, request, record)
         if tool.read_only and not self._flow.has_room:
@@ -130,7 +146,14 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
 
 
 def success(answer: BaseModel) -> CallResult:
-    """Return the same facts as JSON value and as JSON text: some clients show only one of them."""
+    """Return the same facts as JSON value and as JSON text: some clients show only one of them.
+
+    A plain answer is its text.
+    """
+    if isinstance(answer, PlainAnswer):
+        text = replace_surrogates(answer.text)
+        mark = mark_plain(text) if answer.from_notes else ""
+        return CallResult(text, len((text + mark).encode()), mark=mark, notes=answer.notes)
     value = answer.model_dump(exclude_none=True)
     if isinstance(answer, FromNotes):
         value = add_boundaries(add_findings(value))
@@ -141,7 +164,7 @@ def success(answer: BaseModel) -> CallResult:
         text = replace_surrogates(text)
         value = json.loads(text)
         size = len(text.encode())
-    return CallResult(text, size, value)
+    return CallResult(text, size, value, notes=notes_in(value))
 
 
 def failure(error: NotariumError) -> CallResult:
@@ -150,7 +173,28 @@ def failure(error: NotariumError) -> CallResult:
     if isinstance(error, ConfirmationRequired):
         value = add_boundaries(value)
     text = replace_surrogates(_json(value))
-    return CallResult(text, len(text.encode()))
+    return CallResult(text, len(text.encode()), is_error=True)
+
+
+def _failure_of(tool: Tool, error: NotariumError) -> CallResult:
+    answer = failure(error)
+    if not tool.protocol_errors:
+        return answer
+    wrong = isinstance(error, InvalidRequest | NoteNotFound)
+    return as_protocol_error(answer, INVALID_PARAMS if wrong else INTERNAL_ERROR)
+
+
+def as_protocol_error(answer: CallResult, code: int) -> CallResult:
+    """Return the error as one of the protocol: a sentence as its message, the same and all facts in its data.
+
+    A message that ends with the sign of a failure is complete; others get it, with what to do.
+    """
+    value = json.loads(answer.text)
+    said = value["message"]
+    if not said.endswith(FAILED):
+        said = f"{' '.join(filter(None, (said, value.get('resolution_hint'))))} {FAILED}"
+    value["message"] = said
+    return CallResult(said, answer.size, value, is_error=True, error_code=code)
 
 
 def _json(value: object) -> str:

@@ -28,7 +28,7 @@ from mcp_notarium.protocol.transport import (
     first_of,
     run_transport,
 )
-from mcp_notarium.tools.catalog import TOOLSETS
+from mcp_notarium.tools.toolsets import find_toolset
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
@@ -65,7 +65,7 @@ def run(
             lambda: _open_app(config, deadline, holder), report=report, refused=refused
         )
         deadline.enforce(lambda: _exit_code(holder))
-        toolset = TOOLSETS[config.toolset].only(config.policy.tools)
+        toolset = find_toolset(config.toolset).permitted(config.policy)
         pipeline = CallPipeline(holder, toolset, flow=flow)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(holder.keep)

@@ -49,7 +49,7 @@ def build(pipeline: CallPipeline) -> Server[Any]:
         context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         try:
-            return result_of(await pipeline.answer(Call(context, params)))
+            answer = await pipeline.answer(Call(context, params))
         except NeedsAnswer as needs:
             return needs.result
         except UnknownTool as unknown:
@@ -58,7 +58,56 @@ def build(pipeline: CallPipeline) -> Server[Any]:
                 hint="Use one of the tools in `details.known`; `tools/list` describes them.",
                 known=unknown.known,
             ) from None
+        if answer.error_code is not None:
+            raise MCPError(answer.error_code, answer.text, data=answer.value)
+        return result_of(answer)
 
+    async def list_prompts(
+        _context: Context, _params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        return types.ListPromptsResult(
+            prompts=[
+                types.Prompt(
+                    name=prompt.name,
+                    title=prompt.title,
+                    description=prompt.description,
+                    arguments=[
+                        types.PromptArgument(name=name, description=said, required=required)
+                        for name, said, required in prompt.arguments
+                    ],
+                )
+                for prompt in prompts.values()
+            ]
+        )
+
+    async def get_prompt(
+        _context: Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        prompt, given = prompts.get(params.name), params.arguments or {}
+        if prompt is None:
+            raise _protocol_error(
+                f"Unknown prompt: {params.name[:SHOWN]}",
+                hint="Use one of the prompts in `details.known`; `prompts/list` describes them.",
+                known=list(prompts),
+            )
+        missing = [
+            name
+            for name, _, required in prompt.arguments
+            if required and not given.get(name, "").strip()
+        ]
+        if missing:
+            raise _protocol_error(
+                f"`{prompt.name}` needs {', '.join(missing)}.",
+                hint="Give the arguments in `details.missing`.",
+                missing=missing,
+            )
+        text = types.TextContent(type="text", text=replace_surrogates(prompt.write(given)))
+        return types.GetPromptResult(
+            description=prompt.description,
+            messages=[types.PromptMessage(role="user", content=text)],
+        )
+
+    prompts = {prompt.name: prompt for prompt in pipeline.toolset.prompts}
     server: Server[Any] = Server(
         "mcp-notarium",
         version=__version__,
@@ -66,7 +115,9 @@ def build(pipeline: CallPipeline) -> Server[Any]:
         instructions=pipeline.toolset.instructions,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        cache_hints={"tools/list": _STATIC, "server/discover": _STATIC},
+        on_list_prompts=list_prompts if prompts else None,
+        on_get_prompt=get_prompt if prompts else None,
+        cache_hints={"tools/list": _STATIC, "prompts/list": _STATIC, "server/discover": _STATIC},
     )
     server.middleware[:] = [guard]  # instead of tracing, which nothing here collects
     return server
@@ -83,6 +134,8 @@ def result_of(answer: CallResult) -> types.CallToolResult:
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=answer.text)]
     if answer.is_error:
         return types.CallToolResult(content=content, is_error=True)
+    if answer.mark:
+        content.append(types.TextContent(type="text", text=answer.mark))
     return types.CallToolResult(content=content, structured_content=answer.value)
 
 

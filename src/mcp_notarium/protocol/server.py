@@ -82,7 +82,7 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, notice: 
     mode = sandbox or settings.config.sandbox
     confinement = Confinement(settings.config, mode, opens=settings.missing is None)
     flow, buffer = FlowControl(), LineBuffer()
-    replies = offering(read_replies(settings.config.toolset), settings.config.policy.tools)
+    replies = offering(read_replies(settings.config.toolset), settings.config.policy)
     session = Session(StaticReplies(replies), flow)
     read_lines(incoming, queue, flow, buffer, first=confinement.drop_all_rights)
 

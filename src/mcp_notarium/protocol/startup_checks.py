@@ -18,8 +18,6 @@ from mcp_notarium.errors import ConfigError, LockedError, Verdict
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
 
-TOOL_SET = "notarium"
-
 _DRIVER = "sqlcipher3"
 _REINSTALL = "Run `pip uninstall sqlcipher3 sqlcipher3-binary`, then `pip install mcp-notarium`."
 _TOLD_BY = ("mcp_notarium.protocol.sdk_server", "mcp", "pydantic", "httpx")
@@ -39,11 +37,11 @@ def refuse_early(config: Config) -> None:
 
 
 def check_configuration(config: Config) -> None:
-    """Raise ``ConfigError`` for a name in the settings that stands for nothing."""
-    if config.tools != TOOL_SET:
+    """Raise ``ConfigError`` for settings that do not fit each other."""
+    if config.tools != "notarium" and not config.store.native_toolset:
         raise ConfigError(
-            "NOTARIUM_TOOLS names a set of tools that does not exist.",
-            resolution_hint=f"Remove it, or set it to {TOOL_SET}.",
+            f"NOTARIUM_TOOLS asks for native tools, and {config.store.title} has none.",
+            resolution_hint="Remove it, or set it to notarium.",
         )
 
 

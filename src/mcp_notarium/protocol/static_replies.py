@@ -7,10 +7,10 @@ protocol version. Nothing here knows the connection: see ``session``.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from mcp_notarium.domain.policy import Policy
 from mcp_notarium.tools.instructions import instructions_without
 
 Json = dict[str, Any]
@@ -24,21 +24,28 @@ def path_of(toolset: str) -> Path:
 
 
 def read_replies(toolset: str = "notarium") -> Json:
-    """Return the content of the file: the replies of a server with all tools of the toolset."""
+    """Return the content of the file: the replies of a server with all tools of the toolset.
+
+    ``rules`` name what the policy calls each tool, ``needs`` the tools that each prompt asks for.
+    """
     replies: Json = json.loads(path_of(toolset).read_bytes())
     return replies
 
 
-def offering(replies: Json, tools: Collection[str]) -> Json:
-    """Return the replies of a server that offers these tools only."""
-    gone = {tool["name"] for listed in replies["lists"] for tool in listed["tools"]} - set(tools)
+def offering(replies: Json, policy: Policy) -> Json:
+    """Return the replies of a server whose policy leaves out what it forbids altogether."""
+    gone = {name for name, rule in replies["rules"].items() if not policy.offers(*rule)}
+    without = {
+        "tools": gone,
+        "prompts": {name for name, tools in replies["needs"].items() if gone & set(tools)},
+    }
 
     def narrow(node: Any, key: str = "") -> Any:
         if key == "instructions":
             return instructions_without(node, gone)
         if isinstance(node, list):
-            kept = node if key != "tools" else [tool for tool in node if tool["name"] not in gone]
-            return [narrow(each) for each in kept]
+            left_out = without.get(key, ())
+            return [narrow(each) for each in node if not left_out or each["name"] not in left_out]
         return {k: narrow(v, k) for k, v in node.items()} if isinstance(node, dict) else node
 
     narrowed: Json = narrow(replies) if gone else replies

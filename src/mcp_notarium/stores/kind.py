@@ -81,6 +81,7 @@ class StoreKind:
     ``login`` None: there is nothing to log in to. ``tables``: those it has in the database, if it has any;
     ``StoreContext.database`` reaches them. ``wire_words``: parts of paths and names of headers that
     are the same for every account; the log shows no others. ``titles``: its trait, known before it is open.
+    ``native_toolset``: the module in ``tools/toolsets`` with the tools of its own kind; '' if it has none.
     """
 
     name: str
@@ -94,6 +95,7 @@ class StoreKind:
     tables: LentTables | None = None
     wire_words: frozenset[str] = frozenset()
     titles: bool = False
+    native_toolset: str = ""
 
     def require_login(self) -> Login:
         """Return the login. Raises ``InvalidRequest`` for a store without one."""

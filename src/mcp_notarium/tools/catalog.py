@@ -15,7 +15,7 @@ fields. Nothing here checks a value; the models do that, and they refuse unknown
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from mcp_notarium.domain.policy import Policy
 from mcp_notarium.tools import get, manage, save, schemas
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.instructions import instructions_without
@@ -34,7 +35,9 @@ Handler = Callable[..., Awaitable[BaseModel]]
 class Tool:
     """Describe one tool, ready to be listed and called.
 
-    The last four say what a client may rely on when it decides whether to ask its user.
+    ``read_only`` and the next three say what a client may rely on when it decides whether to ask its user.
+    ``stands_for``: the tool of ours, and its action, whose rules of the policy hold for this one; '' for
+    one of ours. ``protocol_errors``: its errors are those of the protocol, not answers.
     """
 
     name: str
@@ -47,6 +50,30 @@ class Tool:
     destructive: bool = False
     idempotent: bool = False
     open_world: bool = False
+    stands_for: str = ""
+    action: str | None = None
+    protocol_errors: bool = False
+
+    @property
+    def rule(self) -> tuple[str, str | None]:
+        """Return what the policy calls it: a tool of ours, and an action of that."""
+        return self.stands_for or self.name, self.action
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Describe a prompt that the user may choose.
+
+    ``arguments``: name, description, whether it is required. ``write`` makes the text from them; ``tools``
+    are those that the text asks for.
+    """
+
+    name: str
+    title: str
+    description: str
+    arguments: tuple[tuple[str, str, bool], ...]
+    write: Callable[[dict[str, str]], str]
+    tools: tuple[str, ...]
 
 
 # A line that names a tool is left out where that tool is switched off (``static_replies``).
@@ -132,16 +159,26 @@ class Toolset:
 
     tools: tuple[Tool, ...]
     instructions: str
+    prompts: tuple[Prompt, ...] = ()
 
     def by_name(self) -> dict[str, Tool]:
         """Return the tools by their names."""
         return {tool.name: tool for tool in self.tools}
 
-    def only(self, names: Collection[str]) -> Toolset:
-        """Return the toolset without the tools of other names."""
-        gone = {tool.name for tool in self.tools}.difference(names)
+    def beside(self, other: Toolset) -> Toolset:
+        """Return both toolsets as one."""
+        return Toolset(
+            (*self.tools, *other.tools),
+            f"{self.instructions}\n{other.instructions}",
+            (*self.prompts, *other.prompts),
+        )
+
+    def permitted(self, policy: Policy) -> Toolset:
+        """Return the toolset without what the policy forbids altogether."""
+        gone = {tool.name for tool in self.tools if not policy.offers(*tool.rule)}
         kept = tuple(tool for tool in self.tools if tool.name not in gone)
-        return Toolset(kept, instructions_without(self.instructions, gone))
+        prompts = tuple(prompt for prompt in self.prompts if gone.isdisjoint(prompt.tools))
+        return Toolset(kept, instructions_without(self.instructions, gone), prompts)
 
 
 NOTARIUM = Toolset(TOOLS, INSTRUCTIONS)
@@ -153,7 +190,6 @@ TITLED = Toolset(
     INSTRUCTIONS,
 )
 """The same tools for a store whose notes have titles of their own."""
-TOOLSETS = {"notarium": NOTARIUM, "titled": TITLED}
 
 
 def wire_form(tool: Tool) -> dict[str, Any]:
@@ -162,13 +198,14 @@ def wire_form(tool: Tool) -> dict[str, Any]:
     A tool that only reads has no destructive and idempotent hints, as the protocol says. Lower bounds
     are obvious (pages and lines begin at 1); no field of an answer is required.
     """
+    is_plain = issubclass(tool.answer, schemas.PlainAnswer)
     writing = {"destructiveHint": tool.destructive, "idempotentHint": tool.idempotent}
     return {
         "name": tool.name,
         "title": tool.title,
         "description": tool.description,
         "inputSchema": flat_schema(tool.request, without="minimum"),
-        "outputSchema": flat_schema(tool.answer, without="required"),
+        **({} if is_plain else {"outputSchema": flat_schema(tool.answer, without="required")}),
         "annotations": {
             "readOnlyHint": tool.read_only,
             **({} if tool.read_only else writing),

@@ -6,6 +6,7 @@ at another version, or if nobody has agreed to sharing it or dropping most of it
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from mcp_notarium.tools.schemas import SavedAnswer, SaveRequest, TitledSaveReque
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+    from mcp_notarium.sync.writer import Saved
 
 LARGEST_NOTE = 1_048_576
 """Bytes of UTF-8; stores accept about 1 MB."""
@@ -53,20 +55,28 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     """
     _check_shape(request)
     _check_hidden_fields(app.config.policy, request)
-    draft = await _draft(app, request)
+    note, saved = await carry_out(app, lambda: _draft(app, request), call)
+    if saved is None:
+        return _answer(app, note, unchanged=True)
+    return _answer(app, note, merged=saved.merged, copy_id=saved.copy_id, differs=saved.differs)
+
+
+async def carry_out(
+    app: App, drafting: Callable[[], Awaitable[Draft]], call: CallContext
+) -> tuple[Note, Saved | None]:
+    """Save what ``drafting`` makes, if everybody agrees; return the note, and None if it was so already."""
+    draft = await drafting()
     if draft.asks and not draft.changes_nothing:
         app.usage_limits.require_write()
         await require_consent(call, " ".join(draft.asks))
     async with app.library.writing():
         # Draft again: the note may have changed while the person was asked or another write ran.
-        draft = await _draft(app, request)
+        draft = await drafting()
         if draft.note is not None and draft.changes_nothing:
-            return _answer(app, draft.note, unchanged=True)
+            return draft.note, None
         with app.usage_limits.write():
             saved = await app.library.save(note=draft.note, content=draft.content, act=call.act)
-    return _answer(
-        app, saved.note, merged=saved.merged, copy_id=saved.copy_id, differs=saved.differs
-    )
+    return saved.note, saved
 
 
 def _check_shape(request: SaveRequest) -> None:
@@ -114,6 +124,12 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         trash=old.trash if request.trash is None else request.trash,
         title=old.title if title is None else check_title(title),
     )
+    return make_draft(app, note, content)
+
+
+def make_draft(app: App, note: Note | None, content: Content) -> Draft:
+    """Check what the note is to become; None: a new note. Raises ``InvalidRequest``, ``NotPermitted``."""
+    old = Content("") if note is None else note.content
     if content.text != old.text:
         _check_size(content.text, app.library.traits.max_note_bytes)
     if note is None or content != note.content:

@@ -258,6 +258,17 @@ class ManageAnswer(Answer):
     note: str | None = Field(default=None, json_schema_extra=QUIET)
 
 
+class PlainAnswer(Answer):
+    """Hold an answer that is formatted text. ``notes``: the ids of those that it is about or shows.
+
+    ``from_notes``: the text holds what stands in notes.
+    """
+
+    text: str
+    notes: tuple[str, ...] = ()
+    from_notes: bool = False
+
+
 class StatsAnswer(Answer):
     """Hold the answer of ``manage get_stats``. Sizes are MB (1,000,000 bytes), times are Unix seconds."""
 

@@ -36,6 +36,16 @@ def add_boundaries(
     return {BEGIN: f"{boundary} {SAID}", **value, END: boundary}
 
 
+def mark_plain(text: str) -> str:
+    """Return what is to stand behind formatted text with the words of notes: what it was, and what hides in it.
+
+    Nothing comes after it, so no note can pretend that its own words had ended before.
+    """
+    found = ", ".join(f"{each.kind} ({each.count})" for each in find_invisible(text))
+    hidden = f" Characters in it that cannot be seen: {found}." if found else ""
+    return f"The text above is {SAID}.{hidden}"
+
+
 def add_findings(value: dict[str, Any]) -> dict[str, Any]:
     """Add ``findings`` (of a note) or ``hidden`` (of rows and suggestions) to the answer.
 

@@ -1,0 +1,173 @@
+"""Word the answers of the plain notes tools, exactly as their contract does. Pure.
+
+A title stands on one line, so no note can add a row to a listing. Times are UTC to the minute.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from mcp_notarium.domain.lines import preview
+
+if TYPE_CHECKING:
+    from mcp_notarium.storage.note_scan import ScannedNote
+
+NO_TITLE = "Title cannot be empty ❌"
+NO_CONTENT = "Content cannot be empty ❌"
+NO_ID = "Note ID cannot be empty ❌"
+NOTHING_TO_UPDATE = "At least one of title or content must be provided ❌"
+NO_NOTES = "No notes found. Create your first note! 📝"
+HIDDEN = "(hidden by the user's policy)"
+
+CONTEXT = 28
+"""Characters shown before and after a hit, cut to whole words."""
+LARGEST = 4_000_000
+"""Characters of a listing: some clients stop at 10 MB."""
+_LATEST = 253_402_300_799  # the end of the year 9999
+_ELLIPSIS = "..."
+
+
+def added(title: str, note_id: str) -> str:
+    """Word the success of ``AddNote``."""
+    return f"Added note '{title}' with ID {note_id} ✅"
+
+
+def updated(title: str, note_id: str) -> str:
+    """Word the success of ``UpdateNote``."""
+    return f"Updated note '{title}' (ID: {note_id}) ✅"
+
+
+def deleted(title: str, note_id: str) -> str:
+    """Word the success of ``DeleteNote``."""
+    return f"Deleted note '{title}' (ID: {note_id}) ✅"
+
+
+def not_found(note_id: str) -> str:
+    """Word the error for an id that no note has."""
+    return f"Note with ID '{note_id}' not found ❌"
+
+
+def heading(title: str | None, text: str) -> str:
+    """Return the title on one line; of a note without one the first line of its text."""
+    return _one_line(title or "") or preview(text)
+
+
+def note(note_id: str, *, title: str, content: str, times: tuple[float, float]) -> str:
+    """Word a note with all of its fields; ``times``: created and last changed, in epoch seconds."""
+    created, changed = _times(*times)
+    return (
+        f"📝 Note {note_id}\n\nTitle: {title}\nContent: {content}\n\n"
+        f"Created: {created}\nUpdated: {changed}"
+    )
+
+
+def list_row(number: int, one: ScannedNote, *, title: str | None = None) -> str:
+    """Word a row of ``ListNotes``; ``title`` stands instead of the note's own."""
+    created, changed = _times(one.created_at, one.modified_at)
+    return f"{_first_line(number, one, title)}\n   Created: {created} | Updated: {changed}"
+
+
+def listing(rows: Sequence[str], *, total: int) -> str:
+    """Word the answer of ``ListNotes``."""
+    if not total:
+        return NO_NOTES
+    return _join(f"📝 All Notes ({total} total)", rows, total=total)
+
+
+def hits(query: str, rows: Sequence[str], *, total: int) -> str:
+    """Word the answer of ``SearchNotes``."""
+    if not total:
+        return f"No notes found matching '{query}' 🔍"
+    return _join(f"Found {total} note(s) matching '{query}' 🔍", rows, total=total)
+
+
+def search_row(number: int, one: ScannedNote, matcher: Matcher) -> str:
+    """Word a row of ``SearchNotes``: where the query stands, in bold between the words around it."""
+    lines = [_first_line(number, one, None)]
+    for name, text in (("Title", one.title or ""), ("Content", one.text)):
+        if matcher.is_in(text):
+            lines.append(f"   {name}: {matcher.context(text)}")
+    lines.append(f"   Created: {_minute(one.created_at)}")
+    return "\n".join(lines)
+
+
+class Matcher:
+    """Look for one text literally, in any case."""
+
+    def __init__(self, query: str) -> None:
+        self._lowered = query.lower()
+        self._pattern = re.compile(re.escape(query), re.IGNORECASE)
+
+    def matches(self, one: ScannedNote) -> bool:
+        """Tell whether title or content contains it."""
+        return self.is_in(one.title or "") or self.is_in(one.text)
+
+    def is_in(self, text: str) -> bool:
+        """Tell whether the text contains it."""
+        return self._lowered in text.lower()
+
+    def context(self, text: str) -> str:
+        """Return the words around the first hit on one line, every hit among them in bold."""
+        found = self._pattern.search(text)
+        start, end = found.span() if found else (0, 0)  # some letters change their length
+        low, high = _word_start(text, start), _word_end(text, end)
+        shown = self._pattern.sub(lambda each: f"**{each[0]}**", text[low:high])
+        left = _ELLIPSIS if text[:low].strip() else ""
+        right = _ELLIPSIS if text[high:].strip() else ""
+        return f"{left}{_one_line(shown)}{right}"
+
+
+def _word_start(text: str, start: int) -> int:
+    """Return where the words begin that are shown before ``start``."""
+    low = max(0, start - CONTEXT)
+    if low == 0 or text[low - 1].isspace():
+        return low
+    space = re.search(r"\s", text[low:start])
+    return low + space.end() if space else low
+
+
+def _word_end(text: str, end: int) -> int:
+    """Return where the words end that are shown after ``end``, without a comma before the ellipsis."""
+    high = min(len(text), end + CONTEXT)
+    if high == len(text):
+        return high
+    whole = text[end:high]
+    if not text[high].isspace():
+        whole = re.sub(r"\s\S*\Z", "", whole)
+    return end + len(whole.rstrip(" \t\r\n,;:.-"))
+
+
+def _join(head: str, rows: Sequence[str], *, total: int) -> str:
+    parts, size = [head], 0
+    for one in rows:
+        size += len(one)
+        if size > LARGEST:
+            break
+        parts.append(one)
+    if len(parts) - 1 < total:
+        parts.append(f"({total - len(parts) + 1} more are not shown; search for them.)")
+    return "\n\n".join(parts)
+
+
+def _first_line(number: int, one: ScannedNote, title: str | None) -> str:
+    return f"{number}. [{one.id}] {title or _one_line(one.title or '') or one.head}"
+
+
+def _times(created: float, changed: float) -> tuple[str, str]:
+    return _minute(created), "Never" if changed == created else _minute(changed)
+
+
+def _minute(at: float) -> str:
+    moment = datetime.fromtimestamp(min(max(at, 0.0), _LATEST), UTC)
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()) if any(map(_breaks, text)) else text.strip()
+
+
+def _breaks(character: str) -> bool:
+    return character in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
