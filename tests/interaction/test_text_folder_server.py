@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import subprocess
 import sys
 
@@ -50,8 +51,10 @@ def test_notes_are_listed_read_changed_created_and_deleted(env, notes):
         note = server.tool("get", id="Shopping")
         assert note["text"] == "\ufeffShopping\r\n- milk\r\n"
         text = note["text"] + "- eggs\r\n"
+        (notes / "Shopping.txt").chmod(0o664)
         saved = server.tool("save", id="Shopping", local_version=note["local_version"], text=text)
         assert (notes / "Shopping.txt").read_bytes() == text.encode()
+        assert stat.S_IMODE((notes / "Shopping.txt").stat().st_mode) == 0o664
         assert server.tool("save", text="Shopping\nanother\n")["id"] == "Shopping 2"
         assert server.error("save", text="x\n", tags=["t"])["subcategory"] == "no_tags"
         version = saved["local_version"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import threading
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -140,6 +142,43 @@ def test_the_thread_that_reads_input_keeps_nothing_but_what_it_has_open(tmp_path
     assert attempts["Landlock"]()  # this one has kept it
 
 
+def test_a_store_that_declares_it_sets_attributes_of_open_files_by_their_descriptors(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("x")
+    attempts = {
+        "mode": lambda file: os.fchmod(file, 0o640),
+        "dates": lambda file: os.utime(file, (1, 1)),
+        "mode by path": lambda _file: path.chmod(0o666),
+        "dates by path": lambda _file: os.utime(path, (2, 2)),
+        "watch": lambda _file: call_watch(path),
+    }
+    came = {}
+
+    def alone() -> None:
+        seccomp.restrict(attributes=True)
+        with path.open("rb") as file:
+            for name, attempt in attempts.items():
+                came[name] = outcome(partial(attempt, file.fileno()))
+
+    thread = threading.Thread(target=alone)
+    thread.start()
+    thread.join()
+    refused = dict.fromkeys(("mode by path", "dates by path", "watch"), "EPERM")
+    assert came == {"mode": "done", "dates": "done"} | refused
+    assert (path.stat().st_mode & 0o777, path.stat().st_mtime) == (0o640, 1)
+    call_watch(path)
+
+
+def call_watch(path: Path) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    watching = libc.inotify_init1(0)
+    try:
+        if libc.inotify_add_watch(watching, bytes(path), 2) < 0:
+            raise OSError(ctypes.get_errno(), "inotify_add_watch")
+    finally:
+        os.close(watching)
+
+
 CONFINED_AND_BUSY = """
 import sys, threading, time
 from pathlib import Path
@@ -199,7 +238,7 @@ def test_a_kernel_without_it_matters_only_where_it_is_required(tmp_path, wanted,
 
 def test_a_server_without_landlock_still_takes_the_filter(tmp_path, monkeypatch):
     monkeypatch.setattr(landlock, "version", lambda: 0)
-    monkeypatch.setattr(seccomp, "restrict", lambda: None)
+    monkeypatch.setattr(seccomp, "restrict", lambda **_needed: None)
     one = Confinement(account(tmp_path), "auto")
     one.enter()
     assert one.how == confinement.describe_effect("auto")
@@ -207,7 +246,7 @@ def test_a_server_without_landlock_still_takes_the_filter(tmp_path, monkeypatch)
     assert "; seccomp: programs, listening" in one.how
 
 
-def _refuses() -> None:
+def _refuses(**_needed: bool) -> None:
     raise OSError(errno.EPERM, "Operation not permitted")
 
 

@@ -179,9 +179,16 @@ PROCESS = (
     Defence(
         "seccomp",
         "sandbox/confinement.py",
-        "        seccomp.restrict()\n        return _FILTERED\n",
-        "        return _FILTERED\n",
+        "        seccomp.restrict(attributes=needed.attributes, watch=needed.watch)\n",
+        "        pass\n",
         (_SANDBOX, "security/test_sandbox.py::test_every_thread_of_a_real_server_is_confined"),
+    ),
+    Defence(
+        "seccomp: attributes of open files alone",
+        "sandbox/seccomp.py",
+        "    return [_load(low), *_unless(0, DENY), _load(high), *_unless(0, DENY), ALLOW]\n",
+        "    return [_load(low), *_unless(0, DENY), ALLOW]\n",
+        (f"{_SECCOMP}::test_a_store_may_set_attributes_of_open_files_alone",),
     ),
     Defence(
         "seccomp: every thread",

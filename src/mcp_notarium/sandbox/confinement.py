@@ -25,13 +25,14 @@ from mcp_notarium.sandbox import landlock, seccomp
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config, Sandbox
+    from mcp_notarium.stores.context import Access
 
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
 """OpenSSL and Python's TLS would take trusted certificates from them, or write the session's keys."""
 _PR_SET_DUMPABLE = 4
 _PRIVATE_UMASK = 0o077
 
-_FILTERED = "seccomp: programs, listening, protocols, modes of files"
+_FILTERED = "seccomp: programs, listening, protocols"
 _NO_LANDLOCK, _NO_SECCOMP = "not confined by Landlock", "not confined by seccomp"
 _SYSTEM = (
     "/usr/lib",
@@ -141,7 +142,8 @@ class Confinement:
         return _describe_landlock(version)
 
     def _restrict_calls(self) -> str:
-        seccomp.restrict()
+        needed = _find_needs(self._config, opens=self._opens)
+        seccomp.restrict(attributes=needed.attributes, watch=needed.watch)
         return _FILTERED
 
     def drop_all_rights(self) -> None:
@@ -181,9 +183,7 @@ def _describe_landlock(version: int) -> str:
 
 def find_allowed_access(config: Config, *, opens: bool = True) -> landlock.Allowed:
     """List the places and ports that this Python and the store need."""
-    from mcp_notarium.stores.context import Access  # noqa: PLC0415 - not before the first answer
-
-    needed = config.store.access(config.store_settings) if opens else Access()
+    needed = _find_needs(config, opens=opens)
     home = Path(os.environ.get("XDG_CONFIG_HOME") or _real(Path.home) / ".config")
     read = {*_program(), *map(Path, _SYSTEM), home / "python_keyring", *needed.read}
     keep = [Path("/dev/null"), *([config.data_dir] if opens else []), *needed.write]
@@ -192,6 +192,13 @@ def find_allowed_access(config: Config, *, opens: bool = True) -> landlock.Allow
     return landlock.Allowed(
         read=tuple(sorted(read)), keep=tuple(keep), ports=tuple(sorted({*needed.ports}))
     )
+
+
+def _find_needs(config: Config, *, opens: bool) -> Access:
+    """Return what the store needs; ``opens`` False: nothing, for it is not opened."""
+    from mcp_notarium.stores.context import Access  # noqa: PLC0415 - not before the first answer
+
+    return config.store.access(config.store_settings) if opens else Access()
 
 
 def _program() -> set[Path]:

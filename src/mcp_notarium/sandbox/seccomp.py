@@ -173,6 +173,9 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "iopl": (172, None),
     "ioperm": (173, None),
 }
+_OF_OPEN_FILES = frozenset({"fchmod", "fsetxattr"})
+"""Calls that set attributes of a file by its descriptor, so Landlock has decided about the file."""
+_WATCHING = frozenset({"inotify_add_watch"})
 _INSPECTED: dict[str, tuple[int, int]] = {
     "socket": (41, 198),
     "socketpair": (53, 199),
@@ -214,9 +217,12 @@ def explain_missing_support() -> str:
     return "" if ctypes.get_errno() == errno.EFAULT else "this kernel has no seccomp filters"
 
 
-def restrict(where: Architecture | None = None) -> None:
+def restrict(
+    where: Architecture | None = None, *, attributes: bool = False, watch: bool = False
+) -> None:
     """Refuse all calls of the list from now on.
 
+    ``attributes``: but those that set attributes of open files. ``watch``: but the one that watches files.
     Raises ``OSError`` if no filter is possible, or an emulator runs the program and its calls are those of
     another architecture; nothing is refused then.
     """
@@ -228,16 +234,24 @@ def restrict(where: Architecture | None = None) -> None:
     libc.syscall(_NO_CALL)
     if ctypes.get_errno() != errno.E2BIG:
         raise OSError(errno.ENOSYS, "the program is run by an emulator")
-    _install(libc, build_filter(where))
+    _install(libc, build_filter(where, attributes=attributes, watch=watch))
 
 
-def build_filter(where: Architecture) -> list[Instruction]:
-    """Build the filter. Calls of another architecture, or with short addresses (x32), are refused."""
+def build_filter(
+    where: Architecture, *, attributes: bool = False, watch: bool = False
+) -> list[Instruction]:
+    """Build the filter; see :func:`restrict`. Calls of another architecture, or with short addresses (x32), are refused."""
     call = where.inspected
+    permitted = (_OF_OPEN_FILES if attributes else frozenset()) | (
+        _WATCHING if watch else frozenset()
+    )
     steps = [_load(_ARCHITECTURE), *_unless(where.audit, DENY), _load(_NUMBER)]
     steps += [(_IF_AT_LEAST, 0, 1, _X32), DENY]
-    for number in where.refused.values():
-        steps += _if(number, DENY)
+    if attributes:
+        steps += _if(where.refused["utimensat"], *_allow_without_path())
+    for name, number in where.refused.items():
+        if name not in permitted:
+            steps += _if(number, DENY)
     for name in ("socket", "socketpair"):
         steps += _if(call[name], *_allow_known_sockets())
     steps += _if(call["setsockopt"], *_deny_tcp_ulp())
@@ -262,6 +276,12 @@ def build_probe(where: Architecture) -> list[Instruction]:
         *_if(_NO_CALL, _OURS),
         ALLOW,
     ]
+
+
+def _allow_without_path() -> list[Instruction]:
+    """Allow the call if its second argument, an address of a path, is null: it is about an open file then."""
+    low, high = 16 + 8, 16 + 8 + 4
+    return [_load(low), *_unless(0, DENY), _load(high), *_unless(0, DENY), ALLOW]
 
 
 def _allow_known_sockets() -> list[Instruction]:

@@ -92,11 +92,17 @@ class StoreContext:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Hold what the sandbox must allow: places to read, places to change, TCP ports to connect to."""
+    """Hold what the sandbox must allow: places to read, places to change, TCP ports to connect to.
+
+    ``attributes``: to set mode, dates and extended attributes of open files, by their descriptors. ``watch``:
+    to watch folders (inotify); the kernel cannot limit that to these places.
+    """
 
     read: tuple[Path, ...] = ()
     write: tuple[Path, ...] = ()
     ports: tuple[int, ...] = ()
+    attributes: bool = False
+    watch: bool = False
 
 
 class LoginDialog(Protocol):

@@ -97,7 +97,7 @@ class Folder:
 
         ``before`` is called right before the file appears; what it raises keeps it from appearing.
         """
-        temporary, written = _write_temporary(folder, data, 0o666)
+        temporary, written = _write_temporary(folder, data)
         try:
             before()
             if not _rename(folder, temporary, name, _NOREPLACE):
@@ -173,13 +173,19 @@ def _read_settled(file: int, own: tuple[int, int] | None) -> tuple[bytes, os.sta
         time.sleep(SETTLED / 5)
 
 
-def _write_temporary(folder: int, data: bytes, mode: int) -> tuple[str, os.stat_result]:
-    """Write a file that no listing shows, down to the disk."""
+def _write_temporary(
+    folder: int, data: bytes, mode: int | None = None
+) -> tuple[str, os.stat_result]:
+    """Write a file that no listing shows, down to the disk; ``mode`` None: the one of new files."""
     name = f".notarium-{secrets.token_hex(8)}.tmp"
     how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(name, how, mode, dir_fd=folder), "wb") as file:
+    first = 0o666 if mode is None else 0o600
+    with os.fdopen(os.open(name, how, first, dir_fd=folder), "wb") as file:
         try:
             file.write(data)
+            if mode is not None:
+                with suppress(PermissionError):  # a file system without modes
+                    os.fchmod(file.fileno(), mode)
             file.flush()
             os.fsync(file.fileno())
             return name, os.fstat(file.fileno())

@@ -35,7 +35,7 @@ def _open(settings: StoreSettings, _context: StoreContext) -> Store:
 def _access(settings: StoreSettings) -> Access:
     from mcp_notarium.stores.context import Access  # noqa: PLC0415 - every start imports this module
 
-    return Access(write=(folder_of(settings),))
+    return Access(write=(folder_of(settings),), attributes=True)
 
 
 KIND = StoreKind(

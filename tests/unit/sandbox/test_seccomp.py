@@ -39,13 +39,13 @@ HEADERS = (
 
 
 def verdict(
-    where: Architecture, number: int, *arguments: int, audit: int | None = None
+    where: Architecture, number: int, *arguments: int, audit: int | None = None, **needed: bool
 ) -> seccomp.Instruction:
     """What the kernel's filter machine comes to: the step that it returns with."""
     seen = struct.pack(
         "<IIQ6Q", number, where.audit if audit is None else audit, 0, *(*arguments, *[0] * 6)[:6]
     )
-    steps = seccomp.build_filter(where)
+    steps = seccomp.build_filter(where, **needed)
     at = value = 0
     while True:
         operation, holds, fails, operand = steps[at]
@@ -72,6 +72,25 @@ def test_every_call_of_the_list_is_refused_and_others_pass(where):
     assert {verdict(where, number) for number in where.refused.values()} == {DENY}
     others = {*range(600)} - {*where.refused.values(), *where.inspected.values()}
     assert {verdict(where, number) for number in others} == {ALLOW}
+
+
+@BOTH
+def test_a_store_may_set_attributes_of_open_files_alone(where):
+    calls = where.refused
+    permitted = {"fchmod", "fsetxattr", "utimensat"}
+    for name, number in calls.items():
+        expected = ALLOW if name in permitted else DENY
+        assert verdict(where, number, attributes=True) == expected, name
+    for path in (1, 1 << 32, 1 << 40, (1 << 64) - 1):
+        assert verdict(where, calls["utimensat"], 3, path, attributes=True) == DENY
+    assert verdict(where, calls["utimensat"], 3, 0, 1 << 33, attributes=True) == ALLOW
+
+
+@BOTH
+def test_a_store_may_watch_folders_and_nothing_else(where):
+    for name, number in where.refused.items():
+        expected = ALLOW if name == "inotify_add_watch" else DENY
+        assert verdict(where, number, watch=True) == expected, name
 
 
 @BOTH
