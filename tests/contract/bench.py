@@ -25,6 +25,9 @@ class Bench(Protocol):
     async def remove(self, note_id: str) -> None:
         """Another device deletes a note for good."""
 
+    async def rename(self, old: str, new: str) -> None:
+        """Another device gives a note another id. Never called where notes have no identity."""
+
     async def text(self, note_id: str) -> str:
         """The text the store holds. ``KeyError`` if the note is gone."""
 

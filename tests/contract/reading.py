@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from contract.bench import Bench, OnABench, nothing_known
-from mcp_notarium.domain.note import Revision, Tombstone
+from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import CursorLost, NoteNotFound
 from mcp_notarium.stores.contract import ChangePage, Changes, Entry, ListingPage
 
@@ -47,6 +47,42 @@ class ReadingContract(OnABench):
         _, bare = await self.whole_listing(bench.store, limit=2, with_content=False)
         assert all(isinstance(entry, Entry) for entry in bare)
         assert [(e.id, e.etag) for e in bare] == [(e.id, e.etag) for e in whole]
+
+    async def identities(self, bench: Bench) -> dict[str, str | None]:
+        """The identity of each note, which every answer tells alike."""
+        _, bare = await self.whole_listing(bench.store, limit=2, with_content=False)
+        _, whole = await self.whole_listing(bench.store, limit=2)
+        found = {entry.id: entry.identity for entry in bare}
+        assert found == {entry.id: entry.identity for entry in whole}
+        for note_id, identity in found.items():
+            assert (await bench.store.get(note_id)).identity == identity
+        return found
+
+    async def test_an_identity_stays_with_a_note_and_is_never_given_to_another(
+        self, bench: Bench
+    ) -> None:
+        await bench.put("n1", "same text")
+        await bench.put("n2", "same text")
+        before = await self.identities(bench)
+        if None in before.values():
+            assert {*before.values()} == {None}
+            return
+        assert len({*before.values()}) == 2
+        await asyncio.sleep(0.02)  # a file system counts time in steps of some milliseconds
+        await bench.rename("n1", "n3")
+        await bench.remove("n2")
+        for number in range(4, 8):
+            await bench.put(f"n{number}", "same text")
+        after = await self.identities(bench)
+        assert after.pop("n3") == before["n1"]
+        assert len({*after.values(), *before.values()}) == 6
+
+    async def test_the_answer_to_a_write_tells_the_identity(self, bench: Bench) -> None:
+        made = await self.create(bench, "n1", "one\n")
+        assert made.identity == (await bench.store.get(made.id)).identity
+        write = self.write(bench.store, made.id, Content("two\n"), base=made, write_id="0b")
+        changed = (await bench.store.push(write)).revision
+        assert changed.identity == (await bench.store.get(made.id)).identity
 
     async def test_change_during_a_listing_is_reported_after_the_first_cursor(
         self, bench: Bench

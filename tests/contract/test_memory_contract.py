@@ -22,6 +22,9 @@ class MemoryBench:
     async def remove(self, note_id) -> None:
         self.service.remove(note_id)
 
+    async def rename(self, old, new) -> None:
+        self.service.rename(old, new)
+
     async def text(self, note_id) -> str:
         return self.service.text(note_id)
 

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import stat
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -13,6 +14,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,6 +60,9 @@ class TextFolderBench:
 
     async def remove(self, note_id) -> None:
         self.path(note_id).unlink()
+
+    async def rename(self, old, new) -> None:
+        self.path(old).rename(self.path(new))
 
     async def text(self, note_id) -> str:
         try:
@@ -159,6 +164,57 @@ class TestTextFolder(StoreContract):
         (left,) = bench.folder.iterdir()
         assert left.read_bytes() == b"caf\xe9\n"
 
+    async def test_an_edit_that_was_displaced_when_the_process_ended_comes_back(
+        self, bench: TextFolderBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Killed(BaseException): ...
+
+        def end(*_arguments: object) -> None:
+            raise Killed
+
+        base = await self.create(bench, "n1", "one\n")
+        other = lambda: bench.path("n1").write_text("theirs\n")  # noqa: E731
+        monkeypatch.setattr("notarium_devtools.text_folder.store.check_not_withdrawn", other)
+        monkeypatch.setattr(files.Folder, "_take_displaced", end)
+        with pytest.raises(Killed):
+            bench.store._push(self.write(bench.store, "n1", Content("two\n"), base=base))
+        for left_behind, texts in ((600.0, {"two\n"}), (0.0, {"two\n", "theirs\n"})):
+            monkeypatch.setattr(files, "LEFT_BEHIND", left_behind)
+            for _ in range(2):
+                _, entries = await self.whole_listing(bench.store, limit=9)
+            assert {entry.content.text for entry in entries} == texts
+        assert all(path.suffix == ".txt" for path in bench.folder.iterdir())
+
+    async def test_of_what_a_process_has_left_behind_only_what_is_not_ours_becomes_a_note(
+        self, bench: TextFolderBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(files, "LEFT_BEHIND", 0.0)
+        ours, read = files.etag_of(b"ours\n"), files.etag_of(b"read\n")
+        texts = (b"ours\n", b"read\n", b"", b"theirs\n", b"caf\xe9\n")
+        for number, text in enumerate(texts):
+            (bench.folder / f".notarium-{ours}-{read}-{number}.tmp").write_bytes(text)
+        for name in (".notarium-strange.tmp", ".hidden", "other.tmp"):
+            (bench.folder / name).write_bytes(b"not ours to touch")
+        for _ in range(2):
+            page = await bench.store.list_page(since=None, mark=None, limit=9, with_content=True)
+        assert [(entry.id, entry.content.text) for entry in page.entries] == [
+            ("Recovered 3", "theirs\n")
+        ]
+        assert page.left_out == 1
+        assert bench.path("Recovered 4").read_bytes() == b"caf\xe9\n"
+        assert len([*bench.folder.iterdir()]) == 5
+
+    async def test_without_a_time_of_birth_there_is_no_identity(
+        self, bench: TextFolderBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if sys.platform == "linux":
+            assert (await self.create(bench, "n1", "one\n")).identity is not None
+        monkeypatch.setattr(files, "_statx", lambda: None)
+        file = os.open(bench.folder, os.O_RDONLY)
+        found = SimpleNamespace(st_ino=1)
+        assert files.identity_of(file, found) is None
+        os.close(file)
+
     async def test_another_folder_in_its_place_is_no_empty_store(
         self, bench: TextFolderBench
     ) -> None:
@@ -228,3 +284,4 @@ class TestWithoutExchange(TestTextFolder):
 
     test_a_file_that_becomes_no_text_right_before_the_exchange_stays = None
     test_a_displaced_file_that_cannot_be_put_back_is_kept = None
+    test_an_edit_that_was_displaced_when_the_process_ended_comes_back = None

@@ -247,6 +247,8 @@ class MemoryStore:
 
     def _commit(self, note_id: str, fields: Fields) -> int:
         kept = self._notes.setdefault(note_id, Kept())
+        if not kept.alive:
+            kept.identity = Kept().identity
         self._record(Logged(note_id, kept.head if kept.alive else 0, kept.head + 1))
         kept.head += 1
         kept.versions[kept.head] = dict(fields)

@@ -46,7 +46,8 @@ class Revision:
     fields, unknown fields included, so that a later write can preserve it. Only the store's own codec
     reads it. ``tags_understood`` False: the object has tags that ``content`` does not show.
     ``identity`` names the note beyond its id where a store may rename it: a note that is missing under one
-    id and new under another with the same identity is one note. None: ids never change.
+    id and new under another with the same identity is one note, and no other note ever gets it. None: ids
+    never change, or it is not certain.
     """
 
     id: str

@@ -15,6 +15,7 @@ Obligations of every store (``tests/contract`` checks them):
   ``StoreProtocolError``;
 * text goes through byte for byte (CRLF, no final newline, emoji; lone surrogates become U+FFFD);
 * no secret and no note text stands in any error;
+* an ``identity`` is never given to another note, also when its own is gone, and every answer tells the same;
 * being cancelled leaves no half write.
 
 Retries of single requests are made in ``stores/http.py`` and nowhere else.

@@ -1,18 +1,23 @@
 """Read and replace files of one folder that other programs write at any moment.
 
 A file is replaced by exchanging it with a temporary one: what was displaced is in hand, whoever wrote it.
-No symbolic link is followed. A process that ends between the exchange and the answer leaves the displaced
-file behind as ``.notarium-*.tmp``, and nothing deletes it.
+No symbolic link is followed. A process that ends in the middle leaves a temporary file behind. Its name tells
+what we have written and read: another content is somebody's edit that we have displaced, and becomes
+a note again.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import hashlib
 import os
+import re
 import secrets
 import stat
+import struct
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -26,7 +31,14 @@ SETTLED = 0.05
 """Seconds without a change after which a file counts as written to its end."""
 LONGEST_WAIT = 1.0
 """Most seconds to wait for that."""
+LEFT_BEHIND = 600.0
+"""Seconds after which nobody is working with a temporary file any more."""
+RECOVERED = "Recovered {}.txt"
+"""The name of what was found in a temporary file."""
+_TEMPORARY = re.compile(r"\.notarium-(?P<ours>\w+)-(?P<read>\w*)-(?P<number>\w+)\.tmp")
 _NOREPLACE, _EXCHANGE = 1, 2
+_EMPTY_PATH, _BIRTH_TIME, _AT_BIRTH_TIME = 0x1000, 0x800, 80
+"""Flag, mask and place in the answer of ``statx``."""
 _NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 _NOT_READABLE = (errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM)
 
@@ -40,17 +52,27 @@ class NotText(StoreProtocolError):
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """Hold a file as it was read. ``mode``: its permissions."""
+    """Hold a file as it was read. ``mode``: its permissions; ``identity``: see :func:`identity_of`."""
 
     data: bytes
     text: str
     modified: float
     mode: int
+    identity: str | None
 
     @property
     def etag(self) -> str:
         """Return the hash of its bytes."""
         return etag_of(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Describe a file of ours: its date, its identity, and the mark by which our own write is known."""
+
+    modified: float
+    identity: str | None
+    mark: tuple[int, int]
 
 
 class Folder:
@@ -86,18 +108,19 @@ class Folder:
             raise
         try:
             data, found = _read_settled(file, self._written.get(written_as or name))
-            return TextFile(data, data.decode(), found.st_mtime, stat.S_IMODE(found.st_mode))
+            mode, identity = stat.S_IMODE(found.st_mode), identity_of(file, found)
+            return TextFile(data, data.decode(), found.st_mtime, mode, identity)
         except UnicodeDecodeError:
             raise NotText from None
         finally:
             os.close(file)
 
-    def create(self, folder: int, name: str, data: bytes, *, before: Callable[[], None]) -> float:
-        """Create a file and return its date. Raises ``FileExistsError``, whatever is there.
+    def create(self, folder: int, name: str, data: bytes, *, before: Callable[[], None]) -> Written:
+        """Create a file. Raises ``FileExistsError``, whatever is there.
 
         ``before`` is called right before the file appears; what it raises keeps it from appearing.
         """
-        temporary, written = _write_temporary(folder, data)
+        temporary, written = _write_temporary(folder, data, read="")
         try:
             before()
             if not _rename(folder, temporary, name, _NOREPLACE):
@@ -108,14 +131,14 @@ class Folder:
 
     def replace(
         self, folder: int, name: str, data: bytes, *, held: TextFile, before: Callable[[], None]
-    ) -> tuple[float, TextFile, bool]:
-        """Replace a file. Return the new date, what was displaced, and whether that is certain.
+    ) -> tuple[Written, TextFile, bool]:
+        """Replace a file. Return the new one, what was displaced, and whether that is certain.
 
         ``held`` was read before: all that is known of the displaced file where the system cannot
         exchange two. Raises ``FileNotFoundError`` or ``NotText``, with nothing replaced, or
         ``OutcomeUnknown``.
         """
-        temporary, written = _write_temporary(folder, data, held.mode)
+        temporary, written = _write_temporary(folder, data, held.mode, read=held.etag)
         certain = False
         try:
             before()
@@ -124,13 +147,30 @@ class Folder:
                 held = self._take_displaced(folder, temporary, name)
             else:
                 os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except OutcomeUnknown:
-            raise  # the displaced file stays: its content is in nobody's hands
-        except BaseException:
-            _remove(folder, temporary)
-            raise
+        except BaseException as error:
+            if not certain or isinstance(error, NotText):
+                _remove(folder, temporary)
+            raise  # otherwise the displaced file stays: its content is in nobody's hands
         _remove(folder, temporary)
         return self._remember(name, written), held, certain
+
+    def recover(self, folder: int, name: str, changed: float) -> None:
+        """Make a note of a temporary file (changed at epoch seconds) that a process has left behind.
+
+        It is removed if it holds what we have written, which the journal has, or what that was made from.
+        """
+        found = _TEMPORARY.fullmatch(name)
+        if found is None or time.time() - changed < LEFT_BEHIND:
+            return
+        with suppress(NotText):
+            etag = self.read(folder, name).etag
+            if etag in (found["ours"], found["read"], etag_of(b"")):
+                _remove(folder, name)
+                return
+        note = RECOVERED.format(found["number"])
+        if not _rename(folder, name, note, _NOREPLACE):
+            os.link(name, note, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            _remove(folder, name)
 
     def _take_displaced(self, folder: int, temporary: str, name: str) -> TextFile:
         try:
@@ -144,14 +184,36 @@ class Folder:
                 "the file that was replaced can be neither read nor put back"
             ) from error
 
-    def _remember(self, name: str, written: os.stat_result) -> float:
-        self._written[name] = (written.st_ino, written.st_mtime_ns)
-        return written.st_mtime
+    def _remember(self, name: str, written: Written) -> Written:
+        self._written[name] = written.mark
+        return written
 
 
 def etag_of(data: bytes) -> str:
     """Return the hash of a file's bytes."""
     return hashlib.sha256(data).hexdigest()[:32]
+
+
+def identity_of(file: int, found: os.stat_result) -> str | None:
+    """Return what names an open file beyond its name; None if the system does not tell.
+
+    An inode alone is given to the next file when a file is gone. Its time of birth makes it unique.
+    """
+    born = getattr(found, "st_birthtime_ns", None) or getattr(found, "st_birthtime", None)
+    statx = _statx() if born is None else None
+    if statx is not None:
+        answer = ctypes.create_string_buffer(256)
+        if statx(file, b"", _EMPTY_PATH, _BIRTH_TIME, answer) == 0:
+            (known,) = struct.unpack_from("=I", answer, 0)
+            if known & _BIRTH_TIME:
+                born = "{}.{:09}".format(*struct.unpack_from("=qI", answer, _AT_BIRTH_TIME))
+    return None if born is None else f"{found.st_ino}:{born}"
+
+
+@functools.cache
+def _statx() -> Callable[..., int] | None:
+    """Return the system's function; Python tells no time of birth on Linux."""
+    return getattr(ctypes.CDLL(None), "statx", None) if sys.platform == "linux" else None
 
 
 def _read_settled(file: int, own: tuple[int, int] | None) -> tuple[bytes, os.stat_result]:
@@ -174,10 +236,13 @@ def _read_settled(file: int, own: tuple[int, int] | None) -> tuple[bytes, os.sta
 
 
 def _write_temporary(
-    folder: int, data: bytes, mode: int | None = None
-) -> tuple[str, os.stat_result]:
-    """Write a file that no listing shows, down to the disk; ``mode`` None: the one of new files."""
-    name = f".notarium-{secrets.token_hex(8)}.tmp"
+    folder: int, data: bytes, mode: int | None = None, *, read: str
+) -> tuple[str, Written]:
+    """Write a file that no listing shows, down to the disk.
+
+    ``mode`` None: the one of new files. ``read``: etag of what it is to replace.
+    """
+    name = f".notarium-{etag_of(data)}-{read}-{secrets.token_hex(4)}.tmp"
     how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     first = 0o666 if mode is None else 0o600
     with os.fdopen(os.open(name, how, first, dir_fd=folder), "wb") as file:
@@ -188,7 +253,9 @@ def _write_temporary(
                     os.fchmod(file.fileno(), mode)
             file.flush()
             os.fsync(file.fileno())
-            return name, os.fstat(file.fileno())
+            made = os.fstat(file.fileno())
+            identity = identity_of(file.fileno(), made)
+            return name, Written(made.st_mtime, identity, (made.st_ino, made.st_mtime_ns))
         except OSError:
             _remove(folder, name)
             raise

@@ -45,7 +45,7 @@ from mcp_notarium.stores.contract import (
     check_not_withdrawn,
 )
 from mcp_notarium.threads import run_in_thread
-from notarium_devtools.text_folder.files import LARGEST, Folder, NotText, TextFile, etag_of
+from notarium_devtools.text_folder.files import LARGEST, Folder, NotText, TextFile, Written
 
 ENDING = ".txt"
 _LONGEST_NAME = 255
@@ -88,7 +88,7 @@ class TextFolder:
     def _list_page(self, mark: str | None, limit: int, with_content: bool) -> ListingPage:  # noqa: FBT001
         entries: list[Revision | Entry] = []
         with self._opened() as folder:
-            files, left_out, cursor = _scan(folder)
+            files, left_out, cursor = self._scan(folder)
             rest = [file for file in files if mark is None or file > _parse_mark(mark)]
             page = rest[: max(1, limit)]
             left_out = left_out if mark is None else 0
@@ -101,9 +101,8 @@ class TextFolder:
                     continue
                 else:
                     note_id = name.removesuffix(ENDING)
-                    entries.append(
-                        _revision(note_id, file) if with_content else Entry(note_id, file.etag)
-                    )
+                    entry = Entry(note_id, file.etag, identity=file.identity)
+                    entries.append(_revision(note_id, file) if with_content else entry)
         more = "{}:{}".format(*page[-1]) if len(page) < len(rest) else None
         return ListingPage(tuple(entries), cursor, more, len(files), left_out)
 
@@ -113,7 +112,7 @@ class TextFolder:
 
     def _probe(self, cursor: str) -> ChangePage:
         with self._opened() as folder:
-            _files, _left_out, now = _scan(folder)
+            _files, _left_out, now = self._scan(folder)
         if now != cursor:
             raise CursorLost("something in the folder has changed")
         return ChangePage((), cursor)
@@ -160,11 +159,11 @@ class TextFolder:
     def _create(self, folder: int, write: PendingWrite) -> Acknowledgement:
         try:
             name = _name_of(write.note_id)
-            date = self._folder.create(folder, name, write.body, before=check_not_withdrawn)
+            written = self._folder.create(folder, name, write.body, before=check_not_withdrawn)
         except (FileExistsError, NoteNotFound):
             raise IdTaken("a file of this name exists", details={"id": write.note_id}) from None
         _flush(folder)
-        return Acknowledgement(_stored(write, date), PushStatus.STORED, alone=True)
+        return Acknowledgement(_stored(write, written), PushStatus.STORED, alone=True)
 
     def _replace(self, folder: int, write: PendingWrite) -> Acknowledgement:
         name = _name_of(write.note_id)
@@ -173,7 +172,7 @@ class TextFolder:
             if held.data == write.body:
                 _flush(folder)  # an earlier push of it may have failed there
                 return Acknowledgement(_revision(write.note_id, held), PushStatus.UNCHANGED)
-            date, displaced, certain = self._folder.replace(
+            written, displaced, certain = self._folder.replace(
                 folder, name, write.body, held=held, before=check_not_withdrawn
             )
         except NotText:
@@ -183,7 +182,7 @@ class TextFolder:
         _flush(folder)
         other = _revision(write.note_id, displaced) if displaced.etag != write.base_etag else None
         return Acknowledgement(
-            _stored(write, date),
+            _stored(write, written),
             PushStatus.STORED,
             alone=certain and other is None,
             displaced=other,
@@ -211,6 +210,30 @@ class TextFolder:
 
     async def close(self) -> None:
         """See ``Store.close``: nothing stays open."""
+
+    def _scan(self, folder: int) -> tuple[list[tuple[int, str]], int, str]:
+        """Return the files, newest first, as (negative date, name), how many are none of ours, and the cursor.
+
+        The cursor is another one after any change. After a change of this moment it never comes again: a
+        further one may leave date and size as they are. What is recovered shows in the next scan.
+        """
+        files, left_out, seen, newest = [], 0, [], 0.0
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    found = entry.stat(follow_symlinks=False)
+                    if not _is_name(entry.name):
+                        self._folder.recover(folder, entry.name, found.st_ctime)
+                        continue
+                    seen.append((entry.name, found.st_ino, found.st_mtime_ns, found.st_size))
+                    newest = max(newest, found.st_mtime, found.st_ctime)
+                    if stat.S_ISREG(found.st_mode):
+                        files.append((-found.st_mtime_ns, entry.name))
+                    else:
+                        left_out += 1
+        once = os.urandom(8).hex() if abs(time.time() - newest) < _RECENT else ""
+        cursor = hashlib.sha256(repr((sorted(seen), once)).encode()).hexdigest()
+        return sorted(files), left_out, cursor
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
@@ -252,28 +275,6 @@ def _is_name(name: str) -> bool:
     return name.endswith(ENDING) and not name.startswith(".")
 
 
-def _scan(folder: int) -> tuple[list[tuple[int, str]], int, str]:
-    """Return the files, newest first, as (negative date, name), how many are none of ours, and the cursor.
-
-    The cursor is another one after any change. After a change of this moment it never comes again: a
-    further one may leave date and size as they are.
-    """
-    files, left_out, seen, newest = [], 0, [], 0.0
-    with os.scandir(folder) as entries:
-        for entry in filter(lambda entry: _is_name(entry.name), entries):
-            with suppress(FileNotFoundError):
-                found = entry.stat(follow_symlinks=False)
-                seen.append((entry.name, found.st_ino, found.st_mtime_ns, found.st_size))
-                newest = max(newest, found.st_mtime, found.st_ctime)
-                if stat.S_ISREG(found.st_mode):
-                    files.append((-found.st_mtime_ns, entry.name))
-                else:
-                    left_out += 1
-    once = os.urandom(8).hex() if abs(time.time() - newest) < _RECENT else ""
-    cursor = hashlib.sha256(repr((sorted(seen), once)).encode()).hexdigest()
-    return sorted(files), left_out, cursor
-
-
 def _parse_mark(mark: str) -> tuple[int, str]:
     date, _, name = mark.partition(":")
     if not date.lstrip("-").isdecimal():
@@ -282,12 +283,15 @@ def _parse_mark(mark: str) -> tuple[int, str]:
 
 
 def _revision(note_id: str, file: TextFile) -> Revision:
-    return Revision(note_id, file.etag, Content(file.text), file.modified, file.modified, raw=b"")
+    content, date = Content(file.text), file.modified
+    return Revision(note_id, file.etag, content, date, date, raw=b"", identity=file.identity)
 
 
-def _stored(write: PendingWrite, date: float) -> Revision:
-    content = Content(write.body.decode())
-    return Revision(write.note_id, etag_of(write.body), content, date, date, raw=b"")
+def _stored(write: PendingWrite, written: Written) -> Revision:
+    """Return what we have written as a revision."""
+    text = write.body.decode()
+    file = TextFile(write.body, text, written.modified, 0, written.identity)
+    return _revision(write.note_id, file)
 
 
 def _flush(folder: int) -> None:
