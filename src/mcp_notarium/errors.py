@@ -45,6 +45,10 @@ class Verdict(IntEnum):
 
 LONGEST_LOCKED_MESSAGE = 300
 """Most characters that message and hint of a locked account have together, for an agent."""
+REINSTALL = (
+    "Reinstall MCP Notarium the way you installed it (`pipx reinstall mcp-notarium`, "
+    "`uv tool install --reinstall .`)."
+)
 ASK_DOCTOR = "Ask the user to run `mcp-notarium doctor` in a terminal; it names the ways out."
 ONE_MORE_TRY = (
     "Try again in a few seconds; if it stays like this, ask the user to close the other MCP clients "
@@ -131,7 +135,7 @@ class PolicyChanged(ConfigError):
 
 
 class LockedError(NotariumError):
-    """The account may not be opened; nothing was changed. No hint for an agent moves a file."""
+    """The account may not be opened; nothing was changed. No hint for an agent deletes a file."""
 
     category = "DB_OPERATION"
     subcategory = "locked"
@@ -307,6 +311,7 @@ class StoreProtocolError(StoreError):
     """The store's answer breaks its protocol, or is far too large."""
 
     subcategory = "bad_answer"
+    resolution_hint = "Try again in a few minutes; if it stays, run `mcp-notarium doctor`."
 
 
 class OutcomeUnknown(StoreError):
@@ -340,6 +345,7 @@ class CacheError(NotariumError):
     """The local database did not do what was asked."""
 
     category = "DB_OPERATION"
+    resolution_hint = "Try again in a few seconds; if it stays, run `mcp-notarium doctor`."
 
 
 class CacheBusy(CacheError):

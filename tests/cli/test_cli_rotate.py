@@ -119,7 +119,7 @@ def test_a_key_that_opens_already_is_no_new_key(home: Home) -> None:
         for how in ([], ["--reencrypt", "--drop-other-keys"]):
             done = home.unchanged("rotate-key", *how, "--new-key-file", home.file(words))
             assert "opens the cache already" in done.stderr
-            assert "nothing is changed" in done.stderr
+            assert "nothing was changed" in done.stderr
 
 
 def test_no_recovery_key_is_shown_that_cannot_be_put_in_force(home: Home) -> None:
@@ -139,7 +139,7 @@ def test_no_key_is_made_that_cannot_be_printed(tmp_path: Path, command: list[str
         ["/bin/sh", "-c", 'exec "$@" 1>&-', "sh", *line],
         env=home.env(), stderr=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
-    assert "cannot be printed (standard output is closed); nothing is changed" in done.stderr
+    assert "cannot be printed (standard output is closed); nothing was changed" in done.stderr
     assert "unexpected" not in done.stderr
     assert done.returncode == 1
     assert fingerprint(home.folder / "notarium") == before

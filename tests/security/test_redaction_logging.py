@@ -131,7 +131,7 @@ def test_a_terminal_gets_lines_for_people(logging_to):
         ("INFO", ["info", "warning", "error", "critical"]),
         ("warn", ["warning", "error", "critical"]),
         ("error", ["error", "critical"]),
-        ("fatal", ["critical"]),
+        ("critical", ["critical"]),
     ],
 )
 def test_events_below_the_level_are_not_written(logging_to, level, heard):

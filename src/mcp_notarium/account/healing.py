@@ -18,7 +18,8 @@ from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.stores.kind import Truth
 
 MOST_A_DAY = 3
-"""Repairs within 24 hours. A disk that damages more is to be looked at, and each takes its space."""
+"""Databases that may go to the quarantine within 24 hours before a server stops repairing. A disk that
+damages more needs a look, and each of them takes its space."""
 _DAY = 86_400
 
 
@@ -49,7 +50,7 @@ def _may_heal(actions: StartupActions) -> bool:
     settings, since = actions.settings, actions.clock() - _DAY
     if not settings.db_encryption or settings.store.truth is Truth.LOCAL:
         return False
-    return quarantine.count_uses(AccountFolder(settings.account_dir), since=since) < MOST_A_DAY
+    return quarantine.count_databases(AccountFolder(settings.account_dir), since=since) < MOST_A_DAY
 
 
 def _describe(done: RepairResult) -> str:

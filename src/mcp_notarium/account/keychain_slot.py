@@ -51,7 +51,7 @@ def disable(
     secret = system.get(keychain.KEY, settings.owner_hash)
     if secret is None:
         raise SlotsRefused(
-            "the keychain holds no key for this account", resolution_hint="Nothing is to be done."
+            "the keychain holds no key for this account", resolution_hint="No action is needed."
         )
     slot_id = slot_management.list_slots(settings, secret, bounds=options.bounds).opened_by
     changed = (

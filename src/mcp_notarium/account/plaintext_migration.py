@@ -71,7 +71,7 @@ def encrypt_plain(
     if not folder.plain_database.is_file() and not folder.plain_remains.is_file():
         raise InvalidRequest(
             "there is no unencrypted cache here",
-            resolution_hint="Nothing is to be done; `mcp-notarium status` tells what there is.",
+            resolution_hint="No action is needed; `mcp-notarium status` tells what there is.",
         )
     cost = parameters or kdf_policy(settings).parameters_for()
     with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:

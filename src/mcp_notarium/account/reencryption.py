@@ -270,9 +270,9 @@ def _require_worth_it(current: ProvenKey, *, replacing: bool) -> None:
         return
     if current.slot.state is SlotState.COMPROMISED:
         raise SlotsRefused(
-            f"{describe_slot(current.slot)} is the one you came in by: whoever knows its key would open the "
-            "new cache too",
-            resolution_hint=f"{_GIVE} --ask-old lets you come in by another key.",
+            f"{describe_slot(current.slot)} is the slot that your key opened: whoever knows that key would "
+            "open the new cache too",
+            resolution_hint=f"{_GIVE} --ask-old lets you open the cache with another key.",
         )
     if current.slot.type in {SlotType.KEYRING, SlotType.RECOVERY}:
         which = "keychain's" if current.slot.type is SlotType.KEYRING else "recovery"

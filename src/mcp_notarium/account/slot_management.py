@@ -194,9 +194,9 @@ def change_slot(
         after = change(before, data_key, slot_id)
         if _find_opened_slot(after, key, options.bounds) is None:
             raise SlotsRefused(
-                f"slot {slot_id} is the one you came in by",
-                resolution_hint="Use --ask-key and give another key that opens the cache; that "
-                "proves that one is left.",
+                f"slot {slot_id} is the slot that your key opened",
+                resolution_hint="Use --ask-key and give another key that opens the cache: that proves "
+                "that one is left.",
             )
         return after
 

@@ -163,7 +163,7 @@ def require_unused(current: ProvenKey, new: Secret) -> None:
     except WrongKey:
         return
     raise SlotsRefused(
-        f"this key opens the cache already ({describe_slot(slot)}); nothing is changed",
+        f"this key opens the cache already ({describe_slot(slot)}); nothing was changed",
         resolution_hint="Give another one. With `--kdf` and `--keep-key` only the stretching changes.",
     )
 

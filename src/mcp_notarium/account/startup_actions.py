@@ -236,6 +236,8 @@ class StartupActions:
 
 def record_key_sequence(database: Database, keyfile: KeyFile) -> None:
     """Store the newest key-file number seen, so that an older file put back is noticed."""
+    if database.read_only:
+        return
     with suppress(CacheBusy, CacheFull), database.transaction(durable=True):
         database.run(
             "UPDATE sync_metadata SET value = ? "

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from mcp_notarium.account.startup_facts import Observations
 from mcp_notarium.config.settings import OnUnreadable
-from mcp_notarium.errors import ASK_DOCTOR, ONE_MORE_TRY, LockedError, Verdict
+from mcp_notarium.errors import ASK_DOCTOR, ONE_MORE_TRY, REINSTALL, LockedError, Verdict
 
 _NAMED_PAGES = 8
 
@@ -78,10 +78,7 @@ KEYCHAIN_AGAIN = (
     "another key of the cache in DB_ENCRYPTION_KEY or DB_ENCRYPTION_KEY_FILE; "
     "`mcp-notarium keychain enable` then puts a new one into the keychain of today."
 )
-REINSTALL = (
-    "Reinstall: `pip uninstall sqlcipher3 sqlcipher3-binary`, then `pip install mcp-notarium`; "
-    "`mcp-notarium doctor` shows what is loaded."
-)
+REINSTALL_DRIVER = f"{REINSTALL} `mcp-notarium doctor` shows which driver is loaded."
 RESTORE = (
     "Put a copy of the key file back: `mcp-notarium keys restore PATH`, with what `mcp-notarium keys "
     "backup` or a backup of the folder has kept of `notarium_keys.json`." + _WITHOUT_COPIES
@@ -100,7 +97,7 @@ PUT_NEWEST_BACK = (
 NEWEST_BACK = PUT_NEWEST_BACK + OR_RESET
 BEGIN_AGAIN = RESTORE_FOLDER + OR_RESET
 REPAIR = "Run `mcp-notarium repair`: it saves what can be read into a new cache." + _REST_IS_FETCHED
-UPDATE = "Update MCP Notarium: `pip install --upgrade mcp-notarium`." + OR_RESET
+UPDATE = "Update MCP Notarium the way you installed it." + OR_RESET
 OTHER_ACCOUNT = (
     "Check the store and the account in the client's configuration. If the folder was copied here by mistake, move it out of the data "
     "folder; `mcp-notarium doctor` names it."
@@ -136,13 +133,13 @@ _AGENT_HINTS: Mapping[str, str] = MappingProxyType(
         NEWEST_BACK: "Ask the user to put the newest `notarium_keys.json` back: `mcp-notarium keys "
         "restore FILE`.",
         REPAIR: "Ask the user to run `mcp-notarium repair` in a terminal and to restart the client.",
-        UPDATE: "Ask the user to update MCP Notarium: `pip install --upgrade mcp-notarium`.",
+        UPDATE: "Ask the user to update MCP Notarium.",
         OTHER_ACCOUNT: "Ask the user to check the store and the account in the client's configuration; "
         "`mcp-notarium doctor` says more.",
         WAIT: ONE_MORE_TRY,
     }
 )
-"""Agent's hint by the person's hint: one way out, which moves no file."""
+"""Agent's hint by the user's hint: one way out, which deletes no file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from mcp_notarium.account.startup_outcomes import (
     MAKE_KEY,
     OR_RESET,
     OTHER_ACCOUNT,
-    REINSTALL,
+    REINSTALL_DRIVER,
     REPAIR,
     RESTORE,
     STRONGER_KEY,
@@ -64,7 +64,7 @@ _DRIVER = refuse(
     "the driver is unsuitable",
     Verdict.CRYPTO_UNSUITABLE,
     "{driver}",
-    REINSTALL,
+    REINSTALL_DRIVER,
     lambda o: bool(o.driver_problem),
 )
 
@@ -232,7 +232,7 @@ _KEY_FILE = (
         "the key file asks for a later SQLCipher",
         Verdict.CRYPTO_UNSUITABLE,
         "the cache was made with a later SQLCipher",
-        REINSTALL,
+        REINSTALL_DRIVER,
         lambda o: o.cipher_major < o.cipher_floor,
     ),
 )

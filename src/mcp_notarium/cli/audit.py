@@ -216,7 +216,7 @@ def _format_record(record: Record) -> str:
 def _export(args: argparse.Namespace) -> int:
     if args.sign is not None and args.out is None:
         raise InvalidRequest(
-            "--sign goes with --out", resolution_hint="The signature is a file beside the export."
+            "--sign requires --out", resolution_hint="The signature is a file beside the export."
         )
     key = None if args.sign is None else _private_key(args.sign)
     since = None if args.since is None else _parse_day(args.since)
@@ -294,7 +294,7 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise ConfigError(
             f"a file cannot be read ({os_errors.describe(error)})",
-            resolution_hint=f"Look at {path}.",
+            resolution_hint=f"Check that {path} exists and that you may read it.",
         ) from None
 
 

@@ -191,7 +191,7 @@ def run_repair(args: argparse.Namespace) -> int:
     done.state.require_finished(
         "the repaired cache is in force, but the old files are not all in the quarantine",
         hint="Nothing is lost, and servers can be started. Run `mcp-notarium repair` again when the "
-        f"disk is well: it moves the rest to {done.quarantine}.",
+        f"disk works again: it moves the rest to {done.quarantine}.",
     )
     talk(f"The old files are in {done.quarantine}, as they were.")
     return 0
@@ -259,7 +259,10 @@ def _require_consent(config: Config) -> None:
         talk("WARNING: there may be text inside that the note store has not confirmed.")
     name = config.account.name
     if ask_line(f"Type the account's name ({name}) to go on: ") != name:
-        raise InvalidRequest("nothing was destroyed", resolution_hint="The names differ.")
+        raise InvalidRequest(
+            f"the name typed is not {name}; nothing was removed",
+            resolution_hint=f"Run `mcp-notarium purge` again and type {name}.",
+        )
 
 
 COMMANDS = {

@@ -79,7 +79,7 @@ class NewKey:
 
 def _print_error(reason: str) -> ConfigError:
     return ConfigError(
-        f"the new key cannot be printed ({reason}); nothing is changed",
+        f"the new key cannot be printed ({reason}); nothing was changed",
         resolution_hint="Check where standard output goes, then run the command again.",
     )
 
@@ -139,7 +139,7 @@ def read(args: argparse.Namespace, *, account: str) -> NewKey:
     require_strong(new, account=account, allow_weak=args.allow_weak)
     if ask_secret("New key, once more: ") != new:
         raise InvalidRequest(
-            "the two entries differ; nothing is changed", resolution_hint="Start again."
+            "the two entries differ; nothing was changed", resolution_hint="Start again."
         )
     return NewKey(new)
 

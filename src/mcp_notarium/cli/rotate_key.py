@@ -88,23 +88,23 @@ def run(args: argparse.Namespace) -> int:
 def _check_options(config: Config, args: argparse.Namespace) -> None:
     if args.keychain and (args.reencrypt or not config.keychain):
         raise InvalidRequest(
-            "--keychain goes without --reencrypt, and needs NOTARIUM_KEYCHAIN not to be off",
+            "--keychain cannot be combined with --reencrypt or NOTARIUM_KEYCHAIN=off",
             resolution_hint="Run `rotate-key --keychain` first, then `rotate-key --reencrypt`.",
         )
     if args.keep_key and (args.kdf is None or args.reencrypt or args.slot):
         raise InvalidRequest(
-            "--keep-key goes with --kdf, and without --reencrypt and --slot",
+            "--keep-key requires --kdf, and cannot be combined with --reencrypt or --slot",
             resolution_hint="`mcp-notarium keys calibrate` raises the cost of guessing the same passphrase.",
         )
     if args.kdf and (args.generate or args.keychain):
         raise InvalidRequest(
-            "a random key is not stretched, so --kdf says nothing about it",
-            resolution_hint="Leave it out, or give a passphrase.",
+            "--kdf cannot be combined with --generate or --keychain: a random key needs no derivation cost",
+            resolution_hint="Leave --kdf out, or give a passphrase.",
         )
     if args.slot and args.reencrypt:
         raise InvalidRequest(
-            "--slot goes without --reencrypt, which drops every slot whose key is not available",
-            resolution_hint="Leave it out.",
+            "--slot cannot be combined with --reencrypt, which drops every slot whose key is not available",
+            resolution_hint="Leave --slot out.",
         )
 
 
@@ -168,7 +168,7 @@ def _into_keychain(
 ) -> int:
     if args.slot and current.by_keychain:
         raise InvalidRequest(
-            "the keychain's key gives way to another one of the keychain, and no other slot",
+            "`rotate-key --keychain` replaces only the keychain's slot",
             resolution_hint="Leave out --slot.",
         )
     gone = (current.slot,) if current.by_keychain else current.slots_to_replace(args.slot)
@@ -242,8 +242,8 @@ def _confirm_dropped(dropped: tuple[Slot, ...]) -> None:
         talk(f"  {describe_slot(slot)}")
     if not ask_yes("Drop them?"):
         raise InvalidRequest(
-            "nothing is changed",
-            resolution_hint="To keep one of them, give its key with --ask-old.",
+            "you kept the slots, so nothing was changed",
+            resolution_hint="To keep one of them under the new data key, give its key with --ask-old.",
         )
 
 

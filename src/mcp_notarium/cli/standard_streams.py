@@ -20,6 +20,8 @@ from mcp_notarium.protocol import stdio
 class OutputError(NotariumError):
     """Report that a command's output could not be printed."""
 
+    resolution_hint = "Run the command again, with its output in a terminal or a file."
+
 
 class Output:
     """Write to standard output, with errors that say what failed; stream None: it is closed.

@@ -26,7 +26,7 @@ _ALIASES = {
     **dict.fromkeys(("true", "yes", "1"), "on"),
     **dict.fromkeys(("false", "no", "0"), "off"),
     "warning": "warn",
-    "critical": "fatal",
+    "fatal": "critical",
 }
 """Other accepted spellings of choices."""
 _SHOWN = 40

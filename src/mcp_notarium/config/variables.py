@@ -93,7 +93,7 @@ COMMON = (
         purpose="Level from which events are logged to stderr and to the log file.",
         kind=Kind.CHOICE,
         default="info",
-        choices=("trace", "debug", "info", "warn", "error", "fatal"),
+        choices=("trace", "debug", "info", "warn", "error", "critical"),
         trust=Trust.WORKING_FOLDER,
     ),
     Variable(

@@ -84,7 +84,7 @@ class KdfOutOfMemory(LockedError):
     def __init__(self, memory_kib: int) -> None:
         super().__init__(
             Verdict.CRYPTO_UNSUITABLE,
-            f"deriving the key needs {memory_kib // 1024} MiB of memory, which is not to be had",
+            f"deriving the key needs {memory_kib // 1024} MiB of memory, which is not available",
             resolution_hint="Free some memory and start again.",
             agent_hint="Ask the user to free some memory and to restart the client.",
         )

@@ -129,7 +129,7 @@ def parse(raw: bytes, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFile:
     found = canonical_json.decode(raw)
     written = found.pop("sum", None)
     if found.get("format") != FORMAT or written != _checksum(found):
-        raise KeyFileDamaged("its checksum does not fit")
+        raise KeyFileDamaged("its checksum does not match")
     version = found.get("version")
     if type(version) is not int or version < VERSION:
         raise KeyFileDamaged("it has no format version")
@@ -253,7 +253,7 @@ def _parameters(found: Any, type_: SlotType, bounds: kdf.Bounds) -> kdf.Paramete
             raise KeyFileDamaged("a slot names an unknown key derivation")
     # A passphrase needs stretching, a random key does not.
     if (type_ is SlotType.PASSPHRASE) == isinstance(parameters, kdf.HkdfSha256):
-        raise KeyFileDamaged("a slot's key derivation does not fit its type")
+        raise KeyFileDamaged("a slot's key derivation does not match its type")
     if reason := bounds.refuses(parameters):
         raise KeyFileDamaged(reason)
     return parameters

@@ -85,7 +85,7 @@ def read(text: str) -> Secret:
         raise MalformedKey("a recovery key has nine groups of four letters and digits")
     material = _bytes(letters)
     if check != _check(material):
-        raise MalformedKey("the recovery key has a typo: its last group does not fit")
+        raise MalformedKey("the recovery key has a typo: its last group does not match the others")
     return Secret(material)
 
 

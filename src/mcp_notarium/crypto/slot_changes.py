@@ -181,5 +181,5 @@ def _irreplaceable(slot: Slot) -> SlotsRefused:
         "`mcp-notarium keys remove` takes this one away.",
     }.get(slot.type, "`mcp-notarium rotate-key --keychain` gives the keychain another key.")
     return SlotsRefused(
-        f"{describe_slot(slot)} does not give way to a key that is typed", resolution_hint=hint
+        f"{describe_slot(slot)} cannot be replaced by a typed key", resolution_hint=hint
     )

@@ -60,9 +60,9 @@ def parse_policy(text: str) -> PolicyText:
         raise _syntax_error(str(error)) from None
     if not found:
         raise ConfigError(
-            "the policy file says nothing",
-            resolution_hint="Perhaps it was cut short: put it back. If nothing is to be limited, "
-            'remove it, or write mode = "full".',
+            "the policy file is empty",
+            resolution_hint="Put it back if it was cut short. Remove it, or write "
+            'mode = "full", if nothing is to be limited.',
         )
     return _Reader(found, _lines(text)).read()
 
@@ -108,7 +108,11 @@ class _Reader:
     def _read_switched_off(self, table: Mapping[str, Any]) -> frozenset[str]:
         for name, on in table.items():
             if not isinstance(on, bool):
-                raise self._wrong(f"tools.{name}", "it must be true or false", "Write it bare.")
+                raise self._wrong(
+                    f"tools.{name}",
+                    "it must be true or false",
+                    "Write true or false without quotes.",
+                )
         return frozenset(name for name, on in table.items() if not on)
 
     def _visibility(self, table: Mapping[str, Any]) -> Visibility:
@@ -135,7 +139,7 @@ class _Reader:
             return bool(table["untagged"] == "show")
         raise self._wrong(
             "notes.untagged",
-            "with allowed_ids alone, notes without tags go by their id",
+            "`untagged` has no effect without allowed_tags",
             "Remove it, or add allowed_tags.",
         )
 

@@ -46,7 +46,7 @@ def move_all(folder: AccountFolder, *, now: float) -> Path | None:
             "the disk failed while the old cache was moved to the quarantine "
             f"({os_errors.describe_with_path(error)}): it is in `quarantine/`, in whole or in part",
             resolution_hint="Nothing is deleted. Run `mcp-notarium reset-cache` again when the disk is "
-            "well: it moves the rest and goes on.",
+            "works again: it moves the rest and goes on.",
         ) from error
 
 
@@ -68,9 +68,10 @@ def find_last_use(folder: AccountFolder) -> float | None:
     return max(_times(folder), default=None)
 
 
-def count_uses(folder: AccountFolder, *, since: float) -> int:
-    """Count how often something was moved to the quarantine since then, in epoch seconds."""
-    return sum(at >= since for at in _times(folder))
+def count_databases(folder: AccountFolder, *, since: float) -> int:
+    """Count the encrypted databases that were moved to the quarantine since then, in epoch seconds."""
+    times = (_epoch(path.name) for path in find_databases(folder))
+    return sum(at is not None and at >= since for at in times)
 
 
 def _times(folder: AccountFolder) -> list[float]:

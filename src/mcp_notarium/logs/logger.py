@@ -35,7 +35,7 @@ LEVEL_NAMES = {
     ERROR: "error",
     CRITICAL: "critical",
 }
-LEVELS = {name: level for level, name in LEVEL_NAMES.items()} | {"warn": WARNING, "fatal": CRITICAL}
+LEVELS = {name: level for level, name in LEVEL_NAMES.items()} | {"warn": WARNING}
 
 DROPPED = "[dropped]"
 """Replaces everything that could not be made safe to show."""

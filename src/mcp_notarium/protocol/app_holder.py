@@ -84,8 +84,8 @@ class AppHolder:
         """Wait until the first attempt to open has ended, however it did."""
         await self._tried.wait()
 
-    def mark_damaged(self, error: NotariumError) -> None:
-        """Let go of what is open or being opened: it is refused for good after all."""
+    def lock(self, error: NotariumError) -> None:
+        """Refuse the account for good, and let go of what is open or being opened."""
         if self.locked:
             return
         self._app, self._error = None, error
@@ -94,9 +94,9 @@ class AppHolder:
         self._letting_go.set()
 
     def reopen(self, error: NotariumError) -> None:
-        """Let go of a damaged database and open it again; the second time, mark it damaged for good."""
+        """Let go of a damaged database and open it again; the second time, refuse it for good."""
         if self._reopened or self.locked or self._leaving.is_set():
-            self.mark_damaged(error)
+            self.lock(error)
             return
         self._reopened = True
         self._app = None
@@ -121,7 +121,9 @@ class AppHolder:
 
     def _refusal(self) -> NotariumError:
         if self._error is None:
-            return NotariumError("The server is stopping.")
+            return NotariumError(
+                "The server is stopping.", resolution_hint="Ask the user to restart the client."
+            )
         return self._error.with_traceback(None)
 
     async def keep(self) -> None:
@@ -155,7 +157,7 @@ class AppHolder:
     def _fail(self, error: NotariumError) -> None:
         """Tell those who wait, and be ready for another attempt."""
         if _is_final(error):
-            self.mark_damaged(error)
+            self.lock(error)
         elif not self.locked:
             self._error = error
             self._report(error)

@@ -82,7 +82,7 @@ class CallPipeline:
         except PassOn:
             raise
         except PolicyChanged as error:
-            self.holder.mark_damaged(error)
+            self.holder.lock(error)
             return _failure_of(tool, record.failed(error))
         except NotariumError as error:
             answer = _failure_of(tool, record.failed(self.holder.answer(error)))

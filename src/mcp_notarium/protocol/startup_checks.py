@@ -13,13 +13,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_notarium.errors import ConfigError, LockedError, Verdict
+from mcp_notarium.errors import REINSTALL, ConfigError, LockedError, Verdict
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
 
 _DRIVER = "sqlcipher3"
-_REINSTALL = "Run `pip uninstall sqlcipher3 sqlcipher3-binary`, then `pip install mcp-notarium`."
+
 _TOLD_BY = ("mcp_notarium.protocol.sdk_server", "mcp", "pydantic", "httpx")
 _LOADED = (
     "mcp_notarium.protocol.event_loop",
@@ -84,7 +84,7 @@ def _check_driver() -> None:
         if len(found) <= 1:
             return
         message = "Two SQLCipher drivers are installed over each other."
-    raise LockedError(Verdict.CRYPTO_UNSUITABLE, message, resolution_hint=_REINSTALL)
+    raise LockedError(Verdict.CRYPTO_UNSUITABLE, message, resolution_hint=REINSTALL)
 
 
 def _check_folder(config: Config) -> None:

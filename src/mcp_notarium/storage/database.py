@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.domain.characters import replace_surrogates
-from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError
+from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.driver import Connection, translate
 
@@ -69,13 +69,13 @@ class Database:
     def open_another(self) -> Database:
         """Open one more connection to the same file, for another thread; the caller closes it.
 
-        Raises what ``database.connect`` raises.
+        Raises what ``database_opener.connect`` raises.
         """
         self._live()
         return self._reconnect()
 
     def reopen(self, *, read_only: bool) -> Database:
-        """Open the same file, even if this connection is closed; raises what ``database.connect`` does.
+        """Open the same file, even if this connection is closed; raises what ``database_opener.connect`` does.
 
         A process has one view of the WAL index: it cannot be read-only and writable at the same time.
         """
@@ -129,10 +129,10 @@ class Database:
 
         ``durable`` waits until the disk has it (power loss included); otherwise a power cut may
         undo the newest transactions, never tear one. Raises ``RuntimeError`` if nested, and
-        ``CacheBusy`` if the database is read-only.
+        ``CacheError`` if the database is read-only.
         """
         if self.read_only:
-            raise CacheBusy("the cache is only read")
+            raise CacheError("the database is open read-only")
         if self._durable is not None:
             msg = "transactions do not nest"
             raise RuntimeError(msg)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mcp_notarium.errors import (
+    REINSTALL,
     CacheBusy,
     CacheDamaged,
     CacheError,
@@ -30,9 +31,7 @@ OLDEST_CIPHER = (4, 12)
 """The oldest SQLCipher these settings were measured with (160-digit keys, temp_store enforced)."""
 
 _MEMORY_TEMP_STORES = (2, 3)
-_REINSTALL = (
-    "Reinstall: `pip uninstall sqlcipher3 sqlcipher3-binary`, then `pip install mcp-notarium`."
-)
+
 
 # SQLite's primary result codes.
 _BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR = 5, 6, 7, 8, 10
@@ -92,7 +91,7 @@ class DriverFacts:
 
 
 def installed_versions(version: Callable[[str], str] | None = None) -> tuple[str, ...]:
-    """Return the installed_versions driver distributions as ``name version``; tests may give ``version``."""
+    """Return the installed driver distributions as ``name version``; tests may give ``version``."""
     from importlib import metadata  # noqa: PLC0415 - costs start-up time
 
     found = []
@@ -110,18 +109,17 @@ def module() -> Any:
     found = installed_versions()
     if len(found) > 1:
         raise _unsuitable(
-            f"two SQLCipher drivers are installed_versions over each other: {', '.join(found)}",
-            hint=_REINSTALL,
+            f"two SQLCipher drivers are installed on top of each other: {', '.join(found)}"
         )
     try:
         return importlib.import_module("sqlcipher3.dbapi2")
     except ImportError:
-        raise _unsuitable("the SQLCipher driver cannot be loaded", hint=_REINSTALL) from None
+        raise _unsuitable("the SQLCipher driver cannot be loaded") from None
 
 
 @functools.cache
 def facts() -> DriverFacts:
-    """Return the facts about the installed_versions driver, read once. Raises ``LockedError`` (CRYPTO_UNSUITABLE)."""
+    """Return the facts about the installed driver, read once. Raises ``LockedError`` (CRYPTO_UNSUITABLE)."""
     driver = module()
     connection = driver.connect(":memory:", isolation_level=None)
     try:
@@ -159,7 +157,7 @@ def require_suitable(found: DriverFacts) -> DriverFacts:
         ),
     ):
         if bad:
-            raise _unsuitable(message, hint=_REINSTALL, driver=found.distribution)
+            raise _unsuitable(message, driver=found.distribution)
     return found
 
 
@@ -168,11 +166,11 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in head[0].split(".") if part) if head else ()
 
 
-def _unsuitable(message: str, *, hint: str, driver: str | None = None) -> LockedError:
+def _unsuitable(message: str, *, driver: str | None = None) -> LockedError:
     return LockedError(
         Verdict.CRYPTO_UNSUITABLE,
         message,
-        resolution_hint=hint,
+        resolution_hint=REINSTALL,
         details={"driver": driver} if driver else None,
     )
 

@@ -18,7 +18,9 @@ Obligations of every store (``tests/contract`` checks them):
 * an ``identity`` is never given to another note, also when its own is gone, and every answer tells the same;
 * being cancelled leaves no half write.
 
-Retries of single requests are made in ``stores/http.py`` and nowhere else.
+A request that got no answer, or a failure that may pass, is retried in ``stores/http.py`` alone. A store
+may send it again for one reason of its own: Simplenote does so with a renewed token (``session``), and once
+after its status 440 (``writes``).
 """
 
 from __future__ import annotations

@@ -33,6 +33,9 @@ Origin = tuple[str, str, int]
 """Scheme, host (lower-case) and port."""
 
 
+_SHOW_ADDRESS = "`mcp-notarium --print-config-vars` shows the store's address and where it was set."
+
+
 def usable_origin(base: str) -> Origin:
     """Return the origin of a configured base URL.
 
@@ -42,11 +45,19 @@ def usable_origin(base: str) -> Origin:
         parts = urlsplit(base)
         origin = _origin(parts)
     except ValueError:
-        raise ConfigError("a note store address is not a url") from None
+        raise ConfigError(
+            "the address of the note store is not a URL", resolution_hint=_SHOW_ADDRESS
+        ) from None
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        raise ConfigError("a note store address holds more than scheme, host, port and path")
+        raise ConfigError(
+            "the address of the note store holds more than scheme, host, port and path",
+            resolution_hint=_SHOW_ADDRESS,
+        )
     if origin[0] == "http" and not is_loopback(origin[1]):
-        raise ConfigError("a note store address must be https (plain http only to this machine)")
+        raise ConfigError(
+            "the address of the note store must be https (plain http only to this machine)",
+            resolution_hint=_SHOW_ADDRESS,
+        )
     return origin
 
 

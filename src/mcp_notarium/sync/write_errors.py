@@ -39,7 +39,10 @@ def unknown_outcome(
 
 def names_taken_error() -> StoreRejected:
     """Return the error for a new note whose every id is another note's."""
-    return StoreRejected("every name for the new note is taken")
+    return StoreRejected(
+        "every name for the new note is taken",
+        resolution_hint="Give the note another first line.",
+    )
 
 
 def changed_error(note_id: str, note: Note | None, *, removing: bool = False) -> VersionConflict:

@@ -97,7 +97,7 @@ def _check_shape(request: SaveRequest) -> None:
         raise InvalidRequest("A new note has no lines to patch.", resolution_hint="Give `text`.")
     if request.local_version is not None or request.server_version is not None:
         raise InvalidRequest(
-            "A version without `id`.",
+            "A version was given without `id`.",
             resolution_hint="Give `id` to change a note; leave the version out to create one.",
         )
     if request.text is None:

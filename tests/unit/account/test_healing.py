@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import time
 from contextlib import closing
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from mcp_notarium.account.generation_writer import Step
 from mcp_notarium.audit.chain import AuditEntry
 from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
 from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.files import quarantine
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.journal_table import PendingWrites
@@ -170,6 +172,15 @@ def test_a_disk_that_damages_again_and_again_is_not_repaired_for_ever(copy):
     with pytest.raises(LockedError) as refused:
         open_cheaply(copy, heal=True)
     assert refused.value.verdict is Verdict.DATABASE_DAMAGED
+
+
+def test_only_databases_in_the_quarantine_count_against_a_repair(copy):
+    for _ in range(healing.MOST_A_DAY):  # as `keys restore` does
+        target = quarantine.create_folder(folder_of(copy), time.time())
+        (target / "notarium_keys.json").write_bytes(b"{}")
+    spoil(copy, 4)
+    with closing(open_cheaply(copy, heal=True)) as opened:
+        require_all_state(opened)
 
 
 @pytest.mark.slow("waits two seconds for the lock of a running server")

@@ -105,7 +105,7 @@ SHOWN = recovery_keys.write(KNOWN).reveal_text()
 )
 def test_a_mistyped_recovery_key_is_recognised(text):
     assert re.search(
-        "nine groups of four|last group does not fit", recovery_keys.explain_typo(text)
+        "nine groups of four|last group does not match", recovery_keys.explain_typo(text)
     )
 
 

@@ -63,8 +63,8 @@ def test_everything_a_file_can_say():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "says nothing"),
-        ("# only a comment\n", "says nothing"),
+        ("", "is empty"),
+        ("# only a comment\n", "is empty"),
         ("mode = write", "not TOML (line 1"),
         ('mode = "full"\nmode = "full"\n[notes]', "not TOML (line 2"),
         ('mode = "rw"', "line 1, `mode`"),

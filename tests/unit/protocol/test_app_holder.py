@@ -121,8 +121,8 @@ async def test_damage_met_while_open_locks_the_app_and_closes_it_at_once():
     opener = Opener()
     async with kept(opener) as holder:
         await holder.app()
-        holder.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
-        holder.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
+        holder.lock(locked(Verdict.DATABASE_DAMAGED))
+        holder.lock(locked(Verdict.DATABASE_DAMAGED))
         await anyio.wait_all_tasks_blocked()
         assert (holder.locked, opener.closed, len(holder.reports)) == (True, 1, 1)
         with pytest.raises(LockedError):
@@ -137,7 +137,7 @@ async def test_damage_met_while_opening_is_reported_once(errors):
     async with kept(opener) as holder, anyio.create_task_group() as calls:
         calls.start_soon(refused, holder)
         await anyio.wait_all_tasks_blocked()
-        holder.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
+        holder.lock(locked(Verdict.DATABASE_DAMAGED))
         opener.visibility.set()
     assert [error.verdict for error in holder.reports] == [Verdict.DATABASE_DAMAGED]
     assert holder.locked
@@ -164,7 +164,7 @@ async def test_damage_met_by_a_call_in_a_locked_app_is_answered_as_the_lock():
         await holder.app()
         damage, other = CacheDamaged("met"), NoteNotFound("gone")
         assert isinstance(holder.answer(damage), CacheBusy)
-        holder.mark_damaged(locked(Verdict.DATABASE_DAMAGED))
+        holder.lock(locked(Verdict.DATABASE_DAMAGED))
         assert isinstance(holder.answer(damage), LockedError)
         assert holder.answer(other) is other
         sent = holder.answer(OutcomeUnknown("sent"))

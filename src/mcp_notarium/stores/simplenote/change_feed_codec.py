@@ -146,7 +146,7 @@ def _recreated_entry(note_id: str, version: int, base: Revision | None) -> Entry
 def _next_cursor(last: Any) -> str:
     cursor = last.get("cv") if isinstance(last, dict) else None
     if not isinstance(cursor, str) or not 0 < len(cursor) <= LONGEST_PLACE:
-        raise _invalid_error("no place in the stream of changes")
+        raise _invalid_error("no cursor")
     return cursor
 
 

@@ -3,7 +3,7 @@
 Each login is one request without a second try: a wrong password or code sent again locks the account
 for a while. The service's refusals become a ``LoginRequired`` that says in the user's words what is
 wrong; its own texts are compared with a fixed list and never quoted. This module keeps no token; see
-``tokens``.
+``session``.
 """
 
 from __future__ import annotations

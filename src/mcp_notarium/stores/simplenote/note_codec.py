@@ -181,7 +181,7 @@ def page_from(answer: Any, *, mark: str | None, with_content: bool) -> ListingPa
         raise _invalid_error("no list of notes")
     cursor = _read_place(answer.get("current"))
     if not cursor:
-        raise _invalid_error("no place in the stream of changes")
+        raise _invalid_error("no cursor")
     following = _read_place(answer.get("mark"))
     listed = [item for item in answer["index"] if has_address(item)]
     if not listed and not all(map(_has_id, answer["index"])):
@@ -236,7 +236,7 @@ def _read_place(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
     if len(str(value)) > LONGEST_PLACE:
-        raise _invalid_error("a place too long to be kept")
+        raise _invalid_error("a cursor or mark that is too long")
     return str(value)
 
 

@@ -1,7 +1,7 @@
 """Write one note to Simplenote: push and guarded delete, and the meaning of each answer.
 
 While an earlier try of a write may have arrived, a refusal proves nothing and becomes
-``OutcomeUnknown``. This module merges nothing and retries nothing itself.
+``OutcomeUnknown``. This module merges nothing, and sends a write again only after status 440.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class NoteWrites:
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``."""
         if not is_possible_id(write.note_id):
-            raise StoreRejected("Simplenote takes no note of this id")
+            raise StoreRejected(
+                "this id is not valid at Simplenote", resolution_hint="Take the id from `list`."
+            )
         base = None if write.base_etag is None else note_codec.version_of(write.base_etag)
         if write.base_etag is not None and base is None:
             await self._raise_conflict(write.note_id)
@@ -132,7 +134,9 @@ class NoteWrites:
         try:
             return await self._get(note_id)
         except (StoreError, LoginRequired) as error:
-            raise OutcomeUnknown("the write was answered, and then the note was not") from error
+            raise OutcomeUnknown(
+                "Simplenote confirmed the write, but the note could not be read back"
+            ) from error
 
     async def _raise_conflict(self, note_id: str) -> NoReturn:
         """Raise ``VersionConflict``, or ``NoteNotFound`` if the note is gone."""
