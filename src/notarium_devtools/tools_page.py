@@ -28,18 +28,18 @@ model needs (no titles, no lower bounds, no rare fields); this page is complete.
 ## How calls are served
 
 * The server answers reads from the local index and does not wait for the network, with two exceptions:
-  the first `list` on an empty index waits up to 8 seconds for the first page, and `get` asks the note
-  service for a note that the first sync has not reached.
-* It serves writes one after another, in the order they came. Each is done only when the note store
+  the first `list` on an empty index waits up to 8 seconds for the first page, and `get` asks the store
+  for a note that the first sync has not reached.
+* It serves writes one after another, in the order they came. Each is done only when the store
   has confirmed it. Reads continue meanwhile and see the last confirmed state.
 * The user's [policy](policy.md) may remove tools, refuse actions, hide notes (they do not exist then)
-  or parts of notes, and limit how much is read and written. What it refuses is a `policy` error. While
-  it hides notes, `list` waits until all are loaded, `get` answers an id that is not here yet with
-  `loading` whether there is such a note or not, and `get_stats` omits numbers.
+  or parts of notes, and limit how much is read and written. What it refuses is a `policy` error.
+* Three answers change while the policy hides notes. `list` waits until all notes are loaded. `get` answers
+  an id that is not here yet with `loading`, whether there is such a note or not. `get_stats` omits numbers.
 * A call that is cancelled before its request was sent has no effect. One whose request was sent is
   finished, and no other write begins before that.
-* While more than 16 MiB of answers wait for the client to read them, the server begins no further call
-  and reads no further request. It continues as the client reads.
+* The server begins no call and reads no request while more than 16 MiB of answers wait for the client to
+  read them. It continues as the client reads.
 
 ## Errors
 
@@ -61,10 +61,10 @@ An error that the agent can act on is a *tool error*: `isError` with this JSON a
 `trace_id`, ... |
 
 An unknown tool is a protocol error (-32602) with the same fields in its `data`. An unexpected exception
-is `INTERNAL` with a `trace_id` that the server's log has too; its text is never shown. If the database may
-not be opened, every tool answers with the same `locked` error: what happened, and one way out, in less
-than 300 characters together. The way out never moves or deletes files; `mcp-notarium doctor` tells
-the user all ways. A server that lacks a required setting answers in the same way with `settings_missing`
+is `INTERNAL` with a `trace_id` that the server's log has too; its text is never shown. Every tool answers
+with the same `locked` error if the database may not be opened: what happened, and one way out, in less
+than 300 characters together. That way out never deletes a file; `mcp-notarium doctor` tells the user all
+of them. A server that lacks a required setting answers in the same way with `settings_missing`
 (`details.missing`) or the verdict `key_missing`.
 
 ## Consent
@@ -80,15 +80,14 @@ obtained:
 | `elicit` | the user is asked | refused |
 | `deny` | refused | refused |
 
-Each save is checked alone: several that each drop less need no consent, even if together they drop
+Each save is checked alone. Several that each drop less need no consent, even if together they drop
 everything.
 
-The question names the note by its first line (at most 60 visible characters) and its id. If the policy
-hides its text, or its reading limit is reached, the question names only the id. If the user can be asked,
-`confirm` changes nothing, even if the client answers with an error (some clients report a refusal so); only
-"no such method" counts as a client that cannot ask. In the era without server requests the question is the
-result of the call; the answer counts once, for ten minutes, and only for the same tool, arguments and
-question.
+The question names the note by its first line (at most 60 visible characters) and its id. It names only the
+id if the policy hides the text, or if the policy's reading limit is reached. `confirm` changes nothing if the user can
+be asked, even if the client answers with an error (some clients report a refusal so); only "no such method"
+counts as a client that cannot ask. The question is the result of the call with protocol versions that allow no
+server requests. Its answer counts once, for ten minutes, and only for the same tool, arguments and question.
 
 ## Note text is untrusted
 
@@ -133,24 +132,24 @@ _BEHAVIOUR = {
   `(empty note)` if there are none. `title`, where the store has titles, is cut in the same way. `hidden` names
   kinds of invisible characters in the row.
 * A page beyond the end is empty and has the true totals.
-* If no whole word matches, the server searches inside words and the answer has `inside_words`. If
-  nothing matches at all, `suggestions` are words that would.
+* The server searches inside words if no whole word matches, and the answer has `inside_words`.
+  `suggestions` are words that would match if nothing does.
 * `sync` appears only if something may be missing or old: `state`, `loaded` (of `total`, where the store tells it), `complete`,
   and a sentence that says how old the notes are. It appears with the first sync cycle that fails and
-  disappears with the next that succeeds. A server that is just starting says nothing before its first
-  cycle has ended.
+  disappears with the next that succeeds. A server that is just starting omits it until its first cycle
+  has ended.
 """,
     "get": """\
 * Lines end at `\\n`; a `\\r` before it belongs to the end. An empty note has 0 lines. Text is
   returned byte for byte.
-* Without a range, an answer has up to 60,000 bytes in whole lines; with one, up to 1,000,000.
+* An answer has up to 60,000 bytes in whole lines without a range, and up to 1,000,000 with one.
   `text_is_partial` and `next_range_line_start` say what is missing. A single line larger than that is
   cut, and `note` says so.
 * `range_line_start` alone means to the end, `range_line_count` alone means from line 1, a count of 0
   means to the end. An end beyond the last line is clipped; a start beyond it is an error that names the
   number of lines.
-* With `local_version`, a note at another version is a `version_changed` error: parts of two versions
-  are never mixed.
+* A note at another version than the given `local_version` is a `version_changed` error: parts of two
+  versions are never mixed.
 * An unknown id is `NOT_FOUND`; `get` does not search.
 """,
     "save": """\
@@ -162,19 +161,20 @@ _BEHAVIOUR = {
   high to low, then modifications, then additions from low to high. An addition stands before its line,
   at last+1 it appends. A value may hold several lines. Line ends and a missing last line end stay as
   they are. Conflicting operations on one line, and lines outside the text, are errors.
-* If the local note has changed since `local_version` (or is not at a given `server_version`), the answer
-  is a `conflict` error with `current_local_version`. A change elsewhere that was not known here is merged
-  by lines (`merged`); if both changed the same lines, or the title, it is a conflict, and nothing is written.
-* If nothing would change, nothing is written and the answer has `unchanged`.
+* The answer is a `conflict` error with `current_local_version` if the local note has changed since
+  `local_version` (or is not at a given `server_version`). A change elsewhere that was not known here is
+  merged by lines (`merged`). It is a conflict, and nothing is written, if both changed the same lines or
+  the title.
+* Nothing is written, and the answer has `unchanged`, if nothing would change.
 * The answer's text has the same bounds as that of `get`.
 * Tags are trimmed, and each is kept once in the spelling the note has. New tags hold no white space or
   comma and at most 256 characters; a note has at most 100. Odd tags that exist already stay.
-* A text has at most 1,048,576 bytes, or what the note store allows.
-* After an `in_doubt` error do not repeat the write; the server finishes it. `conflict_copy_id` names a
-  note that keeps the text if the service mixed it with a change made at the same moment.
-* If the service, or something before it, changed what was sent, `note` begins with `stored differently:`
-  and names the first lines (of what was sent), and `tags`, `trash` or `title` if they differ. The answer is what
-  the service holds. No copy is made. `get_stats`, `status` and `doctor` count such writes.
+* A text has at most 1,048,576 bytes, or what the store allows.
+* Do not repeat the write after an `in_doubt` error; the server finishes it. `conflict_copy_id` names a
+  note that keeps the text if the store mixed it with a change made at the same moment.
+* `note` begins with `stored differently:` if the stored text differs from what was sent. It names the
+  first lines (of what was sent) that differ, and `tags`, `trash` or `title` if they do. The answer is
+  what the store holds. No copy is made. `get_stats`, `status` and `doctor` count such writes.
 * Annotated destructive, because it can replace a text, and open-world, because a tag can share.
 """,
     "manage": """\
@@ -182,8 +182,8 @@ _BEHAVIOUR = {
   a note that is in the trash, at its current version, succeeds without a write. Only a note in the
   trash can be deleted permanently; one that is gone already is `NOT_FOUND`.
 * `reset_cache` empties the local index and loads every note again in the running server. It keeps writes
-  that are not confirmed yet. It empties nothing if the note store cannot be reached.
-* `get_stats` returns the numbers below and sends no request to the note store.
+  that are not confirmed yet. It empties nothing if the store cannot be reached.
+* `get_stats` returns the numbers below and sends no request to the store.
 """,
 }
 
