@@ -18,9 +18,8 @@ Obligations of every store (``tests/contract`` checks them):
 * an ``identity`` is never given to another note, also when its own is gone, and every answer tells the same;
 * being cancelled leaves no half write.
 
-A request that got no answer, or a failure that may pass, is retried in ``stores/http.py`` alone. A store
-may send it again for one reason of its own: Simplenote does so with a renewed token (``session``), and once
-after its status 440 (``writes``).
+A request that got no answer, or met a failure that may pass, is retried in ``stores/http.py`` alone. A
+store's package sends one again only with a renewed token, or after a failure that only its service has.
 """
 
 from __future__ import annotations
