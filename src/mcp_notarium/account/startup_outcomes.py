@@ -133,7 +133,7 @@ _AGENT_HINTS: Mapping[str, str] = MappingProxyType(
         NEWEST_BACK: "Ask the user to put the newest `notarium_keys.json` back: `mcp-notarium keys "
         "restore FILE`.",
         REPAIR: "Ask the user to run `mcp-notarium repair` in a terminal and to restart the client.",
-        UPDATE: "Ask the user to update MCP Notarium.",
+        UPDATE: "Ask the user to update MCP Notarium; `mcp-notarium doctor` says more.",
         OTHER_ACCOUNT: "Ask the user to check the store and the account in the client's configuration; "
         "`mcp-notarium doctor` says more.",
         WAIT: ONE_MORE_TRY,
