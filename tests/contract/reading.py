@@ -84,6 +84,14 @@ class ReadingContract(OnABench):
         changed = (await bench.store.push(write)).revision
         assert changed.identity == (await bench.store.get(made.id)).identity
 
+    async def test_a_snapshot_has_every_write_that_was_answered(self, bench: Bench) -> None:
+        if bench.store.traits.changes != Changes.SNAPSHOT:
+            return
+        made = [await self.create(bench, f"n{number}", f"{number}\n") for number in range(3)]
+        for with_content in (True, False):
+            _, listed = await self.whole_listing(bench.store, limit=9, with_content=with_content)
+            assert {(e.id, e.etag) for e in listed} == {(e.id, e.etag) for e in made}
+
     async def test_change_during_a_listing_is_reported_after_the_first_cursor(
         self, bench: Bench
     ) -> None:

@@ -235,7 +235,8 @@ class Store(Protocol):
         """List one page of all notes (``since`` None) or of those changed after ``since``.
 
         Trashed notes are listed, removed ones are not. Raises ``CursorLost`` if ``since`` is not
-        known any more. May return fewer than ``limit`` entries when bodies are large.
+        known any more. May return fewer than ``limit`` entries when bodies are large. A SNAPSHOT store
+        lists what it holds: every write that was answered before is in it.
         """
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:

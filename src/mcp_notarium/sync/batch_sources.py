@@ -30,7 +30,9 @@ from mcp_notarium.sync.listing import (
     read_ahead,
 )
 from mcp_notarium.sync.pull_decisions import (
+    Confirmed,
     Missing,
+    Remote,
     check_removals,
     find_moved,
     find_renamed,
@@ -315,9 +317,20 @@ class BatchSources:
             for batch in split(changed, index_version=index_version):
                 yield batch
             return
+        wanted = {entry.id for entry in changed}
+        known, hidden_notes = self._known()
+        seen = known | hidden_notes
+
+        def confirm(entry: Revision | Entry) -> Remote:
+            """Believe a SNAPSHOT store, which lists what it holds: etags may not tell which is newer."""
+            if self._snapshot and isinstance(entry, Revision):
+                return Confirmed(entry, seen.get(entry.id))
+            return entry
+
         async with aclosing(pages(self._store, Listing())) as all_pages:
             async for page in all_pages:
-                yield Batch(page.entries, index_version)
+                remotes = tuple(confirm(entry) for entry in page.entries if entry.id in wanted)
+                yield Batch(remotes, index_version)
 
     def _in_trash(self, note_ids: set[str]) -> set[str]:
         notes = ((note_id, self._cache.notes.get(note_id)) for note_id in note_ids)

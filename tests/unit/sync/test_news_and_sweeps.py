@@ -8,9 +8,10 @@ import pytest
 
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.stores.contract import ChangePage, Changes, Entry
+from mcp_notarium.sync import batch_sources
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.status import SWEEP_PERIOD, SWEEP_PERIOD_BLIND
-from support.memory_client import LIKE_SIMPERIUM, LIKE_VAULT, Fault
+from support.memory_client import LIKE_MEMENTO, LIKE_SIMPERIUM, LIKE_VAULT, Fault
 from support.sync_rig import in_step, running, until
 
 POLLED = replace(LIKE_SIMPERIUM, changes=Changes.DELTA)
@@ -480,3 +481,41 @@ def test_a_store_without_a_feed_that_reports_that_something_changed_is_listed_at
             assert client.time.now - now < 60
 
     asyncio.run(scenario())
+
+
+@pytest.fixture
+def snapshot(clients, store, monkeypatch):
+    """A client of a store whose etags have no order; many changes are five, and all notes have changed."""
+    monkeypatch.setattr(batch_sources, "RELIST", 5)
+    for number in range(6):
+        store.put(f"n{number}", f"note {number}\n")
+    client = clients(traits=LIKE_MEMENTO)
+    asyncio.run(client.sync())
+    for number in range(6):
+        store.edit(f"n{number}", lambda text: text + "more\n")
+    client.remote.calls.clear()
+    return client
+
+
+def test_many_changed_notes_are_listed_and_not_fetched_one_by_one(snapshot, store):
+    assert sync(snapshot) is State.IDLE
+    assert snapshot.contents() == store.contents()
+    assert snapshot.remote.calls == ["changes", "list_page", "list_page"]
+
+
+def test_a_note_that_is_saved_while_many_are_listed_is_asked_for(snapshot, store):
+    list_page = snapshot.remote.list_page
+
+    async def saving(**asked):
+        page = await list_page(**asked)
+        if asked["with_content"]:
+            snapshot.remote.list_page = list_page
+            await snapshot.change(snapshot.note("n3"), "first\nnote 3\n")
+            snapshot.remote.calls.clear()
+        return page
+
+    snapshot.remote.list_page = saving
+    sync(snapshot)
+    assert snapshot.remote.calls == ["get"]
+    assert snapshot.contents() == store.contents()
+    assert store.text("n3") == "first\nnote 3\nmore\n"
