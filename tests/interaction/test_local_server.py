@@ -1,8 +1,10 @@
 """Test a real, confined server over the local notebook: a whole life, two servers, and ``kill -9``."""
 
+import itertools
 import json
 import os
 import random
+import re
 import signal
 import threading
 import time
@@ -125,3 +127,46 @@ def test_two_servers_see_each_other_at_once(env):
         assert stale["subcategory"] == "conflict"
         assert time.monotonic() - began < 5
         assert (one.leave(), two.leave()) == (0, 0)
+
+
+def text_of(answer):
+    return answer["result"]["content"][0]["text"]
+
+
+def test_the_native_tools_serve_the_same_notes_beside_ours(env):
+    env |= {"NOTARIUM_TOOLS": "both", "NOTARIUM_NATIVE_NAMES": "snake"}
+    with Server(env) as server:
+        numbers = itertools.count(1000)
+
+        def ask(method, **params):
+            request = {"jsonrpc": "2.0", "id": next(numbers), "method": method, "params": params}
+            return server.ask(request)
+
+        def call(name, **arguments):
+            return ask("tools/call", name=name, arguments=arguments)
+
+        names = [tool["name"] for tool in ask("tools/list")["result"]["tools"]]
+        assert names[:5] == ["list", "get", "save", "manage", "add_note"]
+        assert len(ask("prompts/list")["result"]["prompts"]) == 5
+        asked = ask("prompts/get", name="quick_note", arguments={"content": "Buy tea"})
+        assert "`add_note`" in asked["result"]["messages"][0]["content"]["text"]
+
+        added = text_of(call("add_note", title="Meeting Ideas", content="Discuss Q4 roadmap"))
+        found = re.fullmatch(r"Added note 'Meeting Ideas' with ID ([0-9a-f]{8}) ✅", added)
+        note = server.tool("get", id=found[1])
+        assert (note["title"], note["text"]) == ("Meeting Ideas", "Discuss Q4 roadmap")
+        titled = server.tool("save", id=note["id"], local_version=note["local_version"], title="Q4")
+        assert titled["title"] == "Q4"
+        hit = text_of(call("search_notes", query="ROADMAP"))
+        assert f"1. [{note['id']}] Q4\n   Content: Discuss Q4 **roadmap**\n" in hit
+        deleted = f"Deleted note 'Q4' (ID: {note['id']}) ✅"
+        assert text_of(call("delete_note", id=note["id"])) == deleted
+        gone = call("get_note", id=note["id"])["error"]
+        assert (gone["code"], gone["message"]) == (
+            -32602,
+            f"Note with ID '{note['id']}' not found ❌",
+        )
+        assert gone["data"]["message"] == gone["message"]
+        assert "No notes found." in text_of(call("list_notes"))
+        assert server.leave() == 0
+        assert "roadmap" not in server.errors()

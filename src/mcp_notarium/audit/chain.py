@@ -23,7 +23,9 @@ from mcp_notarium.secret import Secret
 GENESIS: Final = "0" * 64
 """The MAC that the first record follows."""
 
-_GENERATED_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}|(?=(?:[^0-9]*[0-9]){2})[0-9A-Za-z]{10,64}")
+_GENERATED_ID: Final = re.compile(
+    r"[0-9a-f]{8}|[0-9a-fA-F-]{16,64}|(?=(?:[^0-9]*[0-9]){2})[0-9A-Za-z]{10,64}"
+)
 """Hexadecimal, a UUID, or letters and digits in one piece."""
 _HEAD: Final = re.compile(r"([0-9]{1,15}):([0-9a-f]{64})")
 _KEYLESS: Final = b"mcp-notarium/v1/audit-without-a-key\n"

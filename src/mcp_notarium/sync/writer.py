@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
+    IdTaken,
     LoginRequired,
     NoteNotFound,
     StoreError,
@@ -308,7 +309,10 @@ class Writer:
         base: Revision | None = None,
         seen: str | None = None,
     ) -> PushResult | None:
-        """Record a change of ``base`` (None: a creation) and send it; None: see :meth:`Journal.record`."""
+        """Record a change of ``base`` (None: a creation) and send it; None: see :meth:`Journal.record`.
+
+        None as well if a note in the same database has the id.
+        """
         if self._direct is None and not self._journal.record(write, act=act, base=base, seen=seen):
             return None
         try:
@@ -321,6 +325,8 @@ class Writer:
         except NOT_STORED as error:
             if self._direct is None:
                 self._pusher.drop(write)
+            elif isinstance(error, IdTaken):
+                return None
             raise add_outcome(error, NOT_SAVED) from None
 
     def _make_saved(self, result: PushResult, *, merged: bool = False) -> Saved:

@@ -191,3 +191,22 @@ def test_an_error_of_the_store_passes():
 
     with pytest.raises(NotariumError):
         run_at_once(fails())
+
+
+def test_a_new_note_never_takes_the_id_of_another_hidden_ones_included(clients):
+    rules = Visibility(hidden_tags=("private",))
+    client = clients(remote=LocalStore, rules=rules)
+    OtherProcess(client.cache).put("deadbeef", "secret", tags=("private",))
+    taken = iter(("deadbeef", "deadbeef", "0badcafe"))
+    client.remote.new_id = lambda *_content, **_seed: next(taken)
+    made = asyncio.run(client.writer.save(note=None, content=Content("mine", title="Mine"))).note
+    assert (made.id, made.content) == ("0badcafe", Content("mine", title="Mine"))
+    assert OtherProcess(client.cache).contents()["deadbeef"].text == "secret"
+
+
+def test_ids_have_eight_hex_digits_and_another_one_for_each_attempt():
+    store = LocalStore(None)
+    ids = [store.new_id(Content("x"), seed="s", attempt=attempt) for attempt in range(20)]
+    assert len(set(ids)) == 20
+    assert all(len(one) == 8 and int(one, 16) >= 0 for one in ids)
+    assert ids[3] == store.new_id(Content("y"), seed="s", attempt=3)

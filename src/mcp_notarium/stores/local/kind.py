@@ -50,4 +50,6 @@ KIND = StoreKind(
     open=_open,
     access=_access,
     tables=TABLES,
+    titles=True,
+    native_toolset="plain_notes",
 )

@@ -12,6 +12,7 @@ from typing import Any
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
 from mcp_notarium.errors import (
     CursorLost,
+    IdTaken,
     NoteNotFound,
     OutcomeUnknown,
     StoreRejected,
@@ -38,8 +39,12 @@ MOST_LISTED = 500
 """Notes of one page: they are in memory together."""
 MOST_REMOVED = 10_000
 """Removals that are remembered. A server that was away for more of them compares everything."""
-_FIELDS = frozenset({"text", "tags", "trash", "created", "modified"})
-_COLUMNS = "id, change, write_id, created_at, modified_at, trash, tags, properties, text"
+ID_LENGTH = 8
+"""Hex digits of an id: short enough to be read out. One that a note has already is not given again."""
+_FIELDS = frozenset({"title", "text", "tags", "trash", "created", "modified"})
+_COLUMNS = (
+    "id, change, write_id, made_by, created_at, modified_at, trash, tags, properties, title, text"
+)
 
 
 class LocalStore:
@@ -51,6 +56,7 @@ class LocalStore:
         Ids.RANDOM,
         Retry.IDEMPOTENT,
         trash=True,
+        titles=True,
         in_database=True,
     )
     codec_version = 1
@@ -105,6 +111,7 @@ class LocalStore:
         properties = json.loads(base.raw or b"{}") if base else {}
         changed = base is None or wanted != base.content
         fields = {
+            "title": wanted.title,
             "text": wanted.text,
             "tags": list(wanted.tags),
             "trash": wanted.trash,
@@ -115,11 +122,11 @@ class LocalStore:
 
     def revision_of(self, note_id: str, body: bytes) -> Revision:
         """See ``Store.revision_of``."""
-        return _revision((note_id, 0, "", *_columns(body)))
+        return _revision((note_id, 0, "", "", *_columns(body)))
 
     def new_id(self, content: Content, *, seed: str, attempt: int) -> str:  # noqa: ARG002
-        """See ``Store.new_id``."""
-        return random_id(seed)
+        """See ``Store.new_id``. ``push`` refuses one that a note has."""
+        return random_id(f"{seed}/{attempt}")[:ID_LENGTH]
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``. It joins the caller's transaction."""
@@ -132,18 +139,21 @@ class LocalStore:
         if row is None:
             if write.base_etag is not None:
                 raise _not_found(write.note_id)
-            return self._store(write)
-        held = _revision(row)
+            return self._store(write, made_by=write.write_id)
+        held, made_by = _revision(row), row[3]
+        if write.base_etag is None and made_by != write.write_id:
+            raise IdTaken("a note of the notebook has this id", details={"id": write.note_id})
         if write.base_etag is None or row[2] == write.write_id:
             return Acknowledgement(held, PushStatus.REPEATED, alone=True)
         if held.etag != write.base_etag:
             raise VersionConflict("the note has changed", details={"id": write.note_id})
-        if tuple(row[3:]) == _columns(write.body):
+        if tuple(row[4:]) == _columns(write.body):
             return Acknowledgement(held, PushStatus.UNCHANGED, alone=True)
-        return self._store(write)
+        return self._store(write, made_by=made_by)
 
-    def _store(self, write: PendingWrite) -> Acknowledgement:
-        row = (write.note_id, self._next_change(), write.write_id, *_columns(write.body))
+    def _store(self, write: PendingWrite, *, made_by: str) -> Acknowledgement:
+        change = self._next_change()
+        row = (write.note_id, change, write.write_id, made_by, *_columns(write.body))
         self._db.run(_PUT, row)
         self._db.run("DELETE FROM notebook_removed WHERE id = ?", (write.note_id,))
         return Acknowledgement(_revision(row), PushStatus.STORED, alone=True)
@@ -207,17 +217,18 @@ def _columns(body: bytes) -> tuple[Any, ...]:
         int(fields["trash"]),
         json.dumps(fields["tags"]),
         json.dumps(properties),
+        fields["title"],
         fields["text"],
     )
 
 
 def _revision(row: Any) -> Revision:
-    note_id, change, _write_id, created, modified, trash, tags, properties, text = row
+    note_id, change, _, _, created, modified, trash, tags, properties, title, text = row
     known = json.loads(properties)
     return Revision(
         id=note_id,
         etag=str(change) if change else "",
-        content=Content(text, tuple(json.loads(tags)), bool(trash)),
+        content=Content(text, tuple(json.loads(tags)), bool(trash), title),
         created_at=created,
         modified_at=modified,
         raw=properties.encode(),
@@ -241,10 +252,10 @@ UNION ALL SELECT change, id, 1 FROM notebook_removed WHERE change > :after
 ORDER BY 1 LIMIT :n
 """
 _PUT = f"""
-INSERT INTO notebook_notes({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO notebook_notes({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
   change = excluded.change, write_id = excluded.write_id, created_at = excluded.created_at,
   modified_at = excluded.modified_at, trash = excluded.trash, tags = excluded.tags,
-  properties = excluded.properties, text = excluded.text
+  properties = excluded.properties, title = excluded.title, text = excluded.text
 """  # noqa: S608 - a constant
 _OLDEST_REMOVAL = "SELECT change FROM notebook_removed ORDER BY change DESC LIMIT 1 OFFSET ?"

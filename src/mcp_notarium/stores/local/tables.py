@@ -2,6 +2,7 @@
 
 * ``notebook_notes.change`` is the notebook's number of the note's last change. It is etag, version and place
   in the stream of changes at once, and no number is given twice.
+* ``made_by`` is the write that made the note: another one that asks for the same id has to take another.
 * ``properties`` is a JSON object with everything of a note that has no column of its own.
 * ``text`` stands last: a listing without content reads the index alone.
 * ``notebook_removed`` has no text, and only the newest removals: a cursor from before ``forgotten`` is lost.
@@ -29,11 +30,13 @@ TABLES = LentTables(
           id          TEXT PRIMARY KEY CHECK (id <> ''),
           change      INTEGER NOT NULL CHECK (change >= 1),
           write_id    TEXT NOT NULL,
+          made_by     TEXT NOT NULL,
           created_at  REAL NOT NULL,
           modified_at REAL NOT NULL,
           trash       INTEGER NOT NULL CHECK (trash IN (0, 1)),
           tags        TEXT NOT NULL CHECK (json_valid(tags)),
           properties  TEXT NOT NULL CHECK (json_valid(properties)),
+          title       TEXT,
           text        TEXT NOT NULL
         ) STRICT
         """,
