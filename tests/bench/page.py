@@ -70,8 +70,7 @@ def results(run: Run, machine: dict[str, str], drawn: Sequence[plots.Plot]) -> s
     calls = [figure for figure in run.figures if figure.group == "calls"]
     if calls:
         lines += ["", "### Calls: median in ms, by number of notes", "", *_calls(calls, older)]
-    size = _shown(run.figures)
-    lines += ["", f"### Everything else, at {size:,} notes", "", *_rest(run.figures, older, size)]
+    lines += ["", "### Everything else", "", *_rest(run.figures, older, _shown(run.figures))]
     lines += ["", "### Targets that are not met", "", *_missed(run.figures)]
     return "\n".join(lines) + "\n"
 
@@ -111,8 +110,8 @@ def _times(figure: Figure | None, floor: str) -> str:
 
 def _rest(figures: Sequence[Figure], older: str | None, size: int) -> Iterator[str]:
     head = f" times {older} |" if older else ""
-    yield f"| | median | beside |{head} target |"
-    yield f"|---|--:|---|{'--:|' if older else ''}---|"
+    yield f"| | notes | median | beside |{head} target |"
+    yield f"|---|--:|--:|---|{'--:|' if older else ''}---|"
     for group, rows in ROWS.items():
         of_group = [figure for figure in figures if figure.group == group]
         sizes = {figure.notes for figure in of_group}
@@ -120,8 +119,9 @@ def _rest(figures: Sequence[Figure], older: str | None, size: int) -> Iterator[s
         for row in rows:
             for figure in of_group:
                 if (figure.row, figure.notes) == (row, shown):
-                    cells = [f"{group}: {row}", f"{short(figure.value)} {figure.unit}".strip()]
-                    cells.append(_beside(figure, older))
+                    notes = f"{figure.notes:,}" if figure.notes else ""
+                    median = f"{short(figure.value)} {figure.unit}".strip()
+                    cells = [f"{group}: {row}", notes, median, _beside(figure, older)]
                     cells += [_times(figure, older)] if older else []
                     yield f"| {' | '.join([*cells, _target(figure)])} |"
 
