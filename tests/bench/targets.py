@@ -70,9 +70,7 @@ _CONFIGURED = (
 _IMPORTED = (
     "The first call waits for the import of the SDK, which takes more than half of the time."
 )
-_DERIVED = (
-    "Deriving a key from a passphrase is meant to be slow, and the SDK's import runs at the same time."
-)
+_DERIVED = "Deriving a key from a passphrase is meant to be slow, and the SDK's import runs at the same time."
 _BEYOND_SQL = (
     "Beyond SQL and the round trip a call is validated, checked against the policy, marked as untrusted text, "
     "written as text and as structure, and recorded."
