@@ -169,12 +169,12 @@ def _entries(owner: str) -> str:
 
 
 def _files(folder: AccountFolder) -> Iterator[Path]:
-    """List every file of ours but the locks: keys first, and of them those last that are in force.
+    """List every file but our locks: keys first, and of them those last that are in force.
 
     So the cache opens until the last of them goes, and nothing opens after that.
     """
     found = [path for path in folder.path.rglob("*") if path.is_symlink() or path.is_file()]
-    ours = sorted(path for path in found if path.suffix != ".lock")
+    ours = sorted(path for path in found if path.parent != folder.path or path.suffix != ".lock")
     keys = [path for path in ours if "notarium_keys" in path.name]
     yield from sorted(keys, key=lambda path: path in {folder.key_file, folder.key_copy})
     yield from (path for path in ours if path not in keys)

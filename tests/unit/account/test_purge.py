@@ -36,6 +36,14 @@ def test_nothing_is_left_but_locks_and_the_next_start_makes_a_new_cache(tmp_path
         assert opened.created
 
 
+def test_a_lock_of_somebody_else_in_the_quarantine_goes_too(tmp_path):
+    config = made(tmp_path)
+    aside = purge.reset_account(config)
+    (aside / "of-a-backup.lock").touch()
+    purge.purge_account(config, None, options=GIVEN)
+    assert not folder_of(config).quarantine.exists()
+
+
 def test_the_keys_go_first(tmp_path):
     config, order = made(tmp_path), []
     purge.purge_account(config, None, options=replace(GIVEN, at=order.append))
