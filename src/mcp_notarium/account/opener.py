@@ -197,7 +197,11 @@ def open_with_policy(config: Config, *, whole: bool = False, heal: bool = False)
             return first
     # Two servers are often started at once: the one that waits must not hold the lock of the other.
     folder = check_folder(config.account_dir)
-    with hold_lock(folder.policy_lock, lambda: _other_rules_error(folder)), ExitStack() as undo:
+    with (
+        folder_errors(folder),
+        hold_lock(folder.policy_lock, lambda: _other_rules_error(folder)),
+        ExitStack() as undo,
+    ):
         opened = open_cache(config)
         undo.callback(opened.close)
         if not _matches_policy(opened, config):

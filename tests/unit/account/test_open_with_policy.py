@@ -1,5 +1,7 @@
 """A cache that is brought under new rules at a start remembers what else was done at that start."""
 
+import errno
+import os
 from contextlib import closing
 from dataclasses import replace
 
@@ -9,6 +11,7 @@ from mcp_notarium.account import opener
 from mcp_notarium.account.opener import open_with_policy
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.errors import CacheFull
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from support.account import account, folder_of
@@ -54,3 +57,17 @@ def test_a_key_file_taken_from_its_copy_is_reported(old):
 def test_a_cache_in_order_has_nothing_to_say(old):
     with closing(open_with_policy(old)) as opened:
         assert (opened.created, opened.rebuilt, opened.notices) == (False, False, ())
+
+
+@pytest.mark.parametrize("config", [RULES], indirect=True)
+def test_a_disk_without_room_for_the_lock_of_the_policy_is_called_full(old, monkeypatch):
+    lock, opening = folder_of(old).policy_lock, os.open
+
+    def full(path, *given, **options):
+        if os.fspath(path) == os.fspath(lock):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        return opening(path, *given, **options)
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(CacheFull):
+        open_with_policy(old)
