@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from hypothesis import settings
 
@@ -18,6 +20,7 @@ def anyio_backend() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let a test say why it is slow; draw fewer examples in the short form."""
+    gc.disable()  # until all tests are collected: it would search thousands of objects that stay
     if not LONG:
         settings.register_profile("short", max_examples=50)
         settings.load_profile("short")
@@ -31,6 +34,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if (mark := item.get_closest_marker("slow")) and not any(mark.args):
             raise pytest.UsageError(f"{item.nodeid}: slow, and no reason given")
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage of tests only, not what they were collected with."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
