@@ -138,7 +138,8 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
     store = config.store.open(config.store_settings, context)
 
     def log_difference(note_id: str) -> None:
-        log.warning("sync.stored_differently", note_id=note_id)
+        # An id may be made of a title, and no word of a note stands in the log.
+        log.warning("sync.stored_differently", note_id=audit.note_reference(note_id))
 
     writer = Writer(
         cache,

@@ -180,7 +180,7 @@ def run_repair(args: argparse.Namespace) -> int:
         return 0
     found = done.salvaged
     talk(f"A sound cache is in force: {found.writes:,} unfinished writes came over.")
-    talk("The next sync loads every note again from the note store.")
+    talk("The next sync fills the index again.")
     if not found.complete:
         talk(
             "WARNING: not every unfinished write, setting and audit record could be read. What is missing "

@@ -38,7 +38,7 @@ class Verb(NamedTuple):
 
 VERBS = {
     "serve": Verb("serve", "serve an MCP client on stdin and stdout (the default)"),
-    "login": Verb("login", "log in with a code sent by e-mail, or a password"),
+    "login": Verb("login", "log in to the note store"),
     "logout": Verb("login", "remove the stored login"),
     "status": Verb("status", "show the state of the cache"),
     "doctor": Verb("doctor", "check configuration, keys, cache and network"),

@@ -34,6 +34,7 @@ from mcp_notarium.secret import Secret
 
 _MOST = 64 * 1024
 _OTHERS_READ = 0o044
+_IF_LOST = "Without it nobody can open the database: notes at a note store can be loaded again, others are lost."
 
 
 @dataclass
@@ -192,10 +193,7 @@ def run_generate(args: argparse.Namespace) -> int:
         return _write_file(args.file.expanduser().absolute())
     sys.stdout.write(user_key.generate().reveal_text() + "\n")
     sys.stdout.flush()
-    talk(
-        "Set this as DB_ENCRYPTION_KEY and keep a copy in a safe place: "
-        "without it the cache cannot be opened (your notes stay at the note store)."
-    )
+    talk(f"Set this as DB_ENCRYPTION_KEY and keep a copy in a safe place. {_IF_LOST}")
     return 0
 
 
@@ -216,8 +214,7 @@ def _write_file(path: Path) -> int:
         ) from None
     talk(
         f"The key is in {display_path(path)}; only you can read it. Set DB_ENCRYPTION_KEY_FILE={path} and "
-        "keep a copy in a safe place: without it the cache cannot be opened (your notes stay at the "
-        "note store)."
+        f"keep a copy in a safe place. {_IF_LOST}"
     )
     return 0
 
@@ -232,8 +229,8 @@ def _store_in_keychain(config: Config) -> int:
         )
     system.set(keychain.KEY, config.owner_hash, user_key.generate())
     talk(
-        "The key is in the system's keychain; leave DB_ENCRYPTION_KEY unset. If the keychain is "
-        "lost, so is the cache (your notes stay at the note store)."
+        "The key is in the system's keychain; leave DB_ENCRYPTION_KEY unset. The keychain may "
+        f"be lost. {_IF_LOST}"
     )
     return 0
 

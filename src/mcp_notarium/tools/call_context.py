@@ -76,9 +76,9 @@ def consent_error(setting: str, message: str) -> ConfirmationRequired:
     """Return the error for an action without consent, naming what would help."""
     hints = {
         "deny": "The user has disabled such actions (NOTARIUM_DESTRUCTIVE=deny). "
-        "They can do this in the note store's own app.",
+        "They can do this in the note store's own app, if it has one.",
         "elicit": "This client cannot ask the user, and NOTARIUM_DESTRUCTIVE=elicit requires that. "
-        "The user can do this in the note store's own app.",
+        "The user can do this in the note store's own app, if it has one.",
     }
     hint = hints.get(
         setting, "Ask the user. If they agree to exactly this, repeat the call with confirm: true."

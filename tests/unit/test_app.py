@@ -1,0 +1,32 @@
+"""The wiring, over a store that names its notes by their titles and changes what it is given."""
+
+import asyncio
+from dataclasses import replace
+
+from mcp_notarium.app import open_app
+from mcp_notarium.domain.note import Content
+from mcp_notarium.secret import Secret
+from mcp_notarium.stores.simplenote.kind import KIND
+from support.account import account
+from support.log_events import capture
+from support.memory_client import LIKE_VAULT, MemoryClient
+from support.memory_store import MemoryStore
+
+
+def test_an_id_made_of_a_title_is_a_digest_in_the_log(tmp_path):
+    service = MemoryStore()
+    service.rewrite = lambda fields: fields | {"text": fields["text"].replace("b", "p")}
+    kind = replace(KIND, open=lambda *_given: MemoryClient(service, traits=LIKE_VAULT))
+    config = account(tmp_path, store=kind, db_key=Secret("raw:" + "0a" * 32))
+
+    async def scenario():
+        async with open_app(config, syncing=False) as app:
+            return await app.writer.save(note=None, content=Content("Illness\nblood\n"))
+
+    with capture() as events:
+        saved = asyncio.run(scenario())
+    assert saved.differs
+    assert saved.note.id == "Illness.md"
+    (event,) = [one for one in events if one["event"] == "sync.stored_differently"]
+    assert event["note_id"].startswith("id:")
+    assert "Illness" not in str(events)
