@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -12,6 +13,7 @@ import pytest
 
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
+from support import cheap_stretching
 from support.needs import programs
 from support.whole import Server, account_folder, environment, run
 
@@ -24,15 +26,22 @@ def _simulator():
         yield simulator
 
 
-@pytest.fixture(name="env")
-def _env(simulator: Simulator, tmp_path: Path) -> dict[str, str]:
-    env = environment(simulator, tmp_path)
-    with Server(env) as server:
+@pytest.fixture(name="filled", scope="module")
+def _filled(simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the records of one server; tests work on copies."""
+    place = tmp_path_factory.mktemp("filled")
+    with Server(environment(simulator, place)) as server:
         server.tool("list")
         server.tool("save", text="words that nobody else may read")
         server.error("get", id="no such note")
         assert server.leave() == 0
-    return env
+    return place
+
+
+@pytest.fixture(name="env")
+def _env(simulator: Simulator, filled: Path, tmp_path: Path) -> dict[str, str]:
+    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
+    return environment(simulator, tmp_path, **cheap_stretching.MARKED)
 
 
 def head_of(env: dict[str, str]) -> str:

@@ -17,7 +17,6 @@ from mcp_notarium.errors import Verdict
 from mcp_notarium.files.account_folder import AccountFolder
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
-from support.long import LONG
 from support.needs import lacking, programs
 from support.whole import SERVE, Server, account_folder, environment, run
 
@@ -192,7 +191,7 @@ def mounts(tmp_path):
         lacking("only root may mount")
 
 
-@pytest.mark.parametrize("how", [STOPPED, KILLED] if LONG else [KILLED])
+@pytest.mark.parametrize("how", [STOPPED, KILLED])
 @pytest.mark.usefixtures("mounts")
 def test_on_a_disk_that_can_only_be_read_the_record_is_shown_and_verified(tmp_path, simulator, how):
     env, folder = environment(simulator, tmp_path), account_folder(simulator, tmp_path)

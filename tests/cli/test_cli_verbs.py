@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
-from support.whole import DEADLINE, SERVE, Server, account_folder, environment, run, until
+from support.whole import DEADLINE, Server, account_folder, environment, run, start, until
 
 NOTES = 15
 
@@ -36,19 +37,14 @@ def _fill(simulator: Simulator, env: dict[str, str]) -> None:
 
 
 def _log_in(simulator: Simulator, env: dict[str, str], *, code: str | None = None):
-    process = subprocess.Popen(
-        [*SERVE, "login", "--code-stdin"],
-        env=env,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        until(lambda: bool(simulator.sent_codes) or process.poll() is not None)
-        typed = code or simulator.sent_codes[-1].code.lower()
-        output = process.communicate(typed + "\n", timeout=DEADLINE)
-    return process.returncode, "".join(output)
+    process = start(env, "login", "--code-stdin")
+    until(lambda: bool(simulator.sent_codes) or process.poll() is not None)
+    typed = code or simulator.sent_codes[-1].code.lower()
+    with suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(f"{typed}\n".encode())
+    with process.stdout, process.stderr:
+        output = process.stdout.read() + process.stderr.read()
+    return process.wait(DEADLINE), output.decode()
 
 
 def test_login_by_code_lets_a_server_without_password_sync(
@@ -99,14 +95,11 @@ def test_a_code_that_is_typed_too_early_is_read_and_refused(
     simulator: Simulator, tmp_path: Path
 ) -> None:
     env = environment(simulator, tmp_path, SIMPLENOTE_PASSWORD=None)
-    with subprocess.Popen(
-        [*SERVE, "login", "--code-stdin"],
-        env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        process.stdin.write("AAAAAA\n")
-        process.stdin.flush()  # and it stays open
+    process = start(env, "login", "--code-stdin")
+    with process.stdin, process.stdout, process.stderr:
+        process.stdin.write(b"AAAAAA\n")  # and it stays open
         assert process.wait(DEADLINE) == 1
-        assert "newest e-mail" in process.stderr.read()
+        assert b"newest e-mail" in process.stderr.read()
     assert len(simulator.sent_codes) == 1
 
 

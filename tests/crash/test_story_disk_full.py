@@ -30,7 +30,9 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="no limits on files"),
     pytest.mark.timeout(3600 if LONG else 120),
 ]
-every_story = pytest.mark.parametrize("story", DISTINCT, ids=lambda story: story.name)
+every_story = pytest.mark.parametrize(
+    "story", sample("full disks", DISTINCT, 5), ids=lambda story: story.name
+)
 NEXT = 1 if LONG else 5
 PAGE = 4096
 LIMITS = [0, *sample("limits", [*range(100, 2048, 100), *range(PAGE, 80 * PAGE, PAGE)], 3)]

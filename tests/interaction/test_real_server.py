@@ -15,6 +15,7 @@ from mcp import Client, StdioServerParameters
 from mcp_notarium.config import Config
 from mcp_notarium.tools.catalog import TOOLS, wire_form
 from support.json_schema import validate
+from support.long import sample
 from support.simplenote_settings import simplenote
 from support.talker import HELLO, INITIALIZED, Talker, call, modern
 from support.whole import SERVE, until
@@ -77,7 +78,7 @@ async def converse(account, era):
         assert missing.structured_content is None
 
 
-@pytest.mark.parametrize("era", ["legacy", "auto"])
+@pytest.mark.parametrize("era", sample("eras of a conversation", ["legacy", "auto"], 1))
 def test_whole_conversation_in_both_eras(account, era):
     async def bounded():
         with anyio.fail_after(80):

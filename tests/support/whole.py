@@ -109,6 +109,16 @@ def run(env: dict[str, str], *arguments: str, stdin: str = "") -> subprocess.Com
     return subprocess.CompletedProcess([*SERVE, *arguments], code, said, errors)
 
 
+def start(env: dict[str, str], *arguments: str) -> Any:
+    """Start one command, with pipes of bytes."""
+    if possible(env):
+        return Preloaded(arguments, env=env)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [*SERVE, *arguments], env=env, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe
+    )
+
+
 def run_into(
     out: IO[Any], env: dict[str, str], *arguments: str, stdin: str = ""
 ) -> tuple[int, str]:
