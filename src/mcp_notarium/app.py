@@ -16,9 +16,9 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from mcp_notarium import logs
-from mcp_notarium.account import audit_anchor, opener
+from mcp_notarium.account import audit_anchor, database_copies, opener
 from mcp_notarium.account.startup_actions import OpenedCache
-from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull, LockedError
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.credentials import StoredToken
@@ -113,6 +113,9 @@ async def open_app(
         finally:
             if not read_only and app.audit.flush(wait=True):
                 opened.anchor.write(app.audit.table, opened.database)
+        if not read_only:
+            copying = partial(_copy_database, config, opened, log)
+            await run_in_thread(copying, too_late=lambda _: None)
     except CacheDamaged as error:
         raise opener.damage_error(config) from error
     finally:
@@ -224,6 +227,17 @@ async def _close(app: App, time_to_close: Callable[[], float]) -> None:
         await _await_in_time(app.writer.drain(), time_to_close)
     finally:
         await _await_in_time(app.store.close(), time_to_close)
+
+
+def _copy_database(config: Config, opened: OpenedCache, log: Logger) -> None:
+    """Copy a database whose notes are nowhere else, and close it; a failure is logged."""
+    tables, keep = config.store.tables, config.store.copies(config.store_settings)
+    if tables is None:
+        return
+    try:
+        database_copies.copy_after_changes(opened, tables, keep=keep, now=time.time())
+    except (CacheError, OSError) as error:
+        log.warning("cache.not_copied", message=database_copies.describe_failure(error))
 
 
 async def _await_in_time(ending: Awaitable[None], time_to_close: Callable[[], float]) -> None:

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -170,3 +171,43 @@ def test_the_native_tools_serve_the_same_notes_beside_ours(env):
         assert "No notes found." in text_of(call("list_notes"))
         assert server.leave() == 0
         assert "roadmap" not in server.errors()
+
+
+def test_a_stop_after_changes_makes_a_copy_that_a_command_restores(env):
+    env["LOCAL_COPIES"] = "2"
+    for number in range(4):
+        with Server(env) as server:
+            if number < 3:
+                kept = server.tool("save", text=f"note {number}\n")
+            assert server.leave() == 0
+            assert "cache.not_copied" not in server.errors()
+    listed = json.loads(run(env, "restore", "--list", "--json").stdout)
+    assert [name.split("-")[1] for name in listed["copies"]] == [
+        "3.sqlite.encrypted",
+        "2.sqlite.encrypted",
+    ]
+    assert "ok    copies" in run(env, "doctor").stdout
+    assert run(env, "restore", stdin="no\n").returncode == 1
+    done = run(env, "restore", listed["copies"][1], "--yes")
+    assert done.returncode == 0, done.stderr
+    with Server(env) as server:
+        server.loaded(2)
+        assert server.error("get", id=kept["id"])["category"] == "NOT_FOUND"
+        saved = server.tool("save", text="after\n")
+        assert saved["local_version"] > 1_700_000_000
+        assert server.leave() == 0
+    assert "chain is whole" in run(env, "audit", "verify").stdout
+    folder = Path(listed["folder"]).parent
+    (database,) = folder.glob("notarium_cache.*.sqlite.encrypted")
+    database.write_bytes(b"rubbish" * 4096)
+    with Server(env) as server:
+        error = server.error("list")
+        assert error["details"]["verdict"] == "database_damaged"
+        assert server.leave() != 0
+    refused = run(env, "reset-cache", "--yes")
+    assert refused.returncode == 13
+    assert "mcp-notarium restore" in refused.stderr
+    assert run(env, "restore", "--yes").returncode == 0
+    with Server(env) as server:
+        server.loaded(3)
+        assert server.leave() == 0

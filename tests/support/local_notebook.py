@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -12,6 +13,8 @@ from mcp_notarium.stores.kind import StoreSettings
 from mcp_notarium.stores.local.kind import KIND, NOTEBOOK
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.sync.direct_write import run_at_once
+
+_numbers = itertools.count(1)
 
 
 def local(name: str = "notebook") -> dict[str, object]:
@@ -26,7 +29,6 @@ class OtherProcess:
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
         self.store = LocalStore(cache.database)
-        self._written = 0
 
     def get(self, note_id: str) -> Revision:
         return run_at_once(self.store.get(note_id))
@@ -34,18 +36,18 @@ class OtherProcess:
     def put(
         self, note_id: str, text: str, *, tags: tuple[str, ...] = (), trash: bool = False
     ) -> None:
-        self._written += 1
+        number = next(_numbers)
         base: Revision | None = None
         with suppress(NoteNotFound):
             base = self.get(note_id)
         content = Content(text, tuple(tags), trash)
         write = PendingWrite(
-            write_id=f"other-{self._written}",
+            write_id=f"other-{number}",
             note_id=note_id,
             kind=WriteKind.UPDATE if base else WriteKind.CREATE,
             base_etag=base.etag if base else None,
             content=content,
-            body=self.store.compose(base, content, now=1.6e9 + self._written),
+            body=self.store.compose(base, content, now=1.6e9 + number),
             created_at=1.0,
             owner="other",
             lease_until=2.0,

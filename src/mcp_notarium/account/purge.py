@@ -113,6 +113,7 @@ def _remove_all(folder: AccountFolder, options: ChangeOptions) -> int:
             removed += _remove(file)
             options.at(file.name)
         _remove_empty_folders(folder.quarantine)
+        _remove_empty_folders(folder.copies)
         sync_folder(folder.path)
     except OSError as error:
         if not list(_files(folder)) and not folder.quarantine.exists():

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.account import generation_writer
+from mcp_notarium.account.database_copies import list_copies, make_copy, remove_others
 from mcp_notarium.account.database_creation import kdf_policy
 from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
 from mcp_notarium.account.key_changes import (
@@ -29,12 +30,14 @@ from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
 from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState, SlotType
 from mcp_notarium.crypto.slot_changes import PERSONAL_SLOTS, describe_slot
+from mcp_notarium.errors import CacheError
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import check_folder
 from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.database_opener import companions
 from mcp_notarium.storage.table_copy import OnProgress
 
@@ -163,9 +166,12 @@ def _reencrypt(
         sync_folder(folder.path)
         options.at(Step.REMOVE)
 
+    had_copies = bool(list_copies(folder))
     state = writer.switch(new_keyfile, replaced=replaced, clear=clear)
     writer.write_anchor(new_keyfile, data_key)
     options.at(Step.ANCHOR)
+    if had_copies:
+        _renew_copies(writer, new_keyfile, data_key)
     return ReencryptionResult(
         notes=notes,
         dropped=dropped,
@@ -176,6 +182,22 @@ def _reencrypt(
         old=folder.database(before.generation),
         quarantined=quarantined,
     )
+
+
+def _renew_copies(writer: GenerationWriter, new_keyfile: KeyFile, data_key: DataKey) -> None:
+    """Replace the copies of the database, which the old data key opens, by one of the new database."""
+    settings, folder = writer.settings, writer.folder
+    tables, keep = settings.store.tables, settings.store.copies(settings.store_settings)
+    made = None
+    path = folder.database(new_keyfile.generation)
+    with suppress(CacheError, OSError):
+        if tables is not None and keep:
+            key = data_key.database_key(new_keyfile.database_salt)
+            with closing(database_opener.connect(path, key)) as opened:
+                change = opened.number(tables.last_change)
+            now = writer.options.clock()
+            made = make_copy(folder, path, data_key, change=change, keep=keep, now=now)
+    remove_others(folder, made)
 
 
 def _build(

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from mcp_notarium.account import (
@@ -111,10 +113,15 @@ def repair(
             if not damaged:
                 return None
             new_keyfile = key_slots.next_generation(keyfile, data_key)
-            salvaged = _salvage(
-                writer, copy, keyfile, new_keyfile, data_key, whole_state=whole_state
+            salvaged = write_salvaged(
+                writer,
+                new_keyfile,
+                data_key,
+                opens=lambda: _open(copy, keyfile, data_key),
+                carry_audit=partial(_carry_audit, writer, data_key, keyfile.generation),
+                whole_state=whole_state,
             )
-            return _switch(writer, keyfile, new_keyfile, salvaged)
+            return switch(writer, keyfile, new_keyfile, salvaged)
         finally:
             with suppress(OSError):  # a copy; what stays of it goes with the next repair
                 quarantine.remove_work_folder(folder)
@@ -134,52 +141,64 @@ def _copy_damaged(writer: GenerationWriter, old: KeyFile) -> Path:
     return target / path.name
 
 
-def _salvage(
+def write_salvaged(
     writer: GenerationWriter,
-    copy: Path,
-    old: KeyFile,
     new_keyfile: KeyFile,
     data_key: DataKey,
     *,
+    opens: table_copy.Open,
+    carry_audit: Callable[[Database, Database], bool],
     whole_state: bool,
+    least: int = 0,
 ) -> SalvageReport:
-    """Create the new database with the state that could be read; nothing is left of it if this raises."""
+    """Create the new database with the state that could be read; nothing is left of it if this raises.
+
+    ``least``: the lowest number that a changed note gets from now on.
+    """
     reports = []
 
     def fill(target: Database) -> None:
         try:
-            report = table_copy.salvage(
-                lambda: _open(copy, old, data_key), target, without=_NOT_TAKEN
-            )
+            report = table_copy.salvage(opens, target, without=_NOT_TAKEN)
         except CacheDamaged as error:
             raise CacheDamaged(
                 "nothing can be saved: the pages that say where everything is are damaged",
                 resolution_hint=startup_outcomes.RESTORE_FOLDER + startup_outcomes.RESET_IF_FETCHED,
             ) from error
         reports.append(report)
-        with closing(_open(copy, old, data_key)) as damaged:
-            report.complete &= writer.carry_audit(
-                damaged,
-                target,
-                data_key,
-                old_key=data_key,
-                old_generation=old.generation,
-                why="repaired",
-                rescuing=True,
-            )
+        with closing(opens()) as damaged:
+            report.complete &= carry_audit(damaged, target)
         if whole_state and not report.complete:
             raise CacheDamaged("not everything that only this database has can be read")
-        least = 0 if report.complete else int(writer.options.clock())
-        NoteTable(target).raise_version_floor(least=least)
+        lowest = least if report.complete else int(writer.options.clock())
+        NoteTable(target).raise_version_floor(least=lowest)
         for statement in RENUMBERING:
-            target.run(statement, {"least": least})
+            target.run(statement, {"least": lowest})
 
     owner = {"owner_identity_hash": writer.settings.owner_hash}
     writer.write(new_keyfile, data_key, fill, meta=owner, check=generation_writer.require_undamaged)
     return reports.pop()
 
 
-def _switch(
+def _carry_audit(
+    writer: GenerationWriter,
+    data_key: DataKey,
+    generation: str,
+    damaged: Database,
+    target: Database,
+) -> bool:
+    return writer.carry_audit(
+        damaged,
+        target,
+        data_key,
+        old_key=data_key,
+        old_generation=generation,
+        why="repaired",
+        rescuing=True,
+    )
+
+
+def switch(
     writer: GenerationWriter, old: KeyFile, new_keyfile: KeyFile, salvaged: SalvageReport
 ) -> RepairResult:
     """Put the new generation in force; move the old one to the quarantine, with the key file that opens it."""

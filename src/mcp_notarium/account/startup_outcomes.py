@@ -22,7 +22,7 @@ OR_RESET = (
 )
 RESET_IF_FETCHED = (
     " If the notes are at a note store, `mcp-notarium reset-cache` moves the old cache to the quarantine "
-    "and fills a new one."
+    "and fills a new one; if they are nowhere else, `mcp-notarium restore` puts a copy of them back."
 )
 """The same, for who does not know where the notes are."""
 _WITHOUT_KEYS = (
@@ -38,8 +38,8 @@ _ONLY_COPY: Mapping[str, str] = MappingProxyType(
     {
         _WITHOUT_KEYS: " If all are lost, nobody can read the notes.",
         _WITHOUT_COPIES: " Without any copy, nobody can read the notes.",
-        _REST_IS_FETCHED: " Or restore the folder from a backup.",
-        OR_RESET: "",
+        _REST_IS_FETCHED: " Or put a copy of the notebook back: `mcp-notarium restore`.",
+        OR_RESET: " Or put a copy of the notebook back: `mcp-notarium restore`.",
     }
 )
 """What to say instead where the notes are in this database alone. Longer sentences come first."""

@@ -1,8 +1,9 @@
-"""Run ``reset-cache``, ``repair``, ``migrate-plaintext`` and ``purge``: replace or destroy the local database.
+"""Replace or destroy the local database: ``reset-cache``, ``repair``, ``restore``, ``migrate-plaintext``, ``purge``.
 
 ``reset-cache`` empties the index of a sound database in place: its login and its unfinished writes stay. One
 that cannot be opened, has a damaged page, or holds the notes of another account is moved to the quarantine as
-a whole, and a new one is made, unless the notes are nowhere else. ``repair`` recovers what can be read of a damaged one; the store has the rest.
+a whole, and a new one is made, unless the notes are nowhere else. ``repair`` recovers what can be read of a
+damaged one; the store has the rest. ``restore`` puts a copy in its place, where the notes are nowhere else.
 ``migrate-plaintext`` encrypts an unencrypted one. ``purge`` destroys it permanently; the notes stay at the
 store.
 """
@@ -14,9 +15,11 @@ import asyncio
 from dataclasses import replace
 
 from mcp_notarium.account import (
+    database_copies,
     plaintext_migration,
     purge,
     repair,
+    restoration,
     slot_rotation,
     startup_outcomes,
 )
@@ -28,6 +31,7 @@ from mcp_notarium.cli.terminal import (
     ask_line,
     ask_secret,
     ask_yes,
+    print_data,
     say_unless_copied,
     talk,
 )
@@ -40,6 +44,7 @@ from mcp_notarium.errors import (
     OtherAccount,
     Verdict,
 )
+from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import credentials, keychain
 from mcp_notarium.stores.kind import Truth
 
@@ -50,6 +55,14 @@ NOT_OVERWRITTEN = (
 )
 _LONGEST_SYNC = 3600.0
 _POLL_SECONDS = 0.5
+_INDEX_AGAIN = "The next sync fills the index again."
+_INCOMPLETE = {
+    False: "WARNING: not every unfinished write, setting and audit record could be read. What is missing may "
+    "be only in the old files.",
+    True: "WARNING: not every note, setting and audit record could be read. What is missing may be in the old "
+    "files or in a copy: `mcp-notarium restore --list`.",
+}
+"""By whether the notes are in the database alone."""
 _EMPTIED = (
     "The cache was emptied; what has arrived is kept, and the next server start continues loading."
 )
@@ -180,12 +193,9 @@ def run_repair(args: argparse.Namespace) -> int:
         return 0
     found = done.salvaged
     talk(f"A sound cache is in force: {found.writes:,} unfinished writes came over.")
-    talk("The next sync fills the index again.")
+    talk(_INDEX_AGAIN)
     if not found.complete:
-        talk(
-            "WARNING: not every unfinished write, setting and audit record could be read. What is missing "
-            "may be only in the old files."
-        )
+        talk(_INCOMPLETE[config.store.truth is Truth.LOCAL])
     talk("Every key that opened the cache opens it as before.")
     say_unless_copied(done.state.copied)
     done.state.require_finished(
@@ -195,6 +205,51 @@ def run_repair(args: argparse.Namespace) -> int:
     )
     talk(f"The old files are in {done.quarantine}, as they were.")
     return 0
+
+
+def run_restore(args: argparse.Namespace) -> int:
+    """List the copies, or restore one after asking; exit code 0 when it is in force.
+
+    Raises ``Unfinished`` if it is in force and the old files are not all in the quarantine.
+    """
+    config = command_setup.prepare(args)
+    if args.list:
+        folder = AccountFolder(config.account_dir)
+        found = database_copies.list_copies(folder)
+        lines = [f"{one.path.name}  {one.path.stat().st_size / 1e6:,.1f} MB" for one in found]
+        facts = {"folder": str(folder.copies), "copies": [one.path.name for one in found]}
+        print_data(facts, "\n".join(lines) or "There are no copies.", as_json=args.json)
+        return 0
+    which = f"the copy {args.copy}" if args.copy else "the newest copy"
+    if not _confirm(
+        f"Put {which} in the place of the notebook? What was changed since goes to the quarantine.",
+        yes=args.yes,
+    ):
+        return 1
+    options = ChangeOptions(
+        old=ask_secret("Key: ") if args.ask_key else None,
+        system=keychain.system_keychain() if config.keychain else None,
+    )
+    done = restoration.restore(config, name=args.copy, options=options)
+    for copy in done.unsound:
+        talk(f"WARNING: {copy.path.name} cannot be read; it was passed over.")
+    talk(f"{done.copy.path.name} is in force. {_INDEX_AGAIN}")
+    say_unless_copied(done.result.state.copied)
+    done.result.state.require_finished(
+        "the copy is in force, but the old files are not all in the quarantine",
+        hint="Nothing is lost, and servers can be started. Run `mcp-notarium repair` when the disk is "
+        f"well: it moves the rest to {done.result.quarantine}.",
+    )
+    talk(f"The old files are in {done.result.quarantine}, as they were.")
+    return 0
+
+
+def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "copy", nargs="?", help="file name of a copy; the newest sound one if missing"
+    )
+    parser.add_argument("--list", action="store_true", help="list the copies and change nothing")
+    command_setup.options("--yes", "--ask-key", "--json")(parser)
 
 
 def run_migrate(args: argparse.Namespace) -> int:
@@ -268,6 +323,7 @@ def _require_consent(config: Config) -> None:
 COMMANDS = {
     "reset-cache": (command_setup.options("--yes", "--allow-weak"), run_reset),
     "repair": (command_setup.options("--ask-key"), run_repair),
+    "restore": (_add_restore_arguments, run_restore),
     "migrate-plaintext": (command_setup.options("--allow-weak"), run_migrate),
     "purge": (command_setup.options("--yes"), run_purge),
 }

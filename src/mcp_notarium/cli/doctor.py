@@ -199,6 +199,8 @@ async def _check_service(app: App) -> Finding:
         return Finding("service", WARN, error.message, error.resolution_hint or "")
     finally:
         await app.store.close()
+    if app.store.traits.in_database:
+        return Finding("service", OK, "none: the notes are in this database")
     accepted = ", and the login is accepted" if app.config.store.login else ""
     return Finding("service", OK, f"reachable{accepted}")
 

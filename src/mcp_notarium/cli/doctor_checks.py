@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mcp_notarium.account import slot_management
+from mcp_notarium.account.database_copies import list_copies
 from mcp_notarium.cli import keys
 from mcp_notarium.config import Config, Sandbox
 from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy
@@ -58,7 +60,7 @@ def check_folder(config: Config) -> list[Finding]:
         _check_locks,
     ]
     if find_problem(folder) is None:
-        checks = [_check_keys, *checks, _check_quarantine]
+        checks = [_check_keys, *checks, _check_quarantine, _check_copies]
     found: list[Finding] = []
     for check in checks:
         with suppress(OSError):  # the verdict reports an unreadable folder
@@ -140,6 +142,21 @@ def _check_quarantine(_config: Config, folder: AccountFolder) -> Iterator[Findin
         seen += f"; encrypted databases in {', '.join(databases)}"
         hint += " Old keys, with old copies of the key file, may still open its databases."
     yield Finding("quarantine", OK, seen, hint)
+
+
+def _check_copies(config: Config, folder: AccountFolder) -> Iterator[Finding]:
+    """Report the copies of a database whose notes are nowhere else."""
+    if config.store.tables is None:
+        return
+    found = list_copies(folder)
+    if found:
+        at = datetime.fromtimestamp(found[0].at, UTC)
+        yield Finding("copies", OK, f"{len(found)}, the newest of {at:%Y-%m-%d %H:%M} UTC")
+    elif not config.db_encryption:
+        yield Finding("copies", WARN, "none: only an encrypted notebook is copied")
+    else:
+        hint = "One is made when a server stops after changes, as the only one that has it open."
+        yield Finding("copies", WARN, "none yet", hint)
 
 
 def check_policy(found: FoundPolicy) -> Finding:

@@ -50,6 +50,7 @@ VERBS = {
     "policy": Verb("policy", "show, check and explain what agents may see and do"),
     "purge": Verb("cache", "destroy the local cache permanently"),
     "repair": Verb("cache", "recover what can be read of a damaged cache"),
+    "restore": Verb("cache", "put a copy of the local notebook back"),
     "reset-cache": Verb("cache", "empty the cache and load it again"),
     "audit": Verb("audit", "verify, show and export the audit log"),
 }

@@ -72,6 +72,8 @@ class AccountFolder:
         """Held by whoever applies another policy, see ``account/opener``."""
         self.quarantine = path / "quarantine"
         """The folder for files that are moved out of the way."""
+        self.copies = path / "copies"
+        """The folder for copies of a database whose notes are nowhere else."""
 
     def database(self, generation: str) -> Path:
         """Return the path of one generation's encrypted database; no other WAL can ever meet it."""

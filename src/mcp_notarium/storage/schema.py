@@ -333,3 +333,5 @@ STATEMENTS = (
 )
 RENUMBERING: Final = tuple(lent.renumber for lent in _LENT)
 """Statements that raise the numbers of stores to at least ``:least``, and above those of their rows."""
+TWINS: Final = MappingProxyType({name: sql for lent in _LENT for name, sql in lent.twins.items()})
+"""Query by key that makes a row of a store's table again from the index."""

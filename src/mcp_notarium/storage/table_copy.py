@@ -20,7 +20,7 @@ from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.database import Database, Row
 from mcp_notarium.storage.fts_index import FtsIndex
-from mcp_notarium.storage.schema import INDEX_ROWS, TABLES, Kind
+from mcp_notarium.storage.schema import INDEX_ROWS, TABLES, TWINS, Kind
 
 _SLICE = 500
 
@@ -154,17 +154,40 @@ def _fill_tags(target: Database) -> None:
 
 
 def _copy_state_table(opens: Open, target: Database, name: str, without: frozenset[str]) -> bool:
-    """Copy a table with few rows at once, or its readable rows one by one; True if complete."""
-    key = _COPIED[name][0]
-    rows = _try_rows(opens, f"SELECT * FROM {name}")  # noqa: S608 - names of our own
-    complete = rows is not None
-    if rows is None:
-        keys = _try_rows(opens, f"SELECT {key} FROM {name}") or []  # noqa: S608 - the same
-        one = f"SELECT * FROM {name} WHERE {key} = ?"  # noqa: S608 - the same
-        rows = [row for (value,) in keys for row in _try_rows(opens, one, (value,)) or []]
-    with target.transaction():
-        _insert(target, name, [row for row in rows if not _is_left(name, row, without)])
-    return complete
+    """Copy a table in slices, and row by row where a slice cannot be read; True if complete.
+
+    A row that cannot be read is made again from the index, where that has the same.
+    """
+    columns = _COPIED[name]
+    key, values = ", ".join(columns), ", ".join("?" * len(columns))
+    one = f"SELECT * FROM {name} WHERE ({key}) = ({values})"  # noqa: S608 - names of our own
+    complete, after, last = True, "", ()
+    while True:
+        where = f"{after} ORDER BY {key} LIMIT {_SLICE}"
+        rows = _try_rows(opens, f"SELECT * FROM {name} {where}", last)  # noqa: S608 - the same
+        keys = rows
+        if rows is None:
+            keys = _try_rows(opens, f"SELECT {key} FROM {name} {where}", last)  # noqa: S608 - the same
+            if keys is None:
+                # The order may come from a damaged index: take all that is left at once.
+                found = _try_rows(opens, f"SELECT {key} FROM {name} NOT INDEXED")  # noqa: S608 - the same
+                if found is None:
+                    found = _try_rows(opens, f"SELECT {key} FROM {name}")  # noqa: S608 - the same
+                complete &= found is not None
+                keys = [row for row in sorted(found or []) if row > last]
+            rows = []
+            for each in keys:
+                read = _try_rows(opens, one, each)
+                if read is None and name in TWINS:
+                    read = _try_rows(opens, TWINS[name], each)
+                complete &= bool(read)
+                rows += read or []
+        if not keys:
+            return complete
+        with target.transaction():
+            _insert(target, name, [row for row in rows if not _is_left(name, row, without)])
+        last = keys[-1][: len(columns)]
+        after = f"WHERE ({key}) > ({values})"
 
 
 def _is_left(table: str, row: Row, without: frozenset[str]) -> bool:

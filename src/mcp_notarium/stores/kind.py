@@ -52,11 +52,15 @@ class LentTables:
     ``keys``: each table with its first columns, by which rows are copied in order. ``statements`` create
     them in every database of the program; a later change of them is a step of its migrations. ``renumber``
     raises the numbers that the store gives to at least ``:least``, and above all that stand in its rows.
+    ``last_change`` reads the number of the last change. ``twins``: the query that makes the row of a table
+    again from the index, by its key.
     """
 
     keys: Mapping[str, tuple[str, ...]]
     statements: tuple[str, ...]
     renumber: str
+    last_change: str
+    twins: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -73,13 +77,18 @@ class Login:
     logout: str
 
 
+def _no_copies(_settings: StoreSettings) -> int:
+    return 0
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StoreKind:
     """Describe a kind of store.
 
     ``name`` is for the configuration, ``title`` for people: it is also what the store's own app is called.
     ``login`` None: there is nothing to log in to. ``tables``: those it has in the database, if it has any;
-    ``StoreContext.database`` reaches them. ``wire_words``: parts of paths and names of headers that
+    ``StoreContext.database`` reaches them. ``copies``: how many verified copies of the database are kept.
+    ``wire_words``: parts of paths and names of headers that
     are the same for every account; the log shows no others. ``titles``: its trait, known before it is open.
     ``native_toolset``: the module in ``tools/toolsets`` with the tools of its own kind; '' if it has none.
     """
@@ -93,6 +102,7 @@ class StoreKind:
     access: Callable[[StoreSettings], Access]
     login: Login | None = None
     tables: LentTables | None = None
+    copies: Callable[[StoreSettings], int] = _no_copies
     wire_words: frozenset[str] = frozenset()
     titles: bool = False
     native_toolset: str = ""

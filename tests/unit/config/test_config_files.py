@@ -7,7 +7,7 @@ from mcp_notarium import config
 from mcp_notarium.config.variables import known_variables
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.secret import Secret
-from mcp_notarium.stores.local.kind import NOTEBOOK
+from mcp_notarium.stores.local.kind import COPIES, NOTEBOOK
 
 MINIMUM = {"SIMPLENOTE_USERNAME": "ada@example.org"}
 
@@ -183,7 +183,7 @@ HARMLESS = {
 def test_a_dotenv_may_set_these_and_nothing_else():
     known = known_variables()
     names = {one.name for one in known} | {one.file_name for one in known if one.has_file}
-    assert HOSTILE.keys() | {NOTEBOOK} == names - HARMLESS
+    assert HOSTILE.keys() | {NOTEBOOK, COPIES} == names - HARMLESS
 
 
 def test_a_dotenv_names_no_notebook(folder):

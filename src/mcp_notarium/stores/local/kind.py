@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, StoreContext
     from mcp_notarium.stores.contract import Store
 
-NOTEBOOK = "LOCAL_NOTEBOOK"
+NOTEBOOK, COPIES = "LOCAL_NOTEBOOK", "LOCAL_COPIES"
 
 
 def _identity(settings: StoreSettings) -> AccountIdentity:
@@ -45,6 +45,14 @@ KIND = StoreKind(
             kind=Kind.TEXT,
             default="notebook",
         ),
+        Variable(
+            name=COPIES,
+            purpose="How many verified copies of the notebook are kept. One is made when a server stops "
+            "after changes; `mcp-notarium restore` puts one back.",
+            kind=Kind.COUNT,
+            default="5",
+            maximum=100,
+        ),
     ),
     identity=_identity,
     open=_open,
@@ -52,4 +60,5 @@ KIND = StoreKind(
     tables=TABLES,
     titles=True,
     native_toolset="plain_notes",
+    copies=lambda settings: int(settings.text(COPIES)),
 )

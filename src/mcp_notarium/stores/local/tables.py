@@ -49,6 +49,14 @@ TABLES = LentTables(
         """,
         "CREATE UNIQUE INDEX notebook_removals ON notebook_removed(change)",
     ),
+    last_change="SELECT change FROM notebook",
+    twins={
+        "notebook_notes": """
+            SELECT n.id, n.server_version, '', b.created_at, b.modified_at, n.trash, n.tags,
+                   CAST(b.raw AS TEXT), n.text
+            FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?
+        """
+    },
     renumber="""
         UPDATE notebook SET change = max(
           change, :least,

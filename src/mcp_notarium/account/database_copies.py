@@ -1,0 +1,162 @@
+"""Keep verified copies of a database whose notes are nowhere else, in ``copies/`` of the account's folder.
+
+A copy has the bytes of the database, under the same data key: every key of the account opens it. It is made
+at a clean stop after changes, by the last process that has the database open. The name tells when it was made
+and the number of the notes' last change. The oldest go first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mcp_notarium.account.startup_actions import OpenedCache
+from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, LockedError
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.private_files import open_regular, sync_folder
+from mcp_notarium.storage import database_opener, integrity
+from mcp_notarium.storage.integrity import SALT_SIZE
+from mcp_notarium.stores.kind import LentTables
+
+_NAME = re.compile(r"(\d{8}T\d{6}Z)-(\d+)\.sqlite\.encrypted")
+_STAMP = "%Y%m%dT%H%M%SZ"
+_UNFINISHED = ".new-"
+_LOCK_SECONDS = 0.1
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DatabaseCopy:
+    """Describe a copy: the notes' last change in it, and when it was made (epoch seconds)."""
+
+    change: int
+    at: float
+    path: Path
+
+
+def list_copies(folder: AccountFolder) -> list[DatabaseCopy]:
+    """List the copies, newest first."""
+    found = []
+    for path in folder.copies.iterdir() if folder.copies.is_dir() else ():
+        if (name := _NAME.fullmatch(path.name)) is not None:
+            made = datetime.strptime(name[1], _STAMP).replace(tzinfo=UTC)
+            found.append(DatabaseCopy(int(name[2]), made.timestamp(), path))
+    return sorted(found, reverse=True)
+
+
+def copy_after_changes(
+    opened: OpenedCache, tables: LentTables, *, keep: int, now: float
+) -> Path | None:
+    """Close the database and copy it, if its notes have changed since the newest copy; return the copy.
+
+    None if there is nothing to do, or another process has it open and will do it. Raises ``CacheError``
+    and ``OSError`` with the older copies as they were.
+    """
+    folder, data_key = opened.anchor.folder, opened.data_key
+    if data_key is None or keep == 0:
+        return None
+    change = opened.database.number(tables.last_change)
+    newest = next(iter(list_copies(folder)), None)
+    if newest is not None and newest.change == change and _opens(newest, data_key):
+        return None
+    opened.database.close()
+    try:
+        opened.server_lock.exclude(timeout=_LOCK_SECONDS)
+    except LockedError:
+        return None
+    source = folder.database(opened.generation)
+    return make_copy(folder, source, data_key, change=change, keep=keep, now=now)
+
+
+def make_copy(
+    folder: AccountFolder, source: Path, data_key: DataKey, *, change: int, keep: int, now: float
+) -> Path | None:
+    """Copy a database that nobody has open and verify every page of the copy; then remove the oldest copies.
+
+    None if a log lies beside it, which has to be moved into it first. Raises as :func:`copy_after_changes`.
+    """
+    if database_opener.has_log(source):
+        return None
+    folder.copies.mkdir(mode=0o700, exist_ok=True)
+    _remove_unfinished(folder)
+    free, size = shutil.disk_usage(folder.path).free, source.stat().st_size
+    if free < size:
+        raise CacheFull("there is no space for a copy", details={"needed": size, "free": free})
+    unfinished = folder.copies / f"{_UNFINISHED}{secrets.token_hex(8)}"
+    try:
+        _copy_bytes(source, unfinished)
+        require_authentic(unfinished, data_key, size=size)
+        stamp = datetime.fromtimestamp(now, UTC).strftime(_STAMP)
+        target = folder.copies / f"{stamp}-{change}.sqlite.encrypted"
+        unfinished.rename(target)
+        sync_folder(folder.copies)
+        sync_folder(folder.path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    others = [one for one in list_copies(folder) if one.path != target]
+    for old in others[keep - 1 :]:
+        old.path.unlink(missing_ok=True)
+    return target
+
+
+def remove_others(folder: AccountFolder, kept: Path | None) -> None:
+    """Remove every copy but ``kept``."""
+    for old in list_copies(folder):
+        if old.path != kept:
+            old.path.unlink(missing_ok=True)
+    _remove_unfinished(folder)
+
+
+def read_salt(path: Path) -> bytes:
+    """Return the salt at the beginning of a copy: it may be of an earlier generation."""
+    with open_regular(path) as file:
+        return file.read(SALT_SIZE)
+
+
+def require_authentic(path: Path, data_key: DataKey, *, size: int | None = None) -> None:
+    """Demand that every page was written under the data key. Raises ``CacheDamaged`` and ``OSError``."""
+    found = integrity.sample(path, data_key.page_mac_key(), read_salt(path), every=True)
+    if found.bad or found.torn or not found.good or size not in (None, found.size):
+        raise CacheDamaged("a page of the copy is not authentic")
+
+
+def describe_failure(error: CacheError | OSError) -> str:
+    """Return why no copy was made, without a path."""
+    if isinstance(error, CacheError):
+        return error.message
+    return error.strerror or type(error).__name__
+
+
+def _opens(copy: DatabaseCopy, data_key: DataKey) -> bool:
+    """Tell by a few pages whether this data key opens a copy: re-encryption may have been cut short."""
+    try:
+        found = integrity.sample(copy.path, data_key.page_mac_key(), read_salt(copy.path))
+    except OSError:
+        return False
+    return found.good > 0 and not found.bad
+
+
+def _copy_bytes(source: Path, target: Path) -> None:
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
+    with (
+        open_regular(source) as old,
+        os.fdopen(os.open(target, flags | getattr(os, "O_CLOEXEC", 0), 0o600), "wb") as new,
+    ):
+        shutil.copyfileobj(old, new, _PIECE)
+        new.flush()
+        os.fsync(new.fileno())
+
+
+def _remove_unfinished(folder: AccountFolder) -> None:
+    """Remove what a process has left that was killed while it made a copy."""
+    with suppress(FileNotFoundError):
+        for path in folder.copies.glob(f"{_UNFINISHED}*"):
+            path.unlink(missing_ok=True)

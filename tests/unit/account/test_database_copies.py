@@ -1,0 +1,255 @@
+"""Copies of the local notebook: made after changes, verified, rotated, restored; never made by two at once."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from mcp_notarium.account import (
+    database_copies,
+    purge,
+    reencryption,
+    repair,
+    restoration,
+    slot_management,
+)
+from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.crypto import kdf
+from mcp_notarium.errors import (
+    CacheDamaged,
+    CacheFull,
+    InvalidRequest,
+    LockedError,
+    Verdict,
+)
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.integrity import PAGE_SIZE
+from mcp_notarium.stores.local.tables import TABLES
+from support.account import (
+    BOUNDS,
+    OTHER,
+    account,
+    database_of,
+    fingerprint,
+    folder_of,
+    open_cheaply,
+)
+from support.local_notebook import OtherProcess, local
+
+NOW = 1_763_683_200.0
+FULL = SimpleNamespace(free=4096)
+GIVEN = ChangeOptions(bounds=BOUNDS, clock=lambda: NOW + 1000, timeout=0.1)
+
+
+@pytest.fixture
+def config(tmp_path):
+    return account(tmp_path, **local())
+
+
+def change(config, **notes):
+    """A server that changes notes and stops; gives the copy it made."""
+    opened = open_cheaply(config)
+    with closing(opened):
+        process = OtherProcess(Cache(opened.database))
+        for note_id, text in notes.items():
+            process.put(note_id, text)
+        return copied(opened)
+
+
+def copied(opened, *, keep=3, now=NOW):
+    return database_copies.copy_after_changes(opened, TABLES, keep=keep, now=now)
+
+
+def texts(config):
+    with closing(open_cheaply(config)) as opened:
+        contents = OtherProcess(Cache(opened.database)).contents()
+        return {note_id: content.text for note_id, content in contents.items()}
+
+
+def spoil(path, *pages):
+    with path.open("r+b") as file:
+        for page in pages:
+            file.seek((page - 1) * PAGE_SIZE + 100)
+            file.write(b"spoilt!!")
+
+
+def names(config):
+    return [one.path.name for one in database_copies.list_copies(folder_of(config))]
+
+
+def test_a_copy_is_made_after_changes_only_and_the_oldest_go(config):
+    assert change(config) is not None, "a notebook that was never copied"
+    assert change(config) is None
+    for number in range(1, 5):
+        made = change(config, n1=f"text {number}")
+        assert made.name == f"20251121T000000Z-{number}.sqlite.encrypted"
+        assert made.stat().st_mode & 0o777 == 0o600
+    assert [name.split("-")[1][0] for name in names(config)] == ["4", "3", "2"]
+    assert sorted(path.name for path in folder_of(config).copies.iterdir()) == sorted(names(config))
+
+
+def test_none_is_made_while_another_process_has_it_open_or_where_none_is_wanted(config):
+    with closing(open_cheaply(config)) as other:
+        assert change(config, n1="x") is None
+        assert copied(other, keep=0) is None
+        OtherProcess(Cache(other.database)).put("n2", "y")
+        assert copied(other) is not None
+    assert len(names(config)) == 1
+
+
+def test_a_damaged_database_is_no_copy_and_pushes_none_out(config):
+    before = change(config, n1="x" * 30_000)
+    opened = open_cheaply(config)
+    with closing(opened):
+        OtherProcess(Cache(opened.database)).put("n1", "y")
+        opened.database.checkpoint()
+        spoil(database_of(config), 5)
+        with pytest.raises(CacheDamaged):
+            copied(opened, keep=1)
+    assert list(folder_of(config).copies.iterdir()) == [before]
+
+
+def test_a_full_disk_and_a_killed_copy_leave_the_older_ones(config, monkeypatch):
+    before = change(config, n1="x")
+    (folder_of(config).copies / ".new-00").write_bytes(b"of a killed process")
+    with monkeypatch.context() as patch:
+        patch.setattr(database_copies.shutil, "disk_usage", lambda _: FULL)
+        with pytest.raises(CacheFull):
+            change(config, n1="y")
+    assert list(folder_of(config).copies.iterdir()) == [before]
+
+
+def test_the_newest_sound_copy_is_restored_and_numbers_go_on(config):
+    change(config, n1="one", n2="two")
+    change(config, n1="three")
+    spoil(change(config, n1="four"), 2)
+    old = fingerprint(config.account_dir)
+    done = restoration.restore(config, options=GIVEN)
+    assert [one.change for one in done.unsound] == [4]
+    assert done.copy.change == 3
+    assert texts(config) == {"n1": "three", "n2": "two"}
+    kept = fingerprint(done.result.quarantine)
+    assert kept.items() <= {name: old.get(name) for name in kept}.items()
+    with closing(open_cheaply(config)) as opened:
+        assert opened.database.number(TABLES.last_change) >= NOW
+        assert opened.anchor.notice is not None
+        facts = opened.database.rows("SELECT facts FROM audit ORDER BY number DESC LIMIT 1")
+        assert '"why":"restored"' in facts[0][0].replace(" ", "")
+    assert change(config, n1="five").name in names(config)
+
+
+@pytest.mark.parametrize("harm", ["gone", "rubbish", "no page of the schema"])
+def test_a_copy_is_restored_whatever_the_database_is(config, harm):
+    change(config, n1="one")
+    path = database_of(config)
+    if harm == "gone":
+        path.unlink()
+    elif harm == "rubbish":
+        path.write_bytes(b"rubbish" * 4096)
+    else:
+        spoil(path, 1)
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(config)
+    assert "mcp-notarium restore" in refused.value.resolution_hint
+    assert "reset-cache" not in refused.value.resolution_hint
+    restoration.restore(config, options=GIVEN)
+    assert texts(config) == {"n1": "one"}
+
+
+def test_a_named_copy_is_restored_and_a_name_that_is_none_is_refused(config):
+    first = change(config, n1="one")
+    change(config, n1="two")
+    restoration.restore(config, name=first.name, options=GIVEN)
+    assert texts(config) == {"n1": "one"}
+    for name in ("no-such-copy", "../notarium_keys.json"):
+        with pytest.raises(InvalidRequest):
+            restoration.restore(config, name=name, options=GIVEN)
+
+
+def test_a_wrong_key_and_a_server_that_runs_are_refused_and_nothing_changes(config):
+    change(config, n1="one")
+    before = fingerprint(config.account_dir)
+    with pytest.raises(LockedError) as refused:
+        restoration.restore(replace(config, db_key=Secret(OTHER)), options=GIVEN)
+    assert refused.value.verdict is Verdict.WRONG_KEY
+    with closing(open_cheaply(config)), pytest.raises(LockedError) as refused:
+        restoration.restore(config, options=GIVEN)
+    assert refused.value.verdict is Verdict.BUSY
+    assert fingerprint(config.account_dir) == before
+
+
+def test_no_sound_copy_changes_nothing(config):
+    spoil(change(config, n1="one"), 3)
+    before = fingerprint(config.account_dir)
+    with pytest.raises(CacheDamaged, match="no copy can be read"):
+        restoration.restore(config, options=GIVEN)
+    assert fingerprint(config.account_dir) == before
+
+
+def test_every_key_opens_a_copy_of_before_it_was_added(config):
+    change(config, n1="one")
+    slot_management.add(config, Secret(OTHER), label="", parameters=kdf.CHEAPEST, options=GIVEN)
+    restoration.restore(replace(config, db_key=Secret(OTHER)), options=GIVEN)
+    assert texts(config) == {"n1": "one"}
+
+
+def test_re_encryption_leaves_one_copy_that_the_new_data_key_opens(config):
+    change(config, n1="one")
+    change(config, n1="two")
+    reencryption.reencrypt(config, options=GIVEN)
+    assert len(names(config)) == 1
+    assert change(config) is None
+    database_of(config).unlink()
+    restoration.restore(config, options=GIVEN)
+    assert texts(config) == {"n1": "two"}
+
+
+def test_a_copy_under_another_data_key_is_no_reason_to_make_none(config):
+    made = change(config, n1="one")
+    content = made.read_bytes()
+    reencryption.reencrypt(config, options=GIVEN)
+    for path in folder_of(config).copies.iterdir():
+        path.unlink()
+    made.touch(mode=0o600)
+    made.write_bytes(content)
+    assert change(config) is not None
+
+
+def test_purge_removes_the_copies(config):
+    change(config, n1="one")
+    purge.purge_account(config, None, options=GIVEN)
+    assert not folder_of(config).copies.exists()
+
+
+def test_a_copy_shows_no_text_to_whoever_has_no_key(config):
+    made = change(config, n1="canary canary")
+    assert b"canary" not in made.read_bytes()
+    with pytest.raises(sqlite3.DatabaseError), closing(sqlite3.connect(made)) as plain:
+        plain.execute("SELECT * FROM notebook_notes")
+
+
+def filled(config):
+    """A notebook and its index, both of many pages; gives what is in it."""
+    with closing(open_cheaply(config)) as opened:
+        cache = Cache(opened.database)
+        process = OtherProcess(cache)
+        for number in range(60):
+            process.put(f"n{number:02}", f"text {number} " + "x" * 900, tags=("t",))
+        whole = process.contents()
+        with cache.transaction():
+            cache.notes.apply(process.get(note_id) for note_id in whole)
+        opened.database.checkpoint()
+        return whole
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7, 0.9])
+def test_a_note_whose_page_is_damaged_comes_from_the_index(config, share):
+    whole = filled(config)
+    spoil(database_of(config), int(database_of(config).stat().st_size // PAGE_SIZE * share))
+    done = repair.repair(config, options=GIVEN)
+    assert done.salvaged.complete
+    with closing(open_cheaply(config)) as opened:
+        assert OtherProcess(Cache(opened.database)).contents() == whole
