@@ -1,7 +1,7 @@
-"""Demonstrate the real server against an embedded note service: ``./scripts/demo``.
+"""Demonstrate the real server, with a local notebook and against an embedded note service: ``./scripts/demo``.
 
-Starts the simulator on loopback with notes of real prose, starts the installed program as an MCP client
-would, and shows what a person wants to see before trusting it. Needs no account and no network, and
+Starts the installed program as an MCP client would, first without any service. Then starts the simulator on
+loopback with notes of real prose, and shows what a person wants to see before trusting it. Needs no account and no network, and
 leaves nothing behind.
 """
 
@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.sync.listing import FIRST_PAGE, PAGE
-from notarium_devtools import demo_offline
+from notarium_devtools import demo_local, demo_offline
+from notarium_devtools.demo_local import call, open_client
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
 from notarium_devtools.simperium.faults import Hold
@@ -45,6 +46,7 @@ def main() -> int:
     )
     args = parser.parse_args()
     screen = Screen()
+    asyncio.run(demo_local.run(screen))
     simulator = Simulator(latency=0.02)
     simulator.load(prose(args.notes, seed=7))
     # All pages but the first are held back, so that a person can see what happens meanwhile.
@@ -135,15 +137,7 @@ class DemoRun:
     @asynccontextmanager
     async def server(self) -> AsyncIterator[Client]:
         """Run the real server in a process of its own, with the SDK's client over stdio."""
-        from mcp import Client, StdioServerParameters  # noqa: PLC0415 - half a second, only here
-
-        parameters = StdioServerParameters(
-            command=sys.executable,
-            args=["-m", "mcp_notarium"],
-            env=self.environment(),
-            cwd=self.folder,
-        )
-        async with Client(parameters, mode="legacy", read_timeout_seconds=30) as client:
+        async with open_client(self.environment(), self.folder) as client:
             yield client
 
     async def run(self) -> None:
@@ -253,21 +247,6 @@ class DemoRun:
             "climbing ones" in merged and "late" in merged,
             "both edits are in the note at the service; nothing was lost",
         )
-
-
-async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """Call a tool that must succeed; return its structured content."""
-    result = await client.call_tool(tool, arguments)
-    if result.is_error or not isinstance(result.structured_content, dict):
-        raise DemoFailed(tool, getattr(result.content[0], "text", ""))
-    return result.structured_content
-
-
-class DemoFailed(RuntimeError):
-    """Report that a step of the demo did not do what it should."""
-
-    def __init__(self, tool: str, text: str) -> None:
-        super().__init__(f"{tool} answered an error: {text}")
 
 
 def _ms(started: float) -> str:

@@ -21,6 +21,7 @@ def test_demo_keeps_its_claims_and_shows_the_progress_of_the_first_sync(tmp_path
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "the stop left a verified copy" in done.stdout
     assert "loaded 100 notes" in done.stdout
     assert "✓ while it loaded, it said how many notes are here" in done.stdout
     assert "NOT TRUE" not in done.stdout
