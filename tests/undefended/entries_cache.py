@@ -57,10 +57,55 @@ CACHE = (
     Defence(
         "versions begin above those that were given before a repair",
         "account/repair.py",
-        "        NoteTable(target).raise_version_floor(least=least)\n",
-        "        del least\n",
+        "        NoteTable(target).raise_version_floor(least=lowest)\n",
+        "        assert lowest >= 0\n",
         (
             "unit/account/test_repair.py::test_versions_go_on_above_those_that_were_given_before_a_repair",
+        ),
+    ),
+    Defence(
+        "a save in the local notebook is one transaction",
+        "sync/direct_write.py",
+        "        with self._cache.transaction(durable=True) if act is None else act.transaction():\n",
+        "        with suppress(RuntimeError):\n",
+        (
+            "unit/sync/test_direct_write.py::test_each_write_is_one_flushed_transaction_and_makes_no_journal_entry",
+        ),
+    ),
+    Defence(
+        "a stale base is refused in the local notebook",
+        "stores/local/store.py",
+        "        if held.etag != write.base_etag:\n",
+        "        if False:\n",
+        (
+            "contract/test_local_contract.py::TestLocal::test_stale_base_is_refused_or_merged_as_the_write_guard_says[asyncio]",
+        ),
+    ),
+    Defence(
+        "every page of a copy is verified before an older one goes",
+        "account/database_copies.py",
+        "        require_authentic(unfinished, data_key, size=size)\n",
+        "",
+        (
+            "unit/account/test_database_copies.py::test_a_damaged_database_is_no_copy_and_pushes_none_out",
+        ),
+    ),
+    Defence(
+        "numbers go on after a copy was restored",
+        "account/restoration.py",
+        "            least=int(options.clock()),\n",
+        "",
+        (
+            "unit/account/test_database_copies.py::test_the_newest_sound_copy_is_restored_and_numbers_go_on",
+        ),
+    ),
+    Defence(
+        "a note whose page is damaged comes from the index",
+        "storage/table_copy.py",
+        "                if read is None and name in TWINS:\n",
+        "                if False:\n",
+        (
+            "unit/account/test_database_copies.py::test_a_note_whose_page_is_damaged_comes_from_the_index",
         ),
     ),
     Defence(
