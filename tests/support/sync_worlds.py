@@ -227,5 +227,12 @@ class LocalWorld:
 
     def clear_faults(self) -> None: ...
 
+    def written_by_clients(self) -> dict[str, str]:
+        """Id and etag of each note whose last change is a client's: the index has it since then."""
+        rows = self._other.cache.database.rows(
+            "SELECT id, CAST(change AS TEXT) FROM notebook_notes WHERE write_id NOT LIKE 'other-%'"
+        )
+        return dict(rows)
+
     async def close(self) -> None:
         self._other.cache.close()
