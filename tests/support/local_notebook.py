@@ -34,13 +34,19 @@ class OtherProcess:
         return run_at_once(self.store.get(note_id))
 
     def put(
-        self, note_id: str, text: str, *, tags: tuple[str, ...] = (), trash: bool = False
+        self,
+        note_id: str,
+        text: str,
+        *,
+        tags: tuple[str, ...] = (),
+        trash: bool = False,
+        title: str | None = None,
     ) -> None:
         number = next(_numbers)
         base: Revision | None = None
         with suppress(NoteNotFound):
             base = self.get(note_id)
-        content = Content(text, tuple(tags), trash)
+        content = Content(text, tuple(tags), trash, title)
         write = PendingWrite(
             write_id=f"other-{number}",
             note_id=note_id,

@@ -237,7 +237,9 @@ def filled(config):
         cache = Cache(opened.database)
         process = OtherProcess(cache)
         for number in range(60):
-            process.put(f"n{number:02}", f"text {number} " + "x" * 900, tags=("t",))
+            process.put(
+                f"n{number:02}", f"text {number} " + "x" * 900, tags=("t",), title=f"title {number}"
+            )
         whole = process.contents()
         with cache.transaction():
             cache.notes.apply(process.get(note_id) for note_id in whole)

@@ -52,8 +52,8 @@ TABLES = LentTables(
     last_change="SELECT change FROM notebook",
     twins={
         "notebook_notes": """
-            SELECT n.id, n.server_version, '', b.created_at, b.modified_at, n.trash, n.tags,
-                   CAST(b.raw AS TEXT), n.text
+            SELECT n.id, n.server_version, '', '', b.created_at, b.modified_at, n.trash, n.tags,
+                   CAST(b.raw AS TEXT), n.title, n.text
             FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?
         """
     },
