@@ -196,9 +196,9 @@ class Pusher:
             if is_final(error):
                 with suppress(CacheError):
                     self._journal.reject(write, error.message)
-                    return PushResult(PushOutcome.REFUSED, write.note_id)
+                    return PushResult(PushOutcome.REFUSED)
         self._journal.release(write)
-        return PushResult(PushOutcome.WAITING, write.note_id)
+        return PushResult(PushOutcome.WAITING)
 
 
 def is_final(error: NotariumError) -> bool:

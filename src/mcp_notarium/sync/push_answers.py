@@ -6,7 +6,7 @@ records what has to be sent after it: a conflict copy, or the repair of a note. 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -51,7 +51,7 @@ class PushOutcome(Enum):
 class PushResult:
     """Hold how a push ended, and whether somebody else's change is in it.
 
-    ``note_id``: the note as the store names it. ``differs``: where the store by itself holds something
+    ``note_id``: the note as the store names it; "" if nothing was stored. ``differs``: where the store by itself holds something
     else than was sent; "" if nowhere.
     """
 
@@ -67,16 +67,16 @@ class PushResult:
         return self.outcome in (PushOutcome.STORED, PushOutcome.COPIED)
 
     def followed_by(
-        self, copy: PushResult | None, repair: PushResult | None, *, lost: bool
+        self, copy: PushResult | None, repair: PushResult | None = None, *, lost: bool
     ) -> PushResult:
         """Add how the copy of our text and the repair of the note ended; None: there was none.
 
         ``lost``: without them the note lacks some of our change.
         """
         result = self
-        if repair is not None and repair.stored:
-            result = replace(repair, note_id=self.note_id, merged=True)
-        elif repair is not None and (lost or repair.merged):
+        if repair is not None and repair.note_id:
+            result = replace(repair, merged=True)
+        elif repair is not None and lost:
             result = replace(self, outcome=repair.outcome)
         if copy is None:
             return result
@@ -133,7 +133,7 @@ class AnswerCommitter:
             return PushResult(PushOutcome.AGAIN)
         copied = await self._send_follow_up(copy, NOTHING)
         result = PushResult(PushOutcome.STORED, write.note_id, merged=True)
-        return result.followed_by(copied, None, lost=True)
+        return result.followed_by(copied, lost=True)
 
     def finish(
         self,
@@ -165,15 +165,14 @@ class AnswerCommitter:
         """
         sent = self._store.revision_of(write.note_id, write.body).content
         displaced = answer.displaced
+        if write.kind is WriteKind.CREATE:
+            base = sent  # whoever has changed a new note has seen our text
         held: Revision | Tombstone = answer.revision
         with suppress(NotariumError):
             held = await get_newest(self._store, answer.revision.id)
         if displaced is not None and self._journal.is_taken(displaced):
             return await self._give_back(write, displaced, held, replayed=replayed)
-        unseen = []
-        known = (base.wording, sent.wording)
-        if displaced is not None and displaced.content.wording not in known:
-            unseen = [self._copy_of(write, of=displaced)]
+        unseen = self._copy_unseen(write, displaced, known=(base.wording, sent.wording))
         if isinstance(held, Tombstone):  # whoever removed the note has not seen what we displaced
             if not self.finish(write, held, unseen):
                 return await self._leave_to_others(unseen)
@@ -205,8 +204,21 @@ class AnswerCommitter:
         for entry in theirs:
             await self._send_follow_up(entry, NOTHING)
         repaired = await self._send_follow_up(repair, held.content) if repair else None
-        result = PushResult(PushOutcome.STORED, held.id, merged=held.content != sent)
-        return result.followed_by(copied, repaired, lost=held.content != sent)
+        lost = held.content != sent
+        result = PushResult(PushOutcome.STORED, held.id, merged=lost)
+        return result.followed_by(copied, repaired, lost=lost)
+
+    def _copy_unseen(
+        self,
+        write: PendingWrite,
+        displaced: Revision | None,
+        *,
+        known: Collection[tuple[str | None, str]],
+    ) -> list[PendingWrite]:
+        """Make the copy of what the write has overwritten, if it says something that is not ``known``."""
+        if displaced is None or displaced.content.wording in known:
+            return []
+        return [self._copy_of(write, of=displaced)]
 
     async def _give_back(
         self,

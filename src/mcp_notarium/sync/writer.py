@@ -189,7 +189,7 @@ class Writer:
                 )
                 result = await lock.run_cancellable(self._send_creation(write, act))
                 if result is not None:
-                    return self._make_saved(result)
+                    return self._make_saved(result, content)
         raise add_outcome(names_taken_error(), NOT_SAVED)
 
     async def _resume_creation(self, content: Content, act: Act | None) -> Saved | None:
@@ -217,7 +217,7 @@ class Writer:
         if result is None:  # another process has finished it
             sent = self._store.revision_of(note.id, write.body).content
             result = PushResult(PushOutcome.STORED, note.id, merged=note.content != sent)
-        return self._make_saved(result)
+        return self._make_saved(result, content)
 
     async def _send_creation(self, write: PendingWrite, act: Act | None) -> PushResult | None:
         """Record and send; None if a note of this id is in the index or in the journal."""
@@ -257,9 +257,7 @@ class Writer:
             self._journal.adopt(newest, seen=seen)
             if step is Step.REFUSE:
                 raise changed_error(note.id, self._cache.notes.get(note.id))
-            return self._make_saved(
-                PushResult(PushOutcome.STORED, note.id, merged=newest.content != content)
-            )
+            return self._make_saved(PushResult(PushOutcome.STORED, note.id, merged=True), content)
         write = self._journal.make(
             note_id=note.id,
             kind=WriteKind.UPDATE,
@@ -270,7 +268,7 @@ class Writer:
         result = await lock.run_cancellable(self._send_update(write, newest, seen, act))
         if result.outcome is PushOutcome.AGAIN:
             return None
-        return self._make_saved(result, merged=newest.content != note.content)
+        return self._make_saved(result, content, merged=newest.content != note.content)
 
     async def _fetch_newest(self, note_id: str, seen: str | None) -> Revision:
         newest = await get_newest(self._store, note_id)
@@ -329,7 +327,8 @@ class Writer:
                 return None
             raise add_outcome(error, NOT_SAVED) from None
 
-    def _make_saved(self, result: PushResult, *, merged: bool = False) -> Saved:
+    def _make_saved(self, result: PushResult, content: Content, *, merged: bool = False) -> Saved:
+        """Answer a caller who has asked for ``content``. Raises if the store does not hold it."""
         note_id = result.note_id
         note = self._cache.notes.get(note_id)
         if note is None and self._cache.notes.visibility.rules.has_rules:
@@ -343,5 +342,5 @@ class Writer:
         copy_id = result.copy_id
         if copy_id is not None and self._cache.notes.visibility.rules.has_rules:
             copy_id = copy_id if self._cache.notes.get(copy_id) else None
-        merged = merged or result.merged
+        merged = (merged or result.merged) and note.content != content
         return Saved(note, merged=merged, copy_id=copy_id, differs=result.differs)

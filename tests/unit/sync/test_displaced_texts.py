@@ -285,6 +285,54 @@ def test_a_tag_that_was_displaced_makes_no_copy_of_a_removed_note(clients, store
     assert store.contents() == client.contents() == {}
 
 
+@overwriting
+def test_a_new_note_that_somebody_edits_before_it_is_read_again_stays_as_they_made_it(
+    clients, store, traits
+):
+    client = clients(traits=traits)
+    push = client.remote.push
+
+    async def edited(write):
+        answer = await push(write)
+        store.edit(answer.revision.id, lambda text: text.replace("wrong", "right"))
+        return answer
+
+    client.remote.push = edited
+    saved = asyncio.run(client.writer.save(note=None, content=Content("New\nwrong\n")))
+    assert texts(store) == [saved.note.text] == ["New\nright\n"]
+    assert (saved.merged, saved.copy_id) == (True, None)
+
+
+@overwriting
+def test_a_note_that_says_exactly_what_was_sent_is_not_said_to_be_merged(clients, store, traits):
+    client = clients(traits=traits)
+    answer = save(client, store, f"zero\n{BASE}", Fault.OVERWRITE, BASE)
+    assert (answer.note.text, answer.merged) == (f"zero\n{BASE}", False)
+    assert texts(store) == [f"zero\n{BASE}"]
+
+
+@overwriting
+@pytest.mark.parametrize("unsent", [1, 2])
+def test_a_merge_that_collides_again_is_in_doubt_until_every_text_is_stored(
+    clients, store, traits, unsent
+):
+    client = clients(traits=traits)
+
+    async def scenario():
+        note = await open_note(client, store)
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _: "theirs\nagain\n")
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _: "others\nelse\n")
+        client.faults.plan(Fault.UNAVAILABLE, on="push", times=unsent)
+        with pytest.raises(OutcomeUnknown):
+            await client.change(note, f"zero\n{BASE}")
+        await client.run_cycles(2)
+
+    asyncio.run(scenario())
+    assert texts(store) == [f"{MARK}zero\ntheirs\nagain\n", "others\nelse\n"]
+    assert client.contents() == store.contents()
+    assert client.cache.pending.all() == []
+
+
 # A note that comes back.
 
 
