@@ -84,6 +84,15 @@ class ReadingContract(OnABench):
         changed = (await bench.store.push(write)).revision
         assert changed.identity == (await bench.store.get(made.id)).identity
 
+    async def test_another_tag_is_another_etag(self, bench: Bench) -> None:
+        if not bench.store.traits.tags:
+            return
+        await bench.put("n1", "text", tags=("a",))
+        before = (await bench.store.get("n1")).etag
+        await bench.put("n1", "text", tags=("b",))
+        found = await bench.store.get("n1")
+        assert (found.content.tags, found.etag != before) == (("b",), True)
+
     async def test_a_snapshot_has_every_write_that_was_answered(self, bench: Bench) -> None:
         if bench.store.traits.changes != Changes.SNAPSHOT:
             return

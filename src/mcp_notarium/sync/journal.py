@@ -198,10 +198,12 @@ class Journal:
         storing: Sequence[Revision | Tombstone] = (),
         follow_ups: Sequence[PendingWrite] = (),
         differs: bool = False,
+        stored: bool = True,
     ) -> bool:
         """Store the answer, drop the entry and record its follow-ups, in one transaction.
 
-        The revision that the answer replaces is kept as a version.
+        The revision that the answer replaces is kept as a version, unless the store has not taken the
+        write (``stored`` False).
 
         An answer without follow-ups is not flushed: the audit record of the call's outcome flushes it. If a
         power cut undoes both, the entry is there again, and its replay finds that the store has the write.
@@ -215,7 +217,8 @@ class Journal:
                 return False
             ours = entry.owner == self._owner
             if ours or self._cache.notes.etag(write.note_id) == write.base_etag:
-                self.keep_replaced(entry, storing)
+                if stored:
+                    self.keep_replaced(entry, storing)
                 self._cache.notes.apply(storing)
             if ours:
                 self._cache.pending.drop(write.write_id)

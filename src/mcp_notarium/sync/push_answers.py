@@ -129,7 +129,7 @@ class AnswerCommitter:
     ) -> PushResult:
         """Keep the text in a conflict copy and store ``instead`` for the note it was meant for."""
         copy = self._copy_of(write)
-        if not self.finish(write, instead, [copy]):
+        if not self.finish(write, instead, [copy], stored=False):
             return PushResult(PushOutcome.AGAIN)
         copied = await self._send_follow_up(copy, NOTHING)
         result = PushResult(PushOutcome.STORED, write.note_id, merged=True)
@@ -142,11 +142,12 @@ class AnswerCommitter:
         follow_ups: Sequence[PendingWrite] = (),
         *,
         differs: bool = False,
+        stored: bool = True,
     ) -> bool:
         """Store the answer and drop the entry; see :meth:`Journal.finish`. Raises ``OutcomeUnknown``."""
         try:
             ours = self._journal.finish(
-                write, storing=[storing], follow_ups=follow_ups, differs=differs
+                write, storing=[storing], follow_ups=follow_ups, differs=differs, stored=stored
             )
         except CacheError as error:
             # The store has it and the index has not: only the journal entry says so, and it remains.

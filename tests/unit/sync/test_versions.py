@@ -98,6 +98,17 @@ def test_a_write_without_an_answer_keeps_what_it_replaced_when_it_is_finished(lo
     assert versions(local, note) == [(note.local_version, 3)]
 
 
+def test_what_somebody_else_replaced_while_our_text_became_a_copy_is_no_version(local, store):
+    note = saved(local, "one")
+    local.faults.plan(Fault.TIMEOUT, on="push")
+    with pytest.raises(OutcomeUnknown):
+        asyncio.run(local.change(note, "mine"))
+    store.edit(note.id, lambda _text: "theirs")
+    asyncio.run(local.run_cycles())
+    assert len(local.contents()) == 2
+    assert versions(local, note) == []
+
+
 def test_where_the_store_keeps_versions_they_are_fetched_from_it(client, store):
     note = saved(client, "one", "two")
     ((number, size),) = versions(client, note)
