@@ -38,6 +38,7 @@ class TextFolderBench:
         folder.mkdir()
         self.folder = folder
         self.store = TextFolder(folder)
+        self.store.pause = 0.02
         self._patch = patch
         self._dates = count(1_600_000_000)
 

@@ -83,6 +83,14 @@ def test_what_another_program_wrote_meanwhile_is_merged(env, notes):
     assert (notes / "Shopping.txt").read_text() == "\ufeffShopping\n- bread\n- milk\n- eggs\n"
 
 
+def test_what_another_program_writes_is_seen_within_seconds(env, notes):
+    with Server(env, command=COMMAND) as server:
+        server.loaded(1)
+        (notes / "New.txt").write_bytes(b"New\nfrom an editor\n")
+        until(lambda: server.tool("list", query="editor")["total_items"] == 1)
+        assert server.leave() == 0
+
+
 def test_the_folder_is_named_in_the_settings_and_needed(env, notes):
     def run(*arguments):
         return subprocess.run(

@@ -6,6 +6,7 @@ title; a file keeps its name when the title changes. Hidden files and folders be
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import re
@@ -53,6 +54,8 @@ _LONGEST_TITLE = 100
 _NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]+')
 _RECENT = 0.1
 """Seconds in which a file may change again without another date."""
+_LOOKS = 30
+"""How often a wait looks at the folder before it ends without news."""
 _Result = TypeVar("_Result")
 
 
@@ -65,11 +68,14 @@ class TextFolder:
         Ids.NAMED,
         Retry.ASK,
         probe=True,
+        long_poll=True,
         tags=False,
         dates=False,
         max_note_bytes=LARGEST,
     )
     codec_version = 1
+    pause = 2.0
+    """Seconds between two looks of a wait."""
 
     def __init__(self, path: Path) -> None:
         self._folder = Folder(path)
@@ -108,7 +114,11 @@ class TextFolder:
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:  # noqa: ARG002
         """See ``Store.changes``: it looks at inodes, dates and sizes, and reads no file."""
-        return await _in_thread(partial(self._probe, cursor))
+        page = await _in_thread(partial(self._probe, cursor))
+        for _ in range(_LOOKS if wait else 0):
+            await asyncio.sleep(self.pause)
+            page = await _in_thread(partial(self._probe, cursor))
+        return page
 
     def _probe(self, cursor: str) -> ChangePage:
         with self._opened() as folder:
