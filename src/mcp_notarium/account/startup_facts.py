@@ -1,4 +1,4 @@
-"""Hold what start-up sees before it decides: frozen values, each with a "not looked at" default.
+"""Define the facts that a start decides on: frozen values, each with a "not looked at" default.
 
 Pure. ``inspection`` fills them in, ``startup_table`` decides on them. Nothing here looks at anything.
 """

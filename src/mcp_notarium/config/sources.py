@@ -1,4 +1,4 @@
-"""Gather the sources of variables, and pick each variable from the best one that sets it and may set it.
+"""Find the highest-ranked source of each variable that sets it and may set it.
 
 The sources are ranked: the environment, then ``--env-file`` or else a trusted ``.env``. They are values, so
 that tests need no process environment. Picking reads secret files on the way and never raises: a problem of

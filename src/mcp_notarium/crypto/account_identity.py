@@ -1,4 +1,4 @@
-"""Hash what names an account: its store, the store's endpoint, its name there.
+"""Hash the identity of an account: its store, the store's endpoint, its name there.
 
 The hash keeps names out of paths and logs. It is no secret: who knows the three can compute it.
 """

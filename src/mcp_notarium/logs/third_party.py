@@ -1,4 +1,4 @@
-"""Reduce records of other libraries to what can be shown without knowing what they quote.
+"""Redact log records of third-party libraries to what can be shown without knowing what they quote.
 
 A library's message may hold note text (a rejected request, an exception's text), and redaction
 knows secrets, not notes. So the formatted message is shown only for libraries that log about

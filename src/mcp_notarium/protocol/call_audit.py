@@ -1,8 +1,9 @@
 """Record every tool call: who asked for what, what was decided, what came of it.
 
 A call that may change something is recorded on the disk before anything is done, with who agreed to it, and
-its outcome afterwards; where the first cannot be written, nothing is done. Everything else has one record, stored within half a second. Nothing of what was asked or answered is in a
-record: arguments are a keyed digest, notes their ids, and a name or id that is not one of ours is left out.
+its outcome afterwards. Nothing is done if the first cannot be written. Every other call has one record,
+stored within half a second. Nothing of what was asked or answered is in a record: arguments are a keyed
+digest, notes their ids, and a name or id that is not one of ours is left out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Store the sync state: the cursor, the first load, the last cycles, the login token, the account.
 
-These are rows of ``sync_metadata``; those that speak of the index are called ``sync.*``. The cursor moves only in the transaction that stores what it
-covers; the caller sees to that, and every setter joins the open transaction.
+These are rows of ``sync_metadata``; those that speak of the index are called ``sync.*``. The cursor moves
+only in the transaction that stores what it covers; the caller sees to that, and every setter joins the open
+transaction.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Serialize writes: one writing call at a time and one writer per note, even if the caller is cancelled.
+"""Serialize writes per note, also after a cancellation; one call writes at a time.
 
 A write that was passed to the store is never interrupted: it runs to its end in a task of its own.
 Until then the note and the call stay locked.
