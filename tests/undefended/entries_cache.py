@@ -42,16 +42,18 @@ CACHE = (
         "account/repair.py",
         "        if whole_state and not report.complete:\n",
         "        if False:\n",
-        ("unit/account/test_healing.py::test_what_only_this_database_has_is_never_given_up",),
+        (
+            "unit/account/test_automatic_repair.py::test_what_only_this_database_has_is_never_given_up",
+        ),
         (11,),
     ),
     Defence(
         "a database is repaired three times a day at most",
-        "account/healing.py",
+        "account/automatic_repair.py",
         "since=since) < MOST_A_DAY\n",
         "since=since) < 1000\n",
         (
-            "unit/account/test_healing.py::test_a_disk_that_damages_again_and_again_is_not_repaired_for_ever",
+            "unit/account/test_automatic_repair.py::test_a_disk_that_damages_again_and_again_is_not_repaired_for_ever",
         ),
     ),
     Defence(

@@ -14,9 +14,9 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 
 from mcp_notarium.account import (
+    automatic_repair,
     damage_marker,
     database_creation,
-    healing,
     startup_outcomes,
     startup_table,
 )
@@ -57,7 +57,7 @@ def open_cache(
     ``kdf`` replaces the settings' parameters of a new slot. ``whole``: every page is checked, as after
     damage was met. Damage that is found so, or met later, marks the folder for the next start.
     ``read_only``: no other file of the folder is changed, and a cache that a start would have to change
-    first is refused. ``heal``: a damaged cache is repaired (``healing``), if that loses nothing.
+    first is refused. ``heal``: a damaged cache is repaired (``automatic_repair``), if that loses nothing.
     """
     folder = AccountFolder(settings.account_dir)
     actions = StartupActions(
@@ -101,7 +101,7 @@ def _open_and_heal(actions: StartupActions) -> OpenedCache:
             if actions.settings.on_unreadable == "refuse":
                 raise
             return _open(actions)
-    notice = healing.heal(actions)
+    notice = automatic_repair.heal(actions)
     opened = _open(actions)
     return replace(opened, notices=(notice, *opened.notices)) if notice else opened
 
