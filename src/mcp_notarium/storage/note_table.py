@@ -16,7 +16,7 @@ from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.hidden_names import Named
 from mcp_notarium.storage.hidden_note_filter import HiddenNote, VisibilityFilter
-from mcp_notarium.storage.note_names import NoteNames
+from mcp_notarium.storage.note_aliases import NoteNames
 from mcp_notarium.storage.note_rows import (
     Applied,
     Change,
