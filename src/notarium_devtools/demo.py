@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_notarium.sync.listing import FIRST_PAGE, PAGE
+from mcp_notarium.sync.listing_pages import FIRST_PAGE, PAGE
 from notarium_devtools import demo_local, demo_offline
 from notarium_devtools.demo_local import call, open_client
 from notarium_devtools.simperium import Simulator

@@ -20,7 +20,7 @@ from mcp_notarium.sync.backoff import FeedHealth
 from mcp_notarium.sync.batch_apply import BatchApplier
 from mcp_notarium.sync.batch_commit import SPLIT, Batch, split
 from mcp_notarium.sync.index_reload import follow_codec
-from mcp_notarium.sync.listing import (
+from mcp_notarium.sync.listing_pages import (
     FIRST_PAGE,
     PAGE,
     Listing,

@@ -9,7 +9,7 @@ import pytest
 from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Entry, ListingPage
-from mcp_notarium.sync import listing
+from mcp_notarium.sync import listing_pages
 from mcp_notarium.sync.cycle_states import State
 from support import corpus
 from support.memory_client import ROWS, Fault
@@ -156,8 +156,8 @@ def read_slowly(client):
     """Reads a listing ahead of somebody who takes each page when no other can be got ready."""
 
     async def read(taken, **options):
-        listed = listing.Listing(**options)
-        async with aclosing(listing.read_ahead(client.remote, listed)) as all_pages:
+        listed = listing_pages.Listing(**options)
+        async with aclosing(listing_pages.read_ahead(client.remote, listed)) as all_pages:
             async for page in all_pages:
                 taken.append(page)
                 for _ in range(100):
@@ -169,7 +169,7 @@ def read_slowly(client):
 def test_pages_that_wait_are_handed_over_as_one_and_the_first_alone(store, read_slowly):
     fill(store, 5200)
     taken = []
-    asyncio.run(read_slowly(taken, first=listing.FIRST_PAGE))
+    asyncio.run(read_slowly(taken, first=listing_pages.FIRST_PAGE))
     assert [len(page.entries) for page in taken] == [100, 2000, 2000, 1100]
     ids = [entry.id for page in taken for entry in page.entries]
     assert len(set(ids)) == 5200
@@ -182,7 +182,7 @@ def test_two_pages_as_one_go_on_at_the_later_and_have_the_cursor_of_the_earlier(
     earlier = ListingPage((one,), "c1", "m1", total=totals[0], left_out=2)
     later = ListingPage((other,), "c2", "m2", total=totals[1], left_out=3)
     page = ListingPage((one, other), "c1", "m2", total=7, left_out=5)
-    assert listing.join_pages(earlier, later) == page
+    assert listing_pages.join_pages(earlier, later) == page
 
 
 @pytest.mark.parametrize("good", [1, 2, 3])
@@ -199,7 +199,7 @@ def test_a_page_that_fails_hides_none_that_came_before_it(client, store, read_sl
     taken = []
     with pytest.raises(StoreProtocolError, match="no more"):
         asyncio.run(read_slowly(taken))
-    assert sum(len(page.entries) for page in taken) == good * listing.PAGE
+    assert sum(len(page.entries) for page in taken) == good * listing_pages.PAGE
 
 
 def test_notes_that_change_while_the_pages_are_read_are_not_missed(client, store):
@@ -259,7 +259,7 @@ def test_a_listing_that_repeats_itself_is_an_error_and_not_a_loop(client, store)
 def test_a_listing_without_end_is_given_up_after_a_bounded_number_of_pages(
     client, monkeypatch, each, most
 ):
-    monkeypatch.setattr(listing, "MOST_NOTES", 3000)
+    monkeypatch.setattr(listing_pages, "MOST_NOTES", 3000)
     pages = itertools.count()
 
     async def endless(**_listing):
@@ -268,7 +268,9 @@ def test_a_listing_without_end_is_given_up_after_a_bounded_number_of_pages(
         return ListingPage(entries, "c", f"mark {number}")
 
     async def read():
-        async with aclosing(listing.pages(client.remote, listing.Listing())) as all_pages:
+        async with aclosing(
+            listing_pages.pages(client.remote, listing_pages.Listing())
+        ) as all_pages:
             async for _page in all_pages:
                 pass
 
@@ -293,7 +295,7 @@ def test_a_failure_in_the_middle_keeps_what_came_and_continues_later(client, sto
     pages = []
 
     async def third_fails(**listing):
-        pages.append(listing)
+        pages.append(listing_pages)
         if len(pages) == 3:
             client.faults.plan(Fault.TIMEOUT, on="list_page")
         return await list_page(**listing)
