@@ -371,7 +371,7 @@ CACHE = (
     ),
     Defence(
         "a new codec version loads the index again",
-        "sync/batch_sources.py",
+        "sync/batch_reader.py",
         "        await follow_codec(self._cache, self._store, self._progress)\n",
         "",
         (f"{_RELOAD}::test_a_new_codec_version_loads_everything_again_once",),
@@ -409,7 +409,7 @@ CACHE = (
     ),
     Defence(
         "no codec reads what another version has made",
-        "sync/batch_sources.py",
+        "sync/batch_reader.py",
         "        return base if base is not None and base.raw else None\n",
         "        return base\n",
         (f"{_RELOAD}::test_a_base_that_the_store_no_longer_has_still_merges_an_unfinished_write",),

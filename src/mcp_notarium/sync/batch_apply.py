@@ -1,6 +1,6 @@
 """Apply one batch to the index: plan, fetch what is missing, commit.
 
-It decides nothing (``pull_decisions`` does) and does not know where a batch comes from (``batch_sources``
+It decides nothing (``pull_decisions`` does) and does not know where a batch comes from (``batch_reader``
 does). Every plan is made twice: before fetching, to know what to fetch, and again when it is stored.
 """
 

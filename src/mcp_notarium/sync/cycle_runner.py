@@ -23,7 +23,7 @@ from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.backoff import FIRST_DELAY, CycleBackoff, retry_after_of
 from mcp_notarium.sync.batch_apply import BatchApplier
 from mcp_notarium.sync.batch_commit import Batch, Superseded, Tally
-from mcp_notarium.sync.batch_sources import Batches, BatchSources
+from mcp_notarium.sync.batch_reader import Batches, BatchReader
 from mcp_notarium.sync.cycle_states import RESTING, Effect, Event, State, event_of, receive
 from mcp_notarium.sync.push_answers import PushOutcome
 from mcp_notarium.sync.status import SyncProgress
@@ -52,7 +52,7 @@ class CycleRunner:
         self._stopwatch = stopwatch
         self._log = log
         self._applier = BatchApplier(cache, store, progress, stopwatch=stopwatch)
-        self.sources = BatchSources(
+        self.sources = BatchReader(
             cache, store, applier=self._applier, progress=progress, stopwatch=stopwatch
         )
         self.state = State.IDLE

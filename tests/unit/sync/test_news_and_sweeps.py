@@ -8,7 +8,7 @@ import pytest
 
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.stores.contract import ChangePage, Changes, Entry
-from mcp_notarium.sync import batch_sources
+from mcp_notarium.sync import batch_reader
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.status import SWEEP_PERIOD, SWEEP_PERIOD_BLIND
 from support.memory_client import LIKE_MEMENTO, LIKE_SIMPERIUM, LIKE_VAULT, Fault
@@ -486,7 +486,7 @@ def test_a_store_without_a_feed_that_reports_that_something_changed_is_listed_at
 @pytest.fixture
 def snapshot(clients, store, monkeypatch):
     """A client of a store whose etags have no order; many changes are five, and all notes have changed."""
-    monkeypatch.setattr(batch_sources, "RELIST", 5)
+    monkeypatch.setattr(batch_reader, "RELIST", 5)
     for number in range(6):
         store.put(f"n{number}", f"note {number}\n")
     client = clients(traits=LIKE_MEMENTO)

@@ -50,7 +50,7 @@ MOST_EMPTY_ANSWERS = 5
 Batches = AsyncGenerator[Batch, None]
 
 
-class BatchSources:
+class BatchReader:
     """Read everything the leader needs from the store."""
 
     def __init__(
