@@ -37,7 +37,7 @@ NO_DATABASES = {
         "config_vars",
         "driver",
         "server",
-        "event_loop",
+        "async_server",
     ),
     *("_Lines.of(base)", "_Matcher(first, second, budget=budget)"),
     "_Merge(_Lines.of(base), _Lines.of(mine), _Lines.of(theirs))",

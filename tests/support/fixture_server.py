@@ -28,7 +28,7 @@ import anyio  # noqa: E402 - the descriptors come first, as in the real server
 import mcp_types as types  # noqa: E402
 from mcp.server.lowlevel import Server  # noqa: E402
 
-from mcp_notarium.protocol import event_loop, sdk_server  # noqa: E402
+from mcp_notarium.protocol import async_server, sdk_server  # noqa: E402
 from mcp_notarium.protocol.sdk_server import guard  # noqa: E402
 from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, run_transport  # noqa: E402
 
@@ -81,7 +81,7 @@ async def serve(queue, session, flow, held):
             async with run_transport(
                 session, Outbox(OUTGOING, flow), ShutdownDeadline()
             ) as transport:
-                tasks.start_soon(event_loop._pump, queue, held, transport, anyio.Event())
+                tasks.start_soon(async_server._pump, queue, held, transport, anyio.Event())
                 await sdk_server.serve(server, transport)
             tasks.cancel_scope.cancel()
     finally:

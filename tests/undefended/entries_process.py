@@ -328,7 +328,7 @@ PROCESS = (
     ),
     Defence(
         "a server takes old records away",
-        "protocol/event_loop.py",
+        "protocol/async_server.py",
         "    app.audit.tidy()\n",
         "",
         (

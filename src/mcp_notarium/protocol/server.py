@@ -108,9 +108,9 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, notice: 
     )
     if held is None:
         return 0 if settings.missing is None else 1
-    from mcp_notarium.protocol import event_loop  # noqa: PLC0415 - the loader has imported it
+    from mcp_notarium.protocol import async_server  # noqa: PLC0415 - the loader has imported it
 
-    return event_loop.run(
+    return async_server.run(
         queue,
         session,
         outgoing,
@@ -279,7 +279,7 @@ def _load(queue: EventQueue, settings: config.Loaded, confined: str) -> None:
         if settings.config.log_file is None and settings.missing is None:
             _start_logging(settings)
         _log().info("server.confined", state=confined)
-        from mcp_notarium.protocol import event_loop  # noqa: F401, PLC0415 - imported to be there
+        from mcp_notarium.protocol import async_server  # noqa: F401, PLC0415 - imported to be there
 
         queue.put(ImportDone("event loop"))
         from mcp_notarium.protocol import sdk_server  # noqa: F401, PLC0415 - the same

@@ -22,7 +22,7 @@ _DRIVER = "sqlcipher3"
 
 _TOLD_BY = ("mcp_notarium.protocol.sdk_server", "mcp", "pydantic", "httpx")
 _LOADED = (
-    "mcp_notarium.protocol.event_loop",
+    "mcp_notarium.protocol.async_server",
     "mcp_notarium.protocol.sdk_server",
     *("httpx", "httpcore", "argon2.low_level"),
 )
