@@ -62,7 +62,10 @@ def test_the_search_for_markers_does_find_them_in_a_plain_cache(tmp_path):
 def test_deleted_text_is_wiped_from_the_file_and_not_only_unlinked(tmp_path):
     """Seen in a plain cache, where the pages can be read."""
     cache = make(tmp_path, key=None)
-    store(cache, [corpus.make(f"id{n}", Content(f"{MARKER} {n} " * 400)) for n in range(3)])
+    notes = [corpus.make(f"id{n}", Content(f"{MARKER} {n} " * 400)) for n in range(3)]
+    store(cache, notes)
+    with cache.transaction():
+        cache.versions.keep(notes[0], number=1, at=2e9, by="agent", in_store=False)
     cache.database.checkpoint()
     assert MARKER.encode() in cache.database.path.read_bytes()
     with cache.transaction():
