@@ -14,7 +14,8 @@ from mcp_notarium.domain.policy import Policy
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.storage.hidden_note_filter import VisibilityFilter
 from support.long import sample
-from support.policy_twins import FAILURES, IDS, Twins
+from support.memory_client import LIKE_VAULT
+from support.policy_twins import FAILURES, IDS, NAMES, Twins
 from support.sync_rig import quick_folder
 
 POLICIES = {
@@ -56,6 +57,33 @@ def test_every_answer_is_that_of_an_account_without_the_hidden_notes(rules, seed
         twins = Twins(folder, Policy(visibility=rules), seed=seed)
         asyncio.run(story(twins, rounds=ROUNDS, calls=5, edits=2))
         assert len(twins.calls) > ROUNDS * 5
+        twins.close()
+
+
+async def story_of_renames(twins: Twins, *, rounds: int) -> None:
+    """Rename notes between two looks of the servers; let agents call them by new and old names, and reset."""
+    for note_id in IDS:
+        twins.edit(note_id, text=twins.some_text(), tags=twins.some_tags(2))
+    await twins.sync()
+    for _ in range(rounds):
+        await twins.agent_acts()
+        twins.device_acts()
+        await twins.sync()
+        if twins.dice.random() < 0.1:
+            await twins.call("manage", action="reset_cache", confirm=True)
+        twins.rename()
+        await twins.sync()
+        twins.in_step()
+        for note_id in twins.dice.sample((*IDS, *NAMES), 4):
+            await twins.call("get", id=note_id)
+        await twins.call("list", limit=100)
+
+
+@pytest.mark.parametrize("rules", POLICIES.values(), ids=POLICIES)
+def test_no_rename_shows_a_hidden_note_or_that_there_is_one(rules):
+    with quick_folder() as folder:
+        twins = Twins(folder, Policy(visibility=rules), seed=4, traits=LIKE_VAULT)
+        asyncio.run(story_of_renames(twins, rounds=30))
         twins.close()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ from mcp_notarium.errors import (
     StoreUnavailable,
 )
 from mcp_notarium.protocol.call_pipeline import success
-from mcp_notarium.stores.contract import Acknowledgement
+from mcp_notarium.stores.contract import Acknowledgement, Ids, Traits
 from mcp_notarium.tools.catalog import NOTARIUM
-from support.memory_client import Fault
+from support.memory_client import LIKE_SIMPERIUM, Fault
 from support.memory_store import Fields, Kept, MemoryStore, content_of
 from support.tool_harness import Caller, ToolHarness
 
@@ -41,6 +42,7 @@ TYPED = (*WORDS, "gardem", "zymurgi", "zymurgisz", "repord", "fahrt", "ledgre", 
 TAGS = ("work", "Work", "home", "private", "Private", "other")
 IDS = tuple(f"note{number:02}" for number in range(14))
 FAILURES = (StoreUnavailable, StoreTimeout, LoginRequired, RateLimited, StoreRejected)
+NAMES = tuple(f"name{number:02}" for number in range(6))
 UNKNOWN_IDS = ("nobody", "note99", "../x")
 
 
@@ -53,8 +55,9 @@ def same_word(answer: str) -> str:
 class Twin(ToolHarness):
     """Hold one of the two accounts; ``before_push`` lets another device write right before a push."""
 
-    def __init__(self, folder: Path, policy: Policy) -> None:
-        super().__init__(folder, policy=policy)
+    def __init__(self, folder: Path, policy: Policy, traits: Traits) -> None:
+        facts = {each.name: getattr(traits, each.name) for each in fields(traits)}
+        super().__init__(folder, policy=policy, **facts)
         self.caller = Caller(agrees=True)
         self.before_push: list[Any] = []
         self.failing: dict[str, type[NotariumError]] = {}
@@ -102,20 +105,27 @@ class Twin(ToolHarness):
 
 
 class Twins:
-    """``one`` has everything, ``other`` only what the policy shows."""
+    """``one`` has everything, ``other`` only what the policy shows.
 
-    def __init__(self, folder: Path, policy: Policy, *, seed: int) -> None:
+    ``hidden_names``: every id and identity of the notes that were hidden by id when the server looked.
+    """
+
+    def __init__(
+        self, folder: Path, policy: Policy, *, seed: int, traits: Traits = LIKE_SIMPERIUM
+    ) -> None:
         self.policy = policy
+        self.traits = traits
         self.dice = random.Random(seed)
-        self.one = self._made(folder / "one", policy)
-        self.other = self._made(folder / "other", policy)
+        self.one = self._made(folder / "one", policy, traits)
+        self.other = self._made(folder / "other", policy, traits)
+        self.hidden_names: set[str | int] = {*policy.visibility.hidden_ids}
         self.versions: dict[str, int] = {}
         self.calls: list[str] = []
 
     @staticmethod
-    def _made(folder: Path, policy: Policy) -> Twin:
+    def _made(folder: Path, policy: Policy, traits: Traits) -> Twin:
         folder.mkdir(mode=0o700)
-        return Twin(folder, policy)
+        return Twin(folder, policy, traits)
 
     def close(self) -> None:
         self.one.close()
@@ -124,7 +134,10 @@ class Twins:
     # Other devices.
 
     def shows(self, note_id: str, fields: Fields) -> bool:
-        return self.policy.visibility.sees(note_id, fields["tags"])
+        names = {note_id, self.one.store.kept(note_id).identity}
+        return (
+            self.policy.visibility.sees(note_id, fields["tags"]) and not names & self.hidden_names
+        )
 
     def edit(self, note_id: str, **fields: Any) -> None:
         """Another device changes or makes a note, seen or not."""
@@ -177,6 +190,60 @@ class Twins:
         await self.one.sync()
         await self.other.sync()
 
+    # Renames.
+
+    def rename(self) -> None:
+        """Another device renames, exchanges, replaces or writes anew some notes."""
+        self._spread_hidden_names()
+        store, ids = self.one.store, sorted(self.one.store.ids())
+        before = {note_id: store.kept(note_id).identity for note_id in self.other.store.ids()}
+        one, two, free = *self.dice.sample(ids, 2), self.dice.choice([*IDS, *NAMES])
+        act = self.dice.choice(
+            ("rename", "rename", "exchange", "exchange", "move_over", "write_anew")
+        )
+        self.calls.append(f"{act} {one} {two} {free}")
+        match act:
+            case "rename" if free not in ids:
+                store.rename(one, free)
+            case "exchange":
+                store.exchange(one, two)
+            case "move_over":
+                store.move_over(one, two)
+            case "write_anew":
+                store.write_anew(one)
+                if one in before:
+                    self.other.store.write_anew(one)
+                    before[one] = store.kept(one).identity
+        self._spread_hidden_names()
+        self._move_mirrored(before)
+
+    def _spread_hidden_names(self) -> None:
+        for _ in range(2):
+            for note_id in self.one.store.ids():
+                names = {note_id, self.one.store.kept(note_id).identity}
+                if names & self.hidden_names:
+                    self.hidden_names |= names
+
+    def _move_mirrored(self, before: dict[str, int]) -> None:
+        """Do the same in the other account, as far as it has the notes (id to their identity in the one)."""
+        one, other = self.one.store, self.other.store
+        after = {
+            one.kept(note_id).identity: note_id
+            for note_id in one.ids()
+            if self.shows(note_id, one.fields(note_id))
+        }
+        moved = {old: after[same] for old, same in before.items() if after.get(same, old) != old}
+        kept = {new: other._notes.pop(old) for old, new in moved.items()}
+        other._notes |= kept
+        for note_id in kept:
+            other._record_moved(note_id)
+        now = {note_id: same for same, note_id in after.items()}
+        for note_id in {*other.ids(), *now} - {*kept}:
+            if note_id not in now or now[note_id] != before.get(note_id):
+                self.mirror(note_id)
+                if note_id in before and note_id in now:  # another note in its place
+                    other.write_anew(note_id)
+
     # Agents.
 
     async def call(self, tool: str, **arguments: Any) -> str:
@@ -220,7 +287,8 @@ class Twins:
         return self.dice.sample(TAGS, self.dice.randint(0, most))
 
     def some_id(self) -> str:
-        return self.dice.choice((*IDS, *IDS, *self.versions, *UNKNOWN_IDS))
+        named = NAMES if self.traits.ids is Ids.NAMED else ()
+        return self.dice.choice((*IDS, *IDS, *self.versions, *UNKNOWN_IDS, *named))
 
     def some_version(self, note_id: str) -> int:
         return self.versions.get(note_id, 1) + self.dice.choice((0, 0, 0, 0, 1, -1))
@@ -276,7 +344,7 @@ class Twins:
 
     async def agent_acts(self) -> None:
         """One random call of a tool, now and then while another device edits the same note."""
-        if self.dice.random() < 0.1:
+        if self.dice.random() < 0.1 and self.traits.ids is not Ids.NAMED:
             self.race()
         elif self.dice.random() < 0.15:
             await self.comes_too_late()

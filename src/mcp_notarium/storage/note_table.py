@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
@@ -204,16 +204,22 @@ class NoteTable:
     def rename(self, old: str, new: str) -> None:
         """Give a note another id, and a version that neither id has had; inside a transaction.
 
-        Nothing is changed if there is a note of the new id already. A note that its new id hides goes.
+        Nothing is changed if there is a note of the new id already. A note that its new id hides goes
+        like a removed one.
         """
         self._require_transaction()
+        base = self.base(old)
+        if base is None:
+            return
+        if (rule := self.visibility.find_rule(replace(base, id=new))) is not None:
+            self.hide({old: HiddenNote(base.etag, base.server_version, rule, base.identity)})
+            return
         if not self.names.rename(old, new) or (note := self.get(new)) is None:
             return
         version = max(note.local_version, self._db.number(_HIGHEST)) + 1
         self._db.run("UPDATE notes SET local_version = ? WHERE id = ?", (version, new))
         self._db.run(_RECORD_HIGHEST, (str(version),))
         self.raise_version_floor()  # for a note that takes the old id
-        self.hide(self.find_hidden([new]))
 
     def raise_version_floor(self, *, least: int = 0) -> None:
         """Let versions of notes that are stored from now on begin above all that were given here, and ``least``."""
@@ -257,9 +263,11 @@ class NoteTable:
         with self._index.update(
             replaced=[*gone, *rewritten], written=[*(pk for pk, _ in new), *rewritten]
         ):
-            self._remove(gone)
             self._update(changed)
             self._insert(new)
+            self._remove(
+                gone
+            )  # last, as in a sweep: it raises the versions of notes that come after it
         stored = len(new) + len(changed)
         return Applied(stored, len(gone), len(batch) - stored - len(gone))
 

@@ -27,7 +27,7 @@ from mcp_notarium.stores.contract import WITHDRAWN, Ids, Retry, Store, WriteGuar
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.push_answers import NOTHING, AnswerCommitter, PushOutcome, PushResult
-from mcp_notarium.sync.write_errors import names_taken_error, unknown_outcome
+from mcp_notarium.sync.write_errors import gone_error, names_taken_error, unknown_outcome
 
 NOT_STORED = (
     StoreRejected,
@@ -177,7 +177,7 @@ class Pusher:
         about = {"id": write.note_id}
         if isinstance(head, Tombstone):
             if write.base_etag is not None:
-                raise NoteNotFound("the note is gone at the note store", details=about)
+                raise gone_error(write.note_id)
         elif write.base_etag is None and self._store.traits.ids is Ids.NAMED:
             raise IdTaken("the note store has a note of this id", details=about)
         elif head.etag != write.base_etag:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from mcp_notarium.domain.note import Note, PendingWrite, WriteKind
+from mcp_notarium.domain.note import Note, PendingWrite, Tombstone, WriteKind
 from mcp_notarium.errors import InvalidRequest, NotariumError, StoreRejected, VersionConflict
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Store
+from mcp_notarium.stores.contract import Ids, Store
 from mcp_notarium.sync.direct_write import DirectWriter
 from mcp_notarium.sync.entry_replay import EntryReplay
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLocks
 from mcp_notarium.sync.push import NOT_STORED, Pusher
-from mcp_notarium.sync.write_errors import NOT_REMOVED, add_outcome, changed_error
+from mcp_notarium.sync.write_errors import NOT_REMOVED, add_outcome, changed_error, gone_error
 
 
 class Remover:
@@ -85,19 +85,30 @@ class Remover:
         except NOT_STORED as error:
             if self._direct is None:
                 self._pusher.drop(write)
-            if isinstance(error, VersionConflict | StoreRejected):
-                await self._refresh(write.note_id)
-                if self._cache.notes.etag(write.note_id) is None:
-                    return  # somebody else removed it, or the policy hides it by now
+            if isinstance(error, VersionConflict | StoreRejected) and await self._is_gone(
+                write.note_id
+            ):
+                if self._store.traits.ids is not Ids.NAMED:
+                    return
+                error = gone_error(write.note_id)
             if isinstance(error, VersionConflict):
                 raise self._changed_error(write.note_id) from None
             raise add_outcome(error, NOT_REMOVED) from None
 
-    async def _refresh(self, note_id: str) -> None:
-        """Store the newest revision, so that the caller's next ``get`` shows the conflict."""
+    async def _is_gone(self, note_id: str) -> bool:
+        """Tell whether the note was removed elsewhere, or the policy hides it by now.
+
+        Otherwise store the newest revision, so that the caller's next ``get`` shows the conflict. Where ids are
+        names, what is gone is left to the next listing: it may have been renamed.
+        """
         seen = self._cache.notes.etag(note_id)
         with suppress(NotariumError):
-            self._journal.adopt(await get_newest(self._store, note_id), seen=seen)
+            newest = await get_newest(self._store, note_id)
+            gone = isinstance(newest, Tombstone) or not self._journal.sees_revision(newest)
+            if gone and self._store.traits.ids is Ids.NAMED:
+                return True
+            self._journal.adopt(newest, seen=seen)
+        return self._cache.notes.etag(note_id) is None
 
     def _changed_error(self, note_id: str) -> VersionConflict:
         return changed_error(note_id, self._cache.notes.get(note_id), removing=True)

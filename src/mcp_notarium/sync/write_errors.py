@@ -64,6 +64,11 @@ def removed_error(note_id: str) -> NoteNotFound:
     )
 
 
+def gone_error(note_id: str) -> NoteNotFound:
+    """Return the error for a note that is not under its id, and perhaps under another one."""
+    return NoteNotFound("the note is gone at the note store", details={"id": note_id})
+
+
 def collision_error(note_id: str, *, refused: bool) -> StoreError:
     """Return the error for a text that another change has displaced and that the store does not hold.
 

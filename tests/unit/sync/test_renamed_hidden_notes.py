@@ -233,3 +233,60 @@ def test_a_hidden_note_that_takes_the_name_of_an_unfinished_write_stays_hidden(v
     (copy,) = looks(vault, cycles=4)
     assert "more" in vault.note(copy).text
     assert store.text("open.md") == "the code is 1234\n"
+
+
+def outcomes(clients, store, act):
+    """Give what ``act`` says of a note that was removed a moment before, and of one that was hidden."""
+    said = []
+    for name, gone in (
+        ("removed", lambda: store.remove("a.md")),
+        ("hidden", lambda: store.put("a.md", "1234\n", tags=["private"])),
+    ):
+        for note_id in store.ids():
+            store.remove(note_id)
+        store.put("a.md", "seen\n")
+        client = clients(name, traits=LIKE_VAULT, rules=PRIVATE)
+        asyncio.run(client.sync())
+        note = client.note("a.md")
+        gone()
+        said.append(act(client, note))
+    return said
+
+
+def test_a_note_that_was_hidden_is_deleted_in_the_words_of_one_that_is_gone(clients, store):
+    def delete(client, note):
+        with pytest.raises(NoteNotFound) as refused:
+            asyncio.run(client.writer.remove(note))
+        return refused.value.to_dict(), client.contents().keys()
+
+    removed, hidden = outcomes(clients, store, delete)
+    assert removed == hidden
+
+
+def test_a_new_note_has_the_version_that_it_has_when_another_one_is_removed(clients, store):
+    def add(client, note):
+        store.put("new.md", "new\n")
+        asyncio.run(client.sync())
+        assert client.contents().keys() == {"new.md"}
+        return client.note("new.md").local_version
+
+    removed, hidden = outcomes(clients, store, add)
+    assert removed == hidden
+
+
+def test_a_note_that_its_new_name_hides_goes_like_a_removed_one(clients, store):
+    seen = []
+    for name, hides in (("removed", False), ("renamed", True)):
+        store.put("plan.md", "seen\n")
+        client = clients(name, traits=LIKE_VAULT, rules=Visibility(allowed_ids=("plan.md", "b.md")))
+        asyncio.run(client.sync())
+        if hides:
+            store.rename("plan.md", "a.md")
+        else:
+            store.remove("plan.md")
+        asyncio.run(client.sync())
+        store.put("b.md", "new\n")
+        assert looks(client) == {"b.md"}
+        seen.append(client.note("b.md").local_version)
+        store.remove("b.md")
+    assert seen[0] == seen[1]
