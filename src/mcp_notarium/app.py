@@ -16,7 +16,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from mcp_notarium import logs
-from mcp_notarium.account import audit_anchor, database_copies, opener
+from mcp_notarium.account import audit_anchor, database_copies, memory_account, opener
 from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.files.account_folder import AccountFolder
@@ -98,7 +98,9 @@ async def open_app(
     """
     log = log or logs.get("app")
     opens = partial(opener.open_with_policy, config, whole=whole, heal=heal)
-    if read_only:
+    if not config.store.persistent:
+        opens = partial(memory_account.open_in_memory, config)
+    elif read_only:
         opens = partial(opener.open_cache, config, read_only=True, whole=whole)
     opened = await run_in_thread(opens, too_late=OpenedCache.close)
     opened.database.on_damage(lambda: damaged(opener.damage_error(config)))
@@ -159,7 +161,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
         clock=time.time,
         stopwatch=time.monotonic,
         interval=config.sync_interval,
-        leader_lock_path=config.account_dir / "sync.lock",
+        leader_lock_path=config.account_dir / "sync.lock" if config.store.persistent else None,
         log=log,
     )
     usage_limits = UsageLimits(config.policy.limits, cache, clock=time.time)

@@ -14,7 +14,7 @@ from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, AuditEntry
 from mcp_notarium.cli import signals
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config, Loaded
-from mcp_notarium.errors import NotariumError
+from mcp_notarium.errors import InvalidRequest, NotariumError
 from mcp_notarium.protocol.startup_checks import check_configuration
 from mcp_notarium.sandbox import confinement
 
@@ -44,9 +44,16 @@ def options(*names: str) -> Callable[[argparse.ArgumentParser], None]:
 def prepare(args: argparse.Namespace) -> Config:
     """Return the checked configuration and remove its secrets from the environment.
 
-    Raises ``ConfigError`` naming everything that has to be changed.
+    Raises ``ConfigError`` naming everything that has to be changed, and ``InvalidRequest`` where nothing is
+    stored that a command could work on.
     """
-    return load(args).config
+    found = load(args).config
+    if not found.store.persistent:
+        raise InvalidRequest(
+            f"{found.store.title} is in the memory of a running server; there is nothing on the disk",
+            resolution_hint="Start a server, or set another NOTARIUM_STORE.",
+        )
+    return found
 
 
 def load(args: argparse.Namespace) -> Loaded:

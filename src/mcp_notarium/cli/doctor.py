@@ -51,13 +51,15 @@ def run(args: argparse.Namespace) -> int:
         found = [Finding("configuration", BAD, error.message, error.resolution_hint or "")]
         return _print(found, 1, as_json=args.json)
     config = loaded.config
-    found = [Finding("configuration", OK, f"account folder {config.account_dir}")]
+    stored = config.store.persistent
+    where = f"account folder {config.account_dir}" if stored else f"{config.store.title}, no folder"
+    found = [Finding("configuration", OK, where)]
     found += [_check_libraries(), _check_keychain(config)]
     found += [
         doctor_checks.check_policy(loaded.policy),
         doctor_checks.check_sandbox(config.sandbox),
     ]
-    cache, code = _check_cache(config, args)
+    cache, code = _check_cache(config, args) if stored else ([], 0)
     refused = any(one.name == "sandbox" and one.state == BAD for one in found)
     return _print(found + cache, code or int(refused), as_json=args.json)
 

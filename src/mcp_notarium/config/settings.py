@@ -150,7 +150,7 @@ def build_config(store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy
         db_key=Secret(text[_KEY]) if text[_KEY] else None,
         db_key_origin=f"{key.set_by} of {key.found_in}" if key.found_in else key.set_by,
         db_key_yields=bool(key.found_in),
-        db_encryption=text["DB_ENCRYPTION"] == "on",
+        db_encryption=text["DB_ENCRYPTION"] == "on" and store.persistent,
         kdf=cast("Kdf", text["DB_ENCRYPTION_KDF"]),
         kdf_chosen=picks["DB_ENCRYPTION_KDF"].origin != DEFAULT,
         kdf_iterations=int(text["DB_ENCRYPTION_KDF_ITERATIONS"]),
@@ -168,7 +168,7 @@ def build_config(store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy
         version_days=int(text["NOTARIUM_VERSION_DAYS"]),
         version_mb=int(text["NOTARIUM_VERSION_MB"]),
         policy=found.policy,
-        keychain=text["NOTARIUM_KEYCHAIN"] == "on",
+        keychain=text["NOTARIUM_KEYCHAIN"] == "on" and store.persistent,
     )
 
 

@@ -80,7 +80,8 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, notice: 
     from mcp_notarium.sandbox.confinement import Confinement  # noqa: PLC0415 - see the top
 
     mode = sandbox or settings.config.sandbox
-    confinement = Confinement(settings.config, mode, opens=settings.missing is None)
+    opens = settings.missing is None and settings.config.store.persistent
+    confinement = Confinement(settings.config, mode, opens=opens)
     flow, buffer = FlowControl(), LineBuffer()
     replies = offering(read_replies(settings.config.toolset), settings.config.policy)
     session = Session(StaticReplies(replies), flow)

@@ -32,8 +32,9 @@ def refuse_early(config: Config) -> None:
     """Raise ``ConfigError`` or ``LockedError`` for what no later step could make good."""
     check_configuration(config)
     _check_driver()
-    _check_folder(config)
-    _check_mode(config)
+    if config.store.persistent:
+        _check_folder(config)
+        _check_mode(config)
 
 
 def check_configuration(config: Config) -> None:

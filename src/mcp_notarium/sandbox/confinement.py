@@ -96,7 +96,7 @@ def wipe_environment(*names: str) -> None:
 class Confinement:
     """Run the confinement of one process. ``how``: a few words on what took effect.
 
-    ``opens`` False: it will open no account, so the data folder is neither created nor allowed. Raises
+    ``opens`` False: it will open no account, or one in memory: the data folder is neither created nor allowed. Raises
     ``ConfigError`` where confinement is required and the system has nothing of the kind.
     """
 

@@ -16,6 +16,8 @@ from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.driver import Connection, translate
 
+MEMORY = Path(":memory:")
+"""The path of a database in memory."""
 Parameters = Sequence[Any] | Mapping[str, Any]
 Row = tuple[Any, ...]
 
@@ -55,6 +57,11 @@ class Database:
         self._damage_callbacks: list[Callable[[], None]] = []
         self._failures = (driver_error, MemoryError, OverflowError)
         self._durable: bool | None = None  # of the open transaction; None: no transaction is open
+
+    @property
+    def in_memory(self) -> bool:
+        """Tell whether no file holds the database: then there is one connection to it."""
+        return self.path == MEMORY
 
     @property
     def closed(self) -> bool:
@@ -216,6 +223,8 @@ class Database:
     def size_bytes(self) -> int:
         """Return the bytes on disk of the main file and its WAL."""
         total = 0
+        if self.in_memory:
+            return total
         for suffix in ("", "-wal"):
             with suppress(FileNotFoundError):
                 total += self.path.with_name(self.path.name + suffix).stat().st_size

@@ -22,7 +22,7 @@ from mcp_notarium.files.private_files import sync_folder
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import driver, migrations
 from mcp_notarium.storage.authorizer import Authorizer
-from mcp_notarium.storage.database import BUSY_SECONDS, Database
+from mcp_notarium.storage.database import BUSY_SECONDS, MEMORY, Database
 from mcp_notarium.storage.driver import Connection
 from mcp_notarium.storage.integrity import PAGE_SIZE
 
@@ -82,6 +82,13 @@ def create(
         for file in companions(path):
             file.unlink(missing_ok=True)
         raise
+    return database
+
+
+def create_in_memory(*, meta: Mapping[str, str]) -> Database:
+    """Create a database in memory, which :meth:`Database.open_another` cannot open again."""
+    database = _open(MEMORY, None, memory_security=False)
+    migrations.create_tables(database, meta=meta)
     return database
 
 
@@ -282,5 +289,8 @@ def _configure(database: Database) -> None:
         for pragma in ("fullfsync = ON", "checkpoint_fullfsync = ON"):
             database.run(f"PRAGMA {pragma}")
     mode = database.row("PRAGMA journal_mode = WAL")
-    if mode != ("wal",) or database.number("PRAGMA temp_store") != _TEMP_STORE_MEMORY:
+    if (
+        mode != ("memory" if database.in_memory else "wal",)
+        or database.number("PRAGMA temp_store") != _TEMP_STORE_MEMORY
+    ):
         raise CacheDamaged("the database does not accept its settings")

@@ -91,6 +91,7 @@ class StoreKind:
     ``wire_words``: parts of paths and names of headers that
     are the same for every account; the log shows no others. ``titles``: its trait, known before it is open.
     ``native_toolset``: the module in ``tools/toolsets`` with the tools of its own kind; '' if it has none.
+    ``persistent`` False: its notes end with the server, whose database is in memory, without a key or a folder.
     """
 
     name: str
@@ -106,6 +107,7 @@ class StoreKind:
     wire_words: frozenset[str] = frozenset()
     titles: bool = False
     native_toolset: str = ""
+    persistent: bool = True
 
     def require_login(self) -> Login:
         """Return the login. Raises ``InvalidRequest`` for a store without one."""

@@ -10,6 +10,7 @@ from mcp_notarium.stores.kind import StoreKind
 _MODULES = {
     "simplenote": "mcp_notarium.stores.simplenote.kind",
     "local": "mcp_notarium.stores.local.kind",
+    "memory": "mcp_notarium.stores.local.memory_kind",
 }
 DEFAULT = next(iter(_MODULES))
 WITHOUT_ACCOUNT = "local"

@@ -42,6 +42,7 @@ class BatchApplier:
         self._fetcher = NoteFetcher(cache, store, stopwatch=stopwatch)
         self._committer = BatchCommitter(cache, progress)
         self._bulk = BulkCommitter(cache, progress)
+        self._in_memory = cache.database.in_memory
         self.news = 0
 
     async def fetch(self, batch: Batch, tally: Tally) -> Batch:
@@ -69,7 +70,7 @@ class BatchApplier:
 
         Raises ``Superseded``.
         """
-        if len(batch.remotes) > BULK_SIZE:
+        if len(batch.remotes) > BULK_SIZE and not self._in_memory:
             result = await self._bulk.commit(batch)
         else:
             result = self._committer.commit(batch)

@@ -55,22 +55,23 @@ class Leader:
     """Elect the one process on a database that syncs and checkpoints, by a lock file.
 
     The system releases the lock of a process that ends in any way, so a killed leader leaves no trace.
+    ``path`` None: no other process has the database.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._path = path
         self._lock: FileLock | None = None
 
     @property
     def held(self) -> bool:
         """Tell whether this process leads."""
-        return self._lock is not None and self._lock.is_locked
+        return self._path is None or (self._lock is not None and self._lock.is_locked)
 
     def acquire(self) -> bool:
         """Try to lead; False if another process does, or if locks do not work here."""
         from filelock import FileLock, Timeout  # noqa: PLC0415 - costs start-up time
 
-        if self.held:
+        if self.held or self._path is None:
             return True
         if self._lock is None:
             # Not bound to a thread: it is released wherever the event loop is closed.
@@ -103,7 +104,7 @@ class Scheduler:
         clock: Callable[[], float],
         stopwatch: Callable[[], float],
         interval: float,
-        leader_lock_path: Path,
+        leader_lock_path: Path | None,
         log: Logger | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,

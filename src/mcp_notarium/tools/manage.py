@@ -127,6 +127,11 @@ def _check_trashed(app: App, note: Note) -> None:
 
 
 async def _reset(app: App, call: CallContext) -> ManageAnswer:
+    if not app.config.store.persistent:
+        raise InvalidRequest(
+            "The notes are in the memory of this server; there is no cache to load again.",
+            resolution_hint="Nothing needs to be done.",
+        )
     await require_consent(call, "Empty the local cache and load every note again?")
     async with app.library.writing():
         await app.library.reset(act=call.act)

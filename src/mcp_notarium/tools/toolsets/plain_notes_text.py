@@ -28,6 +28,7 @@ LARGEST = 4_000_000
 """Characters of a listing: some clients stop at 10 MB."""
 _LATEST = 253_402_300_799  # the end of the year 9999
 _ELLIPSIS = "..."
+_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def added(title: str, note_id: str) -> str:
@@ -166,8 +167,4 @@ def _minute(at: float) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split()) if any(map(_breaks, text)) else text.strip()
-
-
-def _breaks(character: str) -> bool:
-    return character in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+    return " ".join(text.split()) if _BREAK.search(text) else text.strip()
