@@ -69,9 +69,9 @@ class AuditLog:
         return self._clock()
 
     def has_note(self, note_id: str) -> bool:
-        """Tell whether this is the id of a stored note. Never raises."""
+        """Tell whether this is the id of a stored note, or was before a rename. Never raises."""
         try:
-            return self._db.row("SELECT 1 FROM notes WHERE id = ?", (note_id,)) is not None
+            return self._db.row(_HAS_NOTE, (note_id, note_id)) is not None
         except CacheError:
             return False
 
@@ -192,3 +192,6 @@ class Act:
         """Record alone that it begins. Raises as :meth:`AuditLog.opening`."""
         with self.transaction():
             pass
+
+
+_HAS_NOTE = "SELECT 1 FROM notes WHERE id = ? UNION ALL SELECT 1 FROM note_aliases WHERE alias = ?"

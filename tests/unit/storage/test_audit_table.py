@@ -6,12 +6,13 @@ import pytest
 
 from mcp_notarium.audit.chain import OPEN, ActName, AuditEntry, AuditKeys, ChainMac, Head
 from mcp_notarium.audit.verification import FaultKind
+from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, NotRecorded
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import audit_table
 from mcp_notarium.storage.audit_log import MOST_WAITING, Act, AuditLog
 from mcp_notarium.storage.audit_table import AuditTable, carry_over
-from support import cache_room
+from support import cache_room, corpus
 
 KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
 OTHER = AuditKeys(Secret(b"C" * 32), Secret(b"D" * 32), Secret(b"A" * 32))
@@ -329,6 +330,16 @@ def test_an_act_and_its_outcome_wait_for_the_disk_and_a_read_does_not(cache, mon
         audit_log.flush()
         audit_log.close(AuditEntry(at=4, act="act", refers=number))
     assert flushed == [1, 2, 1, 2] * 2
+
+
+def test_a_note_is_known_by_the_id_that_it_had_before(cache):
+    audit_log = audit_log_of(cache)
+    cache_room.store(cache, [corpus.make("old.md", Content("text"))])
+    with cache.transaction():
+        cache.notes.rename("old.md", "new.md")
+    assert audit_log.has_note("old.md")
+    assert audit_log.has_note("new.md")
+    assert not audit_log.has_note("other.md")
 
 
 def act_of(audit_log):
