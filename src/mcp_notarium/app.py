@@ -93,8 +93,9 @@ async def open_app(
 
     ``time_to_close`` returns the seconds left for closing, at any moment of it. ``whole``: check every page
     first. ``read_only``: change no file of the folder, and keep the visibility rules of the index.
-    ``heal``: repair a damaged database, if that loses nothing. ``damaged`` is called once, in the event loop, if the database turns out to be damaged while it is
-    open; ``CacheDamaged`` raised inside leaves as ``LockedError``.
+    ``heal``: repair a damaged database, if that loses nothing. ``damaged`` is called once, in the event
+    loop, if the database turns out to be damaged while it is open; ``CacheDamaged`` raised inside leaves as
+    ``LockedError``.
     """
     log = log or logs.get("app")
     opens = partial(opener.open_with_policy, config, whole=whole, heal=heal)

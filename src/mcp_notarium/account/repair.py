@@ -1,8 +1,8 @@
 """Repair a damaged database: save its state into a new generation. The key must be right.
 
-The index is left empty: the next sync fetches the notes again. If the full-text index alone is wrong, it
-is rebuilt in place. Only a copy of the old files is opened, because opening a damaged file may change it. The old files
-themselves go to the quarantine, byte for byte, with their key file.
+The index is left empty: the next sync fetches the notes again. If the full-text index alone is wrong, it is
+rebuilt in place. Only a copy of the old files is opened, because opening a damaged file may change it. The
+old files themselves go to the quarantine, byte for byte, with their key file.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def repair(
     Every key that opened the old one opens the new one: data key and slots are the same.
 
     Raises ``InvalidRequest`` if the cache is not encrypted, ``CacheDamaged`` if nothing can be read (or not
-    the ``whole_state``, where that is wanted), ``CacheFull`` and ``LockedError``, with the old files as they were. Once the new generation is in
-    force, what fails is in its ``state``.
+    the ``whole_state``, where that is wanted), ``CacheFull`` and ``LockedError``, with the old files as
+    they were. Once the new generation is in force, what fails is in its ``state``.
     """
     if not settings.db_encryption:
         raise _only_encrypted_error()
@@ -201,7 +201,10 @@ def _carry_audit(
 def switch(
     writer: GenerationWriter, old: KeyFile, new_keyfile: KeyFile, salvaged: SalvageReport
 ) -> RepairResult:
-    """Put the new generation in force; move the old one to the quarantine, with the key file that opens it."""
+    """Put the new generation in force.
+
+    Move the old one to the quarantine, with the key file that opens it.
+    """
     folder, options = writer.folder, writer.options
     try:
         target = quarantine.create_folder(folder, options.clock())

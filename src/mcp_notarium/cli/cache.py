@@ -1,4 +1,4 @@
-"""Replace or destroy the local database: ``reset-cache``, ``repair``, ``restore``, ``migrate-plaintext``, ``purge``.
+"""Replace or destroy the local database: the commands from ``reset-cache`` to ``purge``.
 
 ``reset-cache`` empties the index of a sound database in place: its login and its unfinished writes stay. One
 that cannot be opened, has a damaged page, or holds the notes of another account is moved to the quarantine as

@@ -44,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     """Measure this machine, propose a cost and apply it on yes.
 
-    The exit code is 0 also if --yes finds nothing more expensive. Raises ``InvalidRequest`` if the key is random, or derived by PBKDF2.
+    The exit code is 0 also if --yes finds nothing more expensive. Raises ``InvalidRequest`` if the key is
+    random, or derived by PBKDF2.
     """
     found = find_key(config, asked)
     if found is None or user_key.read(found).kind != "passphrase":

@@ -1,7 +1,7 @@
 """Load the configuration: variables from the environment become one frozen :class:`Config`.
 
-Only this package reads settings from ``os.environ``. It logs nothing and creates nothing. What is unusual but usable is
-returned as warnings; what is not usable raises ``ConfigError`` that says what to do.
+Only this package reads settings from ``os.environ``. It logs nothing and creates nothing. What is unusual
+but usable is returned as warnings; what is not usable raises ``ConfigError`` that says what to do.
 """
 
 from mcp_notarium.config.loader import (

@@ -1,7 +1,7 @@
 """Name the files of an account folder, and check that it may be trusted and used.
 
-Nobody but the user may read it. Nobody but the user (or root) may rename anything above it; a group
-of the user alone counts as the user, see ``private_files.is_group_private``. No symbolic link leads out of it.
+Nobody but the user may read it. Nobody but the user (or root) may rename anything above it; a group of the
+user alone counts as the user, see ``private_files.is_group_private``. No symbolic link leads out of it.
 This module changes nothing except by :func:`create_folder`, and for a moment by :func:`find_obstacle`.
 """
 

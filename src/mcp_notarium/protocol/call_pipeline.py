@@ -69,7 +69,10 @@ class CallPipeline:
         self.recorder = Recorder(holder)
 
     async def answer(self, call: IncomingCall) -> CallResult:
-        """Return the answer to one call. Raises ``PassOn`` only: an unknown tool, or what asking brings in."""
+        """Return the answer to one call.
+
+        Raises ``PassOn`` only: an unknown tool, or what asking brings in.
+        """
         tool = self._tools.get(call.tool)
         with Recording(self.recorder, call, tool) as record:
             if tool is None:

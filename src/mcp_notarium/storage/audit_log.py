@@ -166,7 +166,8 @@ class AuditLog:
 class Act:
     """Represent a call that may change something: its first durable transaction records that it begins.
 
-    ``entry`` makes that record, with what is decided by then. ``begun`` is its number, 0 before; ``client`` names the program that calls, '' before.
+    ``entry`` makes that record, with what is decided by then. ``begun`` is its number, 0 before; ``client``
+    names the program that calls, '' before.
     """
 
     def __init__(self, log: AuditLog, entry: Callable[[], AuditEntry]) -> None:

@@ -15,7 +15,10 @@ from mcp_notarium.storage.version_table import DEFAULT_LIMITS, VersionLimits, Ve
 
 
 class Cache:
-    """Hold everything that is stored for one account, as visible under ``rules``; ``limits`` bound its versions."""
+    """Hold everything that is stored for one account, as visible under ``rules``.
+
+    ``limits`` bound its versions.
+    """
 
     def __init__(
         self,

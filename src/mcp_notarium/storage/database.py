@@ -82,7 +82,7 @@ class Database:
         return self._reconnect()
 
     def reopen(self, *, read_only: bool) -> Database:
-        """Open the same file, even if this connection is closed; raises what ``database_opener.connect`` does.
+        """Open the same file, even if this connection is closed; raises as ``database_opener.connect``.
 
         A process has one view of the WAL index: it cannot be read-only and writable at the same time.
         """

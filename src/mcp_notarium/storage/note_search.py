@@ -34,7 +34,10 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Hold a note of a listing. ``head`` is the preview of its text: the first lines, cut, without blank ones."""
+    """Hold a note of a listing.
+
+    ``head`` is the preview of its text: the first lines, cut, without blank ones.
+    """
 
     id: str
     local_version: int

@@ -179,7 +179,7 @@ class NoteTable:
         self._index.mark_terms_stale()
 
     def follow(self, seen: Iterable[Named]) -> None:
-        """Let the rules on ids follow their notes to the names they were seen under, and hide what has such a name.
+        """Let the rules on ids follow their notes to the names they were seen under; hide what has one.
 
         Call it inside a transaction, before these names are judged.
         """
@@ -222,7 +222,7 @@ class NoteTable:
         self.raise_version_floor()  # for a note that takes the old id
 
     def raise_version_floor(self, *, least: int = 0) -> None:
-        """Let versions of notes that are stored from now on begin above all that were given here, and ``least``."""
+        """Let the versions of notes stored from now on begin above ``least`` and all given here."""
         self._db.run(_RAISE_FLOOR, {"given": max(self._db.number(_HIGHEST), least)})
 
     def tidy(self) -> bool:

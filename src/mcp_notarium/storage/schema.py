@@ -48,7 +48,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Describe a table. ``key``: its first columns, by which rows are copied in order; () where others fill it."""
+    """Describe a table.
+
+    ``key``: its first columns, by which rows are copied in order; () where others fill it.
+    """
 
     kind: Kind
     key: tuple[str, ...] = ()

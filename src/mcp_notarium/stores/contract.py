@@ -263,7 +263,8 @@ class Store(Protocol):
     def revision_of(self, note_id: str, body: bytes) -> Revision:
         """Read a composed body as a revision (etag ''); pure, for comparing answers.
 
-        Its content is what the store will hold: a write whose answer was lost is recognised by that. An earlier codec version may have composed the body.
+        Its content is what the store will hold: a write whose answer was lost is recognised by that. An
+        earlier codec version may have composed the body.
         """
 
     def new_id(self, content: Content, *, seed: str, attempt: int) -> str:

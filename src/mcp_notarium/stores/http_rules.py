@@ -1,4 +1,4 @@
-"""Define the rules of HTTP: which hosts may be configured, how long to wait, which error a failure means. Pure.
+"""Define the rules of HTTP: permitted hosts, waiting times, the error that a failure means. Pure.
 
 Nothing here sleeps, reads a clock or draws a number; ``http`` does.
 """

@@ -267,7 +267,10 @@ class BatchReader:
             yield batch
 
     def _find_renamed(self, listed: Sequence[Revision | Entry], index_version: int) -> Batch | None:
-        """Return the renames that a complete listing shows. A note that was hidden stays so where it is now."""
+        """Return the renames that a complete listing shows.
+
+        A note that was hidden stays so where it is now.
+        """
         known, names = self._cache.notes.etags(), self._cache.notes.names.identities()
         visibility = self._cache.notes.visibility
         hidden = visibility.hidden_notes()

@@ -1,7 +1,7 @@
 """Store a write in one transaction, where the notes of the store are in the database of the index.
 
-The transaction holds the note, what the index has of it, the version that it replaces, and the record that the call begins. Nothing is sent,
-so nothing can be in doubt: no journal entry is made.
+The transaction holds the note, what the index has of it, the version that it replaces, and the record that
+the call begins. Nothing is sent, so nothing can be in doubt: no journal entry is made.
 """
 
 from __future__ import annotations

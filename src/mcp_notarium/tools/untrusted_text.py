@@ -37,7 +37,7 @@ def add_boundaries(
 
 
 def mark_plain(text: str) -> str:
-    """Return what is to stand behind formatted text with the words of notes: what it was, and what hides in it.
+    """Return what stands behind formatted text with the words of notes: what it was, what hides in it.
 
     Nothing comes after it, so no note can pretend that its own words had ended before.
     """

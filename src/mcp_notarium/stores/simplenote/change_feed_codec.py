@@ -1,10 +1,10 @@
 """Decode the change feed (``/changes``): JSON to what happened, each note at most once. Pure.
 
-The feed repeats entries, may change their order, joins several versions into one entry and also
-reports our own writes. It carries Simperium's ``jsondiff`` differences. Changes of text and replaced values are
-applied, exactly, to the very object they were made from; then the note comes out whole. Everything else
-(a list changed in part, what does not fit or looks like broken text) comes out as an ``Entry``, which
-means: fetch it. A guess would be a note that silently differs from the service's.
+The feed repeats entries, may change their order, joins several versions into one entry and also reports our
+own writes. It carries Simperium's ``jsondiff`` differences. Changes of text and replaced values are
+applied, exactly, to the very object they were made from; then the note comes out whole. Everything else (a
+list changed in part, what does not fit or looks like broken text) comes out as an ``Entry``, which means:
+fetch it. A guess would be a note that silently differs from the service's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Define Simplenote as a ``Store``: read notes, and wire one account's login, writes and tag list.
 
-Versions come from the version header only. A page is complete or the call raises. It merges nothing. Simperium merges a push over an old base silently, so the caller pushes against the
-newest revision and compares the answer with what it sent.
+Versions come from the version header only. A page is complete or the call raises. It merges nothing.
+Simperium merges a push over an old base silently, so the caller pushes against the newest revision and
+compares the answer with what it sent.
 """
 
 from __future__ import annotations
