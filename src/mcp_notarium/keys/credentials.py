@@ -68,15 +68,19 @@ class StoredToken:
         return self._keychain() is not None or self._rows.can_store_login
 
     def load(self) -> Secret | None:
-        """Return the token, or None. A keychain that fails is skipped: a login can be repeated."""
+        """Return the token, or None. A keychain that fails is skipped: a login can be repeated.
+
+        A token in the database is newer than one in the keychain: storing in the keychain removes it.
+        """
+        stored = self._rows.login_token()
         system = self._keychain()
-        if system is not None:
+        if stored is None and system is not None:
             with suppress(LockedError):
                 found = system.get(keychain.TOKEN, self._owner)
                 if found is not None:
                     return found
         # Not from memory first: another process may have logged in since.
-        return self._rows.login_token() or self._memory
+        return stored or self._memory
 
     def store(self, token: Secret) -> None:
         """Store the token in the best place there is, and remove it from the others."""

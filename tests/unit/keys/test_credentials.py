@@ -107,6 +107,16 @@ def test_storing_in_the_keychain_removes_an_older_token_from_the_cache(encrypted
     assert encrypted.login_token() is None
 
 
+@pytest.mark.parametrize("unusable", [None, keychains.locked()])
+def test_a_login_made_while_the_keychain_was_locked_is_not_hidden_by_the_older_one_in_it(
+    encrypted, unusable
+):
+    system = keychains.working()
+    StoredToken(encrypted, owner=OWNER, system=system).store(Secret("old"))
+    StoredToken(encrypted, owner=OWNER, system=unusable).store(Secret("new"))
+    assert StoredToken(encrypted, owner=OWNER, system=system).load() == Secret("new")
+
+
 @pytest.mark.parametrize("system", [None, keychains.working()])
 def test_storing_and_forgetting_a_login_is_noticed_wherever_it_is_kept(encrypted, system):
     tokens = StoredToken(encrypted, owner=OWNER, system=system)
