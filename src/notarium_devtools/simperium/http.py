@@ -1,7 +1,7 @@
 """Serve HTTP/1.1 on loopback and fail on command.
 
 It parses with h11, keeps connections alive, carries out faults (cuts, delays, broken answers) and
-keeps a log of requests without secrets. ``api.py`` decides the answers.
+keeps a log of requests without secrets. An ``Api`` decides the answers.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import asyncio
 import os
 import socket
 from dataclasses import dataclass, field
+from typing import Protocol
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import h11
 
-from notarium_devtools.simperium.api import Api, Request, Response, failure
+from notarium_devtools.simperium.api import Request, Response, failure
 from notarium_devtools.simperium.faults import (
     Call,
     CutAfter,
@@ -31,6 +32,13 @@ from notarium_devtools.simperium.faults import (
 _BODY_CEILING = 64 * 1024 * 1024
 _READ = 256 * 1024
 _GLANCE = 0.02
+
+
+class Api(Protocol):
+    """Answer requests."""
+
+    async def respond(self, request: Request) -> Response:
+        """Return the response."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,426 @@
+"""Keep the notes of a simulated Trilium document: notes, branches, attributes, attachments, revisions.
+
+What is deleted leaves a tombstone. Every change counts, as the server's entity changes do. It knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import secrets
+import string
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+ROOT, HIDDEN = "root", "_hidden"
+_ALPHABET = string.ascii_letters + string.digits
+_TEXT_TYPES = frozenset(
+    {"text", "code", "mermaid", "canvas", "mindMap", "relationMap", "search", "book"}
+)
+_DATA_IMAGE = re.compile(r'(<img\b[^>]*?\bsrc=")data:(image/[\w+.-]+);base64,([^"]*)(")')
+_WEB_IMAGE = re.compile(r'(<img\b[^>]*?\bsrc=")https?://[^"]*(")')
+_KEPT_IMAGE = re.compile(r"api/attachments/(\w+)/image/")
+REVISION_SECONDS = 600
+
+
+@dataclass(slots=True)
+class Branch:
+    """Hold the place of a note below a parent."""
+
+    note_id: str
+    parent_id: str
+    position: int
+    changed: float
+    prefix: str | None = None
+    expanded: bool = False
+
+    @property
+    def id(self) -> str:
+        """Return the id: parent and note."""
+        return f"{self.parent_id}_{self.note_id}"
+
+
+@dataclass(slots=True)
+class Attribute:
+    """Hold a label or relation that a note owns."""
+
+    id: str
+    note_id: str
+    type: str
+    name: str
+    value: str
+    position: int
+    inheritable: bool
+    changed: float
+
+
+@dataclass(slots=True)
+class Attachment:
+    """Hold a file or image that belongs to a note."""
+
+    id: str
+    owner_id: str
+    role: str
+    mime: str
+    title: str
+    position: int
+    content: bytes
+    changed: float
+    unused_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OldState:
+    """Hold a revision: what a note was."""
+
+    id: str
+    title: str
+    type: str
+    mime: str
+    content: bytes
+    edited: float
+    created: float
+
+
+@dataclass(slots=True)
+class Note:
+    """Hold a note. ``stamp``: the local dates if a client sent its own."""
+
+    id: str
+    title: str
+    type: str
+    mime: str
+    content: bytes
+    created: float
+    changed: float
+    protected: bool = False
+    local_created: str = ""
+    local_changed: str = ""
+    revisions: list[OldState] = field(default_factory=list)
+
+    @property
+    def is_text(self) -> bool:
+        """Tell whether its content is kept as text."""
+        return self.type in _TEXT_TYPES or self.mime.startswith("text/")
+
+
+class Document:
+    """Hold everything of one server. ``clock`` gives epoch seconds; ``make_id`` gives new ids."""
+
+    def __init__(self, clock: Callable[[], float], *, auto_revisions: bool) -> None:
+        self.clock = clock
+        self.make_id: Callable[[], str] = _random_id
+        self.auto_revisions = auto_revisions
+        self.session_open = False
+        """A person has a protected session open: then titles of protected notes are readable."""
+        self.changes = 1
+        self.notes: dict[str, Note] = {}
+        self.branches: dict[str, Branch] = {}
+        self.attributes: dict[str, Attribute] = {}
+        self.attachments: dict[str, Attachment] = {}
+        self.deleted: dict[str, tuple[Note, list[Branch], list[Attribute]]] = {}
+        self._to_download: set[str] = set()
+        for note_id, title, parent in (
+            (ROOT, "root", "none"),
+            (HIDDEN, "Hidden Notes", ROOT),
+            ("_options", "Options", HIDDEN),
+        ):
+            kind, mime = ("text", "text/html") if note_id == ROOT else ("doc", "")
+            now = clock()
+            self.notes[note_id] = Note(note_id, title, kind, mime, b"", now, now)
+            branch = Branch(note_id, parent, 999_999_999 if note_id == HIDDEN else 10, now)
+            self.branches[branch.id] = branch
+        for name, value in (("docName", "hidden"), ("iconClass", "bx bx bx-hide")):
+            self.set_attribute(f"{HIDDEN}_l{name}", HIDDEN, "label", name, value)
+
+    # The tree
+
+    def parents(self, note_id: str) -> list[Branch]:
+        """Return the branches above a note."""
+        return [branch for branch in self.branches.values() if branch.note_id == note_id]
+
+    def children(self, note_id: str) -> list[Branch]:
+        """Return the branches below a note, in their order."""
+        found = [branch for branch in self.branches.values() if branch.parent_id == note_id]
+        return sorted(found, key=lambda branch: branch.position)
+
+    def below_root(self, note_id: str) -> bool:
+        """Tell whether a note is in the visible tree. Raises ``RecursionError`` in a cycle cut off from it."""
+        if note_id == ROOT:
+            return True
+        above = [branch.parent_id for branch in self.parents(note_id)]
+        return note_id != HIDDEN and any(
+            parent in self.notes and self.below_root(parent) for parent in above
+        )
+
+    def place(
+        self,
+        note_id: str,
+        parent_id: str,
+        *,
+        position: int | None = None,
+        prefix: str | None = None,
+    ) -> Branch:
+        """Put a note below a parent, also below itself: the server checks no cycle here."""
+        if position is None:
+            taken = [b.position for b in self.children(parent_id) if b.note_id != HIDDEN]
+            position = max(taken, default=0) + 10
+        branch = Branch(note_id, parent_id, position, self.clock(), prefix)
+        self.branches[branch.id] = branch
+        self.changes += 1
+        return branch
+
+    def unplace(self, branch: Branch) -> None:
+        """Remove a branch; with its last one the note goes."""
+        self.branches.pop(branch.id, None)
+        self.changes += 1
+        if not self.parents(branch.note_id):
+            self._bury(branch.note_id, [branch])
+
+    def delete(self, note_id: str) -> None:
+        """Delete a note with all its places, and children that have no other parent."""
+        branches = self.parents(note_id)
+        for branch in branches:
+            self.branches.pop(branch.id, None)
+        if note_id in self.notes:
+            self._bury(note_id, branches)
+
+    def _bury(self, note_id: str, branches: list[Branch]) -> None:
+        owned = self.owned(note_id)
+        for attribute in owned:
+            del self.attributes[attribute.id]
+        self.deleted[note_id] = (self.notes.pop(note_id), branches, owned)
+        self.changes += 2
+        for branch in self.children(note_id):
+            self.unplace(branch)
+
+    def undelete(self, note_id: str) -> None:
+        """Bring a deleted note back, with its labels."""
+        note, branches, owned = self.deleted.pop(note_id)
+        note.changed = self.clock()
+        self.notes[note_id] = note
+        self.branches |= {branch.id: branch for branch in branches}
+        self.attributes |= {attribute.id: attribute for attribute in owned}
+        self.changes += 2
+
+    # Attributes
+
+    def owned(self, note_id: str) -> list[Attribute]:
+        """Return the attributes of a note itself, in their order."""
+        found = [one for one in self.attributes.values() if one.note_id == note_id]
+        return sorted(found, key=lambda one: one.position)
+
+    def effective(self, note_id: str) -> list[Attribute]:
+        """Return owned and inherited attributes."""
+        above: dict[str, None] = {}
+        self._collect_above(note_id, above)
+        inherited = [
+            one
+            for parent in above
+            if parent != note_id
+            for one in self.owned(parent)
+            if one.inheritable
+        ]
+        return [*self.owned(note_id), *inherited]
+
+    def _collect_above(self, note_id: str, found: dict[str, None]) -> None:
+        for branch in self.parents(note_id):
+            if branch.parent_id not in found:
+                found[branch.parent_id] = None
+                self._collect_above(branch.parent_id, found)
+
+    def set_attribute(
+        self,
+        attribute_id: str,
+        note_id: str,
+        kind: str,
+        name: str,
+        value: str,
+        *,
+        inheritable: bool = False,
+        position: int | None = None,
+    ) -> Attribute:
+        """Add an attribute, or overwrite the one of that id."""
+        if position is None:
+            position = max((one.position for one in self.owned(note_id)), default=0) + 10
+        name = re.sub(r"[^\w:]", "_", name) or "unnamed"
+        one = Attribute(
+            attribute_id, note_id, kind, name, value, position, inheritable, self.clock()
+        )
+        self.attributes[attribute_id] = one
+        self.changes += 1
+        return one
+
+    # Content
+
+    def create(
+        self,
+        note_id: str,
+        title: str,
+        kind: str,
+        mime: str,
+        content: bytes,
+        *,
+        created: float | None = None,
+    ) -> Note:
+        """Make a note, or overwrite the one of that id without a trace."""
+        now = self.clock()
+        note = Note(note_id, title, kind, mime, content, now if created is None else created, now)
+        self.deleted.pop(note_id, None)
+        self.notes[note_id] = note
+        self.changes += 4
+        return note
+
+    def touch(self, note: Note) -> None:
+        """Move a note's date."""
+        note.changed, note.local_changed = self.clock(), ""
+        self.changes += 1
+
+    def set_content(self, note: Note, content: bytes) -> None:
+        """Replace a note's content, and images in it as the server does. The same content changes nothing."""
+        if content == note.content:
+            return
+        self.keep_old_state(note)
+        note.content = content
+        if note.type == "text":
+            text = content.decode("utf-8", "replace")
+            text = _DATA_IMAGE.sub(lambda found: self._attach(note, found), text)
+            note.content = text.encode()
+            if _WEB_IMAGE.search(text):
+                self._to_download.add(note.id)
+            kept = set(_KEPT_IMAGE.findall(text))
+            for one in self.attachments.values():
+                if one.owner_id == note.id:
+                    one.unused_since = None if one.id in kept else self.clock()
+        self.touch(note)
+        self.changes += 1
+
+    def download_images(self) -> None:
+        """Replace images of other hosts by attachments: what the server does seconds after a write."""
+        for note_id in self._to_download & self.notes.keys():
+            note = self.notes[note_id]
+            made = self._add_attachment(note, "image/png", b"downloaded")
+            address = f"api/attachments/{made.id}/image/image.png"
+            note.content = _WEB_IMAGE.sub(rf"\g<1>{address}\g<2>", note.content.decode()).encode()
+            self.touch(note)
+        self._to_download.clear()
+
+    def _attach(self, note: Note, found: re.Match[str]) -> str:
+        made = self._add_attachment(note, found[2], base64.b64decode(found[3] + "=="))
+        return f"{found[1]}api/attachments/{made.id}/image/inline%20image{found[4]}"
+
+    def _add_attachment(self, note: Note, mime: str, content: bytes) -> Attachment:
+        title = f"inline image.{mime.partition('/')[2]}"
+        made = Attachment(self.make_id(), note.id, "image", mime, title, 10, content, self.clock())
+        self.attachments[made.id] = made
+        return made
+
+    def keep_old_state(self, note: Note) -> None:
+        """Keep a revision before a change, if this version of the server does and none is recent."""
+        now = self.clock()
+        recent = any(now - old.created < REVISION_SECONDS for old in note.revisions)
+        if self.auto_revisions and not recent and now - note.created > REVISION_SECONDS:
+            self.add_revision(note)
+
+    def add_revision(self, note: Note) -> None:
+        """Keep what the note is now."""
+        old = OldState(
+            self.make_id(),
+            note.title,
+            note.type,
+            note.mime,
+            note.content,
+            note.changed,
+            self.clock(),
+        )
+        note.revisions.insert(0, old)
+        self.changes += 1
+
+    def visible_title(self, note: Note) -> str:
+        """Return the title as the API shows it: ciphertext of a protected note, unless a session is open."""
+        if note.protected and not self.session_open:
+            return base64.b64encode(hashlib.sha256(note.title.encode()).digest()).decode()
+        return note.title
+
+    # As JSON
+
+    def note_object(self, note: Note) -> dict[str, Any]:
+        """Return a note as the API shows it. It has no content."""
+        parents, children = self.parents(note.id), self.children(note.id)
+        return {
+            "noteId": note.id,
+            "isProtected": note.protected,
+            "title": self.visible_title(note),
+            "type": note.type,
+            "mime": note.mime,
+            "blobId": blob_id(note.content, salt=note.protected),
+            "dateCreated": note.local_created or local_date(note.created),
+            "dateModified": note.local_changed or local_date(note.changed),
+            "utcDateCreated": utc_date(note.created),
+            "utcDateModified": utc_date(note.changed),
+            "parentNoteIds": [b.parent_id for b in parents if b.parent_id != "none"],
+            "childNoteIds": [b.note_id for b in children],
+            "parentBranchIds": [b.id for b in parents],
+            "childBranchIds": [b.id for b in children],
+            "attributes": [attribute_object(one) for one in self.effective(note.id)],
+        }
+
+    def visible_notes(self) -> Iterator[Note]:
+        """Yield what a search can find: the tree without its hidden part, and ``_hidden`` itself."""
+        for note in self.notes.values():
+            if note.id == HIDDEN or self.below_root(note.id):
+                yield note
+
+
+def attribute_object(one: Attribute) -> dict[str, Any]:
+    """Return an attribute as the API shows it."""
+    return {
+        "attributeId": one.id,
+        "noteId": one.note_id,
+        "type": one.type,
+        "name": one.name,
+        "value": one.value,
+        "position": one.position,
+        "isInheritable": one.inheritable,
+        "utcDateModified": utc_date(one.changed),
+    }
+
+
+def branch_object(branch: Branch) -> dict[str, Any]:
+    """Return a branch as the API shows it."""
+    return {
+        "branchId": branch.id,
+        "noteId": branch.note_id,
+        "parentNoteId": branch.parent_id,
+        "prefix": branch.prefix,
+        "notePosition": branch.position,
+        "isExpanded": branch.expanded,
+        "utcDateModified": utc_date(branch.changed),
+    }
+
+
+def blob_id(content: bytes, *, salt: bool = False) -> str:
+    """Return the id of a content, which Trilium makes from its hash."""
+    digest = hashlib.sha512((b"salt" if salt else b"") + content).digest()
+    return base64.b64encode(digest).decode().replace("+", "X").replace("/", "Y")[:20]
+
+
+def utc_date(seconds: float) -> str:
+    """Return a date as Trilium writes it in UTC."""
+    return f"{_date(seconds)}Z"
+
+
+def local_date(seconds: float) -> str:
+    """Return a date as Trilium writes it on a server whose clock is UTC."""
+    return f"{_date(seconds)}+0000"
+
+
+def _date(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def _random_id() -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(12))
