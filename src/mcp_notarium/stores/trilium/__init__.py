@@ -1,0 +1,1 @@
+"""Reach the notes of a Trilium server through its ETAPI."""

@@ -1,0 +1,260 @@
+"""Write the elements of a note as Markdown. Pure.
+
+Everything that a reader would see is visible in it. What Markdown cannot say (colours, widths, merged cells) is
+left out here; ``html_codec`` finds that out before it changes a block.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from mcp_notarium.stores.trilium.html_tree import Element, Node, Text
+
+BLOCKS = frozenset(
+    {
+        "p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "hr", "table",
+        "figure", "figcaption", "div", "section", "aside", "details", "summary", "article", "header", "footer",
+        "thead", "tbody", "tfoot", "tr", "td", "th", "caption", "colgroup", "dl", "dt", "dd", "main", "nav",
+        "address", "form", "fieldset",
+    }
+)  # fmt: skip
+CANONICAL = {"b": "strong", "i": "em", "strike": "s", "del": "s"}
+_MARKS = {"strong": "**", "em": "*", "s": "~~"}
+_INVISIBLE = frozenset({"script", "style", "template", "head", "title"})
+_SPACES = re.compile(r"[ \t\r\n\f\xa0]+")
+_SPECIAL = re.compile(r"[\\`*\[\]<$]|~~|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
+_LINE_START = re.compile(r"^(#{1,6}(?=\s|$)|>|[-+](?=\s|$)|~~~|(?=[-=:|]+[-=:| ]*$))", re.MULTILINE)
+_NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)", re.MULTILINE)
+_MATH = re.compile(r"\s*\\([(\[])(.*)\\([)\]])\s*", re.DOTALL)
+_PLAIN_ADDRESS = re.compile(r"[^\s()<>\\]+")
+LANGUAGE, AUTOMATIC = "language-", "text-x-trilium-auto"
+
+
+class Writer:
+    """Write one note. ``address_of`` gives the address that stands for an image in the Markdown."""
+
+    def __init__(self, address_of: Callable[[Element], str]) -> None:
+        self._address_of = address_of
+
+    def block(self, nodes: list[Node], *, marker: int = 0) -> str:
+        """Return the Markdown of one block: an element, or text and inline elements beside each other.
+
+        ``marker`` 1: a list with other markers, so that it does not go on the list before.
+        """
+        first = nodes[0]
+        if len(nodes) > 1 or not isinstance(first, Element) or first.tag not in BLOCKS:
+            return self._paragraph(nodes)
+        return self._element(first, marker=marker)
+
+    def _element(self, one: Element, *, marker: int = 0) -> str:  # noqa: PLR0911 - one line a kind
+        match one.tag:
+            case "p":
+                return self._paragraph(one.children)
+            case "h1" | "h2" | "h3" | "h4" | "h5" | "h6":
+                text = self.inline(one.children).replace("\\\n", " ").strip()
+                return f"{'#' * int(one.tag[1])} {_escape_heading(text)}" if text else ""
+            case "ul" | "ol":
+                return self._list(one, marker=marker)
+            case "blockquote":
+                return _prefix(self.blocks(one.children), "> ", "> ")
+            case "pre":
+                return self._code(one)
+            case "hr":
+                return "---"
+            case "table":
+                return self._table(one)
+        inner = self.blocks(one.children)
+        return inner or ("" if one.tag in ("div", "figcaption") else self._placeholder(one))
+
+    def blocks(self, nodes: list[Node]) -> str:
+        """Return the Markdown of several blocks."""
+        written = [(group, self.block(group, marker=mark)) for group, mark in grouped(nodes)]
+        return "\n\n".join(text for _, text in written if text)
+
+    def _paragraph(self, nodes: list[Node]) -> str:
+        text = self.inline(nodes).strip()
+        while text.endswith("\\"):  # a line break at the end shows nothing
+            shorter = text[:-1].rstrip()
+            if shorter.endswith("\\"):
+                break
+            text = shorter
+        lines = [line.strip() for line in text.split("\n")]
+        return _escape_lines("\n".join(lines))
+
+    def _placeholder(self, one: Element) -> str:
+        note_id = one.attributes.get("data-note-id")
+        if note_id is not None:
+            return f"[included note]({_address('#root/' + note_id)})"
+        source = one.attributes.get("src")
+        return f"[{one.tag}]({_address(source)})" if source else f"*({one.tag})*"
+
+    def _code(self, one: Element) -> str:
+        text, inner = (
+            one.all_text(),
+            [child for child in one.children if isinstance(child, Element)],
+        )
+        language = language_of(inner[0]) if inner else ""
+        text = text.removesuffix("\n")
+        ticks = max((len(run) for run in re.findall(r"`{3,}", text)), default=2) + 1
+        fence = "`" * ticks
+        return f"{fence}{language}\n{text}\n{fence}" if text else f"{fence}{language}\n{fence}"
+
+    def _list(self, one: Element, *, marker: int) -> str:
+        items = [child for child in one.children if isinstance(child, Element)]
+        number = one.attributes.get("start", "1")
+        count = int(number) if number.isdecimal() and len(number) < 9 else 1  # noqa: PLR2004 - CommonMark
+        written = []
+        for item in items:
+            bullet = "-*"[marker] if one.tag == "ul" else f"{count}{'.)'[marker]}"
+            count += 1
+            written.append(self._item(item, f"{bullet} "))
+        return "\n".join(written)
+
+    def _item(self, item: Element, bullet: str) -> str:
+        children, box = item.children, ""
+        label = next((c for c in children if isinstance(c, Element) and c.tag == "label"), None)
+        if label is not None and (checkbox := _find(label, "input")) is not None:
+            box = "[x] " if "checked" in checkbox.attributes else "[ ] "
+            rest = [child for child in children if child is not label]
+            children = [*label.children, *rest]
+        groups = [(self.block(group, marker=mark), group) for group, mark in grouped(children)]
+        text = ""
+        for part, group in groups:
+            if part:
+                nested = isinstance(group[0], Element) and group[0].tag in ("ul", "ol")
+                text += ("\n" if nested else "\n\n") + part if text else part
+        return _prefix(box + text, bullet, " " * len(bullet)).rstrip(" ")
+
+    def _table(self, one: Element) -> str:
+        rows = [
+            [self._cell(cell) for cell in _elements(row, "td", "th")]
+            for row in _elements(one, "tr")
+        ]
+        if not rows:
+            return ""
+        heads = [_elements(row, "th") for row in _elements(one, "tr")]
+        if not heads[0]:
+            rows.insert(0, [""] * len(rows[0]))
+        width = max(map(len, rows))
+        rows = [row + [""] * (width - len(row)) for row in rows]
+        lines = [f"| {' | '.join(row)} |" for row in rows]
+        lines.insert(1, f"|{' --- |' * width}")
+        return "\n".join(lines)
+
+    def _cell(self, cell: Element) -> str:
+        text = " ".join(part for group, _ in grouped(cell.children) if (part := self.block(group)))
+        return _SPACES.sub(" ", text.replace("\\\n", " ")).strip().replace("|", "\\|")
+
+    def inline(self, nodes: Iterable[Node]) -> str:
+        """Return the Markdown of text and inline elements."""
+        parts: list[str] = []
+        for node in nodes:
+            part = self._text(node.text) if isinstance(node, Text) else self._inline_element(node)
+            if part.startswith(" ") and parts and parts[-1].endswith((" ", "\n")):
+                part = part[1:]
+            parts.append(part)
+        return "".join(parts)
+
+    def _text(self, text: str) -> str:
+        return _SPECIAL.sub(lambda found: "\\" + found[0], _SPACES.sub(" ", text))
+
+    def _inline_element(self, one: Element) -> str:  # noqa: PLR0911 - one line a kind
+        tag = CANONICAL.get(one.tag, one.tag)
+        if tag in _INVISIBLE:
+            return f"*({one.tag})*"
+        if tag == "br":
+            return "\\\n"
+        if tag == "img":
+            alt = self._text(one.attributes.get("alt", ""))
+            return f"![{alt}]({_address(self._address_of(one))})"
+        if tag == "code":
+            return _code_span(_SPACES.sub(" ", one.all_text()))
+        if one.has_class("math-tex") and (math := _MATH.fullmatch(one.all_text())):
+            dollars = "$$" if math[1] == "[" else "$"
+            return f"{dollars}{math[2].strip()}{dollars}"
+        inner = self.inline(one.children)
+        if tag == "a" and "href" in one.attributes:
+            return f"[{inner.strip()}]({_address(one.attributes['href'])})" if inner.strip() else ""
+        if tag in _MARKS and inner.strip():
+            before = " " if inner[0] == " " else ""
+            after = " " if inner[-1] == " " else ""
+            return f"{before}{_MARKS[tag]}{inner.strip()}{_MARKS[tag]}{after}"
+        return inner or ("" if tag in ("span", "label", "input") else self._placeholder(one))
+
+
+def grouped(nodes: list[Node]) -> list[tuple[list[Node], int]]:
+    """Group nodes into blocks: block elements alone, inline ones together; with the list marker of each.
+
+    Whitespace between blocks belongs to none.
+    """
+    groups: list[tuple[list[Node], int]] = []
+    run: list[Node] = []
+    last_list, mark = "", 0
+
+    def end_run() -> None:
+        nonlocal last_list, run
+        if any(isinstance(node, Element) or node.text.strip() for node in run):
+            groups.append((run, 0))
+            last_list = ""
+        run = []
+
+    for node in nodes:
+        if isinstance(node, Element) and node.tag in BLOCKS:
+            end_run()
+            mark = 1 - mark if node.tag == last_list else 0
+            last_list = node.tag if node.tag in ("ul", "ol") else ""
+            groups.append(([node], mark))
+        else:
+            run.append(node)
+    end_run()
+    return groups
+
+
+def language_of(code: Element) -> str:
+    """Return the language of a code block, '' if the editor guesses it."""
+    names = code.attributes.get("class", "").split()
+    language = next((name for name in names if name.startswith(LANGUAGE)), "")
+    return language.removeprefix(LANGUAGE).removeprefix(AUTOMATIC)
+
+
+def _find(one: Element, tag: str) -> Element | None:
+    return next(iter(_elements(one, tag)), None)
+
+
+def _elements(one: Element, *tags: str) -> list[Element]:
+    """Return the elements of these tags inside of another, not those inside of one of them."""
+    found: list[Element] = []
+    for child in one.children:
+        if isinstance(child, Element):
+            found += [child] if child.tag in tags else _elements(child, *tags)
+    return found
+
+
+def _prefix(text: str, first: str, other: str) -> str:
+    lines = text.split("\n")
+    rest = [(other + line).rstrip() for line in lines[1:]]
+    return "\n".join([(first + lines[0]) if lines[0] else first, *rest])
+
+
+def _address(address: str) -> str:
+    if _PLAIN_ADDRESS.fullmatch(address):
+        return address
+    return "<" + re.sub(r"[<>\n\r]", lambda found: f"%{ord(found[0]):02X}", address) + ">"
+
+
+def _code_span(text: str) -> str:
+    if not text.strip():
+        return text
+    ticks = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
+    pad = " " if text[0] in " `" or text[-1] in " `" else ""
+    return f"{ticks}{pad}{text}{pad}{ticks}"
+
+
+def _escape_heading(text: str) -> str:
+    return re.sub(r"(#+)$", r"\\\1", text)
+
+
+def _escape_lines(text: str) -> str:
+    """Escape what begins a block only at the start of a line."""
+    return _NUMBERED.sub(r"\1\\\2", _LINE_START.sub(r"\\\1", text))

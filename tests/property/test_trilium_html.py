@@ -1,0 +1,183 @@
+"""Properties of the Trilium codec: nothing is lost that an edit does not touch."""
+
+from __future__ import annotations
+
+import html
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from mcp_notarium.stores.trilium.html_codec import WouldLose, edit, to_html, to_markdown
+from mcp_notarium.stores.trilium.markdown_reader import segments
+
+WORDS = st.text(st.sampled_from("abz0189 *_`[]()#<>&$~|\\!+-.=:\"'é漢\xa0\t"), max_size=12)
+
+
+def element(tag: str, inner: str, attributes: str = "") -> str:
+    return f"<{tag}{attributes}>{inner}</{tag}>"
+
+
+text = WORDS.map(lambda words: html.escape(words, quote=False))
+inline = st.recursive(
+    text,
+    lambda inner: st.one_of(
+        st.builds(
+            element, st.sampled_from(["strong", "b", "em", "i", "s", "u", "sub", "code"]), inner
+        ),
+        inner.map(lambda held: element("span", held, ' style="color:hsl(0,75%,60%);"')),
+        inner.map(lambda held: element("a", held, ' class="reference-link" href="#root/Ab12cd34"')),
+        inner.map(lambda held: element("a", held, ' href="https://example.com/a_b?c=d&amp;e"')),
+        st.just('<img src="api/attachments/x1/image/a%20b.png" width="3" height="4">'),
+        st.just('<img alt="A*" src="data:image/png;base64,AAAA">'),
+        st.just('<span class="math-tex">\\(a_b^2\\)</span>'),
+        st.just("<br>"),
+        st.lists(inner, max_size=3).map("".join),
+    ),
+    max_leaves=5,
+)
+items = st.lists(inline.map(lambda held: element("li", held)), min_size=1, max_size=3).map("".join)
+ticked = inline.map(
+    lambda held: (
+        '<li><label class="todo-list__label"><input type="checkbox" checked="checked" disabled="disabled">'
+        f'<span class="todo-list__label__description">{held}</span></label></li>'
+    )
+)
+rows = st.lists(
+    st.lists(inline.map(lambda held: element("td", held)), min_size=2, max_size=2).map(
+        lambda cells: element("tr", "".join(cells))
+    ),
+    min_size=1,
+    max_size=3,
+).map("".join)
+block = st.one_of(
+    st.builds(element, st.sampled_from(["p", "h2", "h3"]), inline),
+    inline.map(lambda held: element("p", held, ' style="text-align:right;"')),
+    st.builds(element, st.sampled_from(["ul", "ol"]), items),
+    ticked.map(lambda held: element("ul", held, ' class="todo-list"')),
+    inline.map(lambda held: element("blockquote", element("p", held))),
+    rows.map(lambda held: f'<figure class="table"><table><tbody>{held}</tbody></table></figure>'),
+    text.map(lambda held: f'<pre><code class="language-text-x-python">{held}\n\n{held}</code></pre>'),
+    st.just('<figure class="image" style="width:50%;"><img src="api/attachments/y/image/y.png"></figure>'),
+    st.just('<section class="include-note" data-note-id="Ab12cd34" data-box-size="medium">&nbsp;</section>'),
+    st.just("<hr>"),
+    st.just("<p>&nbsp;</p>"),
+    st.just("\n"),
+)
+document = st.lists(block, max_size=6).map("".join)
+
+
+@settings(deadline=None, max_examples=50)
+@given(document)
+@example("<ul><li>a</li></ul><ul><li>b</li></ul>")
+def test_a_note_that_was_not_edited_keeps_its_bytes(source: str) -> None:
+    assert edit(source, to_markdown(source)) == source
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.text())
+@example("<p>a<b>b</p>c</b>")
+@example("<!-- x --><p/>&#0;&bogus;&amp")
+def test_anything_is_read_and_kept(source: str) -> None:
+    assert edit(source, to_markdown(source)) == source
+
+
+@settings(deadline=None, max_examples=50)
+@given(document, WORDS, st.data())
+def test_a_new_paragraph_changes_nothing_around_it(
+    source: str, words: str, data: st.DataObject
+) -> None:
+    new = to_markdown(to_html(f"new {words}"))
+    held = to_markdown(source)
+    shown = segments(held)
+    assume("\n\n".join(shown) == held)
+    place = data.draw(st.integers(0, len(shown)))
+    wanted = "\n\n".join([*shown[:place], new, *shown[place:]])
+    assume(segments(wanted) == [*shown[:place], new, *shown[place:]])
+    try:
+        made = edit(source, wanted)
+    except WouldLose as refusal:
+        assert refusal.what == ["an order of blocks that Markdown cannot say"]
+        return
+    assert made.replace(to_html(new), "", 1) == source
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(block, min_size=1, max_size=5), st.data())
+def test_an_edit_changes_its_own_block_or_is_refused(blocks: list[str], data: st.DataObject) -> None:
+    source = "".join(blocks)
+    lines = to_markdown(source).split("\n")
+    number = data.draw(st.integers(0, len(lines) - 1))
+    assume(not lines[number].startswith("```"))
+    lines[number] += " zq"
+    try:
+        made = edit(source, "\n".join(lines))
+    except WouldLose:
+        return
+    kept = [block for block in blocks if block in made]
+    assert len(kept) >= len(blocks) - 1
+    assert "zq" in to_markdown(made)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.text(st.sampled_from("ab \n*_`[]()#<>&$~|\\!+-.=:1>\t\"é"), max_size=40))
+@example("- a\n- b\n\n* c\n")
+@example("$$\nx\n$$\n\n`` ` ``")
+def test_what_was_stored_reads_the_same_when_it_is_stored_again(markdown: str) -> None:
+    stored = to_html(markdown)
+    shown = to_markdown(stored)
+    assert edit(stored, shown) == stored
+    assert to_markdown(to_html(shown)) == shown
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.text(max_size=60))
+def test_no_markdown_makes_an_active_element(markdown: str) -> None:
+    attack = f"{markdown}<script>x</script><img src=x onerror=y>![a](https://example.com/x.png)"
+    made = to_html(attack).lower()
+    assert "<script" not in made
+    assert "<img" not in made
+    assert "href=\"javascript" not in to_html("[a](javascript:x)")
+
+
+@pytest.mark.parametrize(
+    ("source", "old", "new", "lost"),
+    [
+        ('<p>a <span style="color:red">b</span></p>', "a b", "a c", "style of <span>"),
+        ("<p>a <u>b</u></p>", "a b", "a c", "<u>"),
+        ('<table><tbody><tr><td colspan="2">b</td></tr></tbody></table>', "b", "c", "colspan of <td>"),
+        ('<p>a<!-- hidden --></p>', "a", "b", "HTML that is not well formed"),
+        ('<p>a <mark class="marker-yellow">b</mark></p>', "a b", "a c", "class of <mark>"),
+    ],
+)  # fmt: skip
+def test_an_edit_that_would_lose_something_says_what(
+    source: str, old: str, new: str, lost: str
+) -> None:
+    with pytest.raises(WouldLose) as refusal:
+        edit(source, to_markdown(source).replace(old, new))
+    assert lost in refusal.value.what
+    rest = source + "<p>other</p>"
+    if "not well" not in lost:
+        assert edit(rest, to_markdown(rest).replace("other", "edited")) == source + "<p>edited</p>"
+
+
+@pytest.mark.parametrize(
+    ("source", "old", "new", "made"),
+    [
+        ('<p>See <a class="reference-link" href="#root/x1">A</a>.</p>', "See", "Read",
+         '<p>Read <a class="reference-link" href="#root/x1">A</a>.</p>'),
+        ('<p>x <img src="api/attachments/i/image/a%20b.png" width="5"> y</p>', " y", " z",
+         '<p>x <img src="api/attachments/i/image/a%20b.png" width="5"> z</p>'),
+        ('<p>x <img src="data:image/png;base64,AAAA"> y</p>', " y", " z",
+         '<p>x <img src="data:image/png;base64,AAAA"> z</p>'),
+        ('<p>is <span class="math-tex">\\(a*b\\)</span></p>', "is", "was",
+         '<p>was <span class="math-tex">\\(a*b\\)</span></p>'),
+        ("<p>a&nbsp;</p><p>&nbsp;</p><p>b</p>", "a", "c", "<p>c</p><p>&nbsp;</p><p>b</p>"),
+        ('<ul><li data-list-item-id="e1">a</li><li data-list-item-id="e2">b</li></ul>', "b", "c",
+         "<ul><li>a</li><li>c</li></ul>"),
+        ("<p>a</p>", "a", "![x](https://example.com/y.png)",
+         '<p><a href="https://example.com/y.png">x</a></p>'),
+    ],
+)  # fmt: skip
+def test_an_edit_keeps_what_its_markdown_shows(source: str, old: str, new: str, made: str) -> None:
+    assert edit(source, to_markdown(source).replace(old, new)) == made
