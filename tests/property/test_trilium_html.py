@@ -57,9 +57,15 @@ block = st.one_of(
     ticked.map(lambda held: element("ul", held, ' class="todo-list"')),
     inline.map(lambda held: element("blockquote", element("p", held))),
     rows.map(lambda held: f'<figure class="table"><table><tbody>{held}</tbody></table></figure>'),
-    text.map(lambda held: f'<pre><code class="language-text-x-python">{held}\n\n{held}</code></pre>'),
-    st.just('<figure class="image" style="width:50%;"><img src="api/attachments/y/image/y.png"></figure>'),
-    st.just('<section class="include-note" data-note-id="Ab12cd34" data-box-size="medium">&nbsp;</section>'),
+    text.map(
+        lambda held: f'<pre><code class="language-text-x-python">{held}\n\n{held}</code></pre>'
+    ),
+    st.just(
+        '<figure class="image" style="width:50%;"><img src="api/attachments/y/image/y.png"></figure>'
+    ),
+    st.just(
+        '<section class="include-note" data-note-id="Ab12cd34" data-box-size="medium">&nbsp;</section>'
+    ),
     st.just("<hr>"),
     st.just("<p>&nbsp;</p>"),
     st.just("\n"),
@@ -82,6 +88,14 @@ def test_anything_is_read_and_kept(source: str) -> None:
     assert edit(source, to_markdown(source)) == source
 
 
+def _only_order_is_lost(source: str, wanted: str) -> str:
+    """Skip a note whose blocks Markdown cannot keep apart; no other edit of it is taken, either."""
+    with pytest.raises(WouldLose, match="an order of blocks that Markdown cannot say"):
+        edit(source, wanted)
+    assume(condition=False)
+    return ""
+
+
 @settings(deadline=None, max_examples=50)
 @given(document, WORDS, st.data())
 def test_a_new_paragraph_changes_nothing_around_it(
@@ -96,15 +110,16 @@ def test_a_new_paragraph_changes_nothing_around_it(
     assume(segments(wanted) == [*shown[:place], new, *shown[place:]])
     try:
         made = edit(source, wanted)
-    except WouldLose as refusal:
-        assert refusal.what == ["an order of blocks that Markdown cannot say"]
-        return
+    except WouldLose:
+        made = _only_order_is_lost(source, wanted)
     assert made.replace(to_html(new), "", 1) == source
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(block, min_size=1, max_size=5), st.data())
-def test_an_edit_changes_its_own_block_or_is_refused(blocks: list[str], data: st.DataObject) -> None:
+def test_an_edit_changes_its_own_block_or_is_refused(
+    blocks: list[str], data: st.DataObject
+) -> None:
     source = "".join(blocks)
     lines = to_markdown(source).split("\n")
     number = data.draw(st.integers(0, len(lines) - 1))
@@ -120,7 +135,7 @@ def test_an_edit_changes_its_own_block_or_is_refused(blocks: list[str], data: st
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.text(st.sampled_from("ab \n*_`[]()#<>&$~|\\!+-.=:1>\t\"é"), max_size=40))
+@given(st.text(st.sampled_from('ab \n*_`[]()#<>&$~|\\!+-.=:1>\t"é'), max_size=40))
 @example("- a\n- b\n\n* c\n")
 @example("$$\nx\n$$\n\n`` ` ``")
 def test_what_was_stored_reads_the_same_when_it_is_stored_again(markdown: str) -> None:
@@ -137,7 +152,7 @@ def test_no_markdown_makes_an_active_element(markdown: str) -> None:
     made = to_html(attack).lower()
     assert "<script" not in made
     assert "<img" not in made
-    assert "href=\"javascript" not in to_html("[a](javascript:x)")
+    assert 'href="javascript' not in to_html("[a](javascript:x)")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +161,7 @@ def test_no_markdown_makes_an_active_element(markdown: str) -> None:
         ('<p>a <span style="color:red">b</span></p>', "a b", "a c", "style of <span>"),
         ("<p>a <u>b</u></p>", "a b", "a c", "<u>"),
         ('<table><tbody><tr><td colspan="2">b</td></tr></tbody></table>', "b", "c", "colspan of <td>"),
-        ('<p>a<!-- hidden --></p>', "a", "b", "HTML that is not well formed"),
+        ("<p>a<!-- hidden --></p>", "a", "b", "HTML that is not well formed"),
         ('<p>a <mark class="marker-yellow">b</mark></p>', "a b", "a c", "class of <mark>"),
     ],
 )  # fmt: skip

@@ -196,7 +196,7 @@ def differences(recorded: Any, answered: Any, where: str = "") -> Iterator[str]:
         yield f"{where}: {recorded!r} is answered as {answered!r}"
 
 
-def faults(pair: dict[str, Any], answer: Response | None) -> Iterator[str]:  # noqa: C901
+def faults(pair: dict[str, Any], answer: Response | None) -> Iterator[str]:
     status, headers, body = pair["response"]
     if answer is None or status == 0:
         if (answer is None) != (status == 0):

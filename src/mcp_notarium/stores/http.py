@@ -92,6 +92,8 @@ class Reply:
 class HttpSession:
     """Keep connections to the hosts of ``bases`` (URLs: https, or plain http to loopback).
 
+    ``plain_http``: plain http is permitted to hosts of the local network as well.
+
     ``timeout`` is the default deadline of a request in seconds. Connections open with the first
     request and are kept alive; :meth:`close` ends them. Raises ``ConfigError`` for an unusable url.
     """
@@ -101,6 +103,7 @@ class HttpSession:
         *,
         bases: Iterable[str],
         timeout: float,
+        plain_http: bool = False,
         retry_policy: RetryPolicy | None = None,
         draw: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -108,7 +111,7 @@ class HttpSession:
         wall_clock: Callable[[], float] = time.time,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._origins = frozenset(usable_origin(base) for base in bases)
+        self._origins = frozenset(usable_origin(base, plain_http=plain_http) for base in bases)
         self._timeout = timeout
         self._retry_policy = retry_policy or RetryPolicy()
         self._draw = draw

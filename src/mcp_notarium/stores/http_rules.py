@@ -36,10 +36,14 @@ Origin = tuple[str, str, int]
 _SHOW_ADDRESS = "`mcp-notarium --print-config-vars` shows the store's address and where it was set."
 
 
-def usable_origin(base: str) -> Origin:
+_LOCAL_NAMES = (".local", ".lan", ".home.arpa", ".internal")
+
+
+def usable_origin(base: str, *, plain_http: bool = False) -> Origin:
     """Return the origin of a configured base URL.
 
-    Raises ``ConfigError`` unless it is https, or http to loopback.
+    Raises ``ConfigError`` unless it is https, or http to loopback; with ``plain_http`` also to the local
+    network.
     """
     try:
         parts = urlsplit(base)
@@ -53,7 +57,8 @@ def usable_origin(base: str) -> Origin:
             "the address of the note store holds more than scheme, host, port and path",
             resolution_hint=_SHOW_ADDRESS,
         )
-    if origin[0] == "http" and not is_loopback(origin[1]):
+    permitted = is_loopback(origin[1]) or (plain_http and is_local_network(origin[1]))
+    if origin[0] == "http" and not permitted:
         raise ConfigError(
             "the address of the note store must be https (plain http only to this machine)",
             resolution_hint=_SHOW_ADDRESS,
@@ -77,6 +82,15 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_local_network(host: str) -> bool:
+    """Tell whether a host is one of the local network: a private address, or a name that only it knows."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "." not in host or host.endswith(_LOCAL_NAMES)
+    return address.is_private and not address.is_unspecified
 
 
 class ConnectionDropped(StoreUnavailable):

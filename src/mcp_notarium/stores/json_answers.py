@@ -24,7 +24,7 @@ class AnswerTooLarge(StoreProtocolError):
     """Report an answer larger than can be taken; a smaller part of it may be requested."""
 
 
-def parse_json(body: bytes, *, deepest: int | None = DEEPEST) -> Any:
+def parse_json(body: bytes, *, deepest: int | None = DEEPEST, most: int = MOST_VALUES) -> Any:
     """Parse the JSON value in ``body`` (UTF-8); at most ``deepest`` levels, finite numbers only.
 
     ``deepest`` None leaves that to the caller, who looks at each note by itself, so that one does
@@ -32,7 +32,7 @@ def parse_json(body: bytes, *, deepest: int | None = DEEPEST) -> Any:
     what a single note in it may be to blame for: too many values, too deep to be read at all, or
     a number that is none or has thousands of digits.
     """
-    if _values_in(body) > MOST_VALUES:
+    if _values_in(body, most) > most:
         raise AnswerTooLarge("the note store answered more values than can be taken at once")
     try:
         value = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
@@ -53,7 +53,7 @@ def to_json(value: Any) -> bytes:
         return _ESCAPED.encode(value).encode()
 
 
-def _values_in(body: bytes) -> int:
+def _values_in(body: bytes, most: int) -> int:
     """Count an upper bound of the values in the JSON text without making any of them.
 
     A value of two bytes can take a hundred in memory. What stands in texts is left out; that takes no
@@ -61,7 +61,7 @@ def _values_in(body: bytes) -> int:
     """
     unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     quotes = unescaped.count(b'"')
-    if quotes > 4 * MOST_VALUES:
+    if quotes > 4 * most:
         return quotes // 4
     outside = b"".join(unescaped.split(b'"')[::2])
     return outside.count(b",") + outside.count(b"[") + outside.count(b"{")

@@ -47,7 +47,7 @@ _CREATABLE = frozenset(
     }
 )  # fmt: skip
 _PATCHABLE = frozenset({"title", "type", "mime", "dateCreated", "utcDateCreated"})
-_ENTITY_ID = re.compile(r"[A-Za-z0-9_]{4,32}")
+_ENTITY_ID = re.compile(r"[A-Za-z0-9_]{1,32}")
 _UTC = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 MOST_LOGINS = 10
@@ -65,6 +65,7 @@ class Etapi:
     parts: Parts
     tokens: set[str] = field(default_factory=set)
     failed_logins: int = 0
+    shortest_id: int = 4
     logins: list[str] = field(default_factory=list)
     """Names of the tokens that logins have made."""
 
@@ -256,7 +257,7 @@ class Etapi:
             raise invalid(
                 "type", f"'{kind}' is not a valid note type, allowed types are: {_TYPES}."
             )
-        if "noteId" in body and not _ENTITY_ID.fullmatch(body["noteId"]):
+        if "noteId" in body and not self._is_possible_id(body["noteId"]):
             raise invalid(
                 "noteId",
                 f"'{body['noteId']}' is not a valid entityId. Only alphanumeric characters are allowed of length 4 to 32..",
@@ -295,6 +296,9 @@ class Etapi:
         return json_answer(
             201, {"note": self.document.note_object(note), "branch": branch_object(branch)}
         )
+
+    def _is_possible_id(self, note_id: str) -> bool:
+        return _ENTITY_ID.fullmatch(note_id) is not None and len(note_id) >= self.shortest_id
 
     def _patch_note(self, request: Request, note_id: str) -> Response:
         note = self._open_note(note_id)

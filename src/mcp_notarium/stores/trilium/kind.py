@@ -1,0 +1,109 @@
+"""Declare Trilium: its settings, what names an account, what it needs.
+
+Every start imports this module, so it imports what talks to the server only when that is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcp_notarium.crypto.account_identity import AccountIdentity
+from mcp_notarium.stores.kind import Login, StoreKind, StoreSettings, Truth
+from mcp_notarium.variable import Kind, Trust, Variable
+
+if TYPE_CHECKING:
+    from mcp_notarium.secret import Secret
+    from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
+    from mcp_notarium.stores.contract import Store
+    from mcp_notarium.stores.trilium.urls import Urls
+
+URL, TOKEN, ALLOW_HTTP = "TRILIUM_URL", "TRILIUM_TOKEN", "TRILIUM_ALLOW_HTTP"
+LOGIN_HINT = (
+    "Ask the user to run `mcp-notarium login` in a terminal, or to make a token in Trilium "
+    "(Options > ETAPI) and set TRILIUM_TOKEN in the client's configuration."
+)
+_DOMAIN_PORT = 53
+_WIRE_WORDS = frozenset(
+    {
+        "etapi", "api", "setup", "status", "auth", "login", "app-info", "notes", "content", "create-note",
+        "revision", "attributes", "trilium-max-entity-change-id",
+    }
+)  # fmt: skip
+"""Add a new one deliberately."""
+
+VARIABLES = (
+    Variable(
+        name=URL,
+        purpose="Address of the Trilium server, as a browser shows it: `http://127.0.0.1:8080`.",
+        kind=Kind.TEXT,
+        required=True,
+        trust=Trust.ENVIRONMENT,
+    ),
+    Variable(
+        name=TOKEN,
+        purpose="ETAPI token (Options > ETAPI). Not needed after `mcp-notarium login`.",
+        kind=Kind.SECRET,
+        has_file=True,
+    ),
+    Variable(
+        name=ALLOW_HTTP,
+        purpose="`1`: also plain http to a server of the local network, where others may read along.",
+        kind=Kind.CHOICE,
+        choices=("0", "1"),
+        default="0",
+        trust=Trust.ENVIRONMENT,
+    ),
+)
+
+
+def urls_of(settings: StoreSettings) -> Urls:
+    """Return the configured address. Raises ``ConfigError``."""
+    from mcp_notarium.stores.trilium.urls import Urls  # noqa: PLC0415 - see the top
+
+    return Urls.from_settings(settings.text(URL), plain_http=settings.text(ALLOW_HTTP) == "1")
+
+
+def _identity(settings: StoreSettings) -> AccountIdentity:
+    return AccountIdentity("trilium", urls_of(settings).endpoint(), "")
+
+
+def _open(settings: StoreSettings, context: StoreContext) -> Store:
+    from mcp_notarium.stores.trilium.store import TriliumStore  # noqa: PLC0415 - see the top
+
+    return TriliumStore(
+        urls=urls_of(settings),
+        token=settings.secret(TOKEN),
+        tokens=context.tokens,
+        timeout=context.timeout,
+    )
+
+
+def _access(settings: StoreSettings) -> Access:
+    from mcp_notarium.stores.context import Access  # noqa: PLC0415 - see the top
+
+    return Access(ports=(_DOMAIN_PORT, urls_of(settings).port()))
+
+
+async def _log_in(settings: StoreSettings, seconds: float, dialog: LoginDialog) -> Secret:
+    from mcp_notarium.stores.trilium import login  # noqa: PLC0415 - see the top
+
+    return await login.log_in(settings, seconds, dialog)
+
+
+KIND = StoreKind(
+    name="trilium",
+    title="Trilium",
+    truth=Truth.REMOTE,
+    variables=VARIABLES,
+    identity=_identity,
+    open=_open,
+    access=_access,
+    wire_words=_WIRE_WORDS,
+    titles=True,
+    login=Login(
+        get_token=_log_in,
+        variables=(TOKEN,),
+        hint=LOGIN_HINT,
+        logout="The token stays valid at the server. To end it, delete it in Trilium (Options > ETAPI).",
+    ),
+)

@@ -1,0 +1,259 @@
+"""Read ETAPI's note objects as revisions, and compose what a save sends. Pure.
+
+A text note is HTML at the server and Markdown here (``html_codec``). Code and the like are kept as they are.
+Of files, images and folders only title and labels are here; their text says so.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.errors import StoreProtocolError, StoreRejected
+from mcp_notarium.stores.json_answers import to_json
+from mcp_notarium.stores.trilium import html_codec
+
+VERSION = 1
+HTML = "text"
+VERBATIM = frozenset({"code", "mermaid", "canvas", "mindMap", "relationMap", "spreadsheet"})
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,127}")
+_LABEL_NAME = re.compile(r"[\w:]+")
+_DEFINITION = re.compile(r"(label|relation):")
+_ROOT = "root"
+_NEW = "New note"
+_LONGEST_TITLE = 100
+_MARKUP = re.compile(r"^[\s#>*+\-\[\]]+|[*_`~\\]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Hold a label that a note owns."""
+
+    id: str
+    name: str
+    value: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoteObject:
+    """Hold a note as the API lists it: everything but its content."""
+
+    id: str
+    title: str
+    kind: str
+    mime: str
+    blob_id: str
+    created: float
+    modified: float
+    protected: bool
+    labels: tuple[Label, ...]
+    inherited: tuple[str, ...]
+    children: int
+
+    @property
+    def has_text(self) -> bool:
+        """Tell whether its content can be read here."""
+        return self.kind == HTML or self.kind in VERBATIM
+
+    @property
+    def etag(self) -> str:
+        """Return the hash of everything that a reader or the policy sees, inherited labels too."""
+        labels = [(one.name, one.value) for one in self.labels]
+        seen = [self.title, self.kind, self.mime, self.blob_id, labels, self.inherited]
+        return hashlib.sha256(to_json(seen)).hexdigest()[:32]
+
+
+def is_possible_id(note_id: str) -> bool:
+    """Tell whether a note of ours can have this id: the root and Trilium's own notes are none."""
+    return _ID.fullmatch(note_id) is not None and note_id not in (_ROOT, "none")
+
+
+def blob_id(content: bytes) -> str:
+    """Return the id that Trilium gives to this content."""
+    digest = base64.b64encode(hashlib.sha512(content).digest()).decode()
+    return digest.replace("+", "X").replace("/", "Y")[:20]
+
+
+def note_object(value: Any) -> NoteObject:
+    """Read a note object. Raises ``StoreProtocolError``."""
+    try:
+        attributes = value["attributes"]
+        owned = [one for one in attributes if one["noteId"] == value["noteId"]]
+        labels = sorted(map(_label, filter(_is_shown, owned)), key=lambda one: one.position)
+        own_names = {one.name for one in labels}
+        inherited = [one["name"] for one in attributes if one not in owned and _is_shown(one)]
+        return NoteObject(
+            id=_text(value["noteId"]),
+            title=_text(value["title"]),
+            kind=_text(value["type"]),
+            mime=_text(value["mime"]),
+            blob_id=_text(value["blobId"]),
+            created=_seconds(value["utcDateCreated"]),
+            modified=_seconds(value["utcDateModified"]),
+            protected=value["isProtected"] is not False,
+            labels=tuple(labels),
+            inherited=tuple(dict.fromkeys(_text(n) for n in inherited if n not in own_names)),
+            children=len(value["childNoteIds"]),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise StoreProtocolError(
+            "Trilium answered a note in a form that is not known here (0.61 or newer is needed)"
+        ) from None
+
+
+def revision(note: NoteObject, content: bytes | None) -> Revision:
+    """Return the revision of a note; ``content`` None: it is not read. Raises ``StoreProtocolError``."""
+    try:
+        stored = None if content is None else content.decode()
+    except UnicodeDecodeError:
+        raise StoreProtocolError("the content of this note is not text") from None
+    fields: dict[str, Any] = {
+        "type": note.kind,
+        "mime": note.mime,
+        "labels": [[one.id, one.name, one.value, one.position] for one in note.labels],
+        "inherited": list(note.inherited),
+    }
+    if stored is None:
+        fields["unread"] = True
+    elif note.kind == HTML:
+        fields["html"] = stored
+    return Revision(
+        note.id,
+        note.etag,
+        Content(_shown_text(note.kind, note.mime, stored), _tags(fields), title=note.title or None),
+        note.created,
+        note.modified,
+        to_json(fields),
+        markdown=note.kind == HTML,
+    )
+
+
+def compose(base: Revision | None, content: Content) -> dict[str, Any]:
+    """Compose the object that a save sends. Raises ``StoreRejected`` for what Trilium cannot hold."""
+    held = {"type": HTML, "mime": "text/html"} if base is None else json.loads(base.raw)
+    title = content.title or ""
+    if not title and (base is None or base.content.title is not None):
+        title = _title_of(content.text)
+    return {
+        "type": held["type"],
+        "mime": held["mime"],
+        "title": title,
+        "content": _stored_text(held, base, content.text),
+        "labels": _label_names(held, content.tags),
+        "inherited": held.get("inherited", []),
+    }
+
+
+def content_of(body: dict[str, Any]) -> Content:
+    """Return how a composed object reads."""
+    text = _shown_text(body["type"], body["mime"], body["content"])
+    return Content(text, _tags(body), title=body["title"] or None)
+
+
+def _shown_text(kind: str, mime: str, stored: str | None) -> str:
+    if stored is None:
+        return f"({' '.join(filter(None, (kind, mime)))}: the content is not shown here)"
+    return html_codec.to_markdown(stored) if kind == HTML else stored
+
+
+def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str | None:
+    """Return the content to store; None: none is stored, for none was read."""
+    if base is None:
+        return html_codec.to_html(text)
+    if held.get("unread"):
+        if text != base.content.text:
+            raise StoreRejected(
+                "the content of this note is not text: only its title and tags can be changed; nothing was saved"
+            )
+        return None
+    if held["type"] != HTML:
+        return text
+    if text == base.content.text:
+        return str(held["html"])
+    try:
+        return html_codec.edit(held["html"], text)
+    except html_codec.WouldLose as refusal:
+        raise StoreRejected(
+            f"this edit would lose what Markdown cannot show: {', '.join(refusal.what)}; nothing was saved",
+            subcategory="formatting",
+            resolution_hint="Edit other blocks of the note, or add a new block beside this one. To replace "
+            "the block, remove it in one save and write it anew in another, if the user agrees to lose this.",
+        ) from None
+
+
+def _tags(fields: dict[str, Any]) -> tuple[str, ...]:
+    owned = [one if isinstance(one, str) else one[1] for one in fields["labels"]]
+    return tuple(dict.fromkeys([*owned, *fields["inherited"]]))
+
+
+def _label_names(held: dict[str, Any], tags: tuple[str, ...]) -> list[str]:
+    """Return the names of the labels that the note is to own, in their order."""
+    inherited = held.get("inherited", [])
+    missing = [name for name in inherited if name not in tags]
+    if missing:
+        raise StoreRejected(
+            f"{len(missing)} of the tags come from a note above this one and can only be removed there; "
+            "nothing was saved",
+            subcategory="inherited_tags",
+        )
+    wanted = [tag for tag in dict.fromkeys(tags) if tag not in inherited]
+    owned = {one[1]: one[2] for one in held.get("labels", [])}
+    for tag in wanted:
+        if tag not in owned and (_LABEL_NAME.fullmatch(tag) is None or _DEFINITION.match(tag)):
+            raise StoreRejected(
+                "a tag of this store has letters, digits, `_` and `:` only, and does not begin with "
+                "`label:` or `relation:`; nothing was saved",
+                subcategory="tag_name",
+            )
+    if any(value and name not in wanted for name, value in owned.items()):
+        raise StoreRejected(
+            "a tag to remove is a label with a value, which would be lost; nothing was saved",
+            subcategory="label_value",
+            resolution_hint="Ask the user to remove the label in Trilium.",
+        )
+    kept = [name for name in owned if name in wanted]
+    return kept + [tag for tag in wanted if tag not in owned]
+
+
+def _title_of(text: str) -> str:
+    """Make a title of the first line that has words."""
+    for line in text.splitlines():
+        words = " ".join(_MARKUP.sub("", line).split())
+        if words:
+            return words[:_LONGEST_TITLE].strip()
+    return _NEW
+
+
+def _is_shown(attribute: dict[str, Any]) -> bool:
+    return attribute["type"] == "label" and not _DEFINITION.match(_text(attribute["name"]))
+
+
+def _label(one: dict[str, Any]) -> Label:
+    position = one["position"]
+    return Label(
+        _text(one["attributeId"]),
+        _text(one["name"]),
+        _text(one["value"]),
+        position if isinstance(position, int) else 0,
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not text")
+    value.encode()  # a lone surrogate raises a ValueError
+    return value
+
+
+def _seconds(value: object) -> float:
+    date = datetime.fromisoformat(_text(value))
+    if date.tzinfo is None:
+        raise ValueError("no date in UTC")
+    return date.timestamp()

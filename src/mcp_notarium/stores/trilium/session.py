@@ -1,0 +1,120 @@
+"""Send requests to one Trilium server with one token, and name what its refusals mean.
+
+The token is the configured one, else the stored one. A refused token is never tried as another account's:
+there is one login to a server. Every request that changes something is sent at most as often as its caller
+says that it may be repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from mcp_notarium.errors import (
+    LoginRequired,
+    NotariumError,
+    OutcomeUnknown,
+    StoreProtocolError,
+    StoreRejected,
+)
+from mcp_notarium.secret import Secret
+from mcp_notarium.stores.context import TokenStore
+from mcp_notarium.stores.http import HttpSession, Reply, Request
+from mcp_notarium.stores.json_answers import parse_json
+from mcp_notarium.stores.trilium.kind import LOGIN_HINT
+
+_REFUSED = 401
+_BAD_REQUEST = 400
+_NOT_FOUND = 404
+_TOKEN = re.compile(rb"[\x21-\x7e]{1,4096}")
+_MISSING = frozenset({"NOTE_NOT_FOUND"})
+
+
+class TriliumSession:
+    """Send requests of one account."""
+
+    def __init__(self, session: HttpSession, *, token: Secret | None, tokens: TokenStore) -> None:
+        self._session = session
+        self._configured = token or None
+        self._tokens = tokens
+        self._current: Secret | None = None
+
+    async def send(self, request: Request) -> Reply:
+        """Send a request and return the answer, whatever its status but 401.
+
+        Raises ``LoginRequired`` if there is no token or it is refused, and what :meth:`HttpSession.send`
+        raises; ``OutcomeUnknown`` for a write that an earlier try may have carried out.
+        """
+        token = self._current or self._read_token()
+        reply = await self._send_with(token, request)
+        if reply.status == _REFUSED:
+            # Another process may have logged in since.
+            token, refused = self._read_token(), token
+            reply = reply if token == refused else await self._send_with(token, request)
+        if reply.status == _REFUSED:
+            self._current = None
+            raise login_required("Trilium does not accept the token")
+        self._current = token
+        return reply
+
+    async def close(self) -> None:
+        """Close connections. Idempotent."""
+        await self._session.close()
+
+    async def _send_with(self, token: Secret, request: Request) -> Reply:
+        # The form that every version knows: the oldest does not know "Bearer".
+        headers = {**request.headers, "authorization": token.reveal_text()}
+        reply = await self._session.send(replace(request, headers=headers))
+        if reply.in_doubt and not reply.ok:
+            raise OutcomeUnknown("the write was sent and no answer came back")
+        return reply
+
+    def _read_token(self) -> Secret:
+        token = self._configured or self._stored_token()
+        if token is None:
+            raise login_required("there is no token for the Trilium server yet")
+        if _TOKEN.fullmatch(token.reveal()) is None:
+            raise login_required("the configured token has characters that no token has")
+        return token
+
+    def _stored_token(self) -> Secret | None:
+        try:
+            return self._tokens.load() or None
+        except NotariumError:
+            return None
+
+
+def login_required(message: str) -> LoginRequired:
+    """Return the error for a token that is missing or refused, with the way out."""
+    return LoginRequired(message, resolution_hint=LOGIN_HINT)
+
+
+def is_missing(reply: Reply) -> bool:
+    """Tell whether the note does not exist; an address that the server does not know is another 404."""
+    return reply.status == _NOT_FOUND and _code(reply) in _MISSING
+
+
+def value_of(reply: Reply) -> Any:
+    """Return the JSON of a good answer. Raises ``StoreProtocolError``."""
+    if not reply.ok:
+        raise StoreProtocolError(f"Trilium answered with status {reply.status}")
+    return parse_json(reply.body)
+
+
+def refusal_of(reply: Reply) -> NotariumError:
+    """Return the error for a write that was refused."""
+    if _code(reply) == "NOTE_IS_PROTECTED":
+        return StoreRejected("the note is protected in Trilium and cannot be changed from here")
+    if reply.status == _BAD_REQUEST:
+        return StoreRejected("Trilium refuses the note in this form")
+    return StoreProtocolError(f"Trilium answered a write with status {reply.status}")
+
+
+def _code(reply: Reply) -> str:
+    try:
+        answer = parse_json(reply.body)
+    except StoreProtocolError:
+        return ""
+    code = answer.get("code") if isinstance(answer, dict) else None
+    return code if isinstance(code, str) else ""

@@ -1,0 +1,98 @@
+"""Run the contract with Trilium, against simulated servers over real HTTP: the oldest and the newest version."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from contract.store_contract import Bench, StoreContract
+from mcp_notarium.domain.note import Content
+from mcp_notarium.stores.trilium import html_codec, note_codec
+from notarium_devtools.trilium import TriliumSimulator
+from support.trilium_client import open_trilium
+
+
+class TriliumBench:
+    def __init__(self, sim: TriliumSimulator) -> None:
+        self.sim = sim
+        sim.etapi.shortest_id = 1  # the contract's notes are called n1
+        self.store = open_trilium(sim)
+
+    async def put(self, note_id, text, *, tags=(), trash=False) -> None:
+        self.sim.write(note_id, "", html_codec.to_html(text))
+        self.sim.set_labels(note_id, *tags)
+
+    async def remove(self, note_id) -> None:
+        self.sim.document.delete(note_id)
+
+    async def text(self, note_id) -> str:
+        return html_codec.to_markdown(self.sim.document.notes[note_id].content.decode())
+
+    def forget_cursors(self) -> None:
+        """There are none."""
+
+    def forget_versions(self, note_id) -> None:
+        """There are none."""
+
+    def refuse_login(self) -> None:
+        self.sim.faults.clear()
+        self.sim.etapi.tokens.clear()
+
+    def unreachable(self) -> None:
+        self.sim.stop_listening()
+
+    def lose_answers(self, times) -> None:
+        self.sim.faults.clear()
+        if times:
+            for method, path in (("PUT", "*/content"), ("DELETE", "*"), ("POST", "*/create-note")):
+                self.sim.faults.cut_after(method=method, path=path, times=times)
+
+    def lose_requests(self, times) -> None:
+        self.sim.faults.clear()
+        if times:
+            for method, path in (("PUT", "*"), ("DELETE", "*"), ("GET", "*/content")):
+                self.sim.faults.cut_before(method=method, path=path, times=times)
+
+    def hang(self) -> None:
+        self.sim.faults.delay(30, after=True, method="PUT")
+
+
+class TestTrilium(StoreContract):
+    version = "0.102.1"
+
+    @asynccontextmanager
+    async def open_bench(self) -> AsyncIterator[Bench]:
+        async with TriliumSimulator(self.version).serving() as sim:
+            bench = TriliumBench(sim)
+            yield bench
+            await bench.store.close()
+
+    def as_stored(self, content):
+        """Markdown in the form in which the server's HTML reads; a note without a title gets one."""
+        made = note_codec.compose(None, content)
+        return replace(note_codec.content_of(made), tags=content.tags)
+
+    async def test_update_keeps_unknown_fields_and_the_creation_date(self, bench):
+        base = await self.create(bench, "n1", "one\n")
+        document = bench.sim.document
+        document.set_attribute("rel1rel1", base.id, "relation", "template", "root")
+        document.set_attribute("lab1lab1", base.id, "label", "priority", "high")
+        base = await bench.store.get(base.id)
+        content = replace(base.content, text="two\n")
+        write = self.write(bench.store, base.id, content, base=base, write_id="0b")
+        answer = await bench.store.push(write)
+        assert answer.revision.content.tags == ("priority",)
+        assert answer.revision.created_at == base.created_at
+        assert [(one.name, one.value) for one in document.owned(base.id)] == [
+            ("template", "root"),
+            ("priority", "high"),
+        ]
+
+
+class TestOldestTrilium(TestTrilium):
+    version = "0.63.6"
+
+
+def test_a_title_is_made_of_the_first_words():
+    assert note_codec.content_of(note_codec.compose(None, Content("\n# *Plan*\nb"))).title == "Plan"
