@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
-from mcp_notarium.errors import CacheError, NotariumError
+from mcp_notarium.errors import CacheError, NotariumError, StoreRejected
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
 from mcp_notarium.sync.conflict_copy import (
     StoredAs,
@@ -195,7 +195,9 @@ class AnswerCommitter:
         if hidden is not None:  # hidden by the policy a moment before: it stays so
             wanted = replace(wanted, tags=hidden.content.tags)
         copy = self._copy_of(write) if texts.ours is not None and not write.copied else None
-        repair = None if wanted == held.content else self._repair_of(held, wanted, copied=False)
+        repair = None if wanted == held.content else self._try_repair(held, wanted)
+        if repair is None and wanted != held.content and not write.copied:
+            copy = copy or self._copy_of(write)
         kept = held if repair is None or hidden is None else Tombstone(held.id)
         theirs = unseen if texts.theirs is not None else []
         follow_ups = [entry for entry in (copy, *theirs, repair) if entry is not None]
@@ -367,6 +369,12 @@ class AnswerCommitter:
             body=self._store.compose(None, content, now=self._clock()),
             copied=True,
         )
+
+    def _try_repair(self, stored: Revision, wanted: Content) -> PendingWrite | None:
+        """Make the entry of a repair; None if the store cannot hold both edits in one note."""
+        with suppress(StoreRejected):
+            return self._repair_of(stored, wanted, copied=False)
+        return None
 
     def _repair_of(self, stored: Revision, wanted: Content, *, copied: bool) -> PendingWrite:
         return self._journal.make(

@@ -17,6 +17,7 @@ from mcp_notarium.stores.trilium.markdown_reader import Known
 from mcp_notarium.stores.trilium.markdown_writer import (
     BLOCKS,
     CANONICAL,
+    COLLAPSED,
     Writer,
     grouped,
     language_of,
@@ -24,6 +25,7 @@ from mcp_notarium.stores.trilium.markdown_writer import (
 
 _IGNORED = frozenset({"data-list-item-id"})
 """Attributes that the editor makes anew."""
+_TEXT_BLOCKS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
 _EMBEDDED = "embedded-image-"
 _LISTED_AT_MOST = 5
 Run = tuple[str, frozenset[str]]
@@ -186,6 +188,8 @@ def _shape(nodes: Iterable[Node]) -> list[object]:
             shape.append(_block_shape(first))
         else:
             shape.append(("p", (), _runs(group)))
+        if isinstance(shape[-1], tuple) and shape[-1][0] in _TEXT_BLOCKS and not shape[-1][2]:
+            shape.pop()  # it shows nothing
     return shape
 
 
@@ -206,7 +210,7 @@ def _block_shape(one: Element) -> object:
                 one.all_text().removesuffix("\n"),
                 attributes if others or extra else {},
             )
-        case "p" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6":
+        case tag if tag in _TEXT_BLOCKS:
             return (one.tag, tuple(sorted(attributes.items())), _runs(one.children))
     children = _shape(one.children)
     if one.tag == "li" and any(isinstance(c, Element) and c.tag == "label" for c in one.children):
@@ -225,8 +229,9 @@ def _runs(nodes: Iterable[Node]) -> list[Run]:
     for text, formats in _pieces(nodes, frozenset()):
         in_code = "code" in formats
         for letter in text:
-            space = letter in " \t\r\n\f\xa0" and letter != "\0"
-            piece = (" ", formats if in_code else frozenset[str]()) if space else (letter, formats)
+            space = letter in COLLAPSED
+            bare = letter.isspace() and not in_code
+            piece = (" " if space else letter, frozenset[str]() if bare else formats)
             if space and (not runs or runs[-1][0].endswith((" ", "\n"))):
                 continue
             if runs and runs[-1][1] == piece[1]:

@@ -80,7 +80,8 @@ class _Renderer:
             case "math_inline":
                 return f'<span class="math-tex">\\({_text(node.content)}\\)</span>'
             case "math_inline_double" | "math_block":
-                math = f'<span class="math-tex">\\[{_text(node.content.strip())}\\]</span>'
+                content = _text(" ".join(node.content.split()))
+                math = f'<span class="math-tex">\\[{content}\\]</span>'
                 return f"<p>{math}</p>" if node.type == "math_block" else math
             case "strong" | "em" | "s" | "blockquote":
                 return f"<{_WRAPPED[node.type]}>{self._inner(node)}</{_WRAPPED[node.type]}>"

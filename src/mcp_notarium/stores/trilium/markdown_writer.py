@@ -22,7 +22,10 @@ BLOCKS = frozenset(
 CANONICAL = {"b": "strong", "i": "em", "strike": "s", "del": "s"}
 _MARKS = {"strong": "**", "em": "*", "s": "~~"}
 _INVISIBLE = frozenset({"script", "style", "template", "head", "title"})
-_SPACES = re.compile(r"[ \t\r\n\f\xa0]+")
+COLLAPSED = " \t\r\n\f\x0b\x1c\x1d\x1e\x1f\x85\xa0"
+"""Spaces that count as one. Others (U+3000, U+2028) are characters like any."""
+_SPACES = re.compile(f"[{COLLAPSED}]+")
+_EDGE_SPACES = re.compile(r"^[^\S ]+|[^\S ]+$")
 _SPECIAL = re.compile(r"[\\`*\[\]<$]|~~|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
 _LINE_START = re.compile(r"^(#{1,6}(?=\s|$)|>|[-+](?=\s|$)|~~~|(?=[-=:|]+[-=:| ]*$))", re.MULTILINE)
 _NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)", re.MULTILINE)
@@ -36,6 +39,7 @@ class Writer:
 
     def __init__(self, address_of: Callable[[Element], str]) -> None:
         self._address_of = address_of
+        self._within: list[str] = []
 
     def block(self, nodes: list[Node], *, marker: int = 0) -> str:
         """Return the Markdown of one block: an element, or text and inline elements beside each other.
@@ -52,7 +56,8 @@ class Writer:
             case "p":
                 return self._paragraph(one.children)
             case "h1" | "h2" | "h3" | "h4" | "h5" | "h6":
-                text = self.inline(one.children).replace("\\\n", " ").strip()
+                text = self.inline(one.children).replace("\\\n", " ").strip(COLLAPSED)
+                text = _protect_edges(text)
                 return f"{'#' * int(one.tag[1])} {_escape_heading(text)}" if text else ""
             case "ul" | "ol":
                 return self._list(one, marker=marker)
@@ -73,13 +78,13 @@ class Writer:
         return "\n\n".join(text for _, text in written if text)
 
     def _paragraph(self, nodes: list[Node]) -> str:
-        text = self.inline(nodes).strip()
+        text = self.inline(nodes).strip(COLLAPSED)
         while text.endswith("\\"):  # a line break at the end shows nothing
-            shorter = text[:-1].rstrip()
+            shorter = text[:-1].rstrip(COLLAPSED)
             if shorter.endswith("\\"):
                 break
             text = shorter
-        lines = [line.strip() for line in text.split("\n")]
+        lines = [_protect_edges(line.strip(COLLAPSED)) for line in text.split("\n")]
         return _escape_lines("\n".join(lines))
 
     def _placeholder(self, one: Element) -> str:
@@ -172,14 +177,16 @@ class Writer:
             return _code_span(_SPACES.sub(" ", one.all_text()))
         if one.has_class("math-tex") and (math := _MATH.fullmatch(one.all_text())):
             dollars = "$$" if math[1] == "[" else "$"
-            return f"{dollars}{math[2].strip()}{dollars}"
+            return f"{dollars}{_SPACES.sub(' ', math[2]).strip()}{dollars}"
+        again = tag in self._within  # emphasis in emphasis says nothing more
+        self._within.append(tag)
         inner = self.inline(one.children)
+        self._within.pop()
         if tag == "a" and "href" in one.attributes:
             return f"[{inner.strip()}]({_address(one.attributes['href'])})" if inner.strip() else ""
-        if tag in _MARKS and inner.strip():
-            before = " " if inner[0] == " " else ""
-            after = " " if inner[-1] == " " else ""
-            return f"{before}{_MARKS[tag]}{inner.strip()}{_MARKS[tag]}{after}"
+        if tag in _MARKS and inner.strip() and not again:
+            begin, end = len(inner) - len(inner.lstrip()), len(inner.rstrip())
+            return f"{inner[:begin]}{_MARKS[tag]}{inner[begin:end]}{_MARKS[tag]}{inner[end:]}"
         return inner or ("" if tag in ("span", "label", "input") else self._placeholder(one))
 
 
@@ -245,10 +252,15 @@ def _address(address: str) -> str:
 
 def _code_span(text: str) -> str:
     if not text.strip():
-        return text
+        return f"`{text}`" if text else ""
     ticks = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
     pad = " " if text[0] in " `" or text[-1] in " `" else ""
     return f"{ticks}{pad}{text}{pad}{ticks}"
+
+
+def _protect_edges(line: str) -> str:
+    """Write rare spaces at the ends of a line as references: a parser of Markdown drops them there."""
+    return _EDGE_SPACES.sub(lambda found: "".join(f"&#{ord(one)};" for one in found[0]), line)
 
 
 def _escape_heading(text: str) -> str:

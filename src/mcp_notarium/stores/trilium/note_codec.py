@@ -55,6 +55,7 @@ class NoteObject:
     protected: bool
     labels: tuple[Label, ...]
     inherited: tuple[str, ...]
+    tags_understood: bool
     children: int
 
     @property
@@ -66,7 +67,8 @@ class NoteObject:
     def etag(self) -> str:
         """Return the hash of everything that a reader or the policy sees, inherited labels too."""
         labels = [(one.name, one.value) for one in self.labels]
-        seen = [self.title, self.kind, self.mime, self.blob_id, labels, self.inherited]
+        tags = [labels, self.inherited, self.tags_understood]
+        seen = [self.title, self.kind, self.mime, self.blob_id, tags]
         return hashlib.sha256(to_json(seen)).hexdigest()[:32]
 
 
@@ -84,11 +86,12 @@ def blob_id(content: bytes) -> str:
 def note_object(value: Any) -> NoteObject:
     """Read a note object. Raises ``StoreProtocolError``."""
     try:
-        attributes = value["attributes"]
-        owned = [one for one in attributes if one["noteId"] == value["noteId"]]
-        labels = sorted(map(_label, filter(_is_shown, owned)), key=lambda one: one.position)
+        found = list(filter(_is_label, value["attributes"]))
+        shown = [one for one in found if _LABEL_NAME.fullmatch(one["name"])]
+        owned = [one for one in shown if one["noteId"] == value["noteId"]]
+        labels = sorted(map(_label, owned), key=lambda one: one.position)
         own_names = {one.name for one in labels}
-        inherited = [one["name"] for one in attributes if one not in owned and _is_shown(one)]
+        inherited = [one["name"] for one in shown if one["noteId"] != value["noteId"]]
         return NoteObject(
             id=_text(value["noteId"]),
             title=_text(value["title"]),
@@ -100,6 +103,7 @@ def note_object(value: Any) -> NoteObject:
             protected=value["isProtected"] is not False,
             labels=tuple(labels),
             inherited=tuple(dict.fromkeys(_text(n) for n in inherited if n not in own_names)),
+            tags_understood=shown == found,
             children=len(value["childNoteIds"]),
         )
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -132,6 +136,7 @@ def revision(note: NoteObject, content: bytes | None) -> Revision:
         note.modified,
         to_json(fields),
         markdown=note.kind == HTML,
+        tags_understood=note.tags_understood,
     )
 
 
@@ -231,7 +236,7 @@ def _title_of(text: str) -> str:
     return _NEW
 
 
-def _is_shown(attribute: dict[str, Any]) -> bool:
+def _is_label(attribute: dict[str, Any]) -> bool:
     return attribute["type"] == "label" and not _DEFINITION.match(_text(attribute["name"]))
 
 
