@@ -194,10 +194,9 @@ class AnswerCommitter:
         wanted = texts.content
         if hidden is not None:  # hidden by the policy a moment before: it stays so
             wanted = replace(wanted, tags=hidden.content.tags)
-        copy = self._copy_of(write) if texts.ours is not None and not write.copied else None
-        repair = None if wanted == held.content else self._try_repair(held, wanted)
-        if repair is None and wanted != held.content and not write.copied:
-            copy = copy or self._copy_of(write)
+        repair = self._try_repair(held, wanted)
+        lost = texts.ours is not None or (repair is None and wanted != held.content)
+        copy = self._copy_of(write) if lost and not write.copied else None
         kept = held if repair is None or hidden is None else Tombstone(held.id)
         theirs = unseen if texts.theirs is not None else []
         follow_ups = [entry for entry in (copy, *theirs, repair) if entry is not None]
@@ -371,9 +370,10 @@ class AnswerCommitter:
         )
 
     def _try_repair(self, stored: Revision, wanted: Content) -> PendingWrite | None:
-        """Make the entry of a repair; None if the store cannot hold both edits in one note."""
+        """Make the entry of a repair; None if there is none, or the store cannot hold both edits in one note."""
         with suppress(StoreRejected):
-            return self._repair_of(stored, wanted, copied=False)
+            if wanted != stored.content:
+                return self._repair_of(stored, wanted, copied=False)
         return None
 
     def _repair_of(self, stored: Revision, wanted: Content, *, copied: bool) -> PendingWrite:

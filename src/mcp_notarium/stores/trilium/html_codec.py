@@ -77,9 +77,7 @@ def edit(source: str, markdown: str) -> str:
     by_markdown = {block.markdown: block for block in reversed(blocks)}
     written = [source[: _start_of(blocks, source)]]
     lost: list[str] = []
-    for kind, first, last, begin, end in SequenceMatcher(
-        None, old, new, autojunk=False
-    ).get_opcodes():
+    for kind, first, last, begin, end in _aligned(old, new):
         replaced = blocks[first:last]
         if kind == "equal":
             written += [block.source + block.tail for block in replaced]
@@ -88,13 +86,29 @@ def edit(source: str, markdown: str) -> str:
             same = by_markdown.get(segment)
             written.append(same.source if same else markdown_reader.to_html(segment, known))
             written += [block.tail for block in replaced[number : number + 1]]
-        if kind == "replace":
-            edited = [block for block in replaced if block.markdown not in new]
-            for block in edited:
+        for block in replaced:
+            # One of several that look the same may have been edited, though another seems removed.
+            count = old.count(block.markdown)
+            twin = count > 1 and len(new) >= len(old)
+            if (kind == "replace" or twin) and new.count(block.markdown) < count:
                 lost += _losses(block, known)
     if lost:
         raise WouldLose(list(dict.fromkeys(lost))[:_LISTED_AT_MOST])
     return "".join(written)
+
+
+def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[str, int, int, int, int]]:
+    """Yield what became of which blocks, as ``SequenceMatcher`` does; first and last blocks stay if they can."""
+    shorter = min(len(old), len(new))
+    first = next((n for n in range(shorter) if old[n] != new[n]), shorter)
+    last = next((n for n in range(shorter - first) if old[-1 - n] != new[-1 - n]), shorter - first)
+    inner = SequenceMatcher(
+        None, old[first : len(old) - last], new[first : len(new) - last], autojunk=False
+    )
+    yield "equal", 0, first, 0, first
+    for kind, a, b, c, d in inner.get_opcodes():
+        yield kind, first + a, first + b, first + c, first + d
+    yield "equal", len(old) - last, len(old), len(new) - last, len(new)
 
 
 def _blocks(fragment: Fragment) -> list[Block]:
