@@ -12,30 +12,32 @@ from collections.abc import Iterator
 
 from sources import Fault, report, texts, unused
 
-_NAMES = re.compile(r"simplenote|simperium", re.IGNORECASE)
-_HOME = "mcp_notarium.stores.simplenote"
+_NAMES = re.compile(r"simplenote|simperium|trilium|etapi", re.IGNORECASE)
+_HOMES = ("mcp_notarium.stores.simplenote", "mcp_notarium.stores.trilium")
 
 PERMITTED = {
-    "mcp_notarium.stores.registry": "the list of stores, whose first is the default",
+    "mcp_notarium.stores.registry": "the list of stores",
     "mcp_notarium.crypto.user_key": "one of the words that people take for passphrases",
 }
-"""Module -> why one line of it names a store."""
+"""Module -> why it names a store, on one line for each store at most."""
 
 
 def find(modules: Iterator[tuple[str, str]]) -> Iterator[Fault]:
     """Yield the lines that name a store where they must not."""
-    used: set[str] = set()
+    used: set[tuple[str, str]] = set()
     for module, text in modules:
-        if module == _HOME or module.startswith(f"{_HOME}."):
+        if any(module == home or module.startswith(f"{home}.") for home in _HOMES):
             continue
         for number, line in enumerate(text.splitlines(), 1):
-            if not _NAMES.search(line):
+            named = _NAMES.search(line)
+            if named is None:
                 continue
-            if module in PERMITTED and module not in used:
-                used.add(module)
+            name = (module, named[0].lower())
+            if module in PERMITTED and name not in used:
+                used.add(name)
             else:
                 yield Fault(module, number, f"names a store: {line.strip()}")
-    yield from unused(PERMITTED, used)
+    yield from unused(PERMITTED, {module for module, _ in used})
 
 
 def main() -> int:

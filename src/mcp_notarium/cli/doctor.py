@@ -197,6 +197,8 @@ def _check_chain(app: App) -> Finding:
 async def _check_service(app: App) -> Finding:
     try:
         await app.store.list_page(since=None, mark=None, limit=1, with_content=False)
+        describe = app.config.store.describe
+        seen = f"{await describe(app.store)} is reachable" if describe else "reachable"
     except NotariumError as error:
         return Finding("service", WARN, error.message, error.resolution_hint or "")
     finally:
@@ -204,7 +206,7 @@ async def _check_service(app: App) -> Finding:
     if app.store.traits.in_database:
         return Finding("service", OK, "none: the notes are in this database")
     accepted = ", and the login is accepted" if app.config.store.login else ""
-    return Finding("service", OK, f"reachable{accepted}")
+    return Finding("service", OK, f"{seen}{accepted}")
 
 
 def _print(found: list[Finding], code: int, *, as_json: bool) -> int:

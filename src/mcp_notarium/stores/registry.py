@@ -11,6 +11,7 @@ _MODULES = {
     "simplenote": "mcp_notarium.stores.simplenote.kind",
     "local": "mcp_notarium.stores.local.kind",
     "memory": "mcp_notarium.stores.local.memory_kind",
+    "trilium": "mcp_notarium.stores.trilium.kind",
 }
 DEFAULT = next(iter(_MODULES))
 WITHOUT_ACCOUNT = "local"

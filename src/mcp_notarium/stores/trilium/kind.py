@@ -90,6 +90,12 @@ async def _log_in(settings: StoreSettings, seconds: float, dialog: LoginDialog) 
     return await login.log_in(settings, seconds, dialog)
 
 
+async def _describe(store: Store) -> str:
+    from mcp_notarium.stores.trilium.store import TriliumStore  # noqa: PLC0415 - see the top
+
+    return f"Trilium {await store.version()}" if isinstance(store, TriliumStore) else "Trilium"
+
+
 KIND = StoreKind(
     name="trilium",
     title="Trilium",
@@ -100,6 +106,7 @@ KIND = StoreKind(
     access=_access,
     wire_words=_WIRE_WORDS,
     titles=True,
+    describe=_describe,
     login=Login(
         get_token=_log_in,
         variables=(TOKEN,),
