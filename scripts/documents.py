@@ -22,7 +22,9 @@ TEST = re.compile(r"`(tests/[\w./-]+\.py)::([\w:]+)`")
 _PATH = re.compile(r"`((?:tests|docs|src|scripts|\.github)/[^`\s]*)`")
 _MODULE = re.compile(r"`([a-z_]+/[\w/]+\.py)`")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_VARIABLE = re.compile(r"\b((?:NOTARIUM|DB|SIMPLENOTE|SIMPERIUM|SYNC|API|LOG)_[A-Z][A-Z_]*[A-Z])\b")
+_VARIABLE = re.compile(
+    r"\b((?:NOTARIUM|DB|SIMPLENOTE|SIMPERIUM|TRILIUM|SYNC|API|LOG)_[A-Z][A-Z_]*[A-Z])\b"
+)
 _VERDICT = re.compile(r"`([a-z]+(?:_[a-z]+)+)`[^.;|`]{0,20}exit code (\d+)")
 _CODES = {"0", "1", "2", "3", "130"}
 

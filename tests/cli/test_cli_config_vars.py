@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.config.variables import known_variables
+from mcp_notarium.config.variables import COMMON
+from mcp_notarium.stores import registry
 from support.whole import run
 
-VARIABLES = known_variables()
+VARIABLES = (*registry.kind(registry.DEFAULT).variables, *COMMON)
 FILE_NAMES = {one.file_name for one in VARIABLES if one.has_file}
 BARE = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
 SECRETS = {

@@ -6,6 +6,7 @@ from undefended.defence import Defence
 
 _SESSION = "unit/stores/test_http_session.py"
 _RULES = "unit/stores/test_http_rules.py"
+_TRILIUM = "unit/stores/test_trilium_store.py"
 _SWEEPS = "unit/sync/test_news_and_sweeps.py"
 
 SERVICE = (
@@ -28,7 +29,7 @@ SERVICE = (
     Defence(
         "plain http to this machine only",
         "stores/http_rules.py",
-        '    if origin[0] == "http" and not is_loopback(origin[1]):\n',
+        '    if origin[0] == "http" and not permitted:\n',
         "    if False:\n",
         (f"{_RULES}::test_other_addresses_are_refused_without_being_quoted",),
         (45,),
@@ -176,5 +177,40 @@ SERVICE = (
         "    (LocalState.KNOWN, RemoteState.MISSING): PlannedMove(\n        Move.FETCH",
         "    (LocalState.KNOWN, RemoteState.MISSING): PlannedMove(\n        Move.FORGET",
         ("unit/sync/test_pull_decisions.py::test_absence_from_a_listing_removes_nothing_but_asks",),
+    ),
+    Defence(
+        "a store that overwrites is compared right before the write",
+        "stores/trilium/store.py",
+        "        if note.etag != write.base_etag:\n",
+        "        if False:\n",
+        (f"{_TRILIUM}::test_a_note_that_moved_is_not_overwritten",),
+    ),
+    Defence(
+        "the id of a new note is asked for before it is used",
+        "stores/trilium/store.py",
+        "            return Acknowledgement(await self.get(write.note_id), PushStatus.REPEATED)\n",
+        "            pass\n",
+        (f"{_TRILIUM}::test_an_existing_id_is_never_posted",),
+    ),
+    Defence(
+        "a listing without the root removes nothing",
+        "stores/trilium/store.py",
+        "    if not has_root:\n",
+        "    if False:\n",
+        (f"{_TRILIUM}::test_a_listing_that_failed_removes_nothing",),
+    ),
+    Defence(
+        "protected notes are not read",
+        "stores/trilium/store.py",
+        "            if note.protected:\n                raise _missing_error(note.id)\n",
+        "",
+        (f"{_TRILIUM}::test_protected_notes_are_neither_listed_nor_read_nor_written",),
+    ),
+    Defence(
+        "an edit that would lose something is refused",
+        "stores/trilium/html_codec.py",
+        "    if lost:\n",
+        "    if False:\n",
+        ("property/test_trilium_html.py::test_an_edit_that_would_lose_something_says_what",),
     ),
 )

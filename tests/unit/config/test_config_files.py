@@ -168,6 +168,12 @@ HOSTILE = {
     "NOTARIUM_READ_ONLY": "on",
 }
 """What a ``.env`` must not set, each with a value that would change something."""
+TRILIUM = {
+    "TRILIUM_URL": "https://evil.example",
+    "TRILIUM_TOKEN": "theirs",
+    "TRILIUM_TOKEN_FILE": "/etc/hostname",
+    "TRILIUM_ALLOW_HTTP": "1",
+}
 
 HARMLESS = {
     "SIMPLENOTE_USERNAME",
@@ -183,7 +189,18 @@ HARMLESS = {
 def test_a_dotenv_may_set_these_and_nothing_else():
     known = known_variables()
     names = {one.name for one in known} | {one.file_name for one in known if one.has_file}
-    assert HOSTILE.keys() | {NOTEBOOK, COPIES} == names - HARMLESS
+    assert HOSTILE.keys() | {NOTEBOOK, COPIES} | TRILIUM.keys() == names - HARMLESS
+
+
+def test_a_dotenv_sends_no_token_anywhere(folder):
+    write(folder / ".env", "".join(f"{name}={value}\n" for name, value in TRILIUM.items()))
+    environment = {"NOTARIUM_STORE": "trilium", "TRILIUM_URL": "http://127.0.0.1:8080"}
+    loaded = config.load(environment, cwd=folder)
+    assert loaded.config == config.load(environment, cwd=folder.parent).config
+    ignored = [
+        name for name in TRILIUM if any(f"{name} in .env is" in one for one in loaded.warnings)
+    ]
+    assert ignored == [name for name in TRILIUM if name != "TRILIUM_URL"]  # set in the environment
 
 
 def test_a_dotenv_names_no_notebook(folder):

@@ -6,7 +6,7 @@ import pytest
 from mcp_notarium import config
 from mcp_notarium.config import settings
 from mcp_notarium.config.settings import default_data_dir
-from mcp_notarium.config.variables import COMMON, known_variables
+from mcp_notarium.config.variables import COMMON
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores import registry
@@ -15,7 +15,7 @@ from mcp_notarium.variable import Kind, Trust
 from support.simplenote_settings import simplenote
 
 ROOT = Path(__file__).parents[3]
-VARIABLES = known_variables()
+VARIABLES = (*KIND.variables, *COMMON)
 FILE_NAMES = {one.file_name for one in VARIABLES if one.has_file}
 MINIMUM = {"SIMPLENOTE_USERNAME": "ada@example.org"}
 

@@ -1,0 +1,106 @@
+"""Test a real, confined server over a simulated Trilium server."""
+
+import os
+import threading
+from contextlib import contextmanager
+
+import anyio
+import pytest
+
+from mcp_notarium.sandbox import landlock
+from notarium_devtools.trilium import TriliumSimulator
+from support.whole import RAW_KEY, Server, run
+
+pytestmark = pytest.mark.slow("each test starts a server of its own")
+
+
+@contextmanager
+def serving():
+    """A simulator in a thread of its own."""
+    sim, ready, ended = TriliumSimulator(), threading.Event(), threading.Event()
+
+    async def serve():
+        async with sim.serving():
+            ready.set()
+            while not ended.is_set():  # noqa: ASYNC110 - set by another thread
+                await anyio.sleep(0.02)
+
+    thread = threading.Thread(target=anyio.run, args=(serve,), daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield sim
+    finally:
+        ended.set()
+        thread.join(10)
+
+
+@pytest.fixture(name="sim")
+def _sim():
+    with serving() as sim:
+        sim.write("Ab12cd34Ef56", "Plan", "<p>one</p><p>two</p>")
+        yield sim
+
+
+@pytest.fixture(name="env")
+def _env(tmp_path, sim):
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "NOTARIUM_DATA_DIR": str(tmp_path / "data"),
+        "NOTARIUM_KEYCHAIN": "off",
+        "NOTARIUM_SANDBOX": "require" if landlock.version() else "off",
+        "NOTARIUM_STORE": "trilium",
+        "TRILIUM_URL": sim.url,
+        "TRILIUM_TOKEN": sim.token,
+        "DB_ENCRYPTION_KEY": RAW_KEY,
+    }
+
+
+def test_notes_are_listed_read_changed_created_and_deleted(env, sim):
+    with Server(env) as server:
+        server.loaded(1)
+        note = server.tool("get", id="Ab12cd34Ef56")
+        assert (note["title"], note["text"]) == ("Plan", "one\n\ntwo")
+        saved = server.tool(
+            "save",
+            id="Ab12cd34Ef56",
+            local_version=note["local_version"],
+            text="one\n\n**three**",
+            tags=["todo"],
+        )
+        held = sim.document.notes["Ab12cd34Ef56"]
+        assert held.content == b"<p>one</p><p><strong>three</strong></p>"
+        assert [one.name for one in sim.document.owned("Ab12cd34Ef56")] == ["todo"]
+        made = server.tool("save", title="New", text="- a\n- b")
+        assert sim.document.notes[made["id"]].content == b"<ul><li>a</li><li>b</li></ul>"
+        version = saved["local_version"]
+        server.tool(
+            "manage",
+            action="delete_permanently",
+            id="Ab12cd34Ef56",
+            local_version=version,
+            confirm=True,
+        )
+        assert "Ab12cd34Ef56" not in sim.document.notes
+        assert server.leave() == 0
+
+
+def test_an_edit_that_would_lose_something_is_refused_with_what(env, sim):
+    sim.write("Ab12cd34Ef56", "Plan", '<p>a <span style="color:red">b</span></p>')
+    with Server(env) as server:
+        server.loaded(1)
+        note = server.tool("get", id="Ab12cd34Ef56")
+        version = note["local_version"]
+        refusal = server.error("save", id="Ab12cd34Ef56", local_version=version, text="a c")
+        assert refusal["subcategory"] == "formatting"
+        assert "style of <span>" in refusal["message"]
+        assert "nothing was saved" in refusal["message"]
+        assert server.leave() == 0
+
+
+def test_doctor_names_the_version_of_the_server(env):
+    with Server(env) as server:
+        server.loaded(1)
+        assert server.leave() == 0
+    assert "Trilium 0.102.1 is reachable, and the login is accepted" in run(env, "doctor").stdout
