@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from contract.bench import nothing_known
 from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
 from mcp_notarium.errors import (
     ConfigError,
+    CursorLost,
     LoginRequired,
     NoteNotFound,
     OutcomeUnknown,
@@ -19,7 +21,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.secret import Secret
-from mcp_notarium.stores.contract import Entry, PushStatus
+from mcp_notarium.stores.contract import ChangePage, Entry, PushStatus
 from mcp_notarium.stores.kind import StoreSettings
 from mcp_notarium.stores.trilium import login
 from mcp_notarium.stores.trilium import store as store_module
@@ -352,6 +354,25 @@ async def test_a_failing_note_does_not_hide_the_others(sim, store):
     kinds = {entry.id: type(entry) for entry in page.entries}
     assert kinds["Bad1Bad1Bad1"] is Entry
     assert kinds[ID] is not Entry
+
+
+async def test_the_count_of_changes_tells_when_to_list(sim, store):
+    sim.write(ID, "Plan", "<p>a</p>")
+    cursor = (await listing(store)).cursor
+    sim.reset_log()
+    assert await store.changes(cursor, wait=False, base_of=nothing_known) == ChangePage((), cursor)
+    assert [one.path for one in sim.requests] == ["/api/setup/status"]
+    sim.document.set_attribute("priv1234", ID, "label", "private", "")  # moves no date
+    with pytest.raises(CursorLost):
+        await store.changes(cursor, wait=False, base_of=nothing_known)
+
+
+@pytest.mark.parametrize("fault", [{"status": 404}, {"status": 503}, {"status": 200}])
+async def test_a_server_that_does_not_tell_its_count_is_listed_each_time(sim, store, fault):
+    sim.faults.status(path="*/status", **fault)
+    cursor = (await listing(store)).cursor
+    with pytest.raises(CursorLost):
+        await store.changes(cursor, wait=False, base_of=nothing_known)
 
 
 async def test_no_calendar_address_is_ever_asked_for(sim, store):

@@ -55,10 +55,13 @@ LARGEST_LISTING = 64 * MIB
 """About 100,000 notes."""
 MOST_LISTED_VALUES = 4_000_000
 LISTING_SECONDS = 60.0
+_LARGEST_STATUS = 64 * 1024
 AT_ONCE = 4
 THREAD_BYTES = 32 * 1024
 _ROUNDS = 3
-_CURSOR = "snapshot"
+_NO_CURSOR = "unknown"
+_COUNTER = "trilium-max-entity-change-id"
+_PROBE_SECONDS = 5.0
 _JSON = {"content-type": "application/json"}
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 """The one type that every version stores as it is. Others, and none at all, make older servers replace the
@@ -73,6 +76,7 @@ class TriliumStore:
         WriteGuard.LAST_WRITER,
         Ids.RANDOM,
         Retry.ASK,
+        probe=True,
         titles=True,
         dates=False,
         max_note_bytes=MIB,
@@ -91,6 +95,7 @@ class TriliumStore:
         session = session or HttpSession(
             bases=[urls.base], timeout=timeout, plain_http=urls.plain_http
         )
+        self._http = session
         self._session = TriliumSession(session, token=token, tokens=tokens)
         self._urls = urls
         self._listed: dict[str, tuple[tuple[NoteObject, ...], int]] = {}
@@ -107,8 +112,11 @@ class TriliumStore:
         with_content: bool,
     ) -> ListingPage:
         """See ``Store.list_page``. One request lists all notes; its later pages come from memory."""
-        left_out = 0
+        left_out, cursor = 0, _NO_CURSOR
         if mark is None:
+            cursor = (
+                await self._count_changes() or _NO_CURSOR
+            )  # before the listing, which may have more
             notes, left_out = await self._list_everything()
             place = 0
         elif mark in self._listed:
@@ -119,7 +127,7 @@ class TriliumStore:
         end = place + len(page)
         self._listed = {} if end >= len(notes) else {random_id(f"{id(notes)}/{end}"): (notes, end)}
         entries = await self._entries(page, with_content=with_content)
-        return ListingPage(entries, _CURSOR, next(iter(self._listed), None), len(notes), left_out)
+        return ListingPage(entries, cursor, next(iter(self._listed), None), len(notes), left_out)
 
     async def _list_everything(self) -> tuple[tuple[NoteObject, ...], int]:
         """Return all notes, newest change first, and the number of those that are none for us.
@@ -158,8 +166,22 @@ class TriliumStore:
         return tuple(one for one in found if one is not None)
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:  # noqa: ARG002
-        """See ``Store.changes``: the server reports none."""
-        raise CursorLost("Trilium does not report changes")
+        """See ``Store.changes``: a counter tells whether anything has changed, and never what."""
+        if cursor != _NO_CURSOR and await self._count_changes() == cursor:
+            return ChangePage((), cursor)
+        raise CursorLost("something may have changed at Trilium")
+
+    async def _count_changes(self) -> str | None:
+        """Return the server's count of changes; None if it does not tell, as behind a proxy for ETAPI alone."""
+        request = Request(
+            "GET", self._urls.status(), tries=1, deadline=_PROBE_SECONDS, largest=_LARGEST_STATUS
+        )
+        try:
+            reply = await self._http.send(request)
+        except StoreError:
+            return None
+        count = reply.headers.get(_COUNTER, "")
+        return count if reply.ok and count.isdecimal() and len(count) < len(str(2**64)) else None
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:  # noqa: ARG002
         """See ``Store.get``. A protected note is none here: what the index holds of it goes."""
