@@ -200,6 +200,6 @@ def _join_problems(problems: tuple[ConfigError, ...], *, reasons: tuple[str, ...
     if {one.name for one in registry.kind(registry.DEFAULT).variables} & {*names}:
         hint += f" {_WITHOUT_ACCOUNT}"
         error = SettingsMissing(messages, missing=names, resolution_hint=hint)
-        error.agent_hint = f"{error.agent_hint} {_WITHOUT_ACCOUNT}"
+        error.agent_hint = f"{error.agent_hint} No account: {STORE}={registry.WITHOUT_ACCOUNT}."
         return error
     return SettingsMissing(messages, missing=names, resolution_hint=hint)
