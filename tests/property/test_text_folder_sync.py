@@ -9,12 +9,20 @@ import os
 import random
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable, VersionConflict
+from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.errors import (
+    NotariumError,
+    OutcomeUnknown,
+    StoreUnavailable,
+    VersionConflict,
+)
+from mcp_notarium.sync.index_reload import reload_index
 from notarium_devtools.text_folder import files
 from notarium_devtools.text_folder.store import TextFolder
 from support.long import LONG, dice
@@ -168,3 +176,85 @@ def test_no_promised_line_and_no_line_of_another_program_is_lost(monkeypatch):
     assert len(promised) > SAVES
     assert len(editor.sure) > EDITS / 2
     assert sum(client.remote.displaced for client in clients), "nobody came between"
+
+
+class Disguise:
+    """Another program that moves files about; the one under the rule always has ``SECRET`` in it."""
+
+    SECRET = "the code is 1234\n"
+
+    def __init__(self, folder, rng):
+        self.folder = folder
+        self.rng = rng
+        self.path("Secret").write_text(self.SECRET)
+        for name in NOTES:
+            self.path(name).write_text(START)
+
+    def path(self, name):
+        return self.folder / f"{name}.txt"
+
+    def act(self):
+        """Do what a person or an editor does to one or two files."""
+        one, other = self.rng.sample(sorted(self.folder.glob("*.txt")), 2)
+        match self.rng.choice(
+            ("rename", "exchange", "move over", "save", "save", "edit", "backup")
+        ):
+            case "rename":
+                self.move(one, self.path(f"Name {self.rng.randrange(9)}"))
+            case "exchange":
+                folder = os.open(self.folder, os.O_RDONLY)
+                assert files._rename(folder, one.name, other.name, files._EXCHANGE)
+                os.close(folder)
+            case "move over" if len([*self.folder.glob("*.txt")]) > 3:
+                self.move(one, other)
+            case "save":
+                self.save(one, one)
+            case "edit":
+                with one.open("a") as file:
+                    file.write("more\n")
+            case "backup":
+                self.save(self.move(one, one.with_suffix(".old.txt")), one)
+
+    def move(self, old, new):
+        if new.exists() and self.SECRET in new.read_text():
+            return old
+        return old.rename(new)
+
+    def save(self, source, target):
+        temporary = self.folder / ".editor.tmp"
+        temporary.write_text(source.read_text() + "saved\n")
+        temporary.rename(target)
+
+
+def test_a_file_that_a_rule_hides_by_its_name_is_never_seen_whatever_happens_to_files():
+    rng = dice("disguise")
+    with quick_folder() as place:
+        folder = place / "notes"
+        folder.mkdir()
+        disguise = Disguise(folder, rng)
+        rules = Visibility(hidden_ids=("Secret",))
+
+        def look(client):
+            texts = [content.text for content in client.contents().values()]
+            assert not [text for text in texts if disguise.SECRET in text]
+
+        async def story(client):
+            for number in range(15):
+                await client.sync()
+                look(client)
+                if rng.random() < 0.2:
+                    await reload_index(client.cache, client.remote, client.scheduler._progress)
+                if rng.random() < 0.3 and (ids := sorted(client.contents())):
+                    note = client.note(rng.choice(ids))
+                    with suppress(NotariumError):
+                        await client.change(note, with_line(note.text, f"agent {number}", rng))
+                    look(client)
+                await client.sync()
+                disguise.act()
+                client.time.now += 4000  # a sweep is due
+
+        for _ in range(2):  # and again after a restart
+            client = Client(place, None, remote=TextFolder(folder), rules=rules)
+            asyncio.run(story(client))
+            client.close()
+        assert any(disguise.SECRET in path.read_text() for path in folder.glob("*.txt"))
