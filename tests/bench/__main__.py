@@ -20,6 +20,7 @@ from bench.processes import Service
 from bench.rows_calls import calls, transport
 from bench.rows_idle import before_the_first_call, idle
 from bench.rows_keys import keys
+from bench.rows_local import local
 from bench.rows_start import start
 from bench.rows_sync import first_sync, size
 from bench.rows_tokens import tokens
@@ -35,6 +36,7 @@ PER_SIZE: dict[str, tuple[Rows, ...]] = {
     "size": (size,),
     "idle": (idle,),
     "writes": (writes,),
+    "local": (local,),
 }
 """In this order: the first loads the cache of the others, the last two add notes."""
 ONCE: dict[str, tuple[Rows, ...]] = {"transport": (transport,), "keys": (keys,)}
