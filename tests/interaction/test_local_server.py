@@ -187,6 +187,10 @@ def test_a_stop_after_changes_makes_a_copy_that_a_command_restores(env):
         "2.sqlite.encrypted",
     ]
     assert "ok    copies" in run(env, "doctor").stdout
+    (Path(listed["folder"]) / listed["copies"][0]).unlink()
+    assert json.loads(run(env, "restore", "--make", "--json").stdout)["copies"][0].endswith(
+        "-3.sqlite.encrypted"
+    )
     assert run(env, "restore", stdin="no\n").returncode == 1
     done = run(env, "restore", listed["copies"][1], "--yes")
     assert done.returncode == 0, done.stderr

@@ -213,7 +213,9 @@ def run_restore(args: argparse.Namespace) -> int:
     Raises ``Unfinished`` if it is in force and the old files are not all in the quarantine.
     """
     config = command_setup.prepare(args)
-    if args.list:
+    if args.make:
+        asyncio.run(_open_and_close(config))
+    if args.list or args.make:
         folder = AccountFolder(config.account_dir)
         found = database_copies.list_copies(folder)
         lines = [f"{one.path.name}  {one.path.stat().st_size / 1e6:,.1f} MB" for one in found]
@@ -244,11 +246,20 @@ def run_restore(args: argparse.Namespace) -> int:
     return 0
 
 
+async def _open_and_close(config: Config) -> None:
+    """Stop as a server does, without its limit of time: a changed notebook is copied then."""
+    async with open_app(config, syncing=False):
+        signals.watch_folder(config.account_dir)
+
+
 def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "copy", nargs="?", help="file name of a copy; the newest sound one if missing"
     )
     parser.add_argument("--list", action="store_true", help="list the copies and change nothing")
+    parser.add_argument(
+        "--make", action="store_true", help="make a copy of what has changed, then list"
+    )
     command_setup.options("--yes", "--ask-key", "--json")(parser)
 
 
