@@ -27,7 +27,12 @@ from mcp_notarium.stores.contract import WITHDRAWN, Ids, Retry, Store, WriteGuar
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.push_answers import NOTHING, AnswerCommitter, PushOutcome, PushResult
-from mcp_notarium.sync.write_errors import gone_error, names_taken_error, unknown_outcome
+from mcp_notarium.sync.write_errors import (
+    gone_error,
+    names_taken_error,
+    taken_over_error,
+    unknown_outcome,
+)
 
 NOT_STORED = (
     StoreRejected,
@@ -128,14 +133,17 @@ class Pusher:
     def drop(self, write: PendingWrite) -> None:
         """Drop the entry of a write that the store has not taken.
 
-        Raises ``OutcomeUnknown`` if that cannot be recorded: then it will be finished after all.
+        Raises ``OutcomeUnknown`` if that cannot be recorded, or if another process has taken the entry over:
+        then it will be finished after all, or is finished already.
         """
         try:
-            self._journal.finish(write)
+            ours = self._journal.finish(write)
         except CacheError as error:
             raise unknown_outcome(
                 "the write is not stored yet, and could not be taken back here", write
             ) from error
+        if not ours:
+            raise taken_over_error(write)
 
     @contextmanager
     def _sending(self, write: PendingWrite) -> Iterator[None]:

@@ -45,6 +45,7 @@ from mcp_notarium.sync.write_errors import (
     collision_error,
     names_taken_error,
     removed_error,
+    taken_over_error,
     unknown_outcome,
 )
 
@@ -229,7 +230,7 @@ class Writer:
                 "nothing was saved"
             ) from None
         if result is not None and result.outcome is PushOutcome.AGAIN:
-            raise unknown_outcome("another process has taken the write over", write)
+            raise taken_over_error(write)
         return result
 
     async def _attempt(

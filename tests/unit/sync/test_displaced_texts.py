@@ -215,11 +215,40 @@ def test_what_a_write_displaced_becomes_a_copy_if_another_process_has_finished_t
             return answer
 
         first.remote.push = slow
-        saved = await first.change(note, OURS)
-        assert saved.note.text == OURS
+        with pytest.raises(OutcomeUnknown, match="another process"):
+            await first.change(note, OURS)
 
     asyncio.run(scenario())
     assert texts(store) == sorted([MARK + THEIRS, OURS])
+    assert first.contents() == store.contents()
+    assert first.cache.pending.all() == []
+
+
+@overwriting
+@pytest.mark.parametrize("removes", [False, True])
+def test_nobody_is_told_that_nothing_was_done_if_another_process_has_taken_the_write_over(
+    clients, store, time, traits, removes
+):
+    first, second = clients(traits=traits), clients(traits=traits)
+
+    async def scenario():
+        note = await open_note(first, store)
+        get, asked = first.remote.get, []
+
+        async def slow(note_id, *, etag=None):
+            asked.append(note_id)
+            if len(asked) == 2 - removes:  # the comparison
+                time.now += LEASE + 1
+                await second.sync()
+                first.faults.plan(Fault.UNAVAILABLE, on="get")
+            return await get(note_id, etag=etag)
+
+        first.remote.get = slow
+        with pytest.raises(OutcomeUnknown, match="another process"):
+            await (first.writer.remove(note) if removes else first.change(note, OURS))
+
+    asyncio.run(scenario())
+    assert texts(store) == ([BASE] if removes else [OURS])
     assert first.contents() == store.contents()
     assert first.cache.pending.all() == []
 
