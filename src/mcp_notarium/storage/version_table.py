@@ -104,6 +104,10 @@ class VersionTable:
         """Remove all versions of these notes."""
         self._db.run(_REMOVE, (json.dumps(list(note_ids)),))
 
+    def remove_orphans(self, *, spared: Iterable[str]) -> None:
+        """Remove the versions of notes that went while the index was empty; not of ``spared`` ids."""
+        self._db.run(_REMOVE_ORPHANS, (json.dumps(list(spared)),))
+
     def remove_hidden(self, visibility: VisibilityFilter) -> None:
         """Remove the versions that the rules hide by their own id and tags."""
         hidden = [
@@ -132,4 +136,8 @@ SELECT pk, {_COST_OF_ONE} FROM note_versions INDEXED BY note_versions_age
 ORDER BY replaced_at LIMIT 1
 """  # noqa: S608 - as above
 _REMOVE = "DELETE FROM note_versions WHERE note_id IN (SELECT value FROM json_each(?))"
+_REMOVE_ORPHANS = """
+DELETE FROM note_versions
+WHERE note_id NOT IN (SELECT id FROM notes) AND note_id NOT IN (SELECT value FROM json_each(?))
+"""
 _LABELS = "SELECT pk, note_id, tags, tags_understood FROM note_versions"

@@ -113,6 +113,7 @@ class SyncProgress:
             self._state.set_cursor(cursor)
         self._state.set(_SWEPT_AT, repr(self._clock()))
         self._state.set(_UNSEEN_REMOVALS, "")
+        self._cache.versions.remove_orphans(spared=self.unresolved())
 
     @property
     def left_out(self) -> int:

@@ -13,6 +13,7 @@ from mcp_notarium.errors import NoteNotFound, OutcomeUnknown
 from mcp_notarium.library import Library
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.storage.cache import Cache, apply_rules
+from mcp_notarium.sync.status import SWEEP_PERIOD
 from support.memory_client import LIKE_LOCAL, LIKE_SIMPERIUM, Fault
 from support.sync_rig import Crash
 
@@ -166,6 +167,32 @@ def test_versions_survive_an_emptied_index_and_answer_when_the_note_is_there_aga
     asyncio.run(local.sync())
     assert versions(local, note) == before
     assert read(local, note, before[0][0]).text == "one"
+
+
+def test_versions_of_a_note_that_went_while_the_index_was_empty_go_with_the_next_sweep(
+    local, store
+):
+    gone, there = saved(local, "one", "two"), saved(local, "eins", "zwei")
+    asyncio.run(local.scheduler.reset())
+    store.remove(gone.id)
+    asyncio.run(local.sync())
+    local.time.now += SWEEP_PERIOD + 1
+    asyncio.run(local.sync())
+    assert local.cache.versions.of(gone.id) == []
+    assert len(versions(local, there)) == 1
+
+
+def test_versions_of_a_note_that_cannot_be_read_now_stay(local, store):
+    note = saved(local, "one", "two")
+    asyncio.run(local.scheduler.reset())
+    local.faults.plan(Fault.WITHOUT_CONTENT, on="list_page", times=9)
+    local.faults.plan(Fault.NONSENSE, on="get", times=9)
+    asyncio.run(local.sync())
+    local.time.now += SWEEP_PERIOD + 1
+    asyncio.run(local.sync())
+    assert local.cache.notes.get(note.id) is None
+    assert local.cache.sync_state.get("sync.swept_at"), "it was swept"
+    assert len(local.cache.versions.of(note.id)) == 1
 
 
 def test_versions_expire_while_servers_run_and_nobody_saves(local):
