@@ -1,7 +1,7 @@
 """Which notes are seen: denying wins, nothing is seen by accident."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
@@ -60,6 +60,7 @@ def test_equal_digests_mean_equal_judgements(one, other, note_id, tags):
         assert one.sees(note_id, tags) == other.sees(note_id, tags)
 
 
+@example(Visibility(hidden_tags=("a",), allowed_tags=("a",)), "1", ["a"])
 @given(rules, ids, tags)
 def test_a_protecting_tag_hides_whatever_else_is_said(rules, note_id, tags):
     if rules.hiding_tags(tags):
