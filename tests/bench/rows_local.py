@@ -46,8 +46,9 @@ def local(site: Site) -> Iterator[Figure]:
         server.greet()
         server.tool("list", limit=1)
         yield figure("list", "ms", _median(site, lambda _: server.tool("list", limit=20)))
+        asked = corpus.questions(site.count)
         for kind in ("rare word", "two words"):
-            yield figure(kind, "ms", _median(site, partial(_search, server, site, kind)))
+            yield figure(kind, "ms", _median(site, partial(_search, server, asked[kind])))
         for row, took in _saves(server, site):
             yield figure(row, "ms", took)
         yield figure("memory at rest", "MB", server.memory())
@@ -121,8 +122,7 @@ def _median(site: Site, act: Callable[[int], object]) -> float:
     return Taken([timed(partial(act, at)) for at in range(site.pace.calls)]).median * 1000
 
 
-def _search(server: Speaker, site: Site, kind: str, at: int) -> None:
-    asked = corpus.questions(site.count)[kind]
+def _search(server: Speaker, asked: list[corpus.Asked], at: int) -> None:
     one = asked[at % len(asked)]
     if server.tool("list", query=one.query)["total_items"] != one.total:
         raise WrongAnswer(f"{one.query} finds another number of notes")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.sandbox import landlock
+from support.small_disk import SmallDisk
 from support.whole import RAW_KEY, Server, run, until
 
 pytestmark = pytest.mark.slow("each test starts servers of its own")
@@ -215,3 +216,27 @@ def test_a_stop_after_changes_makes_a_copy_that_a_command_restores(env):
     with Server(env) as server:
         server.loaded(3)
         assert server.leave() == 0
+
+
+def test_a_full_disk_refuses_a_save_and_keeps_what_was_saved(env, tmp_path):
+    disk = SmallDisk(tmp_path / "disk", "8m")
+    try:
+        if not disk.mounted:
+            pytest.skip("no small disk can be mounted here")
+        env["NOTARIUM_DATA_DIR"] = str(disk.folder / "data")
+        with Server(env) as server:
+            kept = server.tool("save", text="kept\n")
+            filler = disk.fill()
+            refused = {server.error("save", text="x" * 20_000)["subcategory"] for _ in range(3)}
+            assert refused <= {"not_recorded", "full"}
+            assert server.tool("get", id=kept["id"])["text"] == "kept\n"
+            server.leave()
+            assert "x" * 40 not in server.errors()
+        filler.unlink()
+        with Server(env) as server:
+            assert server.tool("list")["total_items"] == 1
+            server.tool("save", text="again\n")
+            assert server.leave() == 0
+        assert len(json.loads(run(env, "restore", "--list", "--json").stdout)["copies"]) >= 1
+    finally:
+        disk.unmount()
