@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 _CLIENT_ID = "client_id"
 _LEASE_MARGIN = 5.0
 _CLOSING_SECONDS = 2.0
+_COPIED_IN_A_SECOND = 100e6
+"""Bytes of a database that are copied and verified in a second, at least."""
 _SHARE = 0.5
 """Share of the remaining time for each step of closing: the next step needs some too."""
 
@@ -117,7 +119,8 @@ async def open_app(
             if not read_only and app.audit.flush(wait=True):
                 opened.anchor.write(app.audit.table, opened.database)
         if not read_only:
-            copying = partial(_copy_database, config, opened, log)
+            most = time_to_close() * _COPIED_IN_A_SECOND
+            copying = partial(_copy_database, config, opened, log, most=most)
             await run_in_thread(copying, too_late=lambda _: None)
     except CacheDamaged as error:
         raise opener.damage_error(config) from error
@@ -232,13 +235,13 @@ async def _close(app: App, time_to_close: Callable[[], float]) -> None:
         await _await_in_time(app.store.close(), time_to_close)
 
 
-def _copy_database(config: Config, opened: OpenedCache, log: Logger) -> None:
-    """Copy a database whose notes are nowhere else, and close it; a failure is logged."""
+def _copy_database(config: Config, opened: OpenedCache, log: Logger, *, most: float) -> None:
+    """Copy a database of ``most`` bytes whose notes are nowhere else, and close it; a failure is logged."""
     tables, keep = config.store.tables, config.store.copies(config.store_settings)
     if tables is None:
         return
     try:
-        database_copies.copy_after_changes(opened, tables, keep=keep, now=time.time())
+        database_copies.copy_after_changes(opened, tables, keep=keep, now=time.time(), most=most)
     except (CacheError, OSError) as error:
         log.warning("cache.not_copied", message=database_copies.describe_failure(error))
 

@@ -7,6 +7,7 @@ and the number of the notes' last change. The oldest go first.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import secrets
@@ -52,12 +53,12 @@ def list_copies(folder: AccountFolder) -> list[DatabaseCopy]:
 
 
 def copy_after_changes(
-    opened: OpenedCache, tables: LentTables, *, keep: int, now: float
+    opened: OpenedCache, tables: LentTables, *, keep: int, now: float, most: float = math.inf
 ) -> Path | None:
     """Close the database and copy it, if its notes have changed since the newest copy; return the copy.
 
     None if there is nothing to do, or another process has it open and will do it. Raises ``CacheError``
-    and ``OSError`` with the older copies as they were.
+    (also for more than ``most`` bytes) and ``OSError`` with the older copies as they were.
     """
     folder, data_key = opened.anchor.folder, opened.data_key
     if data_key is None or keep == 0:
@@ -66,6 +67,10 @@ def copy_after_changes(
     newest = next(iter(list_copies(folder)), None)
     if newest is not None and newest.change == change and _opens(newest, data_key):
         return None
+    if opened.database.size_bytes() > most:
+        raise CacheError(
+            "the notebook is too large to be copied while a server stops; `mcp-notarium restore --make` copies it"
+        )
     opened.database.close()
     try:
         opened.server_lock.exclude(timeout=_LOCK_SECONDS)

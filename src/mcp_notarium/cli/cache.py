@@ -54,6 +54,7 @@ NOT_OVERWRITTEN = (
     "Only disk encryption and the end of those copies help against that."
 )
 _LONGEST_SYNC = 3600.0
+_LONGEST_COPY = 3600.0
 _POLL_SECONDS = 0.5
 _INDEX_AGAIN = "The next sync fills the index again."
 _INCOMPLETE = {
@@ -248,7 +249,7 @@ def run_restore(args: argparse.Namespace) -> int:
 
 async def _open_and_close(config: Config) -> None:
     """Stop as a server does, without its limit of time: a changed notebook is copied then."""
-    async with open_app(config, syncing=False):
+    async with open_app(config, syncing=False, time_to_close=lambda: _LONGEST_COPY):
         signals.watch_folder(config.account_dir)
 
 

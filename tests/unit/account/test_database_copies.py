@@ -19,6 +19,7 @@ from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import (
     CacheDamaged,
+    CacheError,
     CacheFull,
     InvalidRequest,
     LockedError,
@@ -98,6 +99,13 @@ def test_none_is_made_while_another_process_has_it_open_or_where_none_is_wanted(
         OtherProcess(Cache(other.database)).put("n2", "y")
         assert copied(other) is not None
     assert len(names(config)) == 1
+
+
+def test_what_is_too_large_for_a_stop_is_not_begun(config):
+    with closing(open_cheaply(config)) as opened:
+        with pytest.raises(CacheError, match="restore --make"):
+            database_copies.copy_after_changes(opened, TABLES, keep=3, now=NOW, most=4096)
+        assert copied(opened) is not None
 
 
 def test_a_damaged_database_is_no_copy_and_pushes_none_out(config):
