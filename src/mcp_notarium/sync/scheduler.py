@@ -23,12 +23,11 @@ from mcp_notarium.sync.batch_apply import release_memory
 from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Effect, Event, State
 from mcp_notarium.sync.index_reload import reload_index
+from mcp_notarium.sync.leader_election import Leader
 from mcp_notarium.sync.status import SyncProgress, SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
 
 if TYPE_CHECKING:
-    from filelock import FileLock
-
     from mcp_notarium.logs import Logger
 
 TICK = 1.0
@@ -49,43 +48,6 @@ SILENT_INTERVALS = 6
 """A leader records a cycle at least every second interval. After this many intervals, and this many
 seconds, without one, the other processes say so."""
 LEADER_SILENT = "the process that syncs stores nothing any more; is the disk full?"
-
-
-class Leader:
-    """Elect the one process on a database that syncs and checkpoints, by a lock file.
-
-    The system releases the lock of a process that ends in any way, so a killed leader leaves no trace.
-    ``path`` None: no other process has the database.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._lock: FileLock | None = None
-
-    @property
-    def held(self) -> bool:
-        """Tell whether this process leads."""
-        return self._path is None or (self._lock is not None and self._lock.is_locked)
-
-    def acquire(self) -> bool:
-        """Try to lead; False if another process does, or if locks do not work here."""
-        from filelock import FileLock, Timeout  # noqa: PLC0415 - costs start-up time
-
-        if self.held or self._path is None:
-            return True
-        if self._lock is None:
-            # Not bound to a thread: it is released wherever the event loop is closed.
-            self._lock = FileLock(self._path, mode=0o600, thread_local=False)
-        try:
-            self._lock.acquire(blocking=False)
-        except (Timeout, OSError):
-            return False
-        return True
-
-    def release(self) -> None:
-        """Release the lock, so that another process can lead. Idempotent."""
-        if self._lock is not None:
-            self._lock.release(force=True)
 
 
 class Scheduler:

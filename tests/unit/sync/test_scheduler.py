@@ -10,7 +10,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.sync import scheduler
 from mcp_notarium.sync.backoff import FIRST_DELAY
 from mcp_notarium.sync.cycle_states import State
-from mcp_notarium.sync.scheduler import Leader
+from mcp_notarium.sync.leader_election import Leader
 from support.memory_client import Fault
 from support.sync_rig import in_step, running, until
 
