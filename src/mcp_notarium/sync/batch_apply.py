@@ -21,8 +21,8 @@ from mcp_notarium.storage.note_rows import BULK_SIZE
 from mcp_notarium.stores.contract import Entry, Store
 from mcp_notarium.sync.batch_commit import Batch, BatchCommitter, Tally
 from mcp_notarium.sync.note_fetch import NoteFetcher
+from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.sync.pull_decisions import Move, deduplicate
-from mcp_notarium.sync.status import SyncProgress
 from mcp_notarium.threads import run_in_thread
 
 _LAST_SECONDS = 1.0

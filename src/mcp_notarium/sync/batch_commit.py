@@ -14,8 +14,8 @@ from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.hidden_names import Named
 from mcp_notarium.stores.contract import Entry
+from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.sync.pull_decisions import Action, Confirmed, Known, Local, Move, Remote, plan
-from mcp_notarium.sync.status import SyncProgress
 
 Bookmark = Callable[[SyncProgress], None]
 """Records how far the index is, through the connection that stores the batch."""

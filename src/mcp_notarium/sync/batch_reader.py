@@ -29,6 +29,7 @@ from mcp_notarium.sync.listing_pages import (
     pages,
     read_ahead,
 )
+from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.sync.pull_decisions import (
     Confirmed,
     Missing,
@@ -38,7 +39,6 @@ from mcp_notarium.sync.pull_decisions import (
     find_renamed,
     plan_sweep,
 )
-from mcp_notarium.sync.status import SyncProgress
 
 RELIST = 300
 """Number of changed notes from which a listing with content is cheaper than single fetches."""

@@ -13,7 +13,7 @@ from mcp_notarium.errors import NoteNotFound, StoreProtocolError, StoreRejected
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
-from mcp_notarium.sync.status import SyncProgress
+from mcp_notarium.sync.progress import SyncProgress
 
 
 async def reload_index(

@@ -24,7 +24,8 @@ from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Effect, Event, State
 from mcp_notarium.sync.index_reload import reload_index
 from mcp_notarium.sync.leader_election import Leader
-from mcp_notarium.sync.status import SyncProgress, SyncStatus, read_status
+from mcp_notarium.sync.progress import SyncProgress
+from mcp_notarium.sync.status import SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
 
 if TYPE_CHECKING:

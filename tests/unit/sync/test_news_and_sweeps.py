@@ -10,7 +10,7 @@ from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.stores.contract import ChangePage, Changes, Entry
 from mcp_notarium.sync import batch_reader
 from mcp_notarium.sync.cycle_states import State
-from mcp_notarium.sync.status import SWEEP_PERIOD, SWEEP_PERIOD_BLIND
+from mcp_notarium.sync.progress import SWEEP_PERIOD, SWEEP_PERIOD_BLIND
 from support.memory_client import LIKE_MEMENTO, LIKE_SIMPERIUM, LIKE_VAULT, Fault
 from support.sync_rig import in_step, running, until
 

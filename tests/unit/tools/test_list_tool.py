@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from mcp_notarium.errors import QueryError
-from mcp_notarium.sync.status import SyncProgress
+from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.schemas import ListRequest
 from mcp_notarium.tools.sync_notice import status_sentence

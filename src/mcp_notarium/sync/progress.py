@@ -1,0 +1,198 @@
+"""Store the progress of sync between cycles.
+
+Every ``mark_*`` method runs inside the transaction that stores what it stands for. Other processes
+read the same rows, so any of them can tell how far the leader is and request a cycle from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.sync_state import LEFT_OUT, LoadProgress
+
+SWEEP_PERIOD = 24 * 3600.0
+"""Seconds between complete listings where the change feed reports removals."""
+SWEEP_PERIOD_BLIND = 3600.0
+"""The same where nothing reports removals."""
+
+_INDEX_VERSION = "sync.index_version"
+_UNRESOLVED = "sync.unresolved"
+_SWEPT_AT = "sync.swept_at"
+_UNSEEN_REMOVALS = "sync.unseen_removals"
+_LOAD_BEGAN_EMPTY = "sync.load_began_empty"
+_CODEC_VERSION = "sync.codec_version"
+_ASKED = "sync.asked"
+_ANSWERED = "sync.answered"
+_ANSWERED_WELL = "sync.answered_well"
+
+
+class SyncProgress:
+    """Read and write the cycle runner's rows of ``sync_metadata``."""
+
+    def __init__(self, cache: Cache, *, clock: Callable[[], float]) -> None:
+        self._cache = cache
+        self._state = cache.sync_state
+        self._clock = clock
+        self._tried = 0
+
+    def with_cache(self, cache: Cache) -> SyncProgress:
+        """Return the same through another connection."""
+        return SyncProgress(cache, clock=self._clock)
+
+    @property
+    def index_version(self) -> int:
+        """Count how often the index was emptied on purpose; it tells old batches from new ones."""
+        return self._number(_INDEX_VERSION)
+
+    @property
+    def loaded(self) -> bool:
+        """Tell whether the first load is complete."""
+        return self._state.progress().complete
+
+    @property
+    def cursor(self) -> str | None:
+        """Return the cursor up to which everything is here."""
+        return self._state.cursor()
+
+    def mark_cursor(self, cursor: str, *, feed_missed: bool = False, left_out: int = 0) -> None:
+        """Record that everything up to ``cursor`` is here; ``feed_missed``: except removals.
+
+        A listing does not show those, and the change feed will not report them any more. ``left_out``
+        entries may be among those known already.
+        """
+        self._state.set_cursor(cursor)
+        self.mark_left_out(max(left_out, self.left_out))
+        if feed_missed:
+            self._state.set(_UNSEEN_REMOVALS, "1")
+
+    def mark_loading(self, *, anchor: str, mark: str, total: int | None) -> None:
+        """Record that the first load has come as far as ``mark``."""
+        self._state.set_progress(
+            LoadProgress(
+                anchor_cursor=anchor,
+                mark=mark,
+                loaded=self._cache.notes.counts().total,
+                total=total,
+                complete=False,
+            )
+        )
+
+    def mark_loaded(self, *, anchor: str, total: int | None) -> None:
+        """Record that every page of the first load is here.
+
+        The cursor is that of the *first* page: notes changed meanwhile moved in front of it unseen.
+        """
+        loaded = self._cache.notes.counts().total
+        self._state.set_progress(
+            LoadProgress(anchor_cursor=anchor, mark=None, loaded=loaded, total=total, complete=True)
+        )
+        self._state.set_cursor(anchor)
+        self._state.record_load(at=self._clock())
+        if self._state.get(_LOAD_BEGAN_EMPTY):
+            # A load into an empty index leaves nothing there that this listing did not list.
+            self._state.set(_SWEPT_AT, repr(self._clock()))
+
+    def mark_load_began(self, *, empty: bool, codec_version: int) -> None:
+        """Record that the first page of a first load is here.
+
+        ``empty``: the index was empty before. ``codec_version``: that of the store's codec, which fills it.
+        """
+        self._state.set(_CODEC_VERSION, str(codec_version))
+        self._state.set(_LOAD_BEGAN_EMPTY, "1" if empty else "")
+
+    def mark_swept(self, cursor: str | None, *, left_out: int = 0) -> None:
+        """Record a finished sweep; ``cursor`` replaces one that was lost."""
+        self.mark_left_out(left_out)
+        if cursor is not None:
+            self._state.set_cursor(cursor)
+        self._state.set(_SWEPT_AT, repr(self._clock()))
+        self._state.set(_UNSEEN_REMOVALS, "")
+        self._cache.versions.remove_orphans(spared=self.unresolved())
+
+    @property
+    def left_out(self) -> int:
+        """Count the notes without a usable id or readable text, as far as the account has been listed."""
+        return self._number(LEFT_OUT)
+
+    def mark_left_out(self, count: int) -> None:
+        """Record how many notes a complete listing has left out so far."""
+        if count != self.left_out:
+            self._state.set(LEFT_OUT, str(count))
+
+    def mark_emptied(self) -> None:
+        """Record that every note was removed on purpose: batches read before are void."""
+        self._state.set(_INDEX_VERSION, str(self.index_version + 1))
+        self._state.set_cursor(None)
+        self._state.set_progress(
+            LoadProgress(anchor_cursor=None, mark=None, loaded=0, total=None, complete=False)
+        )
+        for key in (_SWEPT_AT, _UNSEEN_REMOVALS, _UNRESOLVED, _LOAD_BEGAN_EMPTY, LEFT_OUT):
+            self._state.set(key, "")
+
+    @property
+    def codec_version(self) -> int | None:
+        """Return the version of the store's codec that has filled the index; None: nothing has."""
+        return self._number(_CODEC_VERSION) or None
+
+    def sweep_due(self, *, feed: bool) -> bool:
+        """Tell whether a complete sweep is due; ``feed``: the change feed reports removals."""
+        if not self.loaded:
+            return False
+        if feed and self._state.get(_UNSEEN_REMOVALS):
+            return True
+        age = self._clock() - float(self._state.get(_SWEPT_AT) or 0)
+        return age < 0 or age >= (SWEEP_PERIOD if feed else SWEEP_PERIOD_BLIND)
+
+    def unresolved(self) -> tuple[str, ...]:
+        """Return the notes about which the store said something that could not be decided yet."""
+        return tuple(json.loads(self._state.get(_UNRESOLVED) or "[]"))
+
+    def mark_unresolved(self, note_ids: Iterable[str]) -> None:
+        """Record that exactly these notes are unresolved."""
+        self._state.set(_UNRESOLVED, json.dumps(list(note_ids)))
+
+    def record_cycle(
+        self, *, serving: int, duration_ms: int, status: str, error: str | None
+    ) -> None:
+        """Record how a cycle ended that began after request ``serving``; ``error`` None: it succeeded."""
+        self._tried = max(serving, self._tried)
+        with self._cache.transaction():
+            self._cache.versions.expire(self._clock())
+            self._state.record_cycle(
+                at=self._clock(), duration_ms=duration_ms, status=status, error=error
+            )
+            self._answer(serving, well=error is None)
+
+    def request_cycle(self) -> int:
+        """Request a cycle from the leader; return the number for :meth:`request_result`."""
+        with self._cache.transaction():
+            number = self._number(_ASKED) + 1
+            self._state.set(_ASKED, str(number))
+        return number
+
+    @property
+    def last_request(self) -> int:
+        """Return the number of the newest request."""
+        return self._number(_ASKED)
+
+    @property
+    def has_open_request(self) -> bool:
+        """Tell whether a requested cycle has not been tried yet."""
+        return self._number(_ASKED) > max(self._tried, self._number(_ANSWERED))
+
+    def request_result(self, number: int) -> bool | None:
+        """Tell whether a cycle after request ``number`` succeeded; None while there is none."""
+        if self._number(_ANSWERED_WELL) >= number:
+            return True
+        return False if self._number(_ANSWERED) >= number else None
+
+    def _answer(self, number: int, *, well: bool) -> None:
+        if number > self._number(_ANSWERED):
+            self._state.set(_ANSWERED, str(number))
+        if well and number > self._number(_ANSWERED_WELL):
+            self._state.set(_ANSWERED_WELL, str(number))
+
+    def _number(self, key: str) -> int:
+        return int(self._state.get(key) or 0)
