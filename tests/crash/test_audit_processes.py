@@ -35,10 +35,10 @@ if len(sys.argv) > 4:
 for number in range(count):
     time.sleep(0.001)  # or the one that comes first may leave the other no turn
     if number % 3:
-        audit_log.note(AuditEntry(at=number, act=name))
+        audit_log.buffer(AuditEntry(at=number, act=name))
         audit_log.flush()
     else:
-        audit_log.open(AuditEntry(at=number, act=name))
+        audit_log.record_begin(AuditEntry(at=number, act=name))
         say(number)
 while not audit_log.flush(wait=True):
     pass

@@ -103,7 +103,7 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
             opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365
         )
         for number in range(20):
-            audit_log.open(AuditEntry(at=number, act="tool.save"))
+            audit_log.record_begin(AuditEntry(at=number, act="tool.save"))
         assert opened.anchor.write(audit_log.table, opened.database)
         shutil.copytree(here, there)
         assert opened.anchor.notice(audit_log.table, opened.database) is None

@@ -155,7 +155,9 @@ def _accept(args: argparse.Namespace) -> int:
             return 1
         kinds = sorted({fault.kind.value for fault in at_anchor})
         facts = {"anchor": kinds, "head": str(before.head)}
-        chain.audit_log.open(AuditEntry(at=time.time(), act=_ACCEPTED, client=CLIENT, facts=facts))
+        chain.audit_log.record_begin(
+            AuditEntry(at=time.time(), act=_ACCEPTED, client=CLIENT, facts=facts)
+        )
         chain.anchor.accept(chain.audit_log.table, chain.database)
         after = chain.verify(None)
     talk("On record, and there is a new anchor.")
@@ -222,7 +224,7 @@ def _export(args: argparse.Namespace) -> int:
     since = None if args.since is None else _parse_day(args.since)
     with open_chain(command_setup.prepare(args)) as chain:
         now = time.time()
-        chain.audit_log.open(AuditEntry(at=now, act="cli.audit.export", client=CLIENT))
+        chain.audit_log.record_begin(AuditEntry(at=now, act="cli.audit.export", client=CLIENT))
         table = chain.audit_log.table
         first = 1 if since is None else table.first_number_since(since)
         end = table.head()

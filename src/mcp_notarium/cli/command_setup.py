@@ -79,7 +79,9 @@ def record_command(app: App, act: str) -> Iterator[None]:
 
     Raises ``NotRecorded``, with nothing done, if the record cannot be written.
     """
-    number = app.audit.open(AuditEntry(at=app.clock(), act=act, client=CLIENT, outcome=OPEN))
+    number = app.audit.record_begin(
+        AuditEntry(at=app.clock(), act=act, client=CLIENT, outcome=OPEN)
+    )
     outcome = UNKNOWN
     try:
         yield
@@ -88,6 +90,6 @@ def record_command(app: App, act: str) -> Iterator[None]:
         outcome = error.subcategory or error.category.lower()
         raise
     finally:
-        app.audit.close(
+        app.audit.record_outcome(
             AuditEntry(at=app.clock(), act=act, client=CLIENT, outcome=outcome, refers=number)
         )

@@ -135,7 +135,7 @@ async def _open_app(
         raise
     except Exception as error:  # noqa: BLE001 - shown to the client without its text
         raise report_unexpected(error, while_doing="opening the cache") from None
-    app.audit.note(
+    app.audit.buffer(
         AuditEntry(at=app.clock(), act=ActName.START, facts=record_start(config, app.audit))
     )
     app.audit.flush()
@@ -143,7 +143,7 @@ async def _open_app(
     try:
         yield app
     finally:
-        app.audit.note(AuditEntry(at=app.clock(), act=ActName.STOP))
+        app.audit.buffer(AuditEntry(at=app.clock(), act=ActName.STOP))
         await _close(opening)
 
 

@@ -99,7 +99,7 @@ class Recorder:
                 self._early.popleft()
                 self._lost += 1
             return
-        log.note(entry)
+        log.buffer(entry)
         self.wake(SECONDS)
 
     def _hand_over(self) -> None:
@@ -108,10 +108,12 @@ class Recorder:
         if log is None or not self._early:
             return
         if self._lost:
-            log.note(AuditEntry(at=log.now(), act=ActName.GAP, facts={"not_recorded": self._lost}))
+            log.buffer(
+                AuditEntry(at=log.now(), act=ActName.GAP, facts={"not_recorded": self._lost})
+            )
             self._lost = 0
         while self._early:
-            log.note(self._early.popleft())
+            log.buffer(self._early.popleft())
         self.wake(SECONDS)
 
     def wake(self, seconds: float) -> None:
@@ -159,7 +161,7 @@ class Recording:
         log = self._log or self._recorder.log
         entry = self._entry(log, outcome=self._outcome)
         if self._number and log is not None:
-            log.close(entry)
+            log.record_outcome(entry)
             if log.waiting:
                 self._recorder.wake(SECONDS)
         else:

@@ -1,7 +1,7 @@
 """Write the audit log: changes before they are made, reads soon after.
 
 An :class:`Act` puts its record on the disk before anything is done; if it raises, nothing may be done.
-:meth:`AuditLog.note` keeps a record in memory until :meth:`AuditLog.flush`. Records that cannot be
+:meth:`AuditLog.buffer` keeps a record in memory until :meth:`AuditLog.flush`. Records that cannot be
 stored for long are dropped and counted, and the chain says how many are missing. One thread only.
 """
 
@@ -76,7 +76,7 @@ class AuditLog:
             return False
 
     @contextmanager
-    def opening(self, entry: AuditEntry) -> Iterator[int]:
+    def recording_begin(self, entry: AuditEntry) -> Iterator[int]:
         """Run a durable transaction that also records an act before it begins; give the record's number.
 
         Raises ``NotRecorded`` (or ``CacheDamaged``) with nothing stored: then the act must not begin.
@@ -94,16 +94,16 @@ class AuditLog:
             ) from error
         self._forget_due()
 
-    def open(self, entry: AuditEntry) -> int:
-        """Record an act alone, as :meth:`opening` does; return the record's number."""
-        with self.opening(entry) as number:
+    def record_begin(self, entry: AuditEntry) -> int:
+        """Record an act alone, as :meth:`recording_begin` does; return the record's number."""
+        with self.recording_begin(entry) as number:
             return number
 
     def durable_transaction(self) -> AbstractContextManager[None]:
         """Run a durable transaction; see :meth:`Database.transaction`."""
         return self._db.transaction(durable=True)
 
-    def close(self, entry: AuditEntry) -> None:
+    def record_outcome(self, entry: AuditEntry) -> None:
         """Record the outcome of an act, on the disk if possible. Never raises.
 
         The act is done by now; an error would make the caller repeat it.
@@ -111,7 +111,7 @@ class AuditLog:
         self._waiting.append(entry)
         self._store(durable=True)
 
-    def note(self, entry: AuditEntry) -> None:
+    def buffer(self, entry: AuditEntry) -> None:
         """Record an act that changes nothing, with the next :meth:`flush`. Never raises."""
         self._waiting.append(entry)
 
@@ -178,19 +178,19 @@ class Act:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run a durable transaction; the first one holds the record. Raises as :meth:`AuditLog.opening`."""
+        """Run a durable transaction; the first one holds the record. Raises as :meth:`AuditLog.recording_begin`."""
         if self.begun:
             with self._log.durable_transaction():
                 yield
             return
         entry = self._entry()
         self.client = clean_client_name(entry.client)
-        with self._log.opening(entry) as number:
+        with self._log.recording_begin(entry) as number:
             yield
         self.begun = number
 
     def begin(self) -> None:
-        """Record alone that it begins. Raises as :meth:`AuditLog.opening`."""
+        """Record alone that it begins. Raises as :meth:`AuditLog.recording_begin`."""
         with self.transaction():
             pass
 

@@ -42,7 +42,7 @@ def worked(config, count=3, *, stopping=True):
     """A server was there, did something, and stopped cleanly or not."""
     with chain(config) as made:
         for number in range(count):
-            made.audit_log.open(AuditEntry(at=number, act="tool.save"))
+            made.audit_log.record_begin(AuditEntry(at=number, act="tool.save"))
         if stopping:
             assert made.anchor.write(made.audit_log.table, made.database)
         return made.audit_log.table.head()
@@ -83,7 +83,7 @@ def test_chain_is_on_the_disk_before_its_anchor(config, monkeypatch):
     """Or a power cut would make the anchor look like evidence."""
     steps = []
     with chain(config) as made:
-        made.audit_log.note(AuditEntry(at=1, act="x"))
+        made.audit_log.buffer(AuditEntry(at=1, act="x"))
         made.audit_log.flush()  # committed, not flushed
         run = made.database.run
 
@@ -108,7 +108,7 @@ def test_crash_between_flush_and_first_anchor_is_no_fault(config, monkeypatch):
         raise OSError
 
     with chain(config) as made:
-        made.audit_log.open(AuditEntry(at=1, act="x"))
+        made.audit_log.record_begin(AuditEntry(at=1, act="x"))
         with monkeypatch.context() as patch:
             patch.setattr(audit_anchor, "replace_private", crash)
             assert not made.anchor.write(made.audit_log.table, made.database)
@@ -143,10 +143,10 @@ def test_anchor_that_does_not_fit_is_never_overwritten(config):
     cut(config, 1)
     before = folder_of(config).audit_anchor.read_bytes()
     with chain(config) as made:
-        made.audit_log.open(AuditEntry(at=1, act="x"))
+        made.audit_log.record_begin(AuditEntry(at=1, act="x"))
         assert not made.anchor.write(made.audit_log.table, made.database)
         for _ in range(4):
-            made.audit_log.open(AuditEntry(at=1, act="x"))
+            made.audit_log.record_begin(AuditEntry(at=1, act="x"))
         assert not made.anchor.write(made.audit_log.table, made.database)
     assert folder_of(config).audit_anchor.read_bytes() == before
     assert [fault.kind for fault in verdict(config).faults] == [FaultKind.FOREIGN]
@@ -194,7 +194,7 @@ def test_chain_that_went_on_without_a_clean_stop_is_whole(config):
 def test_anchor_continues_after_pruning(config):
     worked(config)
     with chain(config) as made:
-        made.audit_log.open(AuditEntry(at=500 * 86_400, act="x"))
+        made.audit_log.record_begin(AuditEntry(at=500 * 86_400, act="x"))
         assert made.audit_log.table.prune(2, at=500 * 86_400) == 2
         assert made.anchor.write(made.audit_log.table, made.database)
     assert verdict(config).whole

@@ -198,11 +198,11 @@ def test_records_go_when_their_days_are_over(cache, table):
     calendar = Days()
     audit_log = calendar.audit_log(cache)
     for _ in range(3):
-        audit_log.open(AuditEntry(at=audit_log.now(), act="the first day"))
+        audit_log.record_begin(AuditEntry(at=audit_log.now(), act="the first day"))
     for _ in range(365):
         calendar.day += 1
         audit_log.tidy()
-        audit_log.open(AuditEntry(at=audit_log.now(), act="every day"))
+        audit_log.record_begin(AuditEntry(at=audit_log.now(), act="every day"))
     assert numbers(table)[:3] == [1, 2, 3]
     calendar.day += 0.5
     audit_log.tidy()
@@ -216,8 +216,8 @@ def test_records_go_when_their_days_are_over(cache, table):
 def test_a_record_with_an_old_date_stays_as_long_as_an_older_record_that_is_young(cache, table):
     calendar = Days()
     audit_log = calendar.audit_log(cache, days=10)
-    audit_log.open(AuditEntry(at=audit_log.now(), act="today"))
-    audit_log.open(
+    audit_log.record_begin(AuditEntry(at=audit_log.now(), act="today"))
+    audit_log.record_begin(
         AuditEntry(at=audit_log.now() - 20 * DAY, act="behind a clock that was set back")
     )
     audit_log.tidy()
@@ -228,7 +228,7 @@ def test_days_without_a_server_count_and_the_newest_record_stays(cache, table):
     calendar = Days()
     audit_log = calendar.audit_log(cache, days=10)
     for _ in range(3):
-        audit_log.open(AuditEntry(at=audit_log.now(), act="before a holiday"))
+        audit_log.record_begin(AuditEntry(at=audit_log.now(), act="before a holiday"))
     calendar.day += 30
     calendar.audit_log(cache, days=10).tidy()
     assert [(one.number, one.act) for one in table.records()] == [
@@ -241,7 +241,7 @@ def test_another_process_that_is_writing_is_not_waited_for(cache, table):
     calendar, other = Days(), cache.open_another()
     audit_log = calendar.audit_log(cache, days=1)
     for _ in range(3):
-        audit_log.open(AuditEntry(at=audit_log.now(), act="a day ago"))
+        audit_log.record_begin(AuditEntry(at=audit_log.now(), act="a day ago"))
     calendar.day += 1.5
     with other.transaction():
         audit_log.tidy()
@@ -305,10 +305,10 @@ def test_empty_chain_carried_over_begins_a_new_one(tmp_path, table):
 
 def test_reads_wait_in_memory_and_keep_their_order_before_an_act(cache):
     audit_log = audit_log_of(cache)
-    audit_log.note(AuditEntry(at=1, act="one"))
-    audit_log.note(AuditEntry(at=2, act="two"))
+    audit_log.buffer(AuditEntry(at=1, act="one"))
+    audit_log.buffer(AuditEntry(at=2, act="two"))
     assert audit_log.table.head() == Head()
-    assert audit_log.open(AuditEntry(at=3, act="three")) == 3
+    assert audit_log.record_begin(AuditEntry(at=3, act="three")) == 3
     assert [record.act for record in audit_log.table.records()] == ["one", "two", "three"]
     assert audit_log.waiting == 0
 
@@ -323,12 +323,12 @@ def test_an_act_and_its_outcome_wait_for_the_disk_and_a_read_does_not(cache, mon
 
     monkeypatch.setattr(cache.database, "run", watched)
     for number in range(2):
-        audit_log.note(AuditEntry(at=1, act="read"))
+        audit_log.buffer(AuditEntry(at=1, act="read"))
         audit_log.flush()
-        audit_log.open(AuditEntry(at=2, act="act"))
-        audit_log.note(AuditEntry(at=3, act="read"))
+        audit_log.record_begin(AuditEntry(at=2, act="act"))
+        audit_log.buffer(AuditEntry(at=3, act="read"))
         audit_log.flush()
-        audit_log.close(AuditEntry(at=4, act="act", refers=number))
+        audit_log.record_outcome(AuditEntry(at=4, act="act", refers=number))
     assert flushed == [1, 2, 1, 2] * 2
 
 
@@ -360,7 +360,7 @@ def test_an_act_is_in_its_first_transaction_only(cache):
 def test_neither_act_nor_reads_are_stored_by_a_transaction_that_is_undone(cache):
     audit_log = audit_log_of(cache)
     act = act_of(audit_log)
-    audit_log.note(AuditEntry(at=1, act="read"))
+    audit_log.buffer(AuditEntry(at=1, act="read"))
     with pytest.raises(ZeroDivisionError), act.transaction():
         cache.sync_state.set("key", str(1 / 0))
     assert act.begun == 0
@@ -375,7 +375,7 @@ def test_neither_act_nor_reads_are_stored_by_a_transaction_that_is_undone(cache)
 def test_flush_does_not_wait_for_another_process_and_comes_again(cache):
     audit_log = audit_log_of(cache)
     other = cache.open_another()
-    audit_log.note(AuditEntry(at=1, act="one"))
+    audit_log.buffer(AuditEntry(at=1, act="one"))
     with other.transaction():
         assert not audit_log.flush()
     assert audit_log.waiting == 1
@@ -392,7 +392,7 @@ def test_act_that_cannot_be_recorded_is_refused(cache, monkeypatch):
     audit_log = audit_log_of(cache)
     monkeypatch.setattr(audit_log.table, "append", full)
     with pytest.raises(NotRecorded) as caught:
-        audit_log.open(AuditEntry(at=1, act="tool.save"))
+        audit_log.record_begin(AuditEntry(at=1, act="tool.save"))
     assert caught.value.to_dict()["details"] == {"reason": "disk_full"}
     assert caught.value.retryable
 
@@ -405,7 +405,7 @@ def test_damage_is_reported_as_damage(cache, monkeypatch):
 
     monkeypatch.setattr(audit_log.table, "append", damaged)
     with pytest.raises(CacheDamaged):
-        audit_log.open(AuditEntry(at=1, act="tool.save"))
+        audit_log.record_begin(AuditEntry(at=1, act="tool.save"))
 
 
 def test_outcome_that_cannot_be_stored_now_comes_later_and_lost_reads_are_counted(
@@ -415,8 +415,8 @@ def test_outcome_that_cannot_be_stored_now_comes_later_and_lost_reads_are_counte
     with monkeypatch.context() as patch:
         patch.setattr(audit_log.table, "append", full)
         for _ in range(MOST_WAITING + 2):
-            audit_log.note(AuditEntry(at=1, act="tool.get"))
-        audit_log.close(AuditEntry(at=2, act="tool.save"))
+            audit_log.buffer(AuditEntry(at=1, act="tool.get"))
+        audit_log.record_outcome(AuditEntry(at=2, act="tool.save"))
         assert audit_log.waiting == MOST_WAITING
     assert audit_log.flush(wait=True)
     records = list(audit_log.table.records())
