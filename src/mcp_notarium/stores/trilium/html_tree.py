@@ -7,12 +7,17 @@ nobody edits it.
 from __future__ import annotations
 
 import html
+import re
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
 
 VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
 )
+# Possessive, so that no text makes them slow.
+_TAG = re.compile(r"""<(/?)([A-Za-z][A-Za-z0-9:-]*+)((?:[^<>"']|"[^"]*"|'[^']*')*+)>""")
+_ONE = r"""([^\s"'<>/=]++)(?:\s*+=\s*+("[^"]*"|'[^']*'|[^\s"'<>=]++))?+"""
+_ATTRIBUTE = re.compile(_ONE)
+_ATTRIBUTES = re.compile(rf"(?:\s++{_ONE})*+\s*+/?")
 DEEPEST = 60
 """Levels of elements; what is nested deeper is read as if it stood there."""
 
@@ -61,24 +66,42 @@ class Fragment:
 
 
 def parse(source: str) -> Fragment:
-    """Parse HTML. Never raises."""
+    """Parse HTML, in time that grows with its length. Never raises."""
     parser = _Parser(source)
-    parser.feed(source)
-    parser.close()
+    parser.read()
     return Fragment(source, parser.root.children, parser.finish())
 
 
-class _Parser(HTMLParser):
+class _Parser:
+    """Read tags and text. ``html.parser`` takes minutes for a few kilobytes of unfinished tags."""
+
     def __init__(self, source: str) -> None:
-        super().__init__(convert_charrefs=False)
         self.root = Element("", {}, "", 0, len(source))
         self._source = source
         self._open = [self.root]
         self._well_formed = True
-        self._line_starts = [0]
-        for position, letter in enumerate(source):
-            if letter == "\n":
-                self._line_starts.append(position + 1)
+
+    def read(self) -> None:
+        """Read the whole source. What begins like a tag and is none is text."""
+        source, done, closing = self._source, 0, 0
+        position = source.find("<")
+        while position >= 0:
+            tag = _TAG.match(source, position)
+            end = tag.end() if tag else position + 1
+            if tag is None:
+                self._well_formed = False
+                if source.startswith("<!--", position):
+                    if 0 <= closing < end:  # else it is known from the comment before
+                        closing = source.find("-->", position + 4)
+                    if closing >= 0:
+                        self._add_text(done, position)
+                        done = end = closing + 3
+            else:
+                self._add_text(done, position)
+                done = end
+                self._read_tag(tag)
+            position = source.find("<", end)
+        self._add_text(done, len(source))
 
     def finish(self) -> bool:
         """Close what is still open; tell whether nothing was wrong."""
@@ -86,17 +109,32 @@ class _Parser(HTMLParser):
             element.end = len(self._source)
         return self._well_formed and len(self._open) == 1
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._begin(tag, attrs, closed=tag in VOID)
+    def _read_tag(self, found: re.Match[str]) -> None:
+        slash, name, rest = found.groups()
+        if slash:
+            self._well_formed = self._well_formed and not rest.strip()
+            self._end(name.lower(), found.start(), found.end())
+            return
+        if _ATTRIBUTES.fullmatch(rest) is None:
+            self._well_formed = False
+        self._begin(name.lower(), found, empty=rest.rstrip().endswith("/"))
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def _begin(self, tag: str, found: re.Match[str], *, empty: bool) -> None:
+        pairs = _ATTRIBUTE.findall(found[3])
+        attributes = {name.lower(): html.unescape(_unquote(value)) for name, value in pairs}
         # In HTML the slash of <p/> means nothing: the element stays open.
-        self._well_formed = self._well_formed and tag in VOID
-        self._begin(tag, attrs, closed=True)
+        strange = len(attributes) != len(pairs) or (empty and tag not in VOID)
+        self._well_formed = self._well_formed and not strange
+        element = Element(tag, attributes, found[0], found.start(), found.end())
+        self._open[-1].children.append(element)
+        if tag in VOID or empty:
+            return
+        if len(self._open) > DEEPEST:
+            self._well_formed = False
+        else:
+            self._open.append(element)
 
-    def handle_endtag(self, tag: str) -> None:
-        start = self._position()
-        end = self._source.find(">", start) + 1 or len(self._source)
+    def _end(self, tag: str, start: int, end: int) -> None:
         if len(self._open) > 1 and self._open[-1].tag == tag:
             self._open.pop().end = end
             return
@@ -106,58 +144,11 @@ class _Parser(HTMLParser):
                 self._open.pop().end = start
             self._open.pop().end = end
 
-    def handle_data(self, data: str) -> None:
-        self._add_text(data, len(data))
+    def _add_text(self, start: int, end: int) -> None:
+        if start < end:
+            text = html.unescape(self._source[start:end])
+            self._open[-1].children.append(Text(text, start, end))
 
-    def handle_entityref(self, name: str) -> None:
-        self._add_reference(f"&{name}")
 
-    def handle_charref(self, name: str) -> None:
-        self._add_reference(f"&#{name}")
-
-    def handle_comment(self, data: str) -> None:
-        del data
-        self._well_formed = False
-
-    def handle_decl(self, decl: str) -> None:
-        del decl
-        self._well_formed = False
-
-    def unknown_decl(self, data: str) -> None:
-        del data
-        self._well_formed = False
-
-    def handle_pi(self, data: str) -> None:
-        del data
-        self._well_formed = False
-
-    def _add_reference(self, text: str) -> None:
-        end = self._position() + len(text)
-        text += ";" if self._source[end : end + 1] == ";" else ""
-        self._add_text(html.unescape(text), len(text))
-
-    def _add_text(self, text: str, length: int) -> None:
-        start = self._position()
-        siblings = self._open[-1].children
-        last = siblings[-1] if siblings else None
-        if isinstance(last, Text) and last.end == start:
-            last.text, last.end = last.text + text, start + length
-        else:
-            siblings.append(Text(text, start, start + length))
-
-    def _begin(self, tag: str, attrs: list[tuple[str, str | None]], *, closed: bool) -> None:
-        start, opening = self._position(), self.get_starttag_text() or ""
-        attributes = {name: value or "" for name, value in attrs}
-        self._well_formed = self._well_formed and len(attributes) == len(attrs)
-        element = Element(tag, attributes, opening, start, start + len(opening))
-        self._open[-1].children.append(element)
-        if closed:
-            return
-        if len(self._open) > DEEPEST:
-            self._well_formed = False
-        else:
-            self._open.append(element)
-
-    def _position(self) -> int:
-        line, column = self.getpos()
-        return self._line_starts[line - 1] + column
+def _unquote(value: str) -> str:
+    return value[1:-1] if value[:1] in ('"', "'") else value

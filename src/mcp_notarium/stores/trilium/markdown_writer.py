@@ -25,9 +25,9 @@ _INVISIBLE = frozenset({"script", "style", "template", "head", "title"})
 COLLAPSED = " \t\r\n\f\x0b\x1c\x1d\x1e\x1f\x85\xa0"
 """Spaces that count as one. Others (U+3000, U+2028) are characters like any."""
 _SPACES = re.compile(f"[{COLLAPSED}]+")
-_EDGE_SPACES = re.compile(r"^[^\S ]+|[^\S ]+$")
+_MOST_CELLS = 100_000
 _SPECIAL = re.compile(r"[\\`*\[\]<$]|~~|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
-_LINE_START = re.compile(r"^(#{1,6}(?=\s|$)|>|[-+](?=\s|$)|~~~|(?=[-=:|]+[-=:| ]*$))", re.MULTILINE)
+_LINE_START = re.compile(r"^(#{1,6}(?=\s|$)|>|[-+](?=\s|$)|~~~|(?=[-=:|][-=:| ]*+$))", re.MULTILINE)
 _NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)", re.MULTILINE)
 _MATH = re.compile(r"\s*\\([(\[])(.*)\\([)\]])\s*", re.DOTALL)
 _PLAIN_ADDRESS = re.compile(r"[^\s()<>\\]+")
@@ -142,7 +142,8 @@ class Writer:
         if not heads[0]:
             rows.insert(0, [""] * len(rows[0]))
         width = max(map(len, rows))
-        rows = [row + [""] * (width - len(row)) for row in rows]
+        if width * len(rows) <= _MOST_CELLS:
+            rows = [row + [""] * (width - len(row)) for row in rows]
         lines = [f"| {' | '.join(row)} |" for row in rows]
         lines.insert(1, f"|{' --- |' * width}")
         return "\n".join(lines)
@@ -260,11 +261,19 @@ def _code_span(text: str) -> str:
 
 def _protect_edges(line: str) -> str:
     """Write rare spaces at the ends of a line as references: a parser of Markdown drops them there."""
-    return _EDGE_SPACES.sub(lambda found: "".join(f"&#{ord(one)};" for one in found[0]), line)
+    words = line.strip()
+    begin = len(line) - len(line.lstrip()) if words else len(line)
+    before, after = line[:begin], line[begin + len(words) :]
+    return _references(before) + words + _references(after)
+
+
+def _references(spaces: str) -> str:
+    return "".join(f"&#{ord(one)};" if one != " " else one for one in spaces)
 
 
 def _escape_heading(text: str) -> str:
-    return re.sub(r"(#+)$", r"\\\1", text)
+    words = text.rstrip("#")
+    return text if words == text else f"{words}\\{text[len(words) :]}"
 
 
 def _escape_lines(text: str) -> str:
