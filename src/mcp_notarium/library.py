@@ -66,9 +66,9 @@ class Library:
             query, limit=limit, offset=offset, preview_lines=preview_lines
         )
 
-    def scan(self, *, texts: bool) -> Iterator[list[ScannedNote]]:
-        """Yield all notes outside the trash in slices; with their ``texts``."""
-        return note_scan.scan(self._cache.database, texts=texts)
+    def scan(self, *, containing: str | None = None) -> Iterator[list[ScannedNote]]:
+        """Yield all notes outside the trash in slices, or with their texts those that may contain a text."""
+        return note_scan.scan(self._cache.database, containing=containing)
 
     def times(self, note_id: str) -> tuple[float, float]:
         """Return when a note was created and last changed, in epoch seconds with fractions."""

@@ -261,15 +261,20 @@ LONG = "Once upon a time there was a lighthouse on a rock in the sea, and nobody
         (".*", "Content: $5 (a+b) **.*** [x]"),
         ("(A+B)", "Content: $5 **(a+b)** .* [x]"),
         ("$5", "Content: **$5** (a+b) .* [x]"),
-        ("grÖß", "Title: Die **größ**e"),
+        ("grÖ", "Title: Die **grö**ße"),
         ("two lines", "Content: **two lines**, one hit"),
+        ("ÖSSE", "Content: **Össe** heißt ein Ort"),
+        ("ß", "Content: Össe hei**ß**t ein Ort"),
+        ("東京", "Content: in **東京**"),
     ],
 )
 async def test_a_hit_shows_the_words_around_it(harness, query, line):
     async with plain(harness) as notes:
         await notes.add("Tale", LONG)
         await notes.add("Signs", "$5 (a+b) .* [x]")
-        await notes.add("Die größe", "nothing")
+        await notes.add("Die größe" if "ß" not in query else "Die", "nothing")
+        await notes.add("Towns", "Össe heißt ein Ort")
+        await notes.add("Far", "in 東京")
         await notes.add("Lines", "two lines,\n\n  one hit")
         said = await notes.says("SearchNotes", query=query)
     assert said.startswith(f"Found 1 note(s) matching '{query}' 🔍\n\n1. [")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.database import Database, Row
 
 SLICE = 500
 """Notes read at once: their texts are in memory together."""
@@ -13,7 +14,7 @@ SLICE = 500
 
 @dataclass(frozen=True, slots=True)
 class ScannedNote:
-    """Hold a note of a scan. ``text`` is '' unless texts were asked for, ``head`` the preview of it.
+    """Hold a note of a scan. ``text`` is '' unless a text was looked for, ``head`` the preview of it.
 
     Times are epoch seconds with fractions: a note that was never changed has two equal ones.
     """
@@ -26,12 +27,21 @@ class ScannedNote:
     text: str = ""
 
 
-def scan(database: Database, *, texts: bool) -> Iterator[list[ScannedNote]]:
-    """Yield the notes outside the trash in slices, in no order that means anything."""
-    after = 0
-    while rows := database.rows(_WITH_TEXT if texts else _WITHOUT, (after, SLICE)):
+def scan(database: Database, *, containing: str | None = None) -> Iterator[list[ScannedNote]]:
+    """Yield the notes outside the trash in slices, in no order that means anything.
+
+    With ``containing`` their texts come along, and notes are left out that cannot have it in title or text,
+    whatever the case of its letters: SQLite compares its longest run of ASCII.
+    """
+    runs = re.findall(r"[\x01-\x7f]+", containing or "")
+    place = {"after": 0, "most": SLICE, "part": max(runs, key=len, default="").lower()}
+    while rows := _read(database, place, texts=containing is not None):
         yield [ScannedNote(*row[1:]) for row in rows]
-        after = rows[-1][0]
+        place["after"] = rows[-1][0]
+
+
+def _read(database: Database, place: dict[str, int | str], *, texts: bool) -> list[Row]:
+    return database.rows(_WITH_TEXT, place) if texts else database.rows(_WITHOUT, place)
 
 
 def read_times(database: Database, note_id: str) -> tuple[float, float]:
@@ -41,12 +51,11 @@ def read_times(database: Database, note_id: str) -> tuple[float, float]:
 
 
 _COLUMNS = "n.pk, n.id, n.title, n.head, b.created_at, b.modified_at"
-_FROM = """
-FROM notes n CROSS JOIN note_base b ON b.pk = n.pk
-WHERE n.pk > ? AND n.trash = 0 ORDER BY n.pk LIMIT ?
-"""
-_WITHOUT = f"SELECT {_COLUMNS} {_FROM}"
-_WITH_TEXT = f"SELECT {_COLUMNS}, n.text {_FROM}"
+_FROM = "FROM notes n CROSS JOIN note_base b ON b.pk = n.pk WHERE n.pk > :after AND n.trash = 0"
+_PART = "(instr(lower(n.title), :part) > 0 OR instr(lower(n.text), :part) > 0)"
+_IN_ORDER = "ORDER BY n.pk LIMIT :most"
+_WITHOUT = f"SELECT {_COLUMNS} {_FROM} {_IN_ORDER}"
+_WITH_TEXT = f"SELECT {_COLUMNS}, n.text {_FROM} AND {_PART} {_IN_ORDER}"
 _TIMES = """
 SELECT b.created_at, b.modified_at FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?
 """

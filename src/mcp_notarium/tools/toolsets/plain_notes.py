@@ -106,7 +106,7 @@ async def search(app: App, request: SearchNotesRequest, call: CallContext) -> Pl
         return await _list(app, call)
     app.config.policy.require_filter(Field.TEXT)
     matcher = wording.Matcher(request.query)
-    found = await _collect(app, call, matcher.matches, texts=True)
+    found = await _collect(app, call, matcher.matches, containing=request.query)
     shown = found[: app.usage_limits.limit_rows(len(found))]
     rows = [wording.search_row(number, one, matcher) for number, one in enumerate(shown, 1)]
     text = wording.hits(request.query, rows, total=len(found))
@@ -165,7 +165,7 @@ async def _find(app: App, note_id: str) -> Note:
 
 async def _list(app: App, call: CallContext) -> PlainAnswer:
     hidden = app.config.policy.hides(Field.TEXT)
-    notes = await _collect(app, call, lambda _note: True, texts=False)
+    notes = await _collect(app, call, lambda _note: True)
     shown = notes[: app.usage_limits.limit_rows(len(notes))]
     rows = [
         wording.list_row(number, one, title=wording.HIDDEN if hidden else None)
@@ -176,12 +176,16 @@ async def _list(app: App, call: CallContext) -> PlainAnswer:
 
 
 async def _collect(
-    app: App, call: CallContext, wanted: Callable[[ScannedNote], bool], *, texts: bool
+    app: App,
+    call: CallContext,
+    wanted: Callable[[ScannedNote], bool],
+    *,
+    containing: str | None = None,
 ) -> list[ScannedNote]:
     """Return the wanted notes, newest first. Other calls are answered between two slices."""
     await wait_for_notes(app, call)
     found: list[ScannedNote] = []
-    for part in app.library.scan(texts=texts):
+    for part in app.library.scan(containing=containing):
         found += filter(wanted, part)
         await asyncio.sleep(0)
     found.reverse()  # of equally old ones the last stored comes first

@@ -89,8 +89,8 @@ def search_row(number: int, one: ScannedNote, matcher: Matcher) -> str:
     """Word a row of ``SearchNotes``: where the query stands, in bold between the words around it."""
     lines = [_first_line(number, one, None)]
     for name, text in (("Title", one.title or ""), ("Content", one.text)):
-        if matcher.is_in(text):
-            lines.append(f"   {name}: {matcher.context(text)}")
+        if context := matcher.context(text):
+            lines.append(f"   {name}: {context}")
     lines.append(f"   Created: {_minute(one.created_at)}")
     return "\n".join(lines)
 
@@ -111,8 +111,10 @@ class Matcher:
         return self._lowered in text.lower()
 
     def context(self, text: str) -> str:
-        """Return the words around the first hit on one line, every hit among them in bold."""
+        """Return the words around the first hit on one line, every hit among them in bold; '' without a hit."""
         found = self._pattern.search(text)
+        if found is None and not self.is_in(text):
+            return ""
         start, end = found.span() if found else (0, 0)  # some letters change their length
         low, high = _word_start(text, start), _word_end(text, end)
         shown = self._pattern.sub(lambda each: f"**{each[0]}**", text[low:high])
@@ -163,7 +165,7 @@ def _times(created: float, changed: float) -> tuple[str, str]:
 
 def _minute(at: float) -> str:
     moment = datetime.fromtimestamp(min(max(at, 0.0), _LATEST), UTC)
-    return f"{moment:%Y-%m-%d %H:%M} UTC"
+    return f"{moment.isoformat(' ')[:16]} UTC"
 
 
 def _one_line(text: str) -> str:
