@@ -14,13 +14,15 @@ ESTIMATED = "tokens (bytes / 3.5)"
 Of = Literal["value", "ratio", "p99"]
 LOGARITHMIC = 0.15
 """log n itself fits n^0.11 between 1,000 and 100,000; the rest is what noise adds."""
-GROWING = frozenset({"first sync", "size"})
+GROWING = frozenset({"first sync", "size", "local"})
 """Groups that may grow with the notes."""
 FLAT = frozenset(
     {
         ("first sync", "calls meanwhile"),
         ("first sync", "round trips before the first list"),
         *(("first sync", f"launch to the first list at {ms} ms") for ms in (0, 40)),
+        *(("local", row) for row in ("list", "rare word", "save, new note", "save, new text")),
+        ("local", "first list, warm"),
     }
 )
 """Rows of those groups that may not."""
