@@ -26,7 +26,7 @@ from mcp_notarium.sync.batch_commit import Batch, Superseded, Tally
 from mcp_notarium.sync.batch_reader import Batches, BatchReader
 from mcp_notarium.sync.cycle_states import RESTING, Effect, Event, State, event_of, receive
 from mcp_notarium.sync.progress import SyncProgress
-from mcp_notarium.sync.push_answers import PushOutcome
+from mcp_notarium.sync.push_results import PushOutcome
 from mcp_notarium.sync.writer import Writer
 
 if TYPE_CHECKING:

@@ -28,7 +28,6 @@ from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock
 from mcp_notarium.sync.push import Pusher, is_final
-from mcp_notarium.sync.push_answers import PushOutcome, PushResult
 from mcp_notarium.sync.push_decisions import (
     Attempt,
     Step,
@@ -37,6 +36,7 @@ from mcp_notarium.sync.push_decisions import (
     held_for_deletion,
     held_for_update,
 )
+from mcp_notarium.sync.push_results import PushOutcome, PushResult
 from mcp_notarium.sync.write_errors import unknown_outcome
 
 LOCK_TRIES = 50

@@ -26,7 +26,8 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.contract import WITHDRAWN, Ids, Retry, Store, WriteGuard
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
-from mcp_notarium.sync.push_answers import NOTHING, AnswerCommitter, PushOutcome, PushResult
+from mcp_notarium.sync.push_answers import NOTHING, AnswerCommitter
+from mcp_notarium.sync.push_results import PushOutcome, PushResult
 from mcp_notarium.sync.write_errors import (
     gone_error,
     names_taken_error,

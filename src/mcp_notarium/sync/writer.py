@@ -35,8 +35,8 @@ from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
 from mcp_notarium.sync.pull_decisions import Known, RemoteState, remote_state
 from mcp_notarium.sync.push import MOST_IDS, NOT_STORED, Pusher
-from mcp_notarium.sync.push_answers import PushOutcome, PushResult
 from mcp_notarium.sync.push_decisions import Attempt, Step, decide, held_for_update
+from mcp_notarium.sync.push_results import PushOutcome, PushResult
 from mcp_notarium.sync.remover import Remover
 from mcp_notarium.sync.write_errors import (
     NOT_SAVED,
