@@ -123,7 +123,9 @@ def test_an_edit_changes_its_own_block_or_is_refused(
     source = "".join(blocks)
     lines = to_markdown(source).split("\n")
     number = data.draw(st.integers(0, len(lines) - 1))
-    assume(lines[number] and not lines[number].startswith("```"))
+    assume(
+        lines[number] and not lines[number].startswith(("```", "|"))
+    )  # what follows a row is dropped
     lines[number] += " zq"
     try:
         made = edit(source, "\n".join(lines))
@@ -148,6 +150,7 @@ def test_what_was_stored_reads_the_same_when_it_is_stored_again(markdown: str) -
 @settings(deadline=None, max_examples=30)
 @given(st.text(st.sampled_from('ab \n*_`[]()#<>&$~|\\!+-.=:1>\t"é\u3000\x0b'), max_size=40))
 @example("- #")
+@example(">\t\t1 ")
 @example("\u3000indented\u3000\n\n> \x0b\n> *a\u2028*")
 def test_every_block_that_was_made_here_can_be_edited_here(markdown: str) -> None:
     stored = to_html(markdown)

@@ -241,7 +241,7 @@ def _elements(one: Element, *tags: str) -> list[Element]:
 
 def _prefix(text: str, first: str, other: str) -> str:
     lines = text.split("\n")
-    rest = [(other + line).rstrip() for line in lines[1:]]
+    rest = [other + line if line else other.rstrip() for line in lines[1:]]
     return "\n".join([(first + lines[0]) if lines[0] else first, *rest])
 
 
