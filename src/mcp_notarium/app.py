@@ -53,7 +53,7 @@ _SHARE = 0.5
 class App:
     """Hold everything a tool needs, for one account; valid while :func:`open_app` is open.
 
-    ``notices`` are sentences for the person about how the database was opened. ``clock`` gives
+    ``notices`` are sentences for the user about how the database was opened. ``clock`` gives
     epoch seconds.
     """
 

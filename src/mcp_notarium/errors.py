@@ -169,7 +169,7 @@ class LockedError(NotariumError):
 
 
 class Unfinished(NotariumError):
-    """A change is in force, or cannot be undone, and its last steps failed; the hint finishes it."""
+    """A change is active, or cannot be undone, and its last steps failed; the hint finishes it."""
 
     category = "DB_OPERATION"
     subcategory = "unfinished"
@@ -202,7 +202,7 @@ class ConfirmationRequired(InvalidRequest):
 
 
 class NotPermitted(InvalidRequest):
-    """The person's policy does not allow this; nothing was done."""
+    """The user's policy does not allow this; nothing was done."""
 
     subcategory = "policy"
     http_status_code = 403
@@ -358,7 +358,7 @@ class CacheBusy(CacheError):
 
 
 class StillLoading(CacheError):
-    """Not all notes are here yet, and the person's rules hide some of them."""
+    """Not all notes are here yet, and the user's rules hide some of them."""
 
     subcategory = "loading"
     http_status_code = 503

@@ -1,1 +1,1 @@
-"""Provide a simulated note service, a demo, and what generates files of the program. Not in the wheel."""
+"""Provide a simulated store, a demo, and what generates files of the program. Not in the wheel."""

@@ -1,4 +1,4 @@
-"""Demonstrate the real server, with a local notebook and against an embedded note service: ``./scripts/demo``.
+"""Demonstrate the real server, with a local notebook and against a simulated store: ``./scripts/demo``.
 
 Starts the installed program as an MCP client would, first without any service. Then starts the simulator on
 loopback with notes of real prose, and shows what a person wants to see before trusting it. Needs no account and no network, and
@@ -144,7 +144,7 @@ class DemoRun:
         """Run all steps in order."""
         self.screen.title("MCP Notarium: a Simplenote account, served to an agent")
         self.screen.say(
-            f"An embedded note service holds {len(self.simulator.notes())} notes. "
+            f"A simulated store holds {len(self.simulator.notes())} notes. "
             "The server is a process of its own, spoken to over stdio."
         )
         async with self.server() as client:

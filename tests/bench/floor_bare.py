@@ -1,4 +1,4 @@
-"""Run the floor: a bare loop of JSON over stdio on SQLite, without protocol library, key or policy.
+"""Run the floor: a bare loop of JSON over stdio on SQLite, without SDK, key or policy.
 
 Without an argument it answers the handshake, the list of tools and ``echo``. With the path of a cache
 without a key it carries out the SQL it is sent, and builds the answer a listing needs.

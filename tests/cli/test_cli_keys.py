@@ -410,7 +410,7 @@ def test_a_damaged_cache_is_repaired_and_filled_up_by_the_next_sync(
     assert run(env, "status").returncode == 13
     done = run(env, "repair")
     assert done.returncode == 0, done.stderr
-    assert "came over" in done.stderr
+    assert "unfinished writes were restored" in done.stderr
     status = run(env, "status", "--json")
     assert status.returncode == 0
     assert json.loads(status.stdout)["complete"] is False

@@ -1,4 +1,4 @@
-"""Test that a generated key is shown only when it is proven and not yet in force."""
+"""Test that a generated key is shown only when it is proven and not yet active."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_after_a_failure_it_is_said_whether_it_counts(tmp_path, capfd, row):
     out, err = capfd.readouterr()
     shown = row.step == "verify" or row.opens == "new"
     assert out == (new.secret.reveal_text() + "\n" if shown else "")
-    assert ("in force anyway" in err) is (row.opens == "new")
+    assert ("active anyway" in err) is (row.opens == "new")
     assert ("is not valid" in err) is (row.step == "verify")
 
 

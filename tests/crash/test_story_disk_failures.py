@@ -1,6 +1,6 @@
 """Let any one change of the disk fail, in each command that changes keys or caches.
 
-What the command says is true of what is in force then: it is called a failure only as long as what was
+What the command says is true of what is active then: it is called a failure only as long as what was
 before counts; and what it names as the way on ends it.
 """
 
@@ -95,7 +95,7 @@ def require_true(story, code, said, failing, home):
     if code == 0:
         assert f"mcp-notarium: {FAILURE}" not in said
     elif not moved:
-        assert "in force" not in said
+        assert "is active" not in said
     else:
         assert story.name in AGAIN, said
         assert FAILURE not in said

@@ -163,9 +163,9 @@ def _repaired(found: Found) -> None:
     kept = (path.read_bytes() for path in found.folder.path.rglob("*.encrypted"))
     demand(Broken.LOST, spoilt in kept, "the damaged database")
     matches_index = found.folder.database(found.keyfile.generation)
-    demand(Broken.LOST, matches_index.exists(), "the database in force")
+    demand(Broken.LOST, matches_index.exists(), "the active database")
     if matches_index.read_bytes() == spoilt:
-        found.require_not_told("the damaged database is in force")
+        found.require_not_told("the damaged database is active")
         with found.again():
             _repair(found.home, ignore_step)
     found.require_openers([KEY], KEY)
@@ -239,7 +239,7 @@ CACHE_STORIES = (
         name="repair",
         act=_repair,
         command=("repair",),
-        says="A sound cache is in force",
+        says="The cache is repaired",
         lead=_spoil,
         judged=_repaired,
         unflushed=(Verdict.KEY_FILE_DAMAGED, Broken.UNTRUE),

@@ -84,7 +84,7 @@ class Found:
 
     @property
     def keyfile(self) -> KeyFile:
-        """The key file that is in force."""
+        """The key file that is active."""
         try:
             return key_file_codec.parse(self.folder.key_file.read_bytes(), bounds=BOUNDS)
         except (KeyFileDamaged, FileNotFoundError) as error:

@@ -115,7 +115,7 @@ class HostileService:
 
     @contextmanager
     def twisted(self, kind: str, twist: Twist) -> Iterator[None]:
-        """The twist is in force while this is entered; waiting long polls are cut at both ends."""
+        """The twist is active while this is entered; waiting long polls are cut at both ends."""
         with self._changing:
             self.twists[kind] = twist
             self.cut()

@@ -328,7 +328,7 @@ SLOT_STORIES = (
             given_key(home), home / "copy.json", KEY, at=at
         ),
         command=("keys", "restore", "copy.json"),
-        says="is in force again",
+        says="is active again",
         lead=_damage,
         judged=_restored,
         unflushed=(Broken.UNTRUE, Broken.UNTRUE),

@@ -24,7 +24,7 @@ _DAY = 86_400
 
 
 def heal(actions: StartupActions) -> str:
-    """Repair the database; return a notice for the person, '' if nothing was repaired.
+    """Repair the database; return a notice for the user, '' if nothing was repaired.
 
     Raises ``LockedError`` (BUSY) while another process has it open: the next attempt may repair it.
     """

@@ -30,7 +30,7 @@ def write(folder: AccountFolder) -> None:
 
 
 def remove(folder: AccountFolder) -> None:
-    """Remove the marker: the cache in force is undamaged.
+    """Remove the marker: the active cache is undamaged.
 
     Never raises for the disk's sake: a marker that stays costs one examination.
     """

@@ -87,7 +87,7 @@ def create_encrypted(
         before_commit((*companions(path), folder.prepared_key_file))
         at("clear")
     except BaseException:
-        # Created in this call, not in force and still empty: the one thing that may be removed.
+        # Created in this call, not active and still empty: the one thing that may be removed.
         if opened is not None:
             opened.close()
         remove_prepared(folder, keyfile)
@@ -135,6 +135,6 @@ def binding_rows(keyfile: KeyFile) -> dict[str, str]:
 
 
 def remove_prepared(folder: AccountFolder, keyfile: KeyFile) -> None:
-    """Remove what was created and is not in force; the original is untouched."""
+    """Remove what was created and is not active; the original is untouched."""
     for file in (*companions(folder.database(keyfile.generation)), folder.prepared_key_file):
         file.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """Build a new generation of the database (verified copy or salvage), then switch to it.
 
-The old generation is in force until the prepared key file of the new one is renamed: the commit point. It
+The old generation is active until the prepared key file of the new one is renamed: the commit point. It
 is removed or moved only after that has been flushed.
 """
 
@@ -80,7 +80,7 @@ class SwitchResult:
 
 @dataclass(frozen=True, slots=True)
 class GenerationWriter:
-    """Write a new generation, compare it, put it in force. Nobody else may use the account meanwhile."""
+    """Write a new generation, compare it, activate it. Nobody else may use the account meanwhile."""
 
     settings: Config
     folder: AccountFolder
@@ -88,7 +88,7 @@ class GenerationWriter:
     on_progress: OnProgress
 
     def quarantine_unknown(self, in_force: KeyFile | None) -> None:
-        """Quarantine databases that the key file in force does not name, and a prepared key file."""
+        """Quarantine databases that the active key file does not name, and a prepared key file."""
         named = (
             companions(self.folder.database(in_force.generation)) if in_force is not None else ()
         )
@@ -123,7 +123,7 @@ class GenerationWriter:
         """Write a copy of the old database, compare both; return the number of notes.
 
         ``old_key`` None: the old database is plain. ``replaces`` is its generation ('': plain), which is
-        removed once the new one is in force, also after a crash in between. ``why`` goes on record.
+        removed once the new one is active, also after a crash in between. ``why`` goes on record.
         """
 
         def fill(target: Database) -> None:
@@ -150,7 +150,7 @@ class GenerationWriter:
     ) -> None:
         """Prepare the key file, create the database, ``fill`` it, ``check`` it.
 
-        Nothing is in force yet afterwards; nothing is left if it raises.
+        Nothing is active yet afterwards; nothing is left if it raises.
         """
         path, at = self.folder.database(new_keyfile.generation), self.options.at
         key = data_key.database_key(new_keyfile.database_salt)
@@ -208,9 +208,9 @@ class GenerationWriter:
     def switch(
         self, new_keyfile: KeyFile, *, replaced: Collection[Path], clear: Callable[[], None]
     ) -> SwitchResult:
-        """Put the new generation in force, then ``clear`` away the files that it has ``replaced``.
+        """Activate the new generation, then ``clear`` away the files that it has ``replaced``.
 
-        Raises ``OSError`` if it cannot be put in force; nothing of it is left then. A later failure of
+        Raises ``OSError`` if it cannot be activated; nothing of it is left then. A later failure of
         the disk is not raised but returned.
         """
         try:
@@ -225,7 +225,7 @@ class GenerationWriter:
         return clear_replaced(make_durable, replaced, clear)
 
     def write_anchor(self, new_keyfile: KeyFile, data_key: DataKey) -> None:
-        """Write the anchor of the generation in force, alone in the folder. Never raises.
+        """Write the anchor of the active generation, alone in the folder. Never raises.
 
         The old anchor is that of the generation before. If the new one cannot be written, the next clean
         stop of a server writes it.
@@ -265,7 +265,7 @@ def hold_alone(
 def clear_replaced(
     make_durable: Callable[[], bool], replaced: Collection[Path], clear: Callable[[], None]
 ) -> SwitchResult:
-    """Flush what is in force, then ``clear``; never the latter without the former.
+    """Flush what is active, then ``clear``; never the latter without the former.
 
     ``make_durable`` returns whether the key file's copy was written, too.
     """
@@ -281,9 +281,9 @@ def clear_replaced(
 
 
 def remove_retired(folder: AccountFolder, opened: Database, in_force: KeyFile) -> None:
-    """Remove the generation that the one in force replaced for good, if a crash has left it.
+    """Remove the generation that the active one replaced for good, if a crash has left it.
 
-    ``opened`` names it. That row was written before its key file was in force, and after the comparison.
+    ``opened`` names it. That row was written before its key file was active, and after the comparison.
     """
     row = opened.row("SELECT value FROM sync_metadata WHERE key = ?", (_RETIRED,))
     if row is not None and row[0] != in_force.generation:

@@ -1,7 +1,7 @@
 """Apply a change of slots to the key file under the key lock: check, write, record.
 
 Only the key file is written; running servers keep the data key and notice nothing. It is opened before it
-is written, and read back before it is in force. The database is opened before anything is written, because
+is written, and read back before it is active. The database is opened before anything is written, because
 it alone knows whether the key file is the newest one, and once more afterwards. After a crash the folder
 has the old key file or the new one, and the next start cleans up.
 """
@@ -73,7 +73,7 @@ DEFAULTS = ChangeOptions()
 class ChangeResult:
     """Hold what was written. ``proven``: the database was opened with it.
 
-    ``copied``: its copy was written, too; else the next start does that. What was written is in force,
+    ``copied``: its copy was written, too; else the next start does that. What was written is active,
     whatever these two say.
     """
 
@@ -139,7 +139,7 @@ def _prove(
 ) -> bool:
     """Open the database with the new key file and record the change; False if that fails.
 
-    Never raises: the new key file is in force, and a caller that gets an error would go on with the old
+    Never raises: the new key file is active, and a caller that gets an error would go on with the old
     key.
     """
     try:
@@ -192,7 +192,7 @@ def missing_cache_error() -> LockedError:
 
 
 def _record_change(inspection: Inspection, before: KeyFile, *, at: float) -> None:
-    """Record how the key file in force differs from ``before``: which slots, never their secrets.
+    """Record how the active key file differs from ``before``: which slots, never their secrets.
 
     A full disk or a busy database is ignored: the key file's number in the next record shows the gap.
     """

@@ -181,7 +181,7 @@ def _is_unused(settings: Config, stored: Secret, options: ChangeOptions) -> bool
 def _store_secret(settings: Config, system: Keychain, options: ChangeOptions) -> Iterator[Secret]:
     """Store a random key in the keychain, or reuse that of an interrupted run; remove it after a failure.
 
-    It stays if the change is in force, or may be: the keychain is then the only place of a key that
+    It stays if the change is active, or may be: the keychain is then the only place of a key that
     opens the cache.
     """
     owner = settings.owner_hash

@@ -1,7 +1,7 @@
 """Encrypt an unencrypted cache, then erase its plain bytes.
 
-The plain database is in force until the encrypted one is complete, compared and committed. Only then
-is it renamed to a name that is never in force, overwritten and removed. The next run continues one
+The plain database is active until the encrypted one is complete, compared and committed. Only then
+is it renamed to a name that is never active, overwritten and removed. The next run continues one
 that was cut short.
 """
 
@@ -65,7 +65,7 @@ def encrypt_plain(
 
     Raises ``InvalidRequest`` if there is no plain cache, ``CacheFull``, ``CacheDamaged``, and
     ``LockedError`` (OTHER_OWNER, SCHEMA_NEWER, MIGRATION_FAILED, WRONG_KEY, MODE_MISMATCH, BUSY),
-    with the plain cache as it was. Once the encrypted one is in force, what fails is in its ``state``.
+    with the plain cache as it was. Once the encrypted one is active, what fails is in its ``state``.
     """
     folder = check_folder(settings.account_dir)
     if not folder.plain_database.is_file() and not folder.plain_remains.is_file():
@@ -242,7 +242,7 @@ def _finish_interrupted(
 def _compare_and_count(
     folder: AccountFolder, plain: Database | None, keyfile: KeyFile, data_key: DataKey
 ) -> int:
-    """Count the notes of an encrypted cache that is in force already; its rows must be the same.
+    """Count the notes of an encrypted cache that is active already; its rows must be the same.
 
     ``plain`` None: an earlier run has compared them.
     """

@@ -170,7 +170,7 @@ def _entries(owner: str) -> str:
 
 
 def _files(folder: AccountFolder) -> Iterator[Path]:
-    """List every file but our locks: keys first, and of them those last that are in force.
+    """List every file but our locks: keys first, and of them those last that are active.
 
     So the cache opens until the last of them goes, and nothing opens after that.
     """

@@ -1,6 +1,6 @@
 """Re-encrypt a cache under a new data key: a new database, row by row, and a new key file that opens it.
 
-The old generation is in force until the prepared key file is renamed, the new one from then on; there is
+The old generation is active until the prepared key file is renamed, the new one from then on; there is
 no moment with neither. No other process may have the cache open. Afterwards old copies of the key file,
 with whatever key, open nothing that is in use; they may still open what is in the quarantine.
 """
@@ -99,7 +99,7 @@ def reencrypt(
     Slots whose secret is known are kept, with number, label, state and cost: the one that opened the
     cache, unless ``new`` replaces it, and the keychain's. ``drop_others`` permits dropping the rest.
     Raises ``SlotsRefused`` otherwise, ``CacheFull``, and ``LockedError`` (start-up's verdicts; BUSY
-    names who has the cache open), with the old cache as it was. Once the new one is in force, what
+    names who has the cache open), with the old cache as it was. Once the new one is active, what
     fails is in its ``state``.
     """
     if new is not None:

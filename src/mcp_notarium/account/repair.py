@@ -62,7 +62,7 @@ _NOT_TAKEN = generation_writer.BINDING_KEYS | {"owner_identity_hash"}
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """Hold what was saved and is in force, and where the old files go; ``state``: whether all have.
+    """Hold what was saved and is active, and where the old files go; ``state``: whether all have.
 
     ``quarantine`` None: the full-text index alone was wrong, and was rebuilt in place.
     """
@@ -84,7 +84,7 @@ def repair(
 
     Raises ``InvalidRequest`` if the cache is not encrypted, ``CacheDamaged`` if nothing can be read (or not
     the ``whole_state``, where that is wanted), ``CacheFull`` and ``LockedError``, with the old files as
-    they were. Once the new generation is in force, what fails is in its ``state``.
+    they were. Once the new generation is active, what fails is in its ``state``.
     """
     if not settings.db_encryption:
         raise _only_encrypted_error()
@@ -201,7 +201,7 @@ def _carry_audit(
 def switch(
     writer: GenerationWriter, old: KeyFile, new_keyfile: KeyFile, salvaged: SalvageReport
 ) -> RepairResult:
-    """Put the new generation in force.
+    """Activate the new generation.
 
     Move the old one to the quarantine, with the key file that opens it.
     """

@@ -1,4 +1,4 @@
-"""Put a copy of the database in the place of the one in force. The key must be right.
+"""Put a copy of the database in the place of the active one. The key must be right.
 
 A new generation gets the state of the copy, the notes among it; the next start makes the index again. The old
 files go to the quarantine with their key file, byte for byte, and the copies stay.
@@ -42,7 +42,7 @@ _REPLACEABLE = {Verdict.DATABASE_DAMAGED, Verdict.DATABASE_MISSING}
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Hold which copy was restored, those that were not sound, and how it ended."""
+    """Hold which copy was restored, those that were damaged, and how it ended."""
 
     copy: DatabaseCopy
     unsound: tuple[DatabaseCopy, ...]
@@ -52,10 +52,10 @@ class Restored:
 def restore(
     settings: Config, *, name: str | None = None, options: ChangeOptions = DEFAULTS
 ) -> Restored:
-    """Restore the copy of this file name, or (None) the newest sound one.
+    """Restore the copy of this file name, or (None) the newest undamaged one.
 
-    Raises ``InvalidRequest`` if there is no such copy, ``CacheDamaged`` if none is sound, ``CacheFull`` and
-    ``LockedError``, with everything as it was. Once the copy is in force, what fails is in ``result.state``.
+    Raises ``InvalidRequest`` if there is no such copy, ``CacheDamaged`` if all are damaged, ``CacheFull`` and
+    ``LockedError``, with everything as it was. Once the copy is active, what fails is in ``result.state``.
     """
     folder = find_account(settings)
     with generation_writer.hold_alone(
@@ -101,7 +101,7 @@ def _choose(
         return copy, tuple(found[:number])
     raise CacheDamaged(
         "no copy can be read with this key",
-        resolution_hint="A copy is opened by the key file that was in force when it was made: "
+        resolution_hint="A copy is opened by the key file that was active when it was made: "
         "`mcp-notarium keys restore FILE` puts an older one back.",
     )
 

@@ -131,7 +131,7 @@ def add(
 ) -> ChangeResult:
     """Add a slot: a passphrase, a raw key or a recovery key.
 
-    ``parameters`` stretch a passphrase; None: as the settings say, and with the same algorithm at
+    ``parameters`` are those of a passphrase's KDF; None: as the settings say, and with the same algorithm at
     least the cost of any passphrase that opens the cache.
     ``type_`` KEYRING: a raw key that only the keychain holds. Raises as ``apply_change`` does, and
     ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` (it opens the cache already, there are too

@@ -101,7 +101,7 @@ def rotate_passphrase(
 ) -> RotationResult:
     """Rotate the key: let ``new`` open the cache instead of the old key.
 
-    ``new`` is a passphrase or a raw key; ``parameters`` stretch it (None: :func:`kdf_policy`). ``slot_ids``
+    ``new`` is a passphrase or a raw key; ``parameters`` are those of its KDF (None: :func:`kdf_policy`). ``slot_ids``
     are the slots to replace, if not those of ``slot_changes.slots_to_replace``; ``keychain`` is the name of
     the keychain that alone has ``new``; ``current`` what :func:`prove_key` has found already. Raises
     ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's verdicts, or
@@ -164,7 +164,7 @@ def require_unused(current: ProvenKey, new: Secret) -> None:
         return
     raise SlotsRefused(
         f"this key opens the cache already ({describe_slot(slot)}); nothing was changed",
-        resolution_hint="Give another one. With `--kdf` and `--keep-key` only the stretching changes.",
+        resolution_hint="Give another one. With `--kdf` and `--keep-key` only the key derivation changes.",
     )
 
 

@@ -116,7 +116,7 @@ class StartupActions:
         return ()
 
     def _quarantine_unfinished(self, inspection: Inspection) -> None:
-        """Quarantine a prepared key file that never was in force, and the empty database made for it."""
+        """Quarantine a prepared key file that was never active, and the empty database made for it."""
         unfinished_files = [inspection.folder.prepared_key_file]
         unfinished = inspection.files.prepared.keyfile if inspection.files is not None else None
         in_force = inspection.keyfile.generation if inspection.keyfile is not None else None

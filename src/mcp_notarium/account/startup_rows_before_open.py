@@ -176,7 +176,7 @@ _KEY_FILE = (
     Row(
         "no cache yet",
         _create,
-        # What a first start that was interrupted has left was never in force.
+        # What a first start that was interrupted has left was never active.
         lambda o: o.no_key_file and not (o.files.current or o.files.unknown),
     ),
     refuse_or_rebuild(

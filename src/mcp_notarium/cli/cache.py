@@ -1,6 +1,6 @@
 """Replace or destroy the local database: the commands from ``reset-cache`` to ``purge``.
 
-``reset-cache`` empties the index of a sound database in place: its login and its unfinished writes stay. One
+``reset-cache`` empties the index of an undamaged database in place: its login and its unfinished writes stay. One
 that cannot be opened, has a damaged page, or holds the notes of another account is moved to the quarantine as
 a whole, and a new one is made, unless the notes are nowhere else. ``repair`` recovers what can be read of a
 damaged one; the store has the rest. ``restore`` puts a copy in its place, where the notes are nowhere else.
@@ -81,7 +81,7 @@ def run_reset(args: argparse.Namespace) -> int:
 
 
 async def _reset(config: Config, *, yes: bool) -> int:
-    # Nothing moves to the quarantine before the person agrees.
+    # Nothing moves to the quarantine before the user agrees.
     config = replace(config, on_unreadable="refuse")
     try:
         async with open_app(config, whole=True) as app:
@@ -176,9 +176,9 @@ async def _load(app: App) -> int:
 
 
 def run_repair(args: argparse.Namespace) -> int:
-    """Repair the cache; exit code 0 when a sound database is in force, also if it was sound before.
+    """Repair the cache; exit code 0 when an undamaged database is active, also if it was so before.
 
-    Raises ``Unfinished`` if the new one is in force and the old files are not all in the quarantine.
+    Raises ``Unfinished`` if the new one is active and the old files are not all in the quarantine.
     """
     config = command_setup.prepare(args)
     options = ChangeOptions(
@@ -190,17 +190,17 @@ def run_repair(args: argparse.Namespace) -> int:
         talk("There is nothing to repair: every page is authentic, and the index fits the notes.")
         return 0
     if done.quarantine is None:
-        talk("A sound cache is in force: the search index alone was wrong, and was rebuilt.")
+        talk("The cache is repaired: the search index alone was wrong, and was rebuilt.")
         return 0
     found = done.salvaged
-    talk(f"A sound cache is in force: {found.writes:,} unfinished writes came over.")
+    talk(f"The cache is repaired; {found.writes:,} unfinished writes were restored.")
     talk(_INDEX_AGAIN)
     if not found.complete:
         talk(_INCOMPLETE[config.store.truth is Truth.LOCAL])
     talk("Every key that opened the cache opens it as before.")
     say_unless_copied(done.state.copied)
     done.state.require_finished(
-        "the repaired cache is in force, but the old files are not all in the quarantine",
+        "the repaired cache is active, but the old files are not all in the quarantine",
         hint="Nothing is lost, and servers can be started. Run `mcp-notarium repair` again when the "
         f"disk works again: it moves the rest to {done.quarantine}.",
     )
@@ -209,9 +209,9 @@ def run_repair(args: argparse.Namespace) -> int:
 
 
 def run_restore(args: argparse.Namespace) -> int:
-    """List the copies, or restore one after asking; exit code 0 when it is in force.
+    """List the copies, or restore one after asking; exit code 0 when it is active.
 
-    Raises ``Unfinished`` if it is in force and the old files are not all in the quarantine.
+    Raises ``Unfinished`` if it is active and the old files are not all in the quarantine.
     """
     config = command_setup.prepare(args)
     if args.make:
@@ -236,10 +236,10 @@ def run_restore(args: argparse.Namespace) -> int:
     done = restoration.restore(config, name=args.copy, options=options)
     for copy in done.unsound:
         talk(f"WARNING: {copy.path.name} cannot be read; it was passed over.")
-    talk(f"{done.copy.path.name} is in force. {_INDEX_AGAIN}")
+    talk(f"{done.copy.path.name} is active. {_INDEX_AGAIN}")
     say_unless_copied(done.result.state.copied)
     done.result.state.require_finished(
-        "the copy is in force, but the old files are not all in the quarantine",
+        "the copy is active, but the old files are not all in the quarantine",
         hint="Nothing is lost, and servers can be started. Run `mcp-notarium repair` when the disk is "
         f"well: it moves the rest to {done.result.quarantine}.",
     )
@@ -255,7 +255,7 @@ async def _open_and_close(config: Config) -> None:
 
 def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "copy", nargs="?", help="file name of a copy; the newest sound one if missing"
+        "copy", nargs="?", help="file name of a copy; the newest undamaged one if missing"
     )
     parser.add_argument("--list", action="store_true", help="list the copies and change nothing")
     parser.add_argument(
@@ -267,7 +267,7 @@ def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
 def run_migrate(args: argparse.Namespace) -> int:
     """Encrypt the cache with the configured key; exit code 0 when no plain file is left.
 
-    Raises ``Unfinished`` if the encrypted database is in force and plain files are left.
+    Raises ``Unfinished`` if the encrypted database is active and plain files are left.
     """
     config = command_setup.prepare(args)
     found = credentials.find_passphrase(config)
@@ -286,7 +286,7 @@ def run_migrate(args: argparse.Namespace) -> int:
     talk(f"The cache is encrypted and compared: {done.notes:,} notes.")
     say_unless_copied(done.state.copied)
     done.state.require_finished(
-        "the encrypted cache is in force, but the unencrypted files are not all erased",
+        "the encrypted cache is active, but the unencrypted files are not all erased",
         hint="Nothing is lost. Run `mcp-notarium migrate-plaintext` again when the disk lets them be "
         "erased; until then they can be read.",
     )

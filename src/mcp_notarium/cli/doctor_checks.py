@@ -125,7 +125,7 @@ def _check_locks(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
 
 
 def _check_quarantine(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
-    """Report the files in the quarantine; they stay until the person removes them."""
+    """Report the files in the quarantine; they stay until the user removes them."""
     place = folder.quarantine
     work = quarantine.work_folder(folder)
     if work.exists():
@@ -160,7 +160,7 @@ def _check_copies(config: Config, folder: AccountFolder) -> Iterator[Finding]:
 
 
 def check_policy(found: FoundPolicy) -> Finding:
-    """Return the policy file in force and the remaining tools; ``policy show`` prints its rules."""
+    """Return the active policy file and the remaining tools; ``policy show`` prints its rules."""
     where = "no policy file" if found.path is None else display_path(found.path)
     if found.read_only:
         where += f", {READ_ONLY_VARIABLE}"

@@ -190,7 +190,7 @@ def _recovery(config: Config, asked: Secret | None, args: argparse.Namespace) ->
 
 
 def _make_recovery(config: Config, asked: Secret | None) -> int:
-    """Show a new recovery key, have a part of it typed back, and put it in force."""
+    """Show a new recovery key, have a part of it typed back, and activate it."""
     slot_management.require_free_slot(
         slot_rotation.prove_key(config, options=ChangeOptions(old=asked)).keyfile
     )
@@ -203,7 +203,7 @@ def _make_recovery(config: Config, asked: Secret | None) -> int:
     _require_typed_back(made)
     done = slot_management.add(config, made, label="on paper", options=ChangeOptions(old=asked))
     talk(
-        f"It is in force, in slot {done.after.slots[-1].id}. Try it: mcp-notarium keys recovery test"
+        f"It is active, in slot {done.after.slots[-1].id}. Try it: mcp-notarium keys recovery test"
     )
     say_unless_copied(done.copied)
     return 0
@@ -258,7 +258,7 @@ def _restore(config: Config, asked: Secret | None, args: argparse.Namespace) -> 
     key = calibrate.find_key(config, asked) or ask_secret("Key: ")
     beside = AccountFolder(config.account_dir).key_copy
     done = key_file_backup.restore(config, args.path or beside, key)
-    talk(f"Key file number {done.keyfile.sequence} is in force again; it opens the database.")
+    talk(f"Key file number {done.keyfile.sequence} is active again; it opens the database.")
     say_unless_copied(done.copied)
     if done.quarantine is not None:
         talk(f"What was there before is kept in {done.quarantine}.")

@@ -53,7 +53,7 @@ class NewKey:
 
     @contextmanager
     def in_change(
-        self, done: str = "the key is changed, and the new one is in force"
+        self, done: str = "the key is changed, and the new one is active"
     ) -> Iterator[None]:
         """Run the change inside; if it fails, say whether it took effect anyway, by ``done``."""
         try:

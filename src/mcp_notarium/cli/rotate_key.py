@@ -98,7 +98,7 @@ def _check_options(config: Config, args: argparse.Namespace) -> None:
         )
     if args.kdf and (args.generate or args.keychain):
         raise InvalidRequest(
-            "--kdf cannot be combined with --generate or --keychain: a random key needs no derivation cost",
+            "--kdf cannot be combined with --generate or --keychain: a random key needs no slow derivation",
             resolution_hint="Leave --kdf out, or give a passphrase.",
         )
     if args.slot and args.reencrypt:
@@ -145,7 +145,7 @@ def _new_passphrase(config: Config, current: ProvenKey, args: argparse.Namespace
     new = old if args.keep_key else new_key_input.read(args, account=account)
     if args.kdf and user_key.read(new.secret).kind != "passphrase":
         raise InvalidRequest(
-            "only a passphrase is stretched; a random key needs none",
+            "--kdf requires a passphrase: a random key needs no slow derivation",
             resolution_hint="Leave out --kdf, or give a passphrase. Nothing is changed.",
         )
     if not (args.keep_key or new.generated):
@@ -225,7 +225,7 @@ def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace)
         talk(f"note: {slot_rotation.NEEDED_BY_CLIENTS}")
         _tell_old_key_places(config, current, done.gone)
     done.state.require_finished(
-        "the new cache is in force, but the old database could not be removed",
+        "the new cache is active, but the old database could not be removed",
         hint="Nothing is lost, and servers can be started. Old copies of the key file open the old "
         f"database until it is gone: delete {done.old}, or run `mcp-notarium rotate-key "
         "--reencrypt` again, which removes it first.",
@@ -234,7 +234,7 @@ def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace)
 
 
 def _confirm_dropped(dropped: tuple[Slot, ...]) -> None:
-    """Name the slots that would be dropped, and raise unless the person agrees."""
+    """Name the slots that would be dropped, and raise unless the user agrees."""
     if not can_ask():
         raise reencryption.dropped_slots_error(dropped)
     talk("These cannot be kept under a new data key, because their keys are not available:")

@@ -47,7 +47,7 @@ def watch_folder(account_dir: Path) -> None:
 
 
 def note_change(what: str) -> None:
-    """Record a change that the folder does not show; ``what`` is a sentence for the person."""
+    """Record a change that the folder does not show; ``what`` is a sentence for the user."""
     _watch.done = what
 
 

@@ -43,7 +43,7 @@ class Progress:
 
 
 def talk(text: str) -> None:
-    """Print one line to the person, on stderr; a failure to print is ignored."""
+    """Print one line to the user, on stderr; a failure to print is ignored."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
 

@@ -47,7 +47,7 @@ class FoundPolicy:
 
 
 def find_policy(*, named: Path | None, data_dir: Path, read_only: bool) -> FoundPolicy:
-    """Return the policy in force. Raises ``ConfigError`` if its file cannot be trusted."""
+    """Return the active policy. Raises ``ConfigError`` if its file cannot be trusted."""
     found = read_policy(named or data_dir / FILE_NAME, named=named is not None)
     if not read_only:
         return found

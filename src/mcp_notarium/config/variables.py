@@ -124,8 +124,8 @@ COMMON = (
     ),
     Variable(
         name="NOTARIUM_DESTRUCTIVE",
-        purpose="Before an agent deletes permanently, shares a note or drops most of it: ask the person "
-        "if the client can, else require `confirm: true`; always ask the person; or refuse.",
+        purpose="Before an agent deletes permanently, shares a note or drops most of it: ask the user "
+        "if the client can, else require `confirm: true`; always ask the user; or refuse.",
         kind=Kind.CHOICE,
         default="ask",
         choices=("ask", "elicit", "deny"),

@@ -47,7 +47,7 @@ class Pbkdf2Sha512:
 
 @dataclass(frozen=True, slots=True)
 class HkdfSha256:
-    """Name HKDF without stretching, for secrets that are 256 random bits already."""
+    """Name plain HKDF, for secrets that are 256 random bits already."""
 
 
 Parameters = Argon2id | Pbkdf2Sha512 | HkdfSha256
@@ -122,7 +122,7 @@ PRODUCTION = Bounds(
 )
 
 CHEAPEST = Argon2id(memory_kib=8, time_cost=1, lanes=1)
-"""For tests, together with ``bounds=TEST_BOUNDS``; refused wherever PRODUCTION is in force."""
+"""For tests, together with ``bounds=TEST_BOUNDS``; refused wherever PRODUCTION is active."""
 
 TEST_BOUNDS = Bounds(
     argon2_floor=CHEAPEST,

@@ -251,7 +251,7 @@ def _parameters(found: Any, type_: SlotType, bounds: kdf.Bounds) -> kdf.Paramete
             parameters = kdf.HkdfSha256()
         case _:
             raise KeyFileDamaged("a slot names an unknown key derivation")
-    # A passphrase needs stretching, a random key does not.
+    # A passphrase needs a slow derivation, a random key does not.
     if (type_ is SlotType.PASSPHRASE) == isinstance(parameters, kdf.HkdfSha256):
         raise KeyFileDamaged("a slot's key derivation does not match its type")
     if reason := bounds.refuses(parameters):

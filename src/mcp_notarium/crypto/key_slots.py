@@ -126,7 +126,7 @@ def replace_slots(
         raise SlotsRefused(f"a key file has at most {MOST_SLOTS} slots")
     if not bounds.permits_together(kdf_work(slots)):
         raise SlotsRefused(
-            "stretching a passphrase for every slot of the key file would take too long",
+            "deriving a key for every slot of the key file would take too long",
             resolution_hint="Take a random key (`mcp-notarium generate-key`) for one more slot, "
             "disable or remove a slot with a passphrase, or make them cheaper with `mcp-notarium "
             "keys calibrate --seconds`; nothing was changed.",

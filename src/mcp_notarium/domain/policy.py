@@ -1,4 +1,4 @@
-"""Define ``Policy``: everything the person has decided about agents, as one frozen value. Pure.
+"""Define ``Policy``: everything the user has decided about agents, as one frozen value. Pure.
 
 It enforces nothing. ``storage/hidden_note_filter`` keeps hidden notes out of the index, the
 tools refuse what is not permitted, and no tool can change a policy.
@@ -56,7 +56,7 @@ _NAMED = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Hold the person's decisions. The default permits everything."""
+    """Hold the user's decisions. The default permits everything."""
 
     mode: Mode = Mode.FULL
     switched_off: frozenset[str] = frozenset()
@@ -155,4 +155,4 @@ def _quote(tags: Sequence[str]) -> str:
 
 
 PERMISSIVE = Policy()
-"""The policy if the person has set none."""
+"""The policy if the user has set none."""

@@ -24,7 +24,7 @@ from mcp_notarium.files.private_files import (
 )
 
 NOT_COPIED = (
-    "The disk did not take the copy of the key file (`notarium_keys.json.bak`). The change is in force "
+    "The disk did not take the copy of the key file (`notarium_keys.json.bak`). The change is active "
     "all the same; the next start of a server writes the copy, and until then it is the old one."
 )
 
@@ -49,7 +49,7 @@ class KeyFiles:
 
     @property
     def valid(self) -> KeyFile | None:
-        """Return what is in force: the key file, or its copy where it is missing or damaged."""
+        """Return what is active: the key file, or its copy where it is missing or damaged."""
         if self.main.state in {FileState.MISSING, FileState.DAMAGED}:
             return self.copy.keyfile
         return self.main.keyfile
@@ -93,7 +93,7 @@ def load(folder: AccountFolder, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFi
 
 
 def prepare(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> None:
-    """Write a key file that is not in force yet."""
+    """Write a key file that is not active yet."""
     replace_private(folder.prepared_key_file, key_file_codec.serialise(keyfile), at=at)
 
 
@@ -103,7 +103,7 @@ def commit(folder: AccountFolder) -> None:
 
 
 def make_durable(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> bool:
-    """Flush the name of a key file that is in force by now, then write the copy; see ``store``.
+    """Flush the name of a key file that is active by now, then write the copy; see ``store``.
 
     Raises ``OSError`` if a power cut may still bring back the key file before.
     """
@@ -123,7 +123,7 @@ def store(
     """Replace the key file, then its copy.
 
     ``check`` gets what the written bytes say; if it raises, or the disk does not return those bytes, the
-    old key file stays in force and nothing new is left. Returns False if the new one is in force and the
+    old key file stays active and nothing new is left. Returns False if the new one is active and the
     disk refused to flush its name, or the copy; the next start writes that.
     """
     content = key_file_codec.serialise(keyfile)

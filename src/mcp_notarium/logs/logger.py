@@ -1,6 +1,6 @@
 """Define the logger that modules hold, and the state of logging, one per process.
 
-The state: the level in force, the sinks, the redactor. Only ``setup`` and :func:`protect` change it. The
+The state: the active level, the sinks, the redactor. Only ``setup`` and :func:`protect` change it. The
 redactor is built on first use: compiling its patterns takes longer than everything else a start does before
 the handshake. The levels stand here by number and by every name they may be configured with, so that the
 stdlib's logging is not needed. Creating a logger costs nothing, and a call below the level costs one
@@ -135,7 +135,7 @@ def scrub(text: str) -> str:
 
 
 def scrub_for_terminal(text: str) -> str:
-    """Return ``text`` without the secrets themselves, for the person whose addresses are in it."""
+    """Return ``text`` without the secrets themselves, for the user whose addresses are in it."""
     try:
         return current_redactor().remove_secrets(text)
     except Exception:  # noqa: BLE001 - as above

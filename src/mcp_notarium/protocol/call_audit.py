@@ -62,10 +62,10 @@ class IncomingCall(Protocol):
     tool: str
     arguments: dict[str, Any]
     decision: Decision
-    """The person's answer, or ``ALLOWED`` while nobody was asked."""
+    """The user's answer, or ``ALLOWED`` while nobody was asked."""
 
     async def ask(self, message: str, *, setting: str) -> bool:
-        """Return whether the person agrees; ``setting`` is NOTARIUM_DESTRUCTIVE.
+        """Return whether the user agrees; ``setting`` is NOTARIUM_DESTRUCTIVE.
 
         Raises ``ConfirmationRequired`` if nobody can say.
         """
@@ -192,7 +192,7 @@ class Recording:
         return 0 if self._act is None else self._act.begun
 
     async def confirm(self, message: str) -> bool:
-        """Return whether the person agrees. Raises ``ConfirmationRequired`` if nobody can say."""
+        """Return whether the user agrees. Raises ``ConfirmationRequired`` if nobody can say."""
         return await self._call.ask(message, setting=self._setting)
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
@@ -240,7 +240,7 @@ class Recording:
         )
 
     def _decided(self) -> Decision:
-        """Return the person's answer; it goes before what the tool made of it."""
+        """Return the user's answer; it goes before what the tool made of it."""
         answer = self._call.decision
         return self._decision if answer is Decision.ALLOWED else answer
 

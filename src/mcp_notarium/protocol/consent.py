@@ -76,7 +76,7 @@ _QUESTIONS = Questions()
 
 
 class NeedsAnswer(PassOn):
-    """End the call here; it comes again with the person's answer."""
+    """End the call here; it comes again with the user's answer."""
 
     def __init__(self, result: types.InputRequiredResult) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Call:
         await self._context.session.report_progress(done, total, logs.scrub_for_client(message))
 
     async def ask(self, message: str, *, setting: str) -> bool:
-        """Return whether the person agrees. Raises ``ConfirmationRequired`` if nobody can say."""
+        """Return whether the user agrees. Raises ``ConfirmationRequired`` if nobody can say."""
         self.decision = Decision.REFUSED  # unless somebody answers
         if consent_mode(setting, can_elicit=self._can_elicit()) is not ConsentMode.ASK:
             return self._decide_without_dialogue(message, setting)
@@ -135,7 +135,7 @@ class Call:
         return agreed
 
     def _decide_without_dialogue(self, message: str, setting: str) -> bool:
-        """Take the caller's word that the person agreed, where the setting permits that.
+        """Take the caller's word that the user agreed, where the setting permits that.
 
         Also for a client that said it can ask and then could not. The record says that it is not the
         person's word.

@@ -49,7 +49,7 @@ def check_configuration(config: Config) -> None:
 def missing_key(config: Config) -> LockedError | None:
     """Return the refusal of an encrypted database to which nothing here can have the key, or None.
 
-    A keychain that runs is not asked: it may ask the person, and the client may be gone by then.
+    A keychain that runs is not asked: it may ask the user, and the client may be gone by then.
     """
     if not config.db_encryption or config.db_key is not None or _keychain_runs(config):
         return None

@@ -36,7 +36,7 @@ _CONTROLS = {
     "FS_IOC32_SETVERSION": 0x40047602,
     "FS_IOC_FSSETXATTR": 0x401C5820,
 }
-"""Requests to an open file that are refused: type keys for the person, change what a file is."""
+"""Requests to an open file that are refused: type keys for the user, change what a file is."""
 _WATCH_FOLDER = 1026
 """Command of ``fcntl`` that watches a folder by signals (F_NOTIFY)."""
 _NAMESPACES = 0x7E020000

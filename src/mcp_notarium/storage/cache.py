@@ -53,7 +53,7 @@ def apply_rules(cache: Cache) -> int:
 
     The caller holds the account alone. Notes that are hidden from now on are removed at once, in the
     transaction that records the rules. Notes that are no longer hidden have to be fetched, so the cursor
-    is cleared and the next cycle compares everything. 0 if these rules are in force already.
+    is cleared and the next cycle compares everything. 0 if these rules are active already.
     """
     visibility = cache.notes.visibility
     with cache.transaction(durable=True):

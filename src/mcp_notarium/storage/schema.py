@@ -22,7 +22,7 @@ Shapes that matter:
 * ``hidden_names`` has every id and identity of the notes that a rule hides by an id (``rule``), so that the
   rule holds after renames (``hidden_names.py``).
 * ``withheld`` has only what sync needs to leave a hidden note alone while it does not change: id, etag,
-  version, and the rule that hides it, for the person who asks why.
+  version, and the rule that hides it, for the user who asks why.
 * ``audit`` is append-only as far as a database can enforce it: records are never changed, follow each
   other without a gap, and only the oldest may go. ``audit/chain.py`` says what the columns mean. Who has
   the key can drop these triggers; the MACs are for the rest.

@@ -98,7 +98,7 @@ Open = Callable[[], Database]
 
 @dataclass(slots=True)
 class SalvageReport:
-    """Hold the result of a salvage. ``writes``: the unfinished writes that came over.
+    """Hold the result of a salvage. ``writes``: the unfinished writes that were restored.
 
     ``complete``: every row of every state table was read, except for the audit chain.
     """

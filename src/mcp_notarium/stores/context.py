@@ -106,7 +106,7 @@ class Access:
 
 
 class LoginDialog(Protocol):
-    """Talk with the person who logs in. ``by_password``: they asked for a password login."""
+    """Talk with the user who logs in. ``by_password``: they asked for a password login."""
 
     by_password: bool
 

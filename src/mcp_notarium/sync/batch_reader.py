@@ -1,4 +1,4 @@
-"""Read batches from the store: the first load, the changes since the cursor, a complete sweep.
+"""Read batches from the store: the first load, the changes since the cursor, a full listing.
 
 Each source is an asynchronous generator of batches. It reads the store and the sync progress but
 stores nothing itself: the progress that a batch allows travels with the batch as its bookmark.
@@ -113,7 +113,7 @@ class BatchReader:
         return there and self.feed.can_long_poll(self._stopwatch())
 
     def sweep_due(self) -> bool:
-        """Tell whether a complete sweep is due. A SNAPSHOT store may be wrong about its changes."""
+        """Tell whether a full listing is due. A SNAPSHOT store may be wrong about its changes."""
         feed = self.feed.usable(self._stopwatch()) and not self._snapshot
         return self._progress.sweep_due(feed=feed)
 
@@ -243,7 +243,7 @@ class BatchReader:
                     yield batch
 
     async def _sweep(self, *, cursor_lost: bool) -> Batches:
-        """Compare a complete listing with the index. Nothing is removed unless every page came."""
+        """Compare a full listing with the index. Nothing is removed unless every page came."""
         index_version, known, hidden_notes = self._progress.index_version, *self._known()
         first, listed, left_out = await self._list_everything()
         seen = [(entry.id, entry.identity) for entry in listed if entry.identity]
@@ -267,7 +267,7 @@ class BatchReader:
             yield batch
 
     def _find_renamed(self, listed: Sequence[Revision | Entry], index_version: int) -> Batch | None:
-        """Return the renames that a complete listing shows.
+        """Return the renames that a full listing shows.
 
         A note that was hidden stays so where it is now.
         """

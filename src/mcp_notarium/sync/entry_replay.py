@@ -2,7 +2,7 @@
 
 ``EntryReplay`` asks the store first what became of the note and merges here, never there. Text that
 cannot be merged becomes a conflict copy; text the store refuses stays as a rejected entry. Where ids are
-names, a note that is not under its name may have been renamed: a complete listing tells.
+names, a note that is not under its name may have been renamed: a full listing tells.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ROUNDS = 4
 
 
 class PerhapsRenamed(OutcomeUnknown):
-    """Report an entry that must wait until a complete listing has been compared."""
+    """Report an entry that must wait until a full listing has been compared."""
 
 
 class EntryReplay:
@@ -110,7 +110,7 @@ class EntryReplay:
     async def finish(self, write: PendingWrite, *, listed: bool = False) -> PushResult:
         """Finish the entry. If this raises, the entry remains and is free for the next attempt.
 
-        ``listed``: a complete listing was compared since the note was not found under its name. Raises
+        ``listed``: a full listing was compared since the note was not found under its name. Raises
         ``PerhapsRenamed`` if one is needed.
         """
         try:

@@ -207,7 +207,7 @@ class Journal:
 
         An answer without follow-ups is not flushed: the audit record of the call's outcome flushes it. If a
         power cut undoes both, the entry is there again, and its replay finds that the store has the write.
-        ``differs``: the store holds something else than was sent, which is counted for the person.
+        ``differs``: the store holds something else than was sent, which is counted for the user.
         False if another process has taken the entry over or finished it. While that process works
         on it, the answer is stored all the same, so that nobody is shown the old note.
         """

@@ -71,7 +71,7 @@ class JournalReplay:
         return await self._finish_each(writes)
 
     async def finish_not_found(self) -> Counter[PushOutcome | None]:
-        """Finish what :meth:`finish_all` has left to a complete listing, which was compared since."""
+        """Finish what :meth:`finish_all` has left to a full listing, which was compared since."""
         listed, left = self._not_found.copy(), {write_id for write_id, _ in self._not_found}
         writes = self._cache.pending.in_flight() if left else ()
         return await self._finish_each((w for w in writes if w.write_id in left), listed=listed)

@@ -13,7 +13,7 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import LEFT_OUT, LoadProgress
 
 SWEEP_PERIOD = 24 * 3600.0
-"""Seconds between complete listings where the change feed reports removals."""
+"""Seconds between full listings where the change feed reports removals."""
 SWEEP_PERIOD_BLIND = 3600.0
 """The same where nothing reports removals."""
 
@@ -117,7 +117,7 @@ class SyncProgress:
         return self._number(LEFT_OUT)
 
     def mark_left_out(self, count: int) -> None:
-        """Record how many notes a complete listing has left out so far."""
+        """Record how many notes a full listing has left out so far."""
         if count != self.left_out:
             self._state.set(LEFT_OUT, str(count))
 
@@ -137,7 +137,7 @@ class SyncProgress:
         return self._number(_CODEC_VERSION) or None
 
     def sweep_due(self, *, feed: bool) -> bool:
-        """Tell whether a complete sweep is due; ``feed``: the change feed reports removals."""
+        """Tell whether a full listing is due; ``feed``: the change feed reports removals."""
         if not self.loaded:
             return False
         if feed and self._state.get(_UNSEEN_REMOVALS):

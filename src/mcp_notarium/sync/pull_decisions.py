@@ -21,14 +21,14 @@ from mcp_notarium.stores.contract import Entry
 REMOVAL_COUNT = 10
 """Active notes that may disappear at once without halting: as many as a person deletes in an evening."""
 SWEEP_SHARE = 0.10
-"""In larger accounts this share of all notes may be missing from a complete listing."""
+"""In larger accounts this share of all notes may be missing from a full listing."""
 TOMBSTONE_SHARE = 0.50
 """The share that one answer of the change feed may remove: tombstones are stated, not inferred."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Say that a complete listing, or the last answer, does not mention this note: ask the store."""
+    """Say that a full listing, or the last answer, does not mention this note: ask the store."""
 
     id: str
 
@@ -271,7 +271,7 @@ def _newer_of(first: Remote, second: Remote) -> Remote:
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """Hold what a complete listing means: these notes changed, those were not in it."""
+    """Hold what a full listing means: these notes changed, those were not in it."""
 
     changed: tuple[Revision | Entry, ...]
     missing: tuple[Missing, ...]
@@ -335,7 +335,7 @@ def check_removals(
 ) -> None:
     """Raise ``RemoteVanished`` if more of the ``known`` notes disappear than a person deletes.
 
-    ``swept``: a complete listing lacks them, and one without any note we know is believed only of a small
+    ``swept``: a full listing lacks them, and one without any note we know is believed only of a small
     account; otherwise one answer of the change feed removes them. ``trashed`` are those that lie in the
     trash here: emptying the trash is an ordinary act, so they do not count.
     """

@@ -71,7 +71,7 @@ def read_status(
 
 
 def describe_differences(kept: SyncState) -> str | None:
-    """Describe for the person how often writes were stored differently; None if never."""
+    """Describe for the user how often writes were stored differently; None if never."""
     seen = kept.differences()
     if not seen.count:
         return None

@@ -4,8 +4,8 @@ The server makes one :class:`CallContext` for each call. Handlers read the index
 happens inside ``app.library.writing()``: writes are served one after another, and reads never wait for
 the network behind a write.
 
-A question names the note, so that the person notices a wrong one. The text of a note is not ours: nothing
-in it may look like the question's own words, turn them around, or hide. The name is for the person's eyes
+A question names the note, so that the user notices a wrong one. The text of a note is not ours: nothing
+in it may look like the question's own words, turn them around, or hide. The name is for the user's eyes
 and never for a log.
 """
 
@@ -39,14 +39,14 @@ _LINES = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")
 
 
 class CallContext(Protocol):
-    """Represent one call: how to record a change, to ask the person, and to tell the client."""
+    """Represent one call: how to record a change, to ask the user, and to tell the client."""
 
     @property
     def act(self) -> Act:
         """Return what a change is recorded by before it is made."""
 
     async def confirm(self, message: str) -> bool:
-        """Return whether the person agrees to ``message``.
+        """Return whether the user agrees to ``message``.
 
         Raises ``ConfirmationRequired`` if nobody can say.
         """
@@ -58,7 +58,7 @@ class CallContext(Protocol):
 class ConsentMode(Enum):
     """Name the way to obtain consent to a destructive or sharing action."""
 
-    ASK = "ask the person through the client"
+    ASK = "ask the user through the client"
     ARGUMENT = "look at the argument `confirm`"
     REFUSE = "nobody can agree to it"
 
@@ -108,7 +108,7 @@ def client_error(message: str) -> ConfirmationRequired:
 
 
 async def require_consent(call: CallContext, message: str) -> None:
-    """Raise ``ConfirmationRequired`` unless the person agrees to ``message``."""
+    """Raise ``ConfirmationRequired`` unless the user agrees to ``message``."""
     if not await call.confirm(message):
         raise ConfirmationRequired(
             "The user declined; nothing was changed.",

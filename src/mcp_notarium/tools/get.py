@@ -37,7 +37,7 @@ RESERVED_BYTES = 1_000
 
 async def handle(app: App, request: GetRequest, call: CallContext) -> NoteAnswer:
     """Return the note, or the requested lines."""
-    del call  # a read asks the person nothing
+    del call  # a read asks the user nothing
     note = await find_note(app, request.id)
     _check_version(note, request.local_version)
     return NoteAnswer(

@@ -70,7 +70,7 @@ async def carry_out(
         app.usage_limits.require_write()
         await require_consent(call, " ".join(draft.asks))
     async with app.library.writing():
-        # Draft again: the note may have changed while the person was asked or another write ran.
+        # Draft again: the note may have changed while the user was asked or another write ran.
         draft = await drafting()
         if draft.note is not None and draft.changes_nothing:
             return draft.note, None

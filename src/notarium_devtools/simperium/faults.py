@@ -115,7 +115,7 @@ class Rule:
 
 
 class Faults:
-    """Hold the rules in force. Every method may be called from any thread.
+    """Hold the active rules. Every method may be called from any thread.
 
     ``path`` is a shell pattern over the decoded path (``*`` also matches ``/``); ``query`` holds
     patterns for parameters; an absent parameter counts as empty. ``nth`` counts matching requests from 1.
@@ -128,7 +128,7 @@ class Faults:
         self.feed = Distortions()
 
     def add(self, fault: Fault, **where: Unpack[Where]) -> Rule:
-        """Put any fault in force."""
+        """Activate any fault."""
         rule = Rule(fault, **where)
         with self._lock:
             self._rules.append(rule)

@@ -1,6 +1,6 @@
 """Start, inspect and disturb a simulated Trilium server.
 
-It also acts as the person who edits the same notes in Trilium's own window.
+It also acts as the user who edits the same notes in Trilium's own window.
 """
 
 from __future__ import annotations

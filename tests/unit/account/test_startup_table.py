@@ -431,7 +431,7 @@ def promise_of_the_table(seen):
     decision = decide(seen)
     match decision:
         case Create():
-            # No cache was ever in force, so none can be touched.
+            # No cache was ever active, so none can be touched.
             assert not seen.files.current
             assert not seen.files.unknown
             assert not seen.files.plain

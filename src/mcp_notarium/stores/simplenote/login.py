@@ -134,7 +134,7 @@ class Authenticator:
 
 
 async def log_in(settings: StoreSettings, seconds: float, dialog: LoginDialog) -> Secret:
-    """Get a token by the password or the code that the person types; each request has ``seconds``.
+    """Get a token by the password or the code that the user types; each request has ``seconds``.
 
     Raises ``ConfigError`` if no code comes, and what :class:`Authenticator` raises.
     """
