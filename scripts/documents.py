@@ -227,7 +227,7 @@ def unknown_names(file: str, text: str, known: set[str]) -> Iterator[str]:
 
 def variables() -> set[str]:
     """Return the names of all settings."""
-    from mcp_notarium.config.variables import known_variables  # noqa: PLC0415 - see above
+    from mcp_notarium.config.common_variables import known_variables  # noqa: PLC0415 - see above
 
     found = {one.name for one in known_variables()}
     return found | {one.file_name for one in known_variables() if one.has_file}

@@ -34,7 +34,7 @@ NO_DATABASES = {
         "asyncio",
         "app.usage_limits",
         "cli",
-        "config_vars",
+        "print_config_vars",
         "driver",
         "server",
         "async_server",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.config.variables import COMMON
+from mcp_notarium.config.common_variables import COMMON
 from mcp_notarium.stores import registry
 from support.whole import run
 

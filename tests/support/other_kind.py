@@ -3,11 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
+from mcp_notarium.config_variable import Kind, Variable
 from mcp_notarium.crypto.account_identity import AccountIdentity
 from mcp_notarium.stores.context import Access, StoreContext
 from mcp_notarium.stores.kind import StoreKind, StoreSettings, Truth
 from mcp_notarium.stores.simplenote import kind as simplenote
-from mcp_notarium.variable import Kind, Variable
 from support.memory_client import MemoryClient
 from support.memory_store import MemoryStore
 

@@ -91,9 +91,9 @@ class _Parser(argparse.ArgumentParser):
 def _dispatch(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     if options.print_config_vars:
-        from mcp_notarium.cli import config_vars  # noqa: PLC0415 - as every verb
+        from mcp_notarium.cli import print_config_vars  # noqa: PLC0415 - as every verb
 
-        return config_vars.run(options)
+        return print_config_vars.run(options)
     if options.json:
         _parser().error("--json here goes with --print-config-vars")
     verb = VERBS.get(options.verb)

@@ -4,6 +4,7 @@ Only this package reads settings from ``os.environ``. It logs nothing and create
 but usable is returned as warnings; what is not usable raises ``ConfigError`` that says what to do.
 """
 
+from mcp_notarium.config.common_variables import secret_names
 from mcp_notarium.config.loader import (
     Loaded,
     Setting,
@@ -14,7 +15,6 @@ from mcp_notarium.config.loader import (
     secrets_here,
 )
 from mcp_notarium.config.settings import Config, Sandbox
-from mcp_notarium.config.variables import secret_names
 
 __all__ = [
     "Config",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.config import policy_file, settings
+from mcp_notarium.config.common_variables import COMMON, STORE, secret_names
 from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.settings import Config
 from mcp_notarium.config.sources import (
@@ -23,12 +24,11 @@ from mcp_notarium.config.sources import (
     pick_file,
     warn_unknown,
 )
-from mcp_notarium.config.variables import COMMON, STORE, secret_names
+from mcp_notarium.config_variable import Variable
 from mcp_notarium.errors import ConfigError, NotariumError, SettingsMissing
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.kind import StoreKind
-from mcp_notarium.variable import Variable
 
 _WITHOUT_ACCOUNT = (
     f"Without such an account, {STORE}={registry.WITHOUT_ACCOUNT} keeps the notes in an encrypted file on "
@@ -65,7 +65,7 @@ class Loaded:
 class ConfigReport:
     """Hold what is known of a configuration that may be incomplete or wrong.
 
-    ``variables``: those of the store, then the common ones. ``store`` is None if its name stands for none.
+    ``common_variables``: those of the store, then the common ones. ``store`` is None if its name stands for none.
     ``source_problem`` says why ``--env-file`` could not be read; all else is in the settings.
     """
 

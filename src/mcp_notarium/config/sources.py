@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcp_notarium.config.common_variables import known_variables
 from mcp_notarium.config.text_files import TextFile, read_found_file, read_named_file
 from mcp_notarium.config.value_parser import parse_value
-from mcp_notarium.config.variables import known_variables
+from mcp_notarium.config_variable import Kind, Trust, Variable
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.files.os_errors import display_path
-from mcp_notarium.variable import Kind, Trust, Variable
 
 DEFAULT = "default"
 NOT_SET = "not set"

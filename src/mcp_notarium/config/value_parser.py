@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
+from mcp_notarium.config_variable import Kind, Variable
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.variable import Kind, Variable
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,300}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,300}\.[0-9]{1,300}", re.ASCII)

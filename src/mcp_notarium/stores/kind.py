@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from mcp_notarium.config_variable import Variable
 from mcp_notarium.crypto.account_identity import AccountIdentity
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.secret import Secret
-from mcp_notarium.variable import Variable
 
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
@@ -67,7 +67,7 @@ class LentTables:
 class Login:
     """Describe how a person logs in. ``get_token``: each of its requests has that many seconds.
 
-    ``variables``: settings that let servers log in without it. ``hint``: what to do if the store does not
+    ``common_variables``: settings that let servers log in without it. ``hint``: what to do if the store does not
     accept the login. ``logout``: what logging out does not do.
     """
 

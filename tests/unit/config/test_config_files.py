@@ -4,7 +4,7 @@ import stat
 import pytest
 
 from mcp_notarium import config
-from mcp_notarium.config.variables import known_variables
+from mcp_notarium.config.common_variables import known_variables
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.local.kind import COPIES, NOTEBOOK

@@ -5,13 +5,13 @@ import pytest
 
 from mcp_notarium import config
 from mcp_notarium.config import settings
+from mcp_notarium.config.common_variables import COMMON
 from mcp_notarium.config.settings import default_data_dir
-from mcp_notarium.config.variables import COMMON
+from mcp_notarium.config_variable import Kind, Trust
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.simplenote.kind import KIND, USERNAME
-from mcp_notarium.variable import Kind, Trust
 from support.simplenote_settings import simplenote
 
 ROOT = Path(__file__).parents[3]

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from mcp_notarium.config.variables import COMMON
+from mcp_notarium.config.common_variables import COMMON
 from mcp_notarium.stores import registry
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING
 
+from mcp_notarium.config_variable import Kind, Variable
 from mcp_notarium.crypto.account_identity import AccountIdentity
 from mcp_notarium.stores.kind import StoreKind, StoreSettings, Truth
 from mcp_notarium.stores.local.tables import TABLES
-from mcp_notarium.variable import Kind, Variable
 
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, StoreContext

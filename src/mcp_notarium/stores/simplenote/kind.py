@@ -8,11 +8,11 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING
 
+from mcp_notarium.config_variable import Kind, Trust, Variable
 from mcp_notarium.crypto.account_identity import AccountIdentity
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.kind import Login, StoreKind, StoreSettings, Truth
 from mcp_notarium.stores.simplenote.urls import APP_ID, Urls
-from mcp_notarium.variable import Kind, Trust, Variable
 
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mcp_notarium.config_variable import Kind, Trust, Variable
 from mcp_notarium.crypto.account_identity import AccountIdentity
 from mcp_notarium.stores.kind import Login, StoreKind, StoreSettings, Truth
-from mcp_notarium.variable import Kind, Trust, Variable
 
 if TYPE_CHECKING:
     from mcp_notarium.secret import Secret

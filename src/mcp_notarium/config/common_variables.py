@@ -6,8 +6,8 @@ A test compares the tables in ``docs/configuration.md`` with these.
 
 from __future__ import annotations
 
+from mcp_notarium.config_variable import Kind, Trust, Variable
 from mcp_notarium.stores import registry
-from mcp_notarium.variable import Kind, Trust, Variable
 
 ON_OFF = ("on", "off")
 STORE = "NOTARIUM_STORE"
