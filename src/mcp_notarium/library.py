@@ -146,7 +146,7 @@ class Library:
     def statistics(self) -> Statistics:
         """Return all numbers from the database; asks the store nothing."""
         database = self._cache.database
-        writes = self._cache.pending.all()
+        writes = self._cache.journal.all()
         rejected = sum(write.state is WriteState.REJECTED for write in writes)
         return Statistics(
             counts=self._cache.notes.counts(),

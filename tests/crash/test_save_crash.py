@@ -69,7 +69,7 @@ def check_left(home, *, sent, answered):
         begun = [record.number for record in records if record.act == SAVE and not record.outcome]
         ended = {record.refers for record in records if record.outcome == "ok"}
         ((text,),) = cache.database.rows("SELECT text FROM notes")
-        journal = [write.content.text for write in cache.pending.all()]
+        journal = [write.content.text for write in cache.journal.all()]
     assert len(begun) <= 2
     if sent:
         assert len(begun) == 2

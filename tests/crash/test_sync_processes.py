@@ -171,9 +171,9 @@ def test_a_save_killed_at_any_step_happens_exactly_once(sim, tmp_path, step):
     assert run_child(sim, tmp_path, "save", id="note", text="one\ntwo\n", **ended) == KILLED
     assert run_child(sim, tmp_path, "save", text="new\n", **ended) == KILLED
     with reopen(sim, tmp_path) as client:
-        assert len(client.cache.pending.all()) == (0 if step == "committed" else 2)
+        assert len(client.cache.journal.all()) == (0 if step == "committed" else 2)
         settle(client)
-        assert client.cache.pending.all() == []
+        assert client.cache.journal.all() == []
         assert client.contents() == truth(sim)
     assert sorted(content.text for content in truth(sim).values()) == ["new\n", "one\ntwo\n"]
     assert sim.version("note") == 2
@@ -200,7 +200,7 @@ def test_of_two_processes_one_leads_both_write_and_the_other_takes_over_when_it_
         assert ask(follower, do="sync") == {"well": True}
         with reopen(sim, tmp_path) as reader:
             assert reader.contents() == truth(sim)
-            assert reader.cache.pending.all() == []
+            assert reader.cache.journal.all() == []
             asyncio.run(reader.remote.close())
     texts = [content.text for content in truth(sim).values()]
     assert texts.count("changed by the follower\n") == 1

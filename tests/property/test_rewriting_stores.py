@@ -182,7 +182,7 @@ async def one_save(world, *, new, wanted, crash_at):
         client.remote.calls.clear()
         await client.run_cycles(2)
         assert client.remote.calls.count("push") == 0
-        assert client.cache.pending.all() == []
+        assert client.cache.journal.all() == []
         if world.place.startswith("stores"):
             assert client.contents() == world.store.contents()
         return saved, pushes
@@ -249,7 +249,7 @@ def test_saves_into_a_store_that_adds_a_version_of_its_own_make_no_copy_however_
                 note = saved.note
             await client.run_cycles(4)
             assert client.contents() == world.store.contents() == {note.id: note.content}
-            assert client.cache.pending.all() == []
+            assert client.cache.journal.all() == []
             assert client.cache.sync_state.differences().count == differing
         finally:
             client.close()

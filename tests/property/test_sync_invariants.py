@@ -138,7 +138,7 @@ def test_applying_remote_changes_never_overwrites_pending_text(history, faults, 
 
         def held():
             notes = client.cache.notes
-            return client.cache.pending.in_flight(), notes.base("n1"), notes.get("n1")
+            return client.cache.journal.in_flight(), notes.base("n1"), notes.get("n1")
 
         async def run():
             await client.sync()
@@ -192,7 +192,7 @@ def test_a_retry_carries_the_same_write_id(faults, others_edit, new):
                 client.faults.plan(fault, on="push")
             with suppress(OutcomeUnknown):
                 await client.writer.save(note=note, content=Content("first\nmine\nlast\n"))
-            (intent,) = client.cache.pending.all()
+            (intent,) = client.cache.journal.all()
             for number, edited in enumerate(others_edit):
                 if edited and intent.note_id in store.ids():
                     store.edit(intent.note_id, lambda text, n=number: f"{n}\n{text}")
@@ -205,7 +205,7 @@ def test_a_retry_carries_the_same_write_id(faults, others_edit, new):
         assert {pair for pair in sent if pair[0] == intent.note_id} == {
             (intent.note_id, intent.write_id)
         }
-        assert client.cache.pending.all() == []
+        assert client.cache.journal.all() == []
         assert store.text(intent.note_id).count("mine\n") == 1
         assert client.contents() == store.contents()
 

@@ -102,7 +102,7 @@ class SyncMachine(RuleBasedStateMachine):
         self.promised = {line for line in self.promised if line not in text}
 
     def is_somewhere(self, line, name):
-        writes = self.clients[name].cache.pending.all()
+        writes = self.clients[name].cache.journal.all()
         contents = [*self.world.contents().values(), *(write.content for write in writes)]
         return any(line in content.text for content in contents)
 
@@ -274,7 +274,7 @@ class SyncMachine(RuleBasedStateMachine):
     @invariant()
     def a_note_has_at_most_one_write_in_flight(self):
         for client in self.clients.values():
-            flying = [w.note_id for w in client.cache.pending.all() if w.state == "in_flight"]
+            flying = [w.note_id for w in client.cache.journal.all() if w.state == "in_flight"]
             assert len(flying) == len(set(flying))
 
     def heals(self):
@@ -291,7 +291,7 @@ class SyncMachine(RuleBasedStateMachine):
         kept = [content.text for content in truth.values()]
         for client in self.clients.values():
             assert client.contents() == truth
-            writes = client.cache.pending.all()
+            writes = client.cache.journal.all()
             assert all(write.state is WriteState.REJECTED for write in writes)
             kept += [write.content.text for write in writes]
             rows = client.rows()
@@ -361,7 +361,7 @@ class LocalMachine(SyncMachine):
 
     @invariant()
     def a_save_is_in_the_notebook_and_in_the_index_at_once(self):
-        assert not self.clients["a"].cache.pending.all()
+        assert not self.clients["a"].cache.journal.all()
         held = self.clients["a"].cache.notes.etags()
         assert held == self.clients["b"].cache.notes.etags()
         ours = self.world.written_by_clients()

@@ -163,7 +163,7 @@ def test_no_promised_line_and_no_line_of_another_program_is_lost(monkeypatch):
         asyncio.run(race())
         texts = {path.stem: path.read_text() for path in folder.glob("*.txt")}
         held = [client.contents() for client in clients]
-        unfinished = [write for client in clients for write in client.cache.pending.all()]
+        unfinished = [write for client in clients for write in client.cache.journal.all()]
         for client in clients:
             client.close()
         assert [path.name for path in folder.iterdir() if path.suffix != ".txt"] == []

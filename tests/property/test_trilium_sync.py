@@ -94,7 +94,7 @@ def test_no_promised_line_and_no_line_of_a_person_is_lost():
             for client in clients:
                 held = client.contents()
                 assert {note_id: one.text for note_id, one in held.items()} == texts
-                assert client.cache.pending.all() == []
+                assert client.cache.journal.all() == []
                 await client.remote.close()
                 client.close()
             return person.lines, "\n".join(texts.values())

@@ -173,7 +173,7 @@ def test_tools_that_only_read_leave_every_table_as_it_was(make_harness):
     harness = make_harness(Policy(), n=(TEXT, "x"))
     assert {tool.name for tool in TOOLS if tool.read_only} == set(READING)
     before = tables(harness)
-    assert {"notes", "sync_metadata", "pending_writes"} <= before.keys()
+    assert {"notes", "sync_metadata", "journal"} <= before.keys()
 
     async def story():
         async with connected(harness.opened) as client:

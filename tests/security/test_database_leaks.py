@@ -25,7 +25,7 @@ def fill(folder, key):
     if key:
         cache.sync_state.set_login_token(Secret("tokenmarker9"))
     content = Content(MARKER)
-    cache.pending.add(
+    cache.journal.add(
         PendingWrite("w", "n", WriteKind.CREATE, None, content, MARKER.encode(), 0.0, "me", 0.0)
     )
     cache.database.set_checkpointer(True)

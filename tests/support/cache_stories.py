@@ -29,7 +29,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage import table_copy
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.integrity import PAGE_SIZE
-from mcp_notarium.storage.journal_table import PendingWrites
+from mcp_notarium.storage.journal_table import JournalTable
 from support.account import BOUNDS, folder_of
 from support.found import KEY, NEW, THIRD, Broken, Found, Violation, demand
 from support.stories import Story, given_key
@@ -130,7 +130,7 @@ def _spoil(home: Path) -> str:
     """Damage a page of the index, beside an unfinished write; gives what can be saved."""
     config = given_key(home)
     with closing(opening.open_cache(config)) as opened:
-        PendingWrites(opened.database).add(_UNFINISHED)
+        JournalTable(opened.database).add(_UNFINISHED)
         opened.database.checkpoint()
     folder = folder_of(config)
     (generation,) = folder.generations()
@@ -150,7 +150,7 @@ def _spoil(home: Path) -> str:
             if done is None or done.quarantine is None:
                 continue
             with closing(opening.open_cache(given_key(trial))) as opened:
-                if PendingWrites(opened.database).all() == [_UNFINISHED]:
+                if JournalTable(opened.database).all() == [_UNFINISHED]:
                     (home / _DAMAGED).write_bytes(spoilt)
                     return table_copy.content_digest(
                         opened.database, without=generation_writer.BINDING_KEYS

@@ -172,8 +172,8 @@ class Twins:
 
         It is one that was hidden before, and stays so: nobody could know of a change of that.
         """
-        store, withheld = self.one.store, self.one.app.cache.notes.visibility.hidden_notes()
-        there = sorted(store.ids() & withheld.keys())
+        store, found = self.one.store, self.one.app.cache.notes.visibility.hidden_notes()
+        there = sorted(store.ids() & found.keys())
         hidden = [i for i in there if not self.shows(i, store.fields(i))]
         if hidden:
             self.one.failing[self.dice.choice(hidden)] = self.dice.choice(FAILURES)

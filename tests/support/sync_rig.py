@@ -180,7 +180,7 @@ class Client:
 
     def rows(self) -> list[tuple]:
         """Every row that sync may change, for comparing before and after."""
-        tables = ("notes", "note_base", "pending_writes", "sync_metadata", "note_tags")
+        tables = ("notes", "note_base", "journal", "sync_metadata", "note_tags")
         return [
             (table, *row)
             for table in tables

@@ -24,7 +24,7 @@ from mcp_notarium.files.locks import exclusive_locks
 from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.keys.keychain import Keychain
-from mcp_notarium.storage.journal_table import PendingWrites
+from mcp_notarium.storage.journal_table import JournalTable
 
 _UNUSABLE = "the cache cannot be destroyed"
 _AGAIN = "Run `mcp-notarium purge` again where the keychain can be asked, or delete them there."
@@ -70,7 +70,7 @@ def may_hold_unsent_text(settings: Config, *, bounds: Bounds = PRODUCTION) -> bo
         suppress(NotariumError),
         closing(opener.open_cache(settings, bounds=bounds, read_only=True)) as opened,
     ):
-        return PendingWrites(opened.database).count() > 0
+        return JournalTable(opened.database).count() > 0
     return True
 
 

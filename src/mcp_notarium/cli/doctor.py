@@ -168,7 +168,7 @@ def _check_sync(app: App) -> Finding:
 
 
 def _check_writes(app: App) -> Finding:
-    writes = len(app.cache.pending.all())
+    writes = len(app.cache.journal.all())
     if not writes:
         return Finding("writes", OK, "none unfinished")
     hint = "A server finishes them, with their own ids, as soon as it reaches the note store."

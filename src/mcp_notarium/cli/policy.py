@@ -146,9 +146,9 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
             rule = cache.notes.find_hidden([note.id]).get(note.id)
             found = {"rule": rule and rule.rule, "visible": rule is None}
             return facts | {"state": "in the cache"} | found
-        withheld = cache.database.row("SELECT rule FROM withheld WHERE id = ?", (note_id,))
-        if withheld is not None:
-            return facts | {"state": "withheld", "rule": withheld[0], "visible": False}
+        hidden = cache.database.row("SELECT rule FROM hidden_notes WHERE id = ?", (note_id,))
+        if hidden is not None:
+            return facts | {"state": "hidden", "rule": hidden[0], "visible": False}
         complete = read_status(cache).complete
         remark = "There is no such note." if complete else "Not all notes have been loaded yet."
         facts |= {"remark": facts.get("remark", remark)}

@@ -196,7 +196,7 @@ def check_pages(config: Config, database: Database) -> tuple[tuple[str, ...], bo
 
 def _cache_facts(app: App) -> dict[str, Any]:
     counts, metrics = app.cache.notes.counts(), app.cache.sync_state.metrics()
-    writes = app.cache.pending.all()
+    writes = app.cache.journal.all()
     return {
         "notes": counts.active,
         "notes_in_trash": counts.trashed,

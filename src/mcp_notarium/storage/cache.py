@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.hidden_note_filter import RULES_KEY
-from mcp_notarium.storage.journal_table import PendingWrites
+from mcp_notarium.storage.journal_table import JournalTable
 from mcp_notarium.storage.note_search import SearchIndex
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import LoadProgress, SyncState
@@ -31,7 +31,7 @@ class Cache:
         self.versions = VersionTable(database, limits)
         self.search = SearchIndex(database)
         self.sync_state = SyncState(database)
-        self.pending = PendingWrites(database)
+        self.journal = JournalTable(database)
 
     def transaction(self, *, durable: bool = False) -> AbstractContextManager[None]:
         """Run one write transaction; see :meth:`Database.transaction`."""

@@ -1,7 +1,7 @@
 """Drop notes that the policy hides before they are stored; record only that they exist.
 
 A hidden note leaves no row in ``notes``, its base, its tags or the full-text index. Every answer made
-from those is therefore the answer of an account without the note. The table ``withheld`` is for sync alone;
+from those is therefore the answer of an account without the note. The table ``hidden_notes`` is for sync alone;
 no tool reads it. ``hidden_names`` knows what became of the ids in the rules. The database records by which
 rules it was filled (``RULES_KEY``); a process with other rules stores nothing.
 """
@@ -114,7 +114,7 @@ class VisibilityFilter:
 
     def clear(self) -> None:
         """Forget all hidden notes, but not which names are hidden."""
-        self._db.run("DELETE FROM withheld")
+        self._db.run("DELETE FROM hidden_notes")
 
     def move(self, renamed: Mapping[str, str]) -> dict[str, HiddenNote]:
         """Forget hidden notes (old id to new id) and return them by their new ids, to be hidden again."""
@@ -127,14 +127,14 @@ class VisibilityFilter:
             self._db.run(_FORGET, (json.dumps(list(ids)),))
 
 
-_ALL = "SELECT id, etag, server_version, rule, identity FROM withheld"
+_ALL = "SELECT id, etag, server_version, rule, identity FROM hidden_notes"
 _OF = """
 SELECT w.id, w.etag, w.server_version, w.rule, w.identity
-FROM json_each(?) AS wanted CROSS JOIN withheld w ON w.id = wanted.value
+FROM json_each(?) AS wanted CROSS JOIN hidden_notes w ON w.id = wanted.value
 """
-_FORGET = "DELETE FROM withheld WHERE id IN (SELECT value FROM json_each(?))"
+_FORGET = "DELETE FROM hidden_notes WHERE id IN (SELECT value FROM json_each(?))"
 _PUT = """
-INSERT INTO withheld(id, etag, server_version, rule, identity) VALUES (?, ?, ?, ?, ?)
+INSERT INTO hidden_notes(id, etag, server_version, rule, identity) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
   etag = excluded.etag, server_version = excluded.server_version, rule = excluded.rule,
   identity = excluded.identity

@@ -13,7 +13,7 @@ from mcp_notarium.domain.note import Content, PendingWrite, WriteKind, WriteStat
 from mcp_notarium.storage.database import Database, Row
 
 
-class PendingWrites:
+class JournalTable:
     """Hold the journal entries of one database, oldest first.
 
     Methods join the caller's transaction. ``add`` and ``reject`` raise ``RuntimeError`` inside one
@@ -40,7 +40,7 @@ class PendingWrites:
 
     def drop(self, write_id: str) -> None:
         """Remove an entry that has been answered; do nothing if it is gone already."""
-        self._db.run("DELETE FROM pending_writes WHERE write_id = ?", (write_id,))
+        self._db.run("DELETE FROM journal WHERE write_id = ?", (write_id,))
 
     def get(self, write_id: str) -> PendingWrite | None:
         """Return one entry, or None."""
@@ -58,7 +58,7 @@ class PendingWrites:
 
     def count(self) -> int:
         """Count the entries; reads no text."""
-        return self._db.number("SELECT count(*) FROM pending_writes")
+        return self._db.number("SELECT count(*) FROM journal")
 
     def any_in_flight(self) -> bool:
         """Tell whether an entry waits for its answer; reads no text."""
@@ -68,7 +68,7 @@ class PendingWrites:
         """Mark an entry as refused for good; it stays, because it is somebody's text."""
         with self._db.join_or_begin(durable=True):
             self._db.run(
-                "UPDATE pending_writes SET state = 'rejected', reason = ? WHERE write_id = ?",
+                "UPDATE journal SET state = 'rejected', reason = ? WHERE write_id = ?",
                 (reason, write_id),
             )
 
@@ -96,7 +96,7 @@ class PendingWrites:
     def renew(self, write_id: str, *, owner: str, lease_until: float) -> bool:
         """Prolong our lease; False if the entry is gone or another process has it."""
         renewed = self._db.run(
-            "UPDATE pending_writes SET lease_until = ? WHERE write_id = ? AND owner = ?",
+            "UPDATE journal SET lease_until = ? WHERE write_id = ? AND owner = ?",
             (lease_until, write_id, owner),
         )
         return renewed == 1
@@ -126,12 +126,12 @@ _COLUMNS = (
     "write_id, note_id, kind, base_etag, text, title, tags, trash, body, created_at, owner, lease_until, "
     "state, reason, copied, client"
 )
-_SELECT = f"SELECT {_COLUMNS} FROM pending_writes"  # noqa: S608 - constants only
+_SELECT = f"SELECT {_COLUMNS} FROM journal"  # noqa: S608 - constants only
 _OLDEST_FIRST = "ORDER BY created_at, write_id"
-_ADD = f"INSERT INTO pending_writes({_COLUMNS}) VALUES ({', '.join('?' * 16)})"  # noqa: S608 - constants only
-_ANY_IN_FLIGHT = "SELECT 1 FROM pending_writes WHERE state = 'in_flight' LIMIT 1"
+_ADD = f"INSERT INTO journal({_COLUMNS}) VALUES ({', '.join('?' * 16)})"  # noqa: S608 - constants only
+_ANY_IN_FLIGHT = "SELECT 1 FROM journal WHERE state = 'in_flight' LIMIT 1"
 _CLAIM = """
-UPDATE pending_writes SET owner = ?, lease_until = ?
+UPDATE journal SET owner = ?, lease_until = ?
 WHERE write_id = ? AND state = 'in_flight'
   AND (lease_until <= ? OR lease_until > ? OR owner = ? OR owner = ?)
 """

@@ -30,7 +30,7 @@ class NoteNames:
         """Record what names these notes beyond their ids, also of hidden ones; inside a transaction."""
         rows = [(identity, note_id) for note_id, identity in identities.items()]
         self._db.run_many(_SET_IDENTITY, rows)
-        self._db.run_many("UPDATE withheld SET identity = ? WHERE id = ?", rows)
+        self._db.run_many("UPDATE hidden_notes SET identity = ? WHERE id = ?", rows)
 
     def seen(self) -> list[Named]:
         """Return each name that a note has or had, hidden or not, with the note's identity."""
@@ -57,8 +57,8 @@ class NoteNames:
         if note is None or self._db.row("SELECT 1 FROM notes WHERE id = ?", (new,)) is not None:
             return False
         self._db.run("UPDATE notes SET id = ? WHERE id = ?", (new, old))
-        self._db.run("DELETE FROM withheld WHERE id = ?", (new,))
-        self._db.run("UPDATE pending_writes SET note_id = ? WHERE note_id = ?", (new, old))
+        self._db.run("DELETE FROM hidden_notes WHERE id = ?", (new,))
+        self._db.run("UPDATE journal SET note_id = ? WHERE note_id = ?", (new, old))
         self._db.run("DELETE FROM note_versions WHERE note_id = ?", (new,))
         self._db.run("UPDATE note_versions SET note_id = ? WHERE note_id = ?", (new, old))
         self._db.run("DELETE FROM note_aliases WHERE pk = ? AND alias = ?", (note[0], new))
@@ -73,7 +73,7 @@ SELECT n.id, b.identity FROM notes n JOIN note_base b ON b.pk = n.pk WHERE b.ide
 _SEEN = """
 SELECT n.id, b.identity FROM notes n JOIN note_base b ON b.pk = n.pk WHERE b.identity IS NOT NULL
 UNION ALL
-SELECT id, identity FROM withheld WHERE identity IS NOT NULL
+SELECT id, identity FROM hidden_notes WHERE identity IS NOT NULL
 UNION ALL
 SELECT a.alias, b.identity FROM note_aliases a JOIN note_base b ON b.pk = a.pk
 """
@@ -83,7 +83,7 @@ SELECT b.identity FROM note_base b JOIN notes n ON n.pk = b.pk WHERE n.id = ?
 _ELSEWHERE = """
 SELECT 1 FROM note_base b JOIN notes n ON n.pk = b.pk WHERE b.identity = ?1 AND n.id <> ?2
 UNION ALL
-SELECT 1 FROM withheld WHERE identity = ?1 AND id <> ?2
+SELECT 1 FROM hidden_notes WHERE identity = ?1 AND id <> ?2
 """
 _SET_IDENTITY = """
 UPDATE note_base SET identity = ? WHERE pk = (SELECT pk FROM notes WHERE id = ?)

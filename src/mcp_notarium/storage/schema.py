@@ -9,19 +9,19 @@ Shapes that matter:
 * ``title`` is NULL where the store has no titles; ``head`` is of the text in any case.
 * ``pk`` is explicit because the search index refers to it; an implicit rowid may change when the
   database is copied.
-* ``note_base.raw`` and ``pending_writes.body`` are made and read by the store's codec alone. The codec
+* ``note_base.raw`` and ``journal.body`` are made and read by the store's codec alone. The codec
   leaves the note's text out of ``raw``: storing each text twice would double the file.
 * ``storage/fts_index.py`` keeps ``notes_fts`` in step. ``changes`` grows when words come into the index,
   and ``index_changes`` tells for the last of them which note it was, so that a copy of the terms can be
   kept up without reading the whole index again.
 * ``note_counts`` holds the totals every listing needs; triggers keep it.
-* ``pending_writes.copied`` marks a conflict copy, so that it is known as one after a crash.
+* ``journal.copied`` marks a conflict copy, so that it is known as one after a crash.
 * ``note_versions`` has the revisions that our writes have replaced (``version_table.py``); ``text`` is NULL
   where the store keeps the revision, under ``etag``. Its ``number`` is a ``local_version``.
 * ``note_aliases`` has the old ids of notes that their store has renamed.
 * ``hidden_names`` has every id and identity of the notes that a rule hides by an id (``rule``), so that the
   rule holds after renames (``hidden_names.py``).
-* ``withheld`` has only what sync needs to leave a hidden note alone while it does not change: id, etag,
+* ``hidden_notes`` has only what sync needs to leave a hidden note alone while it does not change: id, etag,
   version, and the rule that hides it, for the user who asks why.
 * ``audit`` is append-only as far as a database can enforce it: records are never changed, follow each
   other without a gap, and only the oldest may go. ``audit/chain.py`` says what the columns mean. Who has
@@ -64,7 +64,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "notes": Table(Kind.INDEX, ("pk",)),
         "note_base": Table(Kind.INDEX, ("pk",)),
         "note_tags": Table(Kind.INDEX, ("pk", "tag")),
-        "withheld": Table(Kind.INDEX, ("id",)),
+        "hidden_notes": Table(Kind.INDEX, ("id",)),
         "notes_fts": Table(Kind.INDEX),
         "search_index": Table(Kind.INDEX),
         "index_changes": Table(Kind.INDEX),
@@ -72,7 +72,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "note_versions": Table(Kind.STATE, ("pk",)),
         "note_aliases": Table(Kind.INDEX, ("alias", "pk")),
         "hidden_names": Table(Kind.STATE, ("kind", "name", "rule")),
-        "pending_writes": Table(Kind.STATE, ("write_id",)),
+        "journal": Table(Kind.STATE, ("write_id",)),
         "sync_metadata": Table(Kind.STATE, ("key",)),
         "audit": Table(Kind.STATE),
         "schema_migrations": Table(Kind.STATE),
@@ -83,7 +83,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
 INDEX_ROWS: Final = "sync."
 """Rows of ``sync_metadata`` whose key begins so speak of the index, and are of no use without it."""
 
-NAME = "notes, search index, bases, hidden notes, pending writes, versions, audit chain, metadata"
+NAME = "notes, search index, bases, hidden notes, journal, versions, audit chain, metadata"
 
 _NOTES = """
 CREATE TABLE notes (
@@ -190,7 +190,7 @@ CREATE TABLE note_base (
 _IDENTITY = "CREATE INDEX note_base_identity ON note_base(identity) WHERE identity IS NOT NULL"
 
 _PENDING = """
-CREATE TABLE pending_writes (
+CREATE TABLE journal (
   write_id    TEXT PRIMARY KEY,
   note_id     TEXT NOT NULL,
   kind        TEXT NOT NULL CHECK (kind IN ('create', 'update', 'delete')),
@@ -236,7 +236,7 @@ _VERSIONS = (
 
 _HIDDEN_NOTES = (
     """
-    CREATE TABLE withheld (
+    CREATE TABLE hidden_notes (
       id             TEXT PRIMARY KEY CHECK (id <> ''),
       etag           TEXT NOT NULL,
       server_version INTEGER,

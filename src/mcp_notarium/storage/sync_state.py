@@ -18,7 +18,7 @@ from typing import Any
 from mcp_notarium.errors import CacheError
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.journal_table import PendingWrites
+from mcp_notarium.storage.journal_table import JournalTable
 
 LEFT_OUT = "sync.left_out"
 """The row that counts notes without a usable id or readable text."""
@@ -231,7 +231,7 @@ class AccountRecord:
     @property
     def unfinished(self) -> bool:
         """Tell whether the journal has a write without an answer."""
-        return PendingWrites(self._db).any_in_flight()
+        return JournalTable(self._db).any_in_flight()
 
     def sample_notes(self) -> Sequence[tuple[str, float]]:
         """Return id and time of creation (epoch seconds) of up to eight notes: some new, some old.

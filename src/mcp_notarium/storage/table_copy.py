@@ -120,9 +120,9 @@ def salvage(opens: Open, target: Database, *, without: frozenset[str]) -> Salvag
     for name, table in TABLES.items():
         if table.kind is Kind.STATE and table.key:
             found.complete &= _copy_state_table(opens, target, name, without)
-    found.writes = target.number("SELECT count(*) FROM pending_writes")
+    found.writes = target.number("SELECT count(*) FROM journal")
     with target.transaction(durable=True):
-        for (note_id,) in target.rows("SELECT DISTINCT note_id FROM pending_writes"):
+        for (note_id,) in target.rows("SELECT DISTINCT note_id FROM journal"):
             _copy_base(opens, target, note_id)
         _fill_tags(target)
         FtsIndex(target).rebuild()

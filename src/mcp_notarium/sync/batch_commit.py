@@ -144,7 +144,7 @@ class BatchCommitter:
 
     def pending(self) -> set[str]:
         """Return the notes that have an unfinished write."""
-        return {write.note_id for write in self._cache.pending.in_flight()}
+        return {write.note_id for write in self._cache.journal.in_flight()}
 
     def _read_known(self, remote: Remote, etag: str | None) -> Known | None:
         if etag is None:

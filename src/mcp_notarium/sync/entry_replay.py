@@ -120,7 +120,7 @@ class EntryReplay:
                     if write.kind is WriteKind.CREATE:
                         self._created[write.write_id] = result
                     return result
-                kept = self._cache.pending.get(write.write_id)
+                kept = self._cache.journal.get(write.write_id)
                 if kept is None:  # another process has finished it
                     return PushResult(PushOutcome.STORED, write.note_id, merged=True)
                 write = kept

@@ -41,7 +41,7 @@ async def follow_codec(cache: Cache, store: Store, progress: SyncProgress) -> No
 
 
 def _unfinished_bases(cache: Cache) -> list[Revision]:
-    note_ids = sorted({write.note_id for write in cache.pending.in_flight()})
+    note_ids = sorted({write.note_id for write in cache.journal.in_flight()})
     return [base for note_id in note_ids if (base := cache.notes.base(note_id)) is not None]
 
 

@@ -136,15 +136,15 @@ class Journal:
                 return False
             if base is not None:
                 self._cache.notes.apply([base])
-            self._cache.pending.add(replace(write, client=act.client) if act else write)
+            self._cache.journal.add(replace(write, client=act.client) if act else write)
         return True
 
     def add_copy(self, copy: PendingWrite) -> bool:
         """Put a conflict copy on the disk by itself; False if it is there already."""
         with self._cache.transaction(durable=True):
-            if self._cache.pending.get(copy.write_id) is not None:
+            if self._cache.journal.get(copy.write_id) is not None:
                 return False
-            self._cache.pending.add(copy)
+            self._cache.journal.add(copy)
         return True
 
     def adopt(self, head: Revision | Tombstone, *, seen: str | None) -> bool:
@@ -182,13 +182,13 @@ class Journal:
             lease_until=now + self._lease,
         )
         with self._cache.transaction(durable=True):
-            entry = self._cache.pending.get(write.write_id)
+            entry = self._cache.journal.get(write.write_id)
             if entry is None or entry.owner != self._owner:
                 return None
-            self._cache.pending.drop(write.write_id)
+            self._cache.journal.drop(write.write_id)
             if base is not None:
                 self._cache.notes.apply([base])
-            self._cache.pending.add(replace(rebased, client=entry.client))
+            self._cache.journal.add(replace(rebased, client=entry.client))
         return rebased
 
     def finish(
@@ -212,7 +212,7 @@ class Journal:
         on it, the answer is stored all the same, so that nobody is shown the old note.
         """
         with self._cache.transaction(durable=bool(follow_ups) or not storing):
-            entry = self._cache.pending.get(write.write_id)
+            entry = self._cache.journal.get(write.write_id)
             if entry is None:
                 return False
             ours = entry.owner == self._owner
@@ -221,11 +221,11 @@ class Journal:
                     self.keep_replaced(entry, storing)
                 self._cache.notes.apply(storing)
             if ours:
-                self._cache.pending.drop(write.write_id)
+                self._cache.journal.drop(write.write_id)
                 if differs:
                     self._cache.sync_state.record_difference(at=self._clock())
                 for follow_up in follow_ups:
-                    self._cache.pending.add(replace(follow_up, client=entry.client))
+                    self._cache.journal.add(replace(follow_up, client=entry.client))
         return ours
 
     def keep_replaced(self, write: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
@@ -242,7 +242,7 @@ class Journal:
 
     def reject(self, write: PendingWrite, reason: str) -> None:
         """Keep the entry as text that the store will never take."""
-        self._cache.pending.reject(write.write_id, reason)
+        self._cache.journal.reject(write.write_id, reason)
 
     def release(self, write: PendingWrite) -> None:
         """End the lease, so that any process may finish the entry.
@@ -250,12 +250,12 @@ class Journal:
         If that cannot be recorded now, others wait until the lease runs out.
         """
         with suppress(CacheError):
-            self._cache.pending.renew(write.write_id, owner=self._owner, lease_until=0.0)
+            self._cache.journal.renew(write.write_id, owner=self._owner, lease_until=0.0)
 
     def claim(self, write: PendingWrite) -> PendingWrite | None:
         """Lease the entry to this process; None if another process is working on it."""
         now = self._clock()
-        claimed = self._cache.pending.claim(
+        claimed = self._cache.journal.claim(
             write.write_id,
             owner=self._owner,
             now=now,
@@ -263,7 +263,7 @@ class Journal:
             latest=now + LONGEST_LEASE,
             gone_owner=write.owner if self._owner_ended(write.owner) else None,
         )
-        return self._cache.pending.get(write.write_id) if claimed else None
+        return self._cache.journal.get(write.write_id) if claimed else None
 
     def can_claim(self, write: PendingWrite) -> bool:
         """Tell whether :meth:`claim` would succeed now."""
@@ -292,5 +292,5 @@ class Journal:
 
     def in_flight(self, note_id: str) -> PendingWrite | None:
         """Return the note's unfinished entry."""
-        writes = self._cache.pending.in_flight()
+        writes = self._cache.journal.in_flight()
         return next((write for write in writes if write.note_id == note_id), None)

@@ -65,7 +65,7 @@ class JournalReplay:
         failed is backed off from, longer each time. Raises the store's error if an entry fails and a
         request about all notes fails as well.
         """
-        writes = self._cache.pending.in_flight()
+        writes = self._cache.journal.in_flight()
         self._backoff.keep_only({write.write_id for write in writes})
         self._not_found.clear()
         return await self._finish_each(writes)
@@ -73,7 +73,7 @@ class JournalReplay:
     async def finish_not_found(self) -> Counter[PushOutcome | None]:
         """Finish what :meth:`finish_all` has left to a full listing, which was compared since."""
         listed, left = self._not_found.copy(), {write_id for write_id, _ in self._not_found}
-        writes = self._cache.pending.in_flight() if left else ()
+        writes = self._cache.journal.in_flight() if left else ()
         return await self._finish_each((w for w in writes if w.write_id in left), listed=listed)
 
     async def _finish_each(
@@ -96,7 +96,7 @@ class JournalReplay:
         """Return the ids of the writes that :meth:`finish_all` would try now."""
         return tuple(
             write.write_id
-            for write in self._cache.pending.in_flight()
+            for write in self._cache.journal.in_flight()
             if self._journal.can_claim(write) and self._is_free(write)
         )
 

@@ -196,7 +196,7 @@ class Writer:
     async def _resume_creation(self, content: Content, act: Act | None) -> Saved | None:
         same = (
             write
-            for write in self._cache.pending.in_flight()
+            for write in self._cache.journal.in_flight()
             if write.kind is WriteKind.CREATE and write.content == content
         )
         write = next(filter(self._journal.can_claim, same), None)

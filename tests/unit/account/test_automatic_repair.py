@@ -18,7 +18,7 @@ from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files import quarantine
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.audit_table import AuditTable
-from mcp_notarium.storage.journal_table import PendingWrites
+from mcp_notarium.storage.journal_table import JournalTable
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import LoadProgress, SyncState
 from support import account_child, corpus
@@ -53,7 +53,7 @@ def _config(tmp_path_factory):
             SyncState(opened.database).set_cursor("here")
             SyncState(opened.database).set_progress(LoadProgress(complete=True, loaded=NOTES))
             SyncState(opened.database).set("setting", "kept")
-        PendingWrites(opened.database).add(WRITE)
+        JournalTable(opened.database).add(WRITE)
         audit = AuditTable(opened.database, audit_keys(opened.data_key).chain_mac)
         audit.append([AuditEntry(at=n, act=f"act {n}") for n in range(RECORDS)], durable=True)
         opened.database.checkpoint()
@@ -81,7 +81,7 @@ def require_all_state(opened):
     """Raise unless every state is there, and the notes too or to be fetched again."""
     database = opened.database
     assert integrity.check(database) == ()
-    assert PendingWrites(database).all() == [WRITE]
+    assert JournalTable(database).all() == [WRITE]
     state = SyncState(database)
     assert state.get("setting") == "kept"
     audit = AuditTable(database, audit_keys(opened.data_key).chain_mac)
@@ -130,9 +130,7 @@ def test_the_old_file_is_in_the_quarantine_and_a_notice_says_so(copy):
 def test_what_only_this_database_has_is_never_given_up(copy):
     with closing(open_cheaply(copy)) as opened:
         opened.database._connection.set_authorizer(None)  # the guard lets nobody ask for this
-        page = opened.database.number(
-            "SELECT rootpage FROM sqlite_master WHERE name = 'pending_writes'"
-        )
+        page = opened.database.number("SELECT rootpage FROM sqlite_master WHERE name = 'journal'")
     spoil(copy, page)
     before = database_of(copy).read_bytes()
     with pytest.raises(LockedError) as refused:

@@ -12,7 +12,7 @@ from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.journal_table import PendingWrites
+from mcp_notarium.storage.journal_table import JournalTable
 from support import keychains
 from support.account import BOUNDS, account, folder_of, made, open_cheaply
 from support.simplenote_settings import simplenote
@@ -158,7 +158,7 @@ def test_text_that_was_never_confirmed_is_warned_of(tmp_path):
     open_cheaply(config).close()
     assert not purge.may_hold_unsent_text(config, bounds=BOUNDS)
     with closing(open_cheaply(config)) as opened:
-        PendingWrites(opened.database).add(WRITE)
+        JournalTable(opened.database).add(WRITE)
     assert purge.may_hold_unsent_text(config, bounds=BOUNDS)
 
 

@@ -14,7 +14,7 @@ from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
 from mcp_notarium.files import quarantine
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.database_opener import companions
-from mcp_notarium.storage.journal_table import PendingWrites
+from mcp_notarium.storage.journal_table import JournalTable
 from support import account_child
 from support.account import OTHER, account, database_of, fingerprint, folder_of, made, open_cheaply
 from support.local_notebook import local
@@ -96,7 +96,7 @@ def test_without_the_setting_nothing_moves(tmp_path, reason):
 def test_an_unfinished_write_goes_to_the_quarantine_with_the_key_file_that_opens_it(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config, **at(NOW))) as opened:
-        PendingWrites(opened.database).add(
+        JournalTable(opened.database).add(
             PendingWrite(
                 write_id="w",
                 note_id="n",
@@ -117,7 +117,7 @@ def test_an_unfinished_write_goes_to_the_quarantine_with_the_key_file_that_opens
     shutil.copytree(quarantined, restored.account_dir)
     restored.account_dir.chmod(0o700)
     with closing(open_cheaply(restored)) as again:
-        (write,) = PendingWrites(again.database).all()
+        (write,) = JournalTable(again.database).all()
     assert write.content.text == "unsaved text"
 
 

@@ -18,7 +18,7 @@ from mcp_notarium.errors import CacheFull, InvalidRequest, LockedError, Notarium
 from mcp_notarium.files import quarantine
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import integrity
-from mcp_notarium.storage.journal_table import PendingWrites
+from mcp_notarium.storage.journal_table import JournalTable
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import SyncState
 from mcp_notarium.storage.version_table import VersionTable
@@ -82,7 +82,7 @@ def _config(tmp_path_factory):
         with opened.database.transaction():
             SyncState(opened.database).set_cursor("here")
             SyncState(opened.database).set("mark", "kept")
-        PendingWrites(opened.database).add(WRITE)
+        JournalTable(opened.database).add(WRITE)
         with opened.database.transaction():
             versions = VersionTable(opened.database)
             versions.keep(revision(3), number=1, at=2e9, by="agent", in_store=False)
@@ -125,7 +125,7 @@ def test_a_damaged_page_of_the_index_costs_no_state(copy, share):
         assert state.get("mark") == "kept"
         assert state.cursor() is None
         assert not state.progress().complete
-        (write,) = PendingWrites(opened.database).all()
+        (write,) = JournalTable(opened.database).all()
         assert write == WRITE
         assert VersionTable(opened.database).get("n3", 1)[1] == revision(3).content
         assert NoteTable(opened.database).counts().total <= 1  # the base of the write
@@ -140,7 +140,7 @@ def test_a_truncated_file_gives_what_can_be_read_and_says_if_that_is_not_all(cop
     os.truncate(path, path.stat().st_size // 4 // PAGE * PAGE)
     found = repair(copy)
     with closing(open_cheaply(copy)) as opened:
-        assert PendingWrites(opened.database).count() == found.salvaged.writes
+        assert JournalTable(opened.database).count() == found.salvaged.writes
         assert found.salvaged.complete <= (SyncState(opened.database).get("mark") == "kept")
 
 

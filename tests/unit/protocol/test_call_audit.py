@@ -113,7 +113,7 @@ async def test_act_that_cannot_be_recorded_is_not_done(harness, monkeypatch):
     assert error["details"] == {"reason": "disk_full"}
     assert error["resolution_hint"]
     assert harness.store.ids() == set()
-    assert harness.app.cache.pending.count() == 0
+    assert harness.app.cache.journal.count() == 0
     (refused,) = records(harness)
     assert summary(refused) == ("tool.save", "refused", "not_recorded")
 

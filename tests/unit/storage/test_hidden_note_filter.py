@@ -49,12 +49,12 @@ def test_a_hidden_note_is_noted_down_by_id_and_revision_and_nothing_else(ruled):
     assert ruled.notes.base("b") is None
     assert ruled.notes.etags() == {"a": "r1"}
     assert ruled.notes.last_seen_etag("b") == "r1"
-    assert ruled.database.rows("SELECT id, etag, rule FROM withheld") == [
+    assert ruled.database.rows("SELECT id, etag, rule FROM hidden_notes") == [
         ("b", "r1", 'hidden_tags "Private"')
     ]
     assert found(ruled, "secretive") == []
     assert ruled.notes.counts().total == 1
-    dump = repr(rows(ruled, *READ_BY_TOOLS, "withheld", "sync_metadata"))
+    dump = repr(rows(ruled, *READ_BY_TOOLS, "hidden_notes", "sync_metadata"))
     assert "secretive" not in dump
 
 
@@ -103,7 +103,7 @@ def test_a_note_that_is_hidden_later_goes_like_a_removed_one_and_comes_back(rule
     assert ruled.notes.last_seen_etag("a") == "r2"
     store(ruled, [note("a", "back", etag="r3")])
     assert ruled.notes.get("a").text == "back"
-    assert ruled.database.rows("SELECT * FROM withheld") == []
+    assert ruled.database.rows("SELECT * FROM hidden_notes") == []
 
 
 def test_a_tombstone_ends_the_memory_of_a_hidden_note(ruled):
@@ -152,7 +152,7 @@ def test_looser_rules_forget_the_hidden_notes_so_that_they_are_fetched(ruled):
     store(ruled, [note("a", "x", "private")], cursor="9")
     ruled.sync_state.set_progress(LoadProgress(anchor_cursor="9", mark="m", loaded=3))
     open_ = under(ruled, Visibility())
-    assert open_.database.rows("SELECT * FROM withheld") == []
+    assert open_.database.rows("SELECT * FROM hidden_notes") == []
     assert open_.sync_state.cursor() is None
     assert open_.sync_state.progress() == LoadProgress()
     assert open_.sync_state.get(RULES_KEY) is None

@@ -24,95 +24,95 @@ def intent(number=1, *, owner="me", lease_until=100.0, **more):
 
 def test_an_intent_survives_a_restart_exactly(tmp_path):
     cache = make(tmp_path)
-    cache.pending.add(intent())
+    cache.journal.add(intent())
     copy = intent(2, kind=WriteKind.CREATE, base_etag=None, note_id="n2", copied=True)
-    cache.pending.add(copy)
+    cache.journal.add(copy)
     cache.close()
     again = reopen(tmp_path)
-    assert again.pending.get("w1") == intent()
-    assert again.pending.all() == [intent(), copy]
+    assert again.journal.get("w1") == intent()
+    assert again.journal.all() == [intent(), copy]
     again.close()
 
 
 def test_entries_come_oldest_first_and_rejected_ones_are_not_in_flight(cache):
     for number in (3, 1, 2):
-        cache.pending.add(intent(number, note_id="odd" if number % 2 else "even"))
-    assert [write.write_id for write in cache.pending.all()] == ["w1", "w2", "w3"]
-    cache.pending.reject("w2", "refused")
-    assert [write.write_id for write in cache.pending.in_flight()] == ["w1", "w3"]
-    assert cache.pending.count() == 3
+        cache.journal.add(intent(number, note_id="odd" if number % 2 else "even"))
+    assert [write.write_id for write in cache.journal.all()] == ["w1", "w2", "w3"]
+    cache.journal.reject("w2", "refused")
+    assert [write.write_id for write in cache.journal.in_flight()] == ["w1", "w3"]
+    assert cache.journal.count() == 3
 
 
 def test_recording_an_intent_waits_for_the_disk(cache):
-    cache.pending.add(intent())
+    cache.journal.add(intent())
     with pytest.raises(RuntimeError, match="durable"), cache.transaction():
-        cache.pending.add(intent(2))
+        cache.journal.add(intent(2))
     with cache.transaction(durable=True):
-        cache.pending.add(intent(3))
-    assert [write.write_id for write in cache.pending.all()] == ["w1", "w3"]
+        cache.journal.add(intent(3))
+    assert [write.write_id for write in cache.journal.all()] == ["w1", "w3"]
 
 
 def test_a_write_id_can_be_recorded_once_only(cache):
-    cache.pending.add(intent())
+    cache.journal.add(intent())
     with pytest.raises(CacheError):
-        cache.pending.add(intent(note_id="other"))
-    assert cache.pending.get("w1").note_id == "n1"
+        cache.journal.add(intent(note_id="other"))
+    assert cache.journal.get("w1").note_id == "n1"
 
 
 def test_a_dropped_intent_is_gone_and_dropping_twice_is_harmless(cache):
-    cache.pending.add(intent())
-    cache.pending.drop("w1")
-    cache.pending.drop("w1")
-    assert cache.pending.get("w1") is None
-    assert cache.pending.count() == 0
+    cache.journal.add(intent())
+    cache.journal.drop("w1")
+    cache.journal.drop("w1")
+    assert cache.journal.get("w1") is None
+    assert cache.journal.count() == 0
 
 
 def test_a_drop_is_undone_with_its_transaction(cache):
-    cache.pending.add(intent())
+    cache.journal.add(intent())
     with pytest.raises(ZeroDivisionError), cache.transaction():
-        cache.pending.drop(1 / 0 if cache.pending.drop("w1") is None else "")
-    assert cache.pending.get("w1") == intent()
+        cache.journal.drop(1 / 0 if cache.journal.drop("w1") is None else "")
+    assert cache.journal.get("w1") == intent()
 
 
 def test_a_rejected_intent_stays_with_its_reason_and_cannot_be_claimed(cache):
-    cache.pending.add(intent(lease_until=0.0))
-    cache.pending.reject("w1", "too large")
-    assert cache.pending.get("w1") == intent(
+    cache.journal.add(intent(lease_until=0.0))
+    cache.journal.reject("w1", "too large")
+    assert cache.journal.get("w1") == intent(
         lease_until=0.0, state=WriteState.REJECTED, reason="too large"
     )
-    assert not cache.pending.claim("w1", owner="you", now=50.0, lease_until=60.0)
+    assert not cache.journal.claim("w1", owner="you", now=50.0, lease_until=60.0)
 
 
 def test_a_lease_protects_an_intent_until_it_runs_out(cache):
-    cache.pending.add(intent(lease_until=100.0))
-    assert not cache.pending.claim("w1", owner="you", now=99.0, lease_until=150.0)
-    assert cache.pending.get("w1").owner == "me"
-    assert cache.pending.claim("w1", owner="you", now=100.0, lease_until=150.0)
-    assert (cache.pending.get("w1").owner, cache.pending.get("w1").lease_until) == ("you", 150.0)
+    cache.journal.add(intent(lease_until=100.0))
+    assert not cache.journal.claim("w1", owner="you", now=99.0, lease_until=150.0)
+    assert cache.journal.get("w1").owner == "me"
+    assert cache.journal.claim("w1", owner="you", now=100.0, lease_until=150.0)
+    assert (cache.journal.get("w1").owner, cache.journal.get("w1").lease_until) == ("you", 150.0)
 
 
 def test_an_owner_may_claim_its_own_again_and_renew_it(cache):
-    cache.pending.add(intent(lease_until=100.0))
-    assert cache.pending.claim("w1", owner="me", now=1.0, lease_until=200.0)
-    assert cache.pending.renew("w1", owner="me", lease_until=300.0)
-    assert cache.pending.get("w1").lease_until == 300.0
-    assert not cache.pending.renew("w1", owner="you", lease_until=400.0)
-    assert not cache.pending.renew("unknown", owner="me", lease_until=400.0)
+    cache.journal.add(intent(lease_until=100.0))
+    assert cache.journal.claim("w1", owner="me", now=1.0, lease_until=200.0)
+    assert cache.journal.renew("w1", owner="me", lease_until=300.0)
+    assert cache.journal.get("w1").lease_until == 300.0
+    assert not cache.journal.renew("w1", owner="you", lease_until=400.0)
+    assert not cache.journal.renew("unknown", owner="me", lease_until=400.0)
 
 
 def test_the_intent_of_a_process_that_is_gone_can_be_claimed_before_its_lease_ends(cache):
-    cache.pending.add(intent(owner="dead", lease_until=1000.0))
-    assert not cache.pending.claim(
+    cache.journal.add(intent(owner="dead", lease_until=1000.0))
+    assert not cache.journal.claim(
         "w1", owner="you", now=1.0, lease_until=50.0, gone_owner="somebody else"
     )
-    assert cache.pending.claim("w1", owner="you", now=1.0, lease_until=50.0, gone_owner="dead")
+    assert cache.journal.claim("w1", owner="you", now=1.0, lease_until=50.0, gone_owner="dead")
 
 
 def test_of_two_processes_that_claim_at_once_one_succeeds(tmp_path, cache):
-    cache.pending.add(intent(lease_until=0.0))
+    cache.journal.add(intent(lease_until=0.0))
     other = reopen(tmp_path)
     taken = [
-        where.pending.claim("w1", owner=name, now=10.0, lease_until=20.0)
+        where.journal.claim("w1", owner=name, now=10.0, lease_until=20.0)
         for where, name in ((cache, "a"), (other, "b"))
     ]
     assert taken == [True, False]
@@ -120,5 +120,5 @@ def test_of_two_processes_that_claim_at_once_one_succeeds(tmp_path, cache):
 
 
 def test_lone_surrogates_in_an_intent_never_raise(cache):
-    cache.pending.add(intent(content=Content("a\ud800", ("\udc00",))))
-    assert cache.pending.get("w1").content.text == "a\ufffd"
+    cache.journal.add(intent(content=Content("a\ud800", ("\udc00",))))
+    assert cache.journal.get("w1").content.text == "a\ufffd"

@@ -214,25 +214,25 @@ INTENT = PendingWrite(
 
 
 def test_no_intent_is_looked_for_among_all(filled):
-    pending = filled.pending
+    journal = filled.journal
 
     def act():
-        pending.add(INTENT)
-        assert pending.get("w") == INTENT
-        assert pending.claim("w", owner="you", now=3.0, lease_until=4.0, latest=9.0)
-        assert pending.renew("w", owner="you", lease_until=5.0)
-        pending.reject("w", "no")
-        pending.drop("w")
+        journal.add(INTENT)
+        assert journal.get("w") == INTENT
+        assert journal.claim("w", owner="you", now=3.0, lease_until=4.0, latest=9.0)
+        assert journal.renew("w", owner="you", lease_until=5.0)
+        journal.reject("w", "no")
+        journal.drop("w")
 
     assert walked_in(filled, act) == set()
 
 
 def test_only_who_wants_all_intents_walks_through_them(filled):
     # They are few: each is answered within moments, or waits for a person.
-    pending = filled.pending
-    assert walked_in(filled, pending.all) == {"SCAN pending_writes"}
-    assert walked_in(filled, pending.count) == {
-        "SCAN pending_writes USING COVERING INDEX sqlite_autoindex_pending_writes_1"
+    journal = filled.journal
+    assert walked_in(filled, journal.all) == {"SCAN journal"}
+    assert walked_in(filled, journal.count) == {
+        "SCAN journal USING COVERING INDEX sqlite_autoindex_journal_1"
     }
 
 

@@ -154,13 +154,13 @@ def test_a_reset_empties_the_index_and_keeps_the_state(source):
 
 def test_a_salvage_copies_the_state_and_the_bases_of_unfinished_writes(source, target):
     source.sync_state.set("setting", "kept")
-    source.pending.add(write("n0001"))
+    source.journal.add(write("n0001"))
     path = source.database.path
     report = table_copy.salvage(
         lambda: database_opener.connect(path, OLD), target.database, without=TIES
     )
     assert (report.writes, report.complete) == (1, True)
-    assert [kept.write_id for kept in target.pending.all()] == ["w"]
+    assert [kept.write_id for kept in target.journal.all()] == ["w"]
     assert target.notes.etags() == {"n0001": "1"}
     assert target.notes.base("n0001") == source.notes.base("n0001")
     assert found(target, "w1")[0] == 1
@@ -190,9 +190,11 @@ def test_an_error_of_the_target_is_raised(source, target, monkeypatch):
 
 def test_only_metadata_is_left_out_by_its_name(source, target):
     """The service chooses the ids of notes, also those that are names of ours."""
-    source.database.run("INSERT INTO withheld VALUES ('generation', '1', 1, 'hidden_ids', NULL)")
+    source.database.run(
+        "INSERT INTO hidden_notes VALUES ('generation', '1', 1, 'hidden_ids', NULL)"
+    )
     before = table_copy.content_digest(source.database, without=TIES)
     table_copy.copy_into(source.database, target.database, keep=TIES)
-    assert target.database.rows("SELECT id FROM withheld") == [("generation",)]
-    source.database.run("DELETE FROM withheld")
+    assert target.database.rows("SELECT id FROM hidden_notes") == [("generation",)]
+    source.database.run("DELETE FROM hidden_notes")
     assert table_copy.content_digest(source.database, without=TIES) != before

@@ -74,7 +74,7 @@ def test_each_write_is_one_flushed_transaction_and_makes_no_journal_entry(client
     left = {table: rows(client)[at] for at, table in enumerate(TABLES)}
     assert [len(left[t]) for t in ("notebook_notes", "notes", "note_versions")] == [0, 0, 0]
     assert len(left["audit"]) == 3
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 @pytest.mark.parametrize("step", ["recorded", "pushed"])
@@ -113,7 +113,7 @@ def test_a_full_disk_says_that_nothing_was_done_and_nothing_was(client, monkeypa
         with pytest.raises(CacheError):  # and not an unknown outcome
             asyncio.run(call)
     assert rows(client) == before
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_an_edit_of_another_process_that_the_index_has_not_is_merged_or_refused(client):

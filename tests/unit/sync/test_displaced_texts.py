@@ -34,7 +34,7 @@ def texts(store):
 
 
 def rejected(client):
-    writes = client.cache.pending.all()
+    writes = client.cache.journal.all()
     assert all(write.state is WriteState.REJECTED for write in writes)
     return [write.content.text for write in writes]
 
@@ -158,7 +158,7 @@ def test_a_merge_that_waits_is_not_said_to_be_made_and_is_made_by_the_next_cycle
     asyncio.run(scenario())
     assert texts(store) == [f"zero\n{BASE}four\n"]
     assert client.contents() == store.contents()
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def displace_and_remove(client, store):
@@ -192,7 +192,7 @@ def test_what_a_write_displaced_becomes_a_copy_if_the_note_is_removed_before_it_
     asyncio.run(scenario())
     assert texts(store) == [MARK + THEIRS]
     assert client.contents() == store.contents()
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 @overwriting
@@ -211,7 +211,7 @@ def test_what_a_write_displaced_becomes_a_copy_if_another_process_has_finished_t
             answer = await push(write)
             time.now += LEASE + 1
             await second.sync()
-            assert second.cache.pending.all() == []
+            assert second.cache.journal.all() == []
             return answer
 
         first.remote.push = slow
@@ -221,7 +221,7 @@ def test_what_a_write_displaced_becomes_a_copy_if_another_process_has_finished_t
     asyncio.run(scenario())
     assert texts(store) == sorted([MARK + THEIRS, OURS])
     assert first.contents() == store.contents()
-    assert first.cache.pending.all() == []
+    assert first.cache.journal.all() == []
 
 
 @overwriting
@@ -250,7 +250,7 @@ def test_nobody_is_told_that_nothing_was_done_if_another_process_has_taken_the_w
     asyncio.run(scenario())
     assert texts(store) == ([BASE] if removes else [OURS])
     assert first.contents() == store.contents()
-    assert first.cache.pending.all() == []
+    assert first.cache.journal.all() == []
 
 
 @overwriting
@@ -289,7 +289,7 @@ def test_what_a_write_displaced_is_kept_if_something_happens_before_it_is_put_ba
     expected = {MARK + OURS, MARK + THEIRS}
     assert expected <= set(texts(store))
     assert client.contents() == store.contents()
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_a_tag_that_was_displaced_makes_no_copy_of_a_removed_note(clients, store):
@@ -359,7 +359,7 @@ def test_a_merge_that_collides_again_is_in_doubt_until_every_text_is_stored(
     asyncio.run(scenario())
     assert texts(store) == [f"{MARK}zero\ntheirs\nagain\n", "others\nelse\n"]
     assert client.contents() == store.contents()
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 # A note that comes back.
@@ -385,7 +385,7 @@ def test_a_note_that_somebody_brought_back_is_not_removed_again(clients, store, 
         await client.run_cycles(2)
         assert store.text("n1") == BASE
         assert client.contents() == {"n1": Content(BASE)}
-        assert client.cache.pending.all() == []
+        assert client.cache.journal.all() == []
         await client.writer.remove(client.note("n1"))
 
     asyncio.run(scenario())

@@ -118,8 +118,8 @@ async def unanswered_edit(old):
     old.faults.plan(Fault.TIMEOUT, on="push")
     with pytest.raises(OutcomeUnknown):
         await old.change(note, "one\nmine\n")
-    (left,) = old.cache.pending.all()
-    old.cache.pending.renew(left.write_id, owner=old.owner, lease_until=old.time.now + LEASE)
+    (left,) = old.cache.journal.all()
+    old.cache.journal.renew(left.write_id, owner=old.owner, lease_until=old.time.now + LEASE)
     return note.id
 
 
@@ -145,12 +145,12 @@ def test_a_base_that_the_store_no_longer_has_still_merges_an_unfinished_write(ol
         store.edit(note_id, lambda text: "again\n" + text)
         store.forget_versions(note_id)
         assert await new.sync() is State.IDLE, "its codec is never given the old raw"
-        assert new.cache.pending.count() == 1
+        assert new.cache.journal.count() == 1
         await new.run_cycles()
         merged = {note_id: Content("again\ntheirs\none\nmine\n")}
         assert store.contents() == new.contents() == merged
         assert raws(new)[0].startswith(b"2")
-        assert new.cache.pending.all() == []
+        assert new.cache.journal.all() == []
 
     asyncio.run(scenario())
 

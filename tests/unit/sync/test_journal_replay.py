@@ -18,7 +18,7 @@ async def unanswered(client, note, text, fault=Fault.TIMEOUT):
     client.faults.plan(fault, on="push")
     with pytest.raises(OutcomeUnknown):
         await client.writer.save(note=note, content=Content(text, note.tags if note else ()))
-    (write,) = client.cache.pending.all()
+    (write,) = client.cache.journal.all()
     return write
 
 
@@ -34,7 +34,7 @@ def test_an_unanswered_write_is_there_exactly_once_after_replay(client, store, f
     write = asyncio.run(scenario())
     assert store.contents() == {write.note_id: Content("one\ntwo\n")}
     assert client.contents() == store.contents()
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
     assert store.kept(write.note_id).head == (1 if new else 2)
 
 
@@ -102,7 +102,7 @@ def test_text_that_cannot_be_merged_becomes_a_marked_note_of_its_own(client, sto
         random_id(copy_write_id(write.write_id)): Content(f"{MARK}Title\nmine\n", ("work",)),
     }
     assert client.contents() == store.contents()
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 @pytest.mark.parametrize("fault", [Fault.TIMEOUT, Fault.LOST_ANSWER, Fault.UNAVAILABLE])
@@ -148,7 +148,7 @@ def test_a_change_of_tags_for_a_note_removed_elsewhere_is_dropped(client, store)
 
     asyncio.run(scenario())
     assert store.contents() == client.contents() == {}
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 @pytest.mark.parametrize("new", [True, False])
@@ -159,7 +159,7 @@ def test_a_write_from_under_a_wrong_clock_is_finished_with_the_date_of_now(clien
         write = await unanswered(client, note, "one\ntwo\n")
         client.faults.plan(Fault.DATE, on="push", times=2)
         assert await client.writer.replay.finish_all() == {None: 1}
-        (kept,) = client.cache.pending.all()
+        (kept,) = client.cache.journal.all()
         assert (kept.state, kept.write_id) == (WriteState.IN_FLIGHT, write.write_id)
         client.time.set_by = 0.0
         client.faults.plan(Fault.DATE, on="push")
@@ -198,7 +198,7 @@ def test_a_write_that_another_process_finished_meanwhile_is_left_alone(clients, 
     note = asyncio.run(scenario())
     assert store.text(note.id) == "zero\none\ntwo\n"
     assert first.contents() == store.contents()
-    assert first.cache.pending.all() == []
+    assert first.cache.journal.all() == []
 
 
 def test_what_the_store_refuses_for_good_is_kept_as_rejected_and_not_sent_again(client, store):
@@ -213,7 +213,7 @@ def test_what_the_store_refuses_for_good_is_kept_as_rejected_and_not_sent_again(
         return write
 
     write = asyncio.run(scenario())
-    (kept,) = client.cache.pending.all()
+    (kept,) = client.cache.journal.all()
     assert kept.state is WriteState.REJECTED
     assert kept.content == write.content
     assert kept.reason
@@ -230,7 +230,7 @@ def test_one_failing_write_does_not_delay_the_others(client, store):
         assert await client.writer.replay.finish_all() == {PushOutcome.STORED: 1, None: 1}
 
     asyncio.run(scenario())
-    (write,) = client.cache.pending.all()
+    (write,) = client.cache.journal.all()
     saved = {content.text for content in store.contents().values()}
     assert write.content.text not in saved
     assert len([text for text in saved if text.endswith("more\n")]) == 1
@@ -249,7 +249,7 @@ def test_a_refusal_that_concerns_everything_is_raised_and_the_intent_stays(clien
         assert client.writer.replay.unfinished()
 
     asyncio.run(scenario())
-    assert len(client.cache.pending.all()) == 1
+    assert len(client.cache.journal.all()) == 1
 
 
 def test_a_write_in_other_hands_is_left_to_them_until_their_lease_runs_out(clients, store, time):
@@ -283,7 +283,7 @@ def test_a_save_that_was_taken_over_while_it_was_answered_is_shown_with_its_text
             first.time.now += LEASE + 1
             second.faults.plan(Fault.HANG_BEFORE, on="get")
             replays.append(asyncio.create_task(second.writer.replay.finish_all()))
-            await until(lambda: first.cache.pending.get(write.write_id).owner == second.owner)
+            await until(lambda: first.cache.journal.get(write.write_id).owner == second.owner)
             return answer
 
         replays = []
@@ -296,7 +296,7 @@ def test_a_save_that_was_taken_over_while_it_was_answered_is_shown_with_its_text
     assert asyncio.run(scenario()) == ("new\n", "one\ntwo\n")
     first.time.now += LEASE + 1
     asyncio.run(second.writer.replay.finish_all())
-    assert first.cache.pending.all() == []
+    assert first.cache.journal.all() == []
     assert first.contents() == store.contents()
 
 
@@ -422,7 +422,7 @@ def test_a_created_note_that_was_removed_since_does_not_come_back(client, store)
 
     asyncio.run(scenario())
     assert store.contents() == client.contents() == {}
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_a_write_known_to_the_store_is_not_looked_for_in_the_version_after_its_second_base(
@@ -460,14 +460,14 @@ def test_a_conflict_copy_that_a_crash_left_behind_is_still_known_as_one(clients,
         store.edit(note.id, lambda _: "theirs\n")
         with pytest.raises(Stop):
             await first.writer.replay.finish_all()
-        (copy,) = first.cache.pending.all()
+        (copy,) = first.cache.journal.all()
         assert copy.copied
         second = clients(owner_ended=lambda _owner: True)
         # Somebody has made a note of this very id, and the store merges the copy into it.
         store.put(copy.note_id, "in the way\n")
         store.rewrite = lambda fields: fields | {"text": "mixed up\n"}
         await second.run_cycles()
-        assert second.cache.pending.all() == []
+        assert second.cache.journal.all() == []
         return note, copy
 
     note, copy = asyncio.run(scenario())

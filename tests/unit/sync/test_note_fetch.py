@@ -306,13 +306,13 @@ def test_an_unfinished_write_to_a_failing_note_ends_no_cycle_and_keeps_back_no_o
 
     assert asyncio.run(scenario()) is State.IDLE
     assert loaded.cache.sync_state.metrics().error_count == 0
-    assert [write.note_id for write in loaded.cache.pending.all()] == ["n0"]
+    assert [write.note_id for write in loaded.cache.journal.all()] == ["n0"]
     assert store.text("n1") == "note 1\nmine\n"
     assert loaded.note("n2").text == store.text("n2")
     monkeypatch.undo()
     asyncio.run(loaded.run_cycles())
     assert store.text("n0") == "note 0\nmine\n"
-    assert loaded.cache.pending.all() == []
+    assert loaded.cache.journal.all() == []
 
 
 def test_an_unfinished_write_to_a_failing_note_is_tried_after_twice_as_long_each_time(
@@ -340,7 +340,7 @@ def test_an_unfinished_write_that_takes_long_continues_after_the_others(loaded, 
 
     asyncio.run(scenario())
     assert store.text("n0") == "note 0\nmine\n"
-    assert loaded.cache.pending.all() == []
+    assert loaded.cache.journal.all() == []
 
 
 def test_many_unfinished_writes_that_take_long_leave_room_for_others(loaded, store, monkeypatch):

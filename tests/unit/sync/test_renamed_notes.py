@@ -114,7 +114,7 @@ async def unanswered(vault, name, text, fault=Fault.TIMEOUT):
 
 
 def settled(vault, store):
-    return vault.contents() == store.contents() and not vault.cache.pending.all()
+    return vault.contents() == store.contents() and not vault.cache.journal.all()
 
 
 @pytest.mark.parametrize("fault", [Fault.TIMEOUT, Fault.LOST_ANSWER])
@@ -149,7 +149,7 @@ def test_a_write_whose_note_is_renamed_again_behind_the_listing_waits_for_the_ne
 
         vault.remote.list_page = renamed_meanwhile
         await vault.sync()
-        assert [write.note_id for write in vault.cache.pending.all()] == ["c.md"]
+        assert [write.note_id for write in vault.cache.journal.all()] == ["c.md"]
         await vault.sync()
 
     asyncio.run(scenario())

@@ -160,7 +160,7 @@ def test_an_unanswered_write_is_finished_without_anybody_asking(client, store):
             client.faults.plan(Fault.LOST_ANSWER, on="push")
             with pytest.raises(OutcomeUnknown):
                 await client.create("mine\n")
-            await until(lambda: not client.cache.pending.all())
+            await until(lambda: not client.cache.journal.all())
 
     asyncio.run(scenario())
     assert client.contents() == store.contents() != {}

@@ -222,7 +222,7 @@ def test_a_reset_keeps_unfinished_writes_and_their_base(client, store):
     note = asyncio.run(scenario())
     assert store.contents() == {note.id: Content("theirs\none\nmine\n")}
     assert client.contents() == store.contents()
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_a_reset_by_a_follower_voids_what_the_leader_has_on_its_way(clients, store):
@@ -255,8 +255,8 @@ def test_a_lease_that_ran_out_in_a_leader_that_died_is_taken_over(clients, store
             await until(lambda: second.scheduler.status().complete)
             first.faults.plan(Fault.HANG_BEFORE, on="push")
             stuck = asyncio.create_task(first.create("mine\n"))
-            await until(lambda: first.cache.pending.count() == 1)
-            (left,) = first.cache.pending.all()
+            await until(lambda: first.cache.journal.count() == 1)
+            (left,) = first.cache.journal.all()
             stuck.cancel()
             await until(lambda: store.ids() != set())
             assert left.lease_until == left.created_at + LEASE

@@ -57,7 +57,7 @@ def save_with(client, store, fault, edit, text):
 
     saved = asyncio.run(scenario())
     assert client.contents() == store.contents()
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
     assert client.note(saved.note.id) == saved.note
     return saved
 
@@ -167,7 +167,7 @@ def test_a_store_that_does_not_answer_the_comparison_gets_nothing_and_the_entry_
 
     asyncio.run(scenario())
     assert texts(store) == [BASE]
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 @overwriting
@@ -219,7 +219,7 @@ def test_a_name_that_is_taken_gets_another_one_and_both_notes_stay(clients, stor
     assert note.id == "Plan 3.md"
     assert len(store.ids()) == 3
     assert client.contents() == {"Plan 3.md": Content("Plan\nmine\n")}
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["there", "removed since"])
@@ -237,7 +237,7 @@ def test_a_name_that_the_index_has_is_not_given_to_another_note(clients, store, 
 
     asyncio.run(scenario())
     assert client.contents() == store.contents()
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_a_new_note_for_which_every_name_is_taken_is_refused(clients, store):
@@ -253,7 +253,7 @@ def test_a_new_note_for_which_every_name_is_taken_is_refused(clients, store):
 
     asyncio.run(scenario())
     assert texts(store) == ["not ours\n"]
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_an_unanswered_creation_is_not_mistaken_for_somebody_elses_note_of_that_name(
@@ -307,7 +307,7 @@ def test_an_unanswered_creation_makes_one_note_where_the_store_names_it(clients,
     asyncio.run(scenario())
     assert client.contents() == store.contents()
     assert texts(store) == ["hello\n"]
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ def test_a_creation_of_which_nobody_can_tell_whether_it_arrived_is_never_repeate
     asyncio.run(scenario())
     assert texts(store) == ["hello\n"]
     assert client.remote.calls.count("push") == 1
-    assert len(client.cache.pending.in_flight()) == 1
+    assert len(client.cache.journal.in_flight()) == 1
 
 
 # What a store does not have.

@@ -45,7 +45,7 @@ def test_a_definite_refusal_drops_the_intent_and_says_that_nothing_was_saved(
 
     raised = asyncio.run(scenario())
     assert "nothing was saved" in raised.message
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_without_a_connection_nothing_is_recorded_at_all(client):
@@ -56,7 +56,7 @@ def test_without_a_connection_nothing_is_recorded_at_all(client):
             await client.change(note, "two\n")
 
     asyncio.run(scenario())
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 @pytest.mark.parametrize("fault", [Fault.TIMEOUT, Fault.LOST_ANSWER, Fault.NONSENSE])
@@ -69,7 +69,7 @@ def test_without_an_answer_the_intent_stays_and_the_error_names_it(client, fault
         return caught.value
 
     error = asyncio.run(scenario())
-    (write,) = client.cache.pending.all()
+    (write,) = client.cache.journal.all()
     assert error.details == {"id": write.note_id, "write_id": write.write_id}
     assert write.content == Content("mine\n")
 
@@ -102,7 +102,7 @@ def test_an_unanswered_write_is_finished_before_the_next_one_of_its_note(client,
 
     note = asyncio.run(scenario())
     assert store.text(note.id) == "zero\none\ntwo\n"
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_while_the_first_stays_unanswered_the_second_is_not_saved_and_says_so(client):
@@ -115,7 +115,7 @@ def test_while_the_first_stays_unanswered_the_second_is_not_saved_and_says_so(cl
             await client.change(note, "zero\none\n")
 
     asyncio.run(scenario())
-    (write,) = client.cache.pending.all()
+    (write,) = client.cache.journal.all()
     assert write.content.text == "one\ntwo\n"
 
 
@@ -127,14 +127,14 @@ def test_a_note_with_a_rejected_write_can_be_saved_again(client, store):
             await client.change(note, "far too large\n")
         client.faults.plan(Fault.REJECTED, on="push")
         await client.writer.replay.finish_all()
-        (write,) = client.cache.pending.all()
+        (write,) = client.cache.journal.all()
         assert write.state is WriteState.REJECTED
         assert write.content.text == "far too large\n"
         return await client.change(note, "small\n")
 
     saved = asyncio.run(scenario())
     assert store.text(saved.note.id) == "small\n"
-    assert len(client.cache.pending.all()) == 1
+    assert len(client.cache.journal.all()) == 1
 
 
 def test_news_of_a_note_with_a_rejected_write_is_stored(client, store):
@@ -149,7 +149,7 @@ def test_news_of_a_note_with_a_rejected_write_is_stored(client, store):
         await client.sync()
 
     asyncio.run(scenario())
-    (write,) = client.cache.pending.all()
+    (write,) = client.cache.journal.all()
     assert write.state is WriteState.REJECTED
     assert client.note(write.note_id).text == "one\nfrom elsewhere\n"
     assert client.contents() == store.contents()
@@ -163,7 +163,7 @@ def test_two_saves_of_one_note_wait_for_each_other_and_both_are_kept(client, sto
 
     note = asyncio.run(scenario())
     assert store.text(note.id) == "zero\none\ntwo\n"
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_saves_of_different_notes_do_not_wait_for_each_other(client):
@@ -203,7 +203,7 @@ def test_a_cancelled_caller_leaves_at_once_and_the_write_is_finished(client, sto
     note = asyncio.run(scenario())
     assert store.text(note.id) == "two\n"
     assert client.note(note.id).text == "two\n"
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_the_note_stays_taken_until_the_write_of_a_cancelled_caller_is_over(client, store):
@@ -276,7 +276,7 @@ def test_of_calls_cancelled_in_the_order_they_came_only_the_one_sent_is_stored(c
     assert asyncio.run(scenario()) == 1
     texts = [content.text for content in store.contents().values()]
     assert sorted(texts) == ["0\n", "last\n"]
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_no_call_begins_before_what_a_cancelled_one_has_sent_is_over(client, store):
@@ -302,7 +302,7 @@ def test_no_call_begins_before_what_a_cancelled_one_has_sent_is_over(client, sto
         second = asyncio.create_task(call(lambda: client.create("two\n")))
         for _ in range(100):
             await asyncio.sleep(0)
-        assert len(client.cache.pending.all()) == 1
+        assert len(client.cache.journal.all()) == 1
         go_on.set()
         await second
 
@@ -344,7 +344,7 @@ def test_requests_that_follow_a_write_are_sent_although_its_caller_has_left(clie
 
     asyncio.run(scenario())
     assert f"{MARK}hello\n" in [content.text for content in store.contents().values()]
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_a_save_cancelled_before_it_is_sent_changes_nothing(client, store):
@@ -356,7 +356,7 @@ def test_a_save_cancelled_before_it_is_sent_changes_nothing(client, store):
         save.cancel()
         with pytest.raises(asyncio.CancelledError):
             await save
-        assert client.cache.pending.all() == []
+        assert client.cache.journal.all() == []
         await client.change(note, "three\n")
         return note
 
@@ -391,12 +391,12 @@ def test_if_the_answer_cannot_be_recorded_the_write_stays_in_doubt(client, store
         with pytest.raises(OutcomeUnknown):
             await client.create("mine\n")
         client.writer._journal.finish = finish
-        assert len(client.cache.pending.all()) == 1
+        assert len(client.cache.journal.all()) == 1
         await client.writer.replay.finish_all()
 
     asyncio.run(scenario())
     assert client.contents() == store.contents()
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 class Busy:
@@ -409,7 +409,7 @@ class Busy:
             self.met += 1
             raise CacheBusy("another process is writing")
 
-        monkeypatch.setattr(client.cache.pending, method, busy)
+        monkeypatch.setattr(client.cache.journal, method, busy)
 
 
 @pytest.mark.parametrize("new", [True, False])
@@ -446,7 +446,7 @@ def test_a_refused_write_whose_intent_cannot_be_dropped_is_in_doubt(
             await (save or client.writer.remove(note))
         assert busy.met
         monkeypatch.undo()
-        (write,) = client.cache.pending.all()
+        (write,) = client.cache.journal.all()
         assert caught.value.details == {"id": write.note_id, "write_id": write.write_id}
         await client.run_cycles()
 
@@ -497,7 +497,7 @@ def test_a_process_that_ends_at_any_step_of_a_save_leaves_one_note_with_the_new_
     note, after = asyncio.run(scenario())
     assert store.contents() == {note.id: Content("two\n")}
     assert after.contents() == store.contents()
-    assert after.cache.pending.all() == []
+    assert after.cache.journal.all() == []
 
 
 def test_a_copy_that_cannot_be_sent_now_is_not_named_and_is_sent_later(client, store):
@@ -507,7 +507,7 @@ def test_a_copy_that_cannot_be_sent_now_is_not_named_and_is_sent_later(client, s
         client.faults.plan(Fault.UNAVAILABLE, on="push")
         with pytest.raises(OutcomeUnknown, match="not stored beside that yet"):
             await client.change(note, "hello\n")
-        (waiting,) = client.cache.pending.all()
+        (waiting,) = client.cache.journal.all()
         assert waiting.note_id not in store.ids()
         await client.sync()
         return waiting.note_id
@@ -537,7 +537,7 @@ def test_a_save_that_another_process_began_in_the_middle_of_ours_is_waited_for(c
         head = await get(note_id, **options)
         if not others:
             others.append(asyncio.create_task(first.change(note, "zero\none\n")))
-            await until(first.cache.pending.all)
+            await until(first.cache.journal.all)
             asyncio.get_running_loop().call_soon(answered.set)
         return head
 
@@ -551,4 +551,4 @@ def test_a_save_that_another_process_began_in_the_middle_of_ours_is_waited_for(c
     note = None
     asyncio.run(scenario())
     assert store.text(note.id) == "zero\none\ntwo\n"
-    assert first.cache.pending.all() == []
+    assert first.cache.journal.all() == []

@@ -19,7 +19,7 @@ def test_a_trashed_note_is_removed_from_store_and_cache(client, store):
     asyncio.run(scenario())
     assert store.ids() == set()
     assert client.contents() == {}
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_a_note_outside_the_trash_is_refused_with_the_way_to_do_it(client, store):
@@ -59,7 +59,7 @@ def test_a_note_changed_elsewhere_is_not_removed_and_the_cache_shows_the_change(
     assert "save" not in error.resolution_hint
     assert store.text(note.id) == "old\nrescued\n"
     assert client.note(note.id).text == "old\nrescued\n"
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_a_note_that_the_caller_saw_in_an_older_state_is_not_removed(client, store):
@@ -84,7 +84,7 @@ def test_a_note_already_gone_there_or_here_is_success(client, store):
 
     asyncio.run(scenario())
     assert client.contents() == {}
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_a_refused_removal_leaves_everything_as_it_was(client, store):
@@ -99,7 +99,7 @@ def test_a_refused_removal_leaves_everything_as_it_was(client, store):
     note = asyncio.run(scenario())
     assert store.ids() == {note.id}
     assert client.contents() == store.contents()
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 @pytest.mark.parametrize("fault", [Fault.TIMEOUT, Fault.LOST_ANSWER])
@@ -115,7 +115,7 @@ def test_an_unanswered_removal_is_finished_later(client, store, fault):
     asyncio.run(scenario())
     assert store.ids() == set()
     assert client.contents() == {}
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_an_unanswered_removal_gives_way_to_an_edit_made_meanwhile(client, store):
@@ -130,4 +130,4 @@ def test_an_unanswered_removal_gives_way_to_an_edit_made_meanwhile(client, store
 
     note = asyncio.run(scenario())
     assert client.note(note.id).text == store.text(note.id) == "old\nrescued\n"
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []

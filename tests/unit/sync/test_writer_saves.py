@@ -18,13 +18,13 @@ def test_a_new_note_is_in_the_store_and_in_the_cache_when_save_returns(client, s
     note = asyncio.run(client.create("hello\n", "a", "b"))
     assert store.contents() == {note.id: Content("hello\n", ("a", "b"))}
     assert client.contents() == store.contents()
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
     assert len(note.id) == 32
 
 
 def test_an_intent_is_on_record_before_anything_is_sent(clients, store):
     seen = []
-    client = clients(on_step=lambda step: seen.append((step, len(client.cache.pending.all()))))
+    client = clients(on_step=lambda step: seen.append((step, len(client.cache.journal.all()))))
     asyncio.run(client.create("hello"))
     assert seen == [("recorded", 1), ("pushed", 1), ("committed", 0)]
 
@@ -99,7 +99,7 @@ def test_a_change_of_the_same_line_is_refused_and_the_cache_shows_the_other_one(
     current = client.note(note.id)
     assert current.text == "theirs\n"
     assert error.details == {"id": note.id, "current_local_version": current.local_version}
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_the_callers_view_is_the_base_even_if_the_cache_has_moved_on(client, store):
@@ -136,7 +136,7 @@ def test_text_that_the_store_dropped_in_a_race_is_tried_again(client, store):
 
     note = asyncio.run(scenario())
     assert client.note(note.id).text == store.text(note.id)
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_a_line_that_the_store_mixed_up_is_kept_in_a_conflict_copy(client, store):
@@ -159,7 +159,7 @@ def test_a_creation_that_the_store_knows_and_does_not_have_is_not_saved(client):
     with pytest.raises(StoreProtocolError, match="nothing was saved"):
         asyncio.run(client.create("new\n"))
     assert client.contents() == {}
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_our_line_is_kept_if_the_revision_before_is_unknown(client, store):
@@ -201,7 +201,7 @@ def test_an_unchanged_line_that_the_store_spoiled_is_repaired(client, store):
     saved = asyncio.run(scenario())
     assert saved.note.text == store.text(saved.note.id) == "zero\none\ntwo\nthree\n4\n"
     assert (saved.merged, saved.copy_id) == (True, None)
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_tags_of_others_that_ours_replaced_are_put_back(client, store):
@@ -242,7 +242,7 @@ def test_tags_that_the_store_dropped_in_a_merge_are_put_back(client, store):
     saved = asyncio.run(scenario())
     assert set(store.contents()[saved.note.id].tags) == {"old", "theirs", "mine"}
     assert client.contents() == store.contents()
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_a_store_that_refuses_stale_bases_is_asked_again_with_the_merge(clients, store):
@@ -268,7 +268,7 @@ def test_a_note_that_changes_all_the_time_is_refused_and_leaves_no_entry(clients
             await client.change(note, "zero\none\n")
 
     asyncio.run(scenario())
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_a_note_removed_elsewhere_is_not_found_and_leaves_the_cache(client, store):
@@ -284,7 +284,7 @@ def test_a_note_removed_elsewhere_is_not_found_and_leaves_the_cache(client, stor
     assert error.message.endswith("nothing was saved")
     assert "as a new note" in error.resolution_hint
     assert client.cache.notes.get(note.id) is None
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_a_lone_surrogate_is_stored_the_same_way_on_both_sides(client, store):
@@ -316,7 +316,7 @@ def test_a_store_that_takes_our_change_for_no_change_is_reported_and_not_asked_a
     saved = asyncio.run(scenario())
     assert (saved.note.text, saved.differs, saved.merged) == ("one\n", "line 1", False)
     assert client.remote.calls.count("push") == 1
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_of_an_answer_that_alone_is_rewritten_nothing_stays(client, store):
@@ -363,7 +363,7 @@ def test_a_change_made_over_ours_before_the_answer_stays_and_ours_is_in_the_hist
     assert (saved.copy_id, saved.differs) == (None, "line 2")
     assert store.kept(saved.note.id).versions[2]["text"] == "a\nours\n"
     assert client.contents() == store.contents()
-    assert client.cache.pending.all() == []
+    assert client.cache.journal.all() == []
 
 
 def test_what_a_store_makes_of_a_repair_is_reported_and_not_copied(client, store):

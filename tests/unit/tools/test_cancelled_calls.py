@@ -74,7 +74,7 @@ def test_a_call_cancelled_at_any_await_is_done_once_or_not_at_all(tmp_path, call
         for _ in range(3):
             await harness.sync()
             harness.now += 61  # the lease of a write is over
-        assert not harness.app.cache.pending.all()
+        assert not harness.app.cache.journal.all()
         ids = harness.app.cache.notes.etags()
         held = {note_id: harness.app.cache.notes.get(note_id).content for note_id in ids}
         assert held == harness.store.contents()
