@@ -54,7 +54,7 @@ _A_TABLE = "from a table of constants there"
 _KERNEL = "the C library, for calls that confine or harden the process"
 PERMITTED = {
     "mcp_notarium.stores.registry: import_module(module)": _A_TABLE,
-    "mcp_notarium.cli.main: import_module(f'mcp_notarium.cli.{verb.module}')": _A_TABLE,
+    "mcp_notarium.cli.main: import_module(f'mcp_notarium.cli.{command.module}')": _A_TABLE,
     "mcp_notarium.files.private_files: 'system.posix_acl_access'": "an attribute of a file",
     "mcp_notarium.account.key_changes: self.system": _A_KEYCHAIN,
     "mcp_notarium.sandbox.confinement: import ctypes": _KERNEL,

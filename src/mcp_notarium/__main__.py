@@ -28,11 +28,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     serving = _parse_serve(arguments)
     if serving is None:
-        from mcp_notarium.cli import main as cli  # noqa: PLC0415 - argparse, only for the verbs
+        from mcp_notarium.cli import main as cli  # noqa: PLC0415 - argparse, only for the commands
 
         return cli.run(arguments)
     notice = _TERMINAL_NOTICE if not arguments and os.isatty(0) else ""
-    from mcp_notarium.protocol.server import serve  # noqa: PLC0415 - a verb does not need the server
+    from mcp_notarium.protocol.server import serve  # noqa: PLC0415 - a command does not need the server
 
     try:
         return serve(env_file=serving.get(_ENV_FILE), notice=notice)
@@ -44,15 +44,15 @@ def _parse_serve(arguments: list[str]) -> dict[str, str] | None:
     """Return the options of ``[--env-file PATH] [serve] [--env-file PATH]``; None for anything else."""
     options: dict[str, str] = {}
     rest = list(arguments)
-    verbs = 0
+    commands = 0
     while rest:
         word = rest.pop(0)
         if word == _ENV_FILE and rest and not rest[0].startswith("-"):
             options[_ENV_FILE] = rest.pop(0)
         elif word.startswith(f"{_ENV_FILE}=") and word != f"{_ENV_FILE}=":
             options[_ENV_FILE] = word.partition("=")[2]
-        elif word == "serve" and not verbs:
-            verbs += 1
+        elif word == "serve" and not commands:
+            commands += 1
         else:
             return None
     return options

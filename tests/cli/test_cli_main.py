@@ -46,9 +46,9 @@ def test_help_names_every_command_and_imports_none():
     done = run("--help")
     assert done.returncode == 0
     assert done.stderr == ""
-    for name, verb in cli.VERBS.items():
+    for name, command in cli.COMMANDS.items():
         assert f"  {name} " in done.stdout
-        assert verb.summary in done.stdout
+        assert command.summary in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_a_secret_that_is_no_text_is_a_setting_to_be_mended_and_no_fault(command
     assert "and-more" not in output
 
 
-@pytest.mark.parametrize("name", sorted(cli.VERBS))
+@pytest.mark.parametrize("name", sorted(cli.COMMANDS))
 def test_every_command_of_the_table_exists_and_takes_its_options(name):
     add_arguments, run = importlib.import_module(
-        f"mcp_notarium.cli.{cli.VERBS[name].module}"
+        f"mcp_notarium.cli.{cli.COMMANDS[name].module}"
     ).COMMANDS[name]
     add_arguments(argparse.ArgumentParser())
     assert callable(run)
@@ -223,24 +223,24 @@ def test_a_command_works_without_standard_error(tmp_path):
     assert json.loads(done.stdout)["verdict"] == "key_missing"
 
 
-def test_a_question_is_answered_by_no_where_standard_input_is_closed(verb, monkeypatch, capfd):
-    verb(lambda _args: 7 if ask_yes("Go on?") else 5)
+def test_a_question_is_answered_by_no_where_standard_input_is_closed(command, monkeypatch, capfd):
+    command(lambda _args: 7 if ask_yes("Go on?") else 5)
     monkeypatch.setattr(sys, "stdin", None)
-    assert cli.run(["verb"]) == 5
+    assert cli.run(["command"]) == 5
     assert capfd.readouterr().err == "Go on? [y/N] \n"
 
 
 @pytest.fixture
-def verb(monkeypatch, tmp_path):
-    """Installs a verb whose ``run`` does what the test says."""
+def command(monkeypatch, tmp_path):
+    """Installs a command whose ``run`` does what the test says."""
 
     def install(act):
-        module = type(sys)("verb_under_test")
+        module = type(sys)("command_under_test")
         module.COMMANDS = {
-            "verb": (lambda parser: parser.add_argument("--loud", action="store_true"), act)
+            "command": (lambda parser: parser.add_argument("--loud", action="store_true"), act)
         }
-        monkeypatch.setitem(sys.modules, "mcp_notarium.cli.verb_under_test", module)
-        monkeypatch.setitem(cli.VERBS, "verb", cli.Verb("verb_under_test", "do it"))
+        monkeypatch.setitem(sys.modules, "mcp_notarium.cli.command_under_test", module)
+        monkeypatch.setitem(cli.COMMANDS, "command", cli.Command("command_under_test", "do it"))
 
     return install
 
@@ -252,56 +252,56 @@ def raising(error):
     return act
 
 
-def test_a_verb_gets_its_options_and_gives_the_exit_code(verb):
+def test_a_command_gets_its_options_and_gives_the_exit_code(command):
     seen = []
-    verb(lambda args: seen.append(args) or 7)
-    assert cli.run(["--env-file", "one", "verb", "--loud"]) == 7
-    assert cli.run(["verb", "--env-file", "two"]) == 7
+    command(lambda args: seen.append(args) or 7)
+    assert cli.run(["--env-file", "one", "command", "--loud"]) == 7
+    assert cli.run(["command", "--env-file", "two"]) == 7
     assert [(args.loud, args.env_file) for args in seen] == [
         (True, Path("one")),
         (False, Path("two")),
     ]
 
 
-def test_an_error_of_ours_is_its_message_and_what_to_do(verb, capsys):
-    verb(raising(StoreUnavailable("no route", resolution_hint="Try later.")))
-    assert cli.run(["verb"]) == 1
+def test_an_error_of_ours_is_its_message_and_what_to_do(command, capsys):
+    command(raising(StoreUnavailable("no route", resolution_hint="Try later.")))
+    assert cli.run(["command"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == "mcp-notarium: no route\n→ Try later.\n"
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
-def test_a_locked_cache_gives_the_exit_code_of_its_verdict(verb, verdict, capsys):
-    verb(raising(LockedError(verdict, "locked", resolution_hint="Unlock it.")))
-    assert cli.run(["verb"]) == int(verdict)
+def test_a_locked_cache_gives_the_exit_code_of_its_verdict(command, verdict, capsys):
+    command(raising(LockedError(verdict, "locked", resolution_hint="Unlock it.")))
+    assert cli.run(["command"]) == int(verdict)
     assert "→ Unlock it." in capsys.readouterr().err
 
 
-def test_an_unexpected_error_shows_its_place_and_not_its_text(verb, capsys):
-    verb(raising(ValueError("a note's text")))
-    assert cli.run(["verb"]) == 1
+def test_an_unexpected_error_shows_its_place_and_not_its_text(command, capsys):
+    command(raising(ValueError("a note's text")))
+    assert cli.run(["command"]) == 1
     shown = capsys.readouterr().err
     assert "unexpected ValueError" in shown
     assert "test_cli_main.py" in shown
     assert "note's text" not in shown
 
 
-def test_an_error_cannot_steer_the_terminal(verb, capsys):
-    verb(raising(StoreUnavailable("bad\x1b[2J\u202e answer", resolution_hint="x\ry")))
-    cli.run(["verb"])
+def test_an_error_cannot_steer_the_terminal(command, capsys):
+    command(raising(StoreUnavailable("bad\x1b[2J\u202e answer", resolution_hint="x\ry")))
+    cli.run(["command"])
     assert not set(capsys.readouterr().err) & set("\x1b\u202e\r")
 
 
-def test_an_interrupt_exits_130_without_a_traceback(verb, capsys):
-    verb(raising(KeyboardInterrupt()))
-    assert cli.run(["verb"]) == 130
+def test_an_interrupt_exits_130_without_a_traceback(command, capsys):
+    command(raising(KeyboardInterrupt()))
+    assert cli.run(["command"]) == 130
     assert capsys.readouterr().err == "\nInterrupted. Nothing was changed.\n"
 
 
-def test_an_error_is_shown_on_a_stream_that_cannot_encode_it(verb, monkeypatch, tmp_path):
-    verb(raising(StoreUnavailable("żółw", resolution_hint="Wait.")))
+def test_an_error_is_shown_on_a_stream_that_cannot_encode_it(command, monkeypatch, tmp_path):
+    command(raising(StoreUnavailable("żółw", resolution_hint="Wait.")))
     with (tmp_path / "err").open("w", encoding="ascii") as stream:
         monkeypatch.setattr(sys, "stderr", stream)
-        assert cli.run(["verb"]) == 1
+        assert cli.run(["command"]) == 1
     assert (tmp_path / "err").read_text("ascii").endswith("\\u2192 Wait.\n")

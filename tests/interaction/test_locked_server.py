@@ -333,8 +333,8 @@ def test_commands_refuse_what_the_server_refuses_and_name_no_useless_command(
     simulator: Simulator, filled: Path, change: dict[str, str | None], code: int
 ) -> None:
     env = environment(simulator, filled, **change)
-    for verb in ("status", "doctor"):
-        done = run(env, verb)
+    for command in ("status", "doctor"):
+        done = run(env, command)
         assert done.returncode == code
         assert "mcp-notarium doctor" not in done.stdout + done.stderr
 

@@ -53,22 +53,22 @@ _SHOWN_DIGITS = 16
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands below ``audit``."""
-    verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    verify = verbs.add_parser(
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    verify = actions.add_parser(
         "verify", help="check whether the chain is whole (exit code 3: it is not)"
     )
     verify.add_argument(
         "--expect", metavar="COUNT:HEAD", help="a head that you noted elsewhere must be in it"
     )
     verify.add_argument("--json", action="store_true", help="print JSON")
-    accept = verbs.add_parser(
+    accept = actions.add_parser(
         "accept", help="write a new anchor if you know why the old one is missing or does not fit"
     )
     accept.add_argument("--yes", action="store_true", help="do not ask")
-    tail = verbs.add_parser("tail", help="show the newest records")
+    tail = actions.add_parser("tail", help="show the newest records")
     tail.add_argument("-n", type=int, default=20, metavar="COUNT", help="how many (20)")
     tail.add_argument("--json", action="store_true", help="print JSON, one record a line")
-    out = verbs.add_parser("export", help="print all records as JSON Lines")
+    out = actions.add_parser("export", help="print all records as JSON Lines")
     out.add_argument("--since", metavar="DATE", help="only from this day on (2026-01-31, UTC)")
     out.add_argument("--out", type=Path, metavar="FILE", help="write a new file instead")
     out.add_argument(
@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEYFILE",
         help="sign it with this Ed25519 key (PEM); the signature goes to FILE.sig",
     )
-    check = verbs.add_parser("verify-export", help="check an exported file")
+    check = actions.add_parser("verify-export", help="check an exported file")
     check.add_argument("file", type=Path, metavar="FILE")
     check.add_argument("--public", type=Path, metavar="KEYFILE", help="who must have signed it")
 

@@ -53,10 +53,10 @@ _STATES: dict[str, SlotChange] = {
 def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands below ``keys``."""
     command_setup.options("--ask-key")(parser)
-    verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = verbs.add_parser("list", help="show the slots")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="show the slots")
     listing.add_argument("--json", action="store_true", help="print JSON")
-    adding = verbs.add_parser("add", help="let one more key open the cache")
+    adding = actions.add_parser("add", help="let one more key open the cache")
     new_key_input.add_arguments(adding)
     adding.add_argument("--label", default="", help="a name for it, up to 64 ASCII characters")
     for name, says in (
@@ -65,19 +65,19 @@ def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
         ("remove", "remove a slot from the key file"),
         ("mark-compromised", "record that others know a key, so that it must be removed"),
     ):
-        verbs.add_parser(name, help=says).add_argument("slot", type=int, metavar="SLOT")
-    paper = verbs.add_parser("recovery", help="a key on paper, in case the other one is lost")
+        actions.add_parser(name, help=says).add_argument("slot", type=int, metavar="SLOT")
+    paper = actions.add_parser("recovery", help="a key on paper, in case the other one is lost")
     paper.add_argument("what", choices=("create", "test"), help="make one, or prove that it opens")
     calibrate.add_arguments(
-        verbs.add_parser(
+        actions.add_parser(
             "calibrate",
             help="raise the cost of guessing the passphrase to what this machine can afford",
         )
     )
-    verbs.add_parser("backup", help="copy the key file to PATH").add_argument(
+    actions.add_parser("backup", help="copy the key file to PATH").add_argument(
         "path", type=Path, metavar="PATH"
     )
-    verbs.add_parser("restore", help="put a copy back").add_argument(
+    actions.add_parser("restore", help="put a copy back").add_argument(
         "path",
         type=Path,
         nargs="?",

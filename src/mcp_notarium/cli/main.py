@@ -26,33 +26,33 @@ BROKEN_PIPE_EXIT = 141
 
 
 AddArguments = Callable[[argparse.ArgumentParser], None]
-Command = tuple[AddArguments, Callable[[argparse.Namespace], int]]
+RunCommand = Callable[[argparse.Namespace], int]
 
 
-class Verb(NamedTuple):
+class Command(NamedTuple):
     """Describe a command: its module, and its summary for ``--help``."""
 
     module: str
     summary: str
 
 
-VERBS = {
-    "serve": Verb("serve", "serve an MCP client on stdin and stdout (the default)"),
-    "login": Verb("login", "log in to the note store"),
-    "logout": Verb("login", "remove the stored login"),
-    "status": Verb("status", "show the state of the cache"),
-    "doctor": Verb("doctor", "check configuration, keys, cache and network"),
-    "rotate-key": Verb("rotate_key", "change the passphrase of the cache"),
-    "keys": Verb("keys", "list, add and remove the keys that open the cache"),
-    "keychain": Verb("keys", "let the system's keychain open the cache"),
-    "generate-key": Verb("new_key_input", "make a new random key"),
-    "migrate-plaintext": Verb("cache", "encrypt an unencrypted cache"),
-    "policy": Verb("policy", "show, check and explain what agents may see and do"),
-    "purge": Verb("cache", "destroy the local cache permanently"),
-    "repair": Verb("cache", "recover what can be read of a damaged cache"),
-    "restore": Verb("cache", "put a copy of the local notebook back"),
-    "reset-cache": Verb("cache", "empty the cache and load it again"),
-    "audit": Verb("audit", "verify, show and export the audit log"),
+COMMANDS = {
+    "serve": Command("serve", "serve an MCP client on stdin and stdout (the default)"),
+    "login": Command("login", "log in to the note store"),
+    "logout": Command("login", "remove the stored login"),
+    "status": Command("status", "show the state of the cache"),
+    "doctor": Command("doctor", "check configuration, keys, cache and network"),
+    "rotate-key": Command("rotate_key", "change the passphrase of the cache"),
+    "keys": Command("keys", "list, add and remove the keys that open the cache"),
+    "keychain": Command("keys", "let the system's keychain open the cache"),
+    "generate-key": Command("generate_key", "make a new random key"),
+    "migrate-plaintext": Command("cache", "encrypt an unencrypted cache"),
+    "policy": Command("policy", "show, check and explain what agents may see and do"),
+    "purge": Command("cache", "destroy the local cache permanently"),
+    "repair": Command("cache", "recover what can be read of a damaged cache"),
+    "restore": Command("cache", "put a copy of the local notebook back"),
+    "reset-cache": Command("cache", "empty the cache and load it again"),
+    "audit": Command("audit", "verify, show and export the audit log"),
 }
 
 
@@ -91,17 +91,19 @@ class _Parser(argparse.ArgumentParser):
 def _dispatch(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     if options.print_config_vars:
-        from mcp_notarium.cli import print_config_vars  # noqa: PLC0415 - as every verb
+        from mcp_notarium.cli import print_config_vars  # noqa: PLC0415 - as for every command
 
         return print_config_vars.run(options)
     if options.json:
-        _parser().error("--json here goes with --print-config-vars")
-    verb = VERBS.get(options.verb)
-    if verb is None:
-        _parser().error(f"unknown command {options.verb!r}; see mcp-notarium --help")
-    commands: dict[str, Command] = import_module(f"mcp_notarium.cli.{verb.module}").COMMANDS
-    add_arguments, run_command = commands[options.verb]
-    return run_command(_parse_verb(options, add_arguments, verb))
+        _parser().error("--json here requires --print-config-vars")
+    command = COMMANDS.get(options.command)
+    if command is None:
+        _parser().error(f"unknown command {options.command!r}; see mcp-notarium --help")
+    found: dict[str, tuple[AddArguments, RunCommand]] = import_module(
+        f"mcp_notarium.cli.{command.module}"
+    ).COMMANDS
+    add_arguments, run_command = found[options.command]
+    return run_command(_parse_command(options, add_arguments, command))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -109,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="mcp-notarium",
         description="MCP server for your notes, with an encrypted local cache.",
         epilog="commands:\n"
-        + "\n".join(f"  {name:<19}{verb.summary}" for name, verb in VERBS.items())
+        + "\n".join(f"  {name:<19}{command.summary}" for name, command in COMMANDS.items())
         + "\n\nWithout a command it serves. `mcp-notarium COMMAND --help` tells more.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -122,17 +124,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="with --print-config-vars: as JSON")
     _add_env_file(parser)
-    parser.add_argument("verb", nargs="?", default="serve", metavar="COMMAND", help="see below")
+    parser.add_argument("command", nargs="?", default="serve", metavar="COMMAND", help="see below")
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 
 
-def _parse_verb(
-    options: argparse.Namespace, add_arguments: AddArguments, verb: Verb
+def _parse_command(
+    options: argparse.Namespace, add_arguments: AddArguments, command: Command
 ) -> argparse.Namespace:
     parser = _Parser(
-        prog=f"mcp-notarium {options.verb}",
-        description=verb.summary[0].upper() + verb.summary[1:] + ".",
+        prog=f"mcp-notarium {options.command}",
+        description=command.summary[0].upper() + command.summary[1:] + ".",
         allow_abbrev=False,
     )
     _add_env_file(parser)

@@ -31,21 +31,21 @@ _DEFAULT = "default"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands below ``policy``."""
-    verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    showing = verbs.add_parser("show", help="the rules that hold, and where each comes from")
-    checking = verbs.add_parser(
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    showing = actions.add_parser("show", help="the rules that hold, and where each comes from")
+    checking = actions.add_parser(
         "check", help="whether a policy file is in order (exit code 0 or 1)"
     )
     checking.add_argument(
         "file", type=Path, nargs="?", metavar="FILE", help="default: the one that holds"
     )
-    explaining = verbs.add_parser(
+    explaining = actions.add_parser(
         "explain", help="why an agent may see a note, or use a tool on it"
     )
     explaining.add_argument("note", metavar="NOTE", help="the note's id")
     explaining.add_argument("tool", choices=TOOLS, metavar="TOOL", help=", ".join(TOOLS))
-    for verb in (showing, checking, explaining):
-        verb.add_argument("--json", action="store_true", help="print JSON")
+    for action in (showing, checking, explaining):
+        action.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:

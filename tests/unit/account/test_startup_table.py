@@ -158,7 +158,7 @@ def test_no_two_rows_have_one_name():
     assert len({row.name for row in startup_table.TABLE}) == len(startup_table.TABLE)
 
 
-COMMANDS = set(main.VERBS)
+COMMANDS = set(main.COMMANDS)
 
 
 @pytest.mark.parametrize(("row", "seen", "outcome", "way_out"), CASES)
