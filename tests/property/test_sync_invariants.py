@@ -221,7 +221,7 @@ def test_a_retry_carries_the_same_write_id(faults, others_edit, new):
 @example(size=40, removed=11, unlisted=0, trouble="none")
 @example(size=5, removed=5, unlisted=0, trouble="none")
 @example(size=40, removed=3, unlisted=0, trouble="no second page")
-def test_removal_needs_a_tombstone_or_a_completed_sweep_and_a_mass_loss_halts(
+def test_removal_needs_a_tombstone_or_a_full_listing_and_a_mass_loss_halts(
     size, removed, unlisted, trouble
 ):
     names = [f"n{number:03}" for number in range(size)]
