@@ -193,7 +193,7 @@ def test_the_key_moves_into_the_keychain_once_there_is_another_way_in(
     listed = json.loads(run(account.env(), "keys", "list", "--json").stdout)["slots"]
     assert [(one["type"], one["label"]) for one in listed] == [
         ("recovery", "on paper"),
-        ("keyring", "Secret Service"),
+        ("keychain", "Secret Service"),
     ]
     account.use("saved by the key on paper", DB_ENCRYPTION_KEY=paper)
     kept = account.session.secrets()["database-key"]
@@ -210,7 +210,7 @@ def test_the_keychain_never_gets_a_key_that_somebody_has_typed(
     words = "nine hungry lamps by the river"
     done = run(account.env(), "rotate-key", "--new-key-stdin", *way, stdin=words + "\n")
     assert done.returncode == 0, done.stderr
-    assert 'slot 2 ("Secret Service", keyring) still opens the cache' in done.stderr
+    assert 'slot 2 ("Secret Service", keychain) still opens the cache' in done.stderr
     assert account.session.secrets()["database-key"] == kept
     account.use("saved by the keychain")
     account.use("saved by the words", DB_ENCRYPTION_KEY=words)

@@ -278,7 +278,7 @@ KEYS = (
     Defence(
         "the last key that needs no keychain stays",
         "crypto/key_slots.py",
-        "    if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYRING for s in slots):\n",
+        "    if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYCHAIN for s in slots):\n",
         "    if False:\n",
         (
             "unit/crypto/test_slot_changes.py::test_one_active_slot_that_needs_no_keychain_always_stays",

@@ -63,7 +63,7 @@ def good() -> dict[str, tuple[str, str, bytes]]:
             DATA_KEY,
             RAW_KEY,
             parameters=kdf.Argon2id(),
-            type_=SlotType.KEYRING,
+            type_=SlotType.KEYCHAIN,
             label="Secret Service",
         )
     with fixed_randomness("paper"):
@@ -74,7 +74,7 @@ def good() -> dict[str, tuple[str, str, bytes]]:
         "opens_raw_key": (RAW_KEY.reveal_text(), raw),
         "opens_after_rotation": (OTHER, rotated),
         "opens_second_slot": (RAW_KEY.reveal_text(), two),
-        "opens_keyring_slot": (RAW_KEY.reveal_text(), by_keychain),
+        "opens_keychain_slot": (RAW_KEY.reveal_text(), by_keychain),
         "opens_recovery_slot": (PAPER.reveal_text(), on_paper),
         "opens_recovery_slot_as_typed": (
             PAPER.reveal_text().lower().replace("-", " ").replace("0", "o"),
@@ -116,7 +116,7 @@ def refused() -> dict[str, tuple[str, str, bytes]]:
         "wrong_key": ("wrong key", "raw:" + "00" * 32, raw),
         "wrong_kind_of_key": ("wrong key", PASSPHRASE, raw),
         "wrong_recovery_key": ("wrong key", recovery_keys.write(bytes(20)).reveal_text(), argon),
-        "wrong_slot_type": ("wrong key", key, forged(raw, slot(type="keyring"))),
+        "wrong_slot_type": ("wrong key", key, forged(raw, slot(type="keychain"))),
         "wrong_slot_salt": ("wrong key", key, forged(raw, slot(salt=b64(bytes(16))))),
         "wrong_slot_id": ("wrong key", key, forged(raw, slot(id=2))),
         "wrong_vault": ("wrong key", key, forged(raw, top(vault="0" * 32))),

@@ -288,7 +288,7 @@ def verdict(settings: Config, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> Decisio
 def _has_keychain_slot(found: KeyFile) -> bool:
     """Check whether some slot that opens is a keychain's."""
     return any(
-        slot.type is SlotType.KEYRING and slot.state is not SlotState.DISABLED
+        slot.type is SlotType.KEYCHAIN and slot.state is not SlotState.DISABLED
         for slot in found.slots
     )
 

@@ -36,7 +36,7 @@ def enable(
     require_free(settings, system, options=options)
     with _store_secret(settings, system, options) as secret:
         return slot_management.add(
-            settings, secret, label=system.name, type_=SlotType.KEYRING, options=options
+            settings, secret, label=system.name, type_=SlotType.KEYCHAIN, options=options
         )
 
 
@@ -111,7 +111,7 @@ def require_free(settings: Config, system: Keychain, *, options: ChangeOptions =
 def _require_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
     """Demand an active slot that needs no keychain, beside these. Raises ``SlotsRefused``."""
     left = (one for one in keyfile.slots if one not in without)
-    if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYRING for s in left):
+    if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYCHAIN for s in left):
         raise SlotsRefused(
             "the keychain's key would be the only one that opens the cache",
             resolution_hint="`mcp-notarium keys recovery create` makes a key on paper; then try "
@@ -134,7 +134,7 @@ def _exchange(
         raise WrongKey
     _require_another(found.keyfile, without=[old])
     added = slot_management.add(
-        settings, secret, label=system.name, type_=SlotType.KEYRING, options=options
+        settings, secret, label=system.name, type_=SlotType.KEYCHAIN, options=options
     )
     system.set(keychain.KEY, settings.owner_hash, secret)
     try:
@@ -160,7 +160,7 @@ def _find_lost_slots(found: KeyFile, old: Slot) -> list[int]:
     return [
         slot.id
         for slot in found.slots
-        if slot.type is SlotType.KEYRING and slot.label == old.label and slot.id != old.id
+        if slot.type is SlotType.KEYCHAIN and slot.label == old.label and slot.id != old.id
     ]
 
 
@@ -171,7 +171,7 @@ def _is_unused(settings: Config, stored: Secret, options: ChangeOptions) -> bool
         user_key.read(stored).kind == "raw"
         and found.opened_by is None
         and not any(
-            slot.type is SlotType.KEYRING and slot.state is SlotState.DISABLED
+            slot.type is SlotType.KEYCHAIN and slot.state is SlotState.DISABLED
             for slot in found.keyfile.slots
         )
     )

@@ -240,7 +240,7 @@ def _build(
 
 def _is_added_beside(current: ProvenKey) -> bool:
     """Check whether a new key is added beside the one that was used, instead of replacing it."""
-    return current.by_keychain or current.slot.type in {SlotType.KEYRING, SlotType.RECOVERY}
+    return current.by_keychain or current.slot.type in {SlotType.KEYCHAIN, SlotType.RECOVERY}
 
 
 def _replaced_slots(current: ProvenKey, carried: _Carried) -> tuple[Slot, ...]:
@@ -267,14 +267,16 @@ def _find_carried(
         if replacing and not _is_added_beside(current)
         else {current.slot.id: current.key.passphrase}
     )
-    keyring = [s for s in current.keyfile.slots if s.type is SlotType.KEYRING and s != current.slot]
-    if not keyring or options.system is None:
+    in_keychain = [
+        s for s in current.keyfile.slots if s.type is SlotType.KEYCHAIN and s != current.slot
+    ]
+    if not in_keychain or options.system is None:
         return carried
     secret = options.system.get(keychain.KEY, settings.owner_hash)
     with suppress(WrongKey):
         if secret is not None:
             opened = key_slots.open_slot(current.keyfile, secret, bounds=options.bounds).slot
-            if opened.type is SlotType.KEYRING:
+            if opened.type is SlotType.KEYCHAIN:
                 carried[opened.id] = secret
     return carried
 
@@ -296,8 +298,8 @@ def _require_worth_it(current: ProvenKey, *, replacing: bool) -> None:
             "open the new cache too",
             resolution_hint=f"{_GIVE} --ask-old lets you open the cache with another key.",
         )
-    if current.slot.type in {SlotType.KEYRING, SlotType.RECOVERY}:
-        which = "keychain's" if current.slot.type is SlotType.KEYRING else "recovery"
+    if current.slot.type in {SlotType.KEYCHAIN, SlotType.RECOVERY}:
+        which = "keychain's" if current.slot.type is SlotType.KEYCHAIN else "recovery"
         raise SlotsRefused(
             f"the {which} key would be the only one that opens the new cache",
             resolution_hint=f"{_GIVE} --ask-old lets you come in by another key.",

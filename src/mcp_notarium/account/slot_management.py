@@ -133,7 +133,7 @@ def add(
 
     ``parameters`` are those of a passphrase's KDF; None: as the settings say, and with the same algorithm at
     least the cost of any passphrase that opens the cache.
-    ``type_`` KEYRING: a raw key that only the keychain holds. Raises as ``apply_change`` does, and
+    ``type_`` KEYCHAIN: a raw key that only the keychain holds. Raises as ``apply_change`` does, and
     ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` (it opens the cache already, there are too
     many, or that is no label).
     """

@@ -36,7 +36,7 @@ class SlotType(StrEnum):
 
     PASSPHRASE = "passphrase"  # noqa: S105 - a word of the format, not a password
     RAW = "raw"
-    KEYRING = "keyring"
+    KEYCHAIN = "keychain"
     RECOVERY = "recovery"
 
 

@@ -26,7 +26,7 @@ from mcp_notarium.secret import Secret
 
 _OPENED_BY: dict[user_key.Kind, tuple[SlotType, ...]] = {
     "passphrase": (SlotType.PASSPHRASE,),
-    "raw": (SlotType.RAW, SlotType.KEYRING),
+    "raw": (SlotType.RAW, SlotType.KEYCHAIN),
     "recovery": (SlotType.RECOVERY,),
 }
 
@@ -131,7 +131,7 @@ def replace_slots(
             "disable or remove a slot with a passphrase, or make them cheaper with `mcp-notarium "
             "keys calibrate --seconds`; nothing was changed.",
         )
-    if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYRING for s in slots):
+    if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYCHAIN for s in slots):
         raise SlotsRefused("an active slot that needs no keychain must remain")
     changed = replace(
         keyfile,
@@ -165,7 +165,7 @@ def new_slot(
 ) -> Slot:
     """Make a slot for this key file that opens with ``passphrase`` (of any kind), with the next id.
 
-    ``type_`` KEYRING marks a raw key that only the keychain holds; None: as the key's kind says.
+    ``type_`` KEYCHAIN marks a raw key that only the keychain holds; None: as the key's kind says.
     ``parameters`` are for a passphrase only.
     """
     key = user_key.read(passphrase)

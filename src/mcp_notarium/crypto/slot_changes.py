@@ -164,7 +164,7 @@ def rewrap(
         opened.data_key,
         new,
         parameters=parameters,
-        type_=SlotType.KEYRING if keychain else None,
+        type_=SlotType.KEYCHAIN if keychain else None,
         label=keychain or (gone[0].label if gone else ""),
         bounds=bounds,
     )

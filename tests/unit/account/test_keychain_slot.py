@@ -33,7 +33,7 @@ def test_the_keychain_opens_the_cache_beside_the_passphrase(tmp_path):
     config, system = made(tmp_path), keychains.working()
     done = keychain_slot.enable(config, system, options=GIVEN)
     slot = done.after.slots[-1]
-    assert (slot.id, slot.type, slot.label) == (2, SlotType.KEYRING, "KWallet")
+    assert (slot.id, slot.type, slot.label) == (2, SlotType.KEYCHAIN, "KWallet")
     open_cheaply(by_keychain(config), system=system).close()
     open_cheaply(config).close()
 
@@ -213,7 +213,7 @@ def test_the_key_moves_into_the_keychain_and_the_old_one_opens_nothing(tmp_path)
     after = rotated_into(config, system, from_keychain=False)
     assert [(slot.type, slot.label) for slot in after.slots] == [
         (SlotType.RECOVERY, "on paper"),
-        (SlotType.KEYRING, "KWallet"),
+        (SlotType.KEYCHAIN, "KWallet"),
     ]
     open_cheaply(by_keychain(config), system=system).close()
     open_cheaply(replace(config, db_key=RECOVERY_KEY)).close()
@@ -256,7 +256,7 @@ def test_a_key_of_the_keychain_gives_way_to_another(tmp_path, beside):
     after = rotated_into(alone, system, from_keychain=True)
     assert entry(system, config) != before
     assert len(after.slots) == 2 + beside
-    assert (after.slots[-1].type, after.slots[-1].label) == (SlotType.KEYRING, "KWallet")
+    assert (after.slots[-1].type, after.slots[-1].label) == (SlotType.KEYCHAIN, "KWallet")
     assert slot_management.list_slots(config, before, bounds=BOUNDS).opened_by is None
     open_cheaply(alone, system=system).close()
 
@@ -268,7 +268,7 @@ def test_a_raw_key_that_only_the_keychain_has_gives_way_to_a_slot_that_says_so(t
     open_cheaply(config, system=system).close()
     slot_management.add(config, RECOVERY_KEY, options=replace(GIVEN, system=system))
     after = rotated_into(config, system, from_keychain=True)
-    assert [slot.type for slot in after.slots] == [SlotType.RECOVERY, SlotType.KEYRING]
+    assert [slot.type for slot in after.slots] == [SlotType.RECOVERY, SlotType.KEYCHAIN]
     open_cheaply(config, system=system).close()
 
 

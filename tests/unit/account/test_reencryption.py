@@ -180,7 +180,7 @@ def test_the_slot_of_the_keychain_follows(tmp_path):
     notes = texts(config)
     done = reencrypted(config, options=options)
     assert done.dropped == ()
-    assert SlotType.KEYRING in {slot.type for slot in done.carried}
+    assert SlotType.KEYCHAIN in {slot.type for slot in done.carried}
     by_keychain = replace(config, db_key=None, db_key_origin="", keychain=True)
     assert texts(by_keychain, system=system) == notes
     with pytest.raises(SlotsRefused, match="only one"):
@@ -264,7 +264,7 @@ def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
     kept = system.read_back(keychain.KEY, config.owner_hash)
     alone = replace(config, db_key=None, db_key_origin="", keychain=True)
     reencrypted(alone, new=NEW, drop_others=True, options=options)
-    assert [one[1] for one in described(config)] == ["keyring", "passphrase"]
+    assert [one[1] for one in described(config)] == ["keychain", "passphrase"]
     assert system.read_back(keychain.KEY, config.owner_hash) == kept
     assert texts(alone, system=system) == texts(replace(config, db_key=NEW))
 

@@ -142,11 +142,11 @@ def test_slots_out_of_order_are_refused():
 def test_every_slot_type_of_the_format_can_be_read():
     def add(fields):
         plain = dict(fields["slots"][0], kdf={"algorithm": "hkdf-sha256"})
-        for number, kind in enumerate(("raw", "keyring", "recovery"), start=2):
+        for number, kind in enumerate(("raw", "keychain", "recovery"), start=2):
             fields["slots"].append(dict(plain, id=number, type=kind))
 
     kinds = [slot.type.value for slot in parse(forged(RAW, add)).slots]
-    assert kinds == ["passphrase", "raw", "keyring", "recovery"]
+    assert kinds == ["passphrase", "raw", "keychain", "recovery"]
 
 
 def test_nothing_but_a_refusal_comes_from_a_file_that_is_no_key_file():

@@ -127,7 +127,7 @@ def test_a_disabled_slot_opens_nothing(state, opens):
     [
         {"state": SlotState.DISABLED},
         {"state": SlotState.COMPROMISED},
-        {"type": SlotType.KEYRING},
+        {"type": SlotType.KEYCHAIN},
     ],
 )
 def test_the_last_active_slot_that_needs_no_keychain_stays(change):

@@ -34,7 +34,7 @@ def made():
         now=1_763_683_200,
         bounds=BOUNDS,
     )
-    for key, type_ in ((RAW, SlotType.KEYRING), (PAPER, None)):
+    for key, type_ in ((RAW, SlotType.KEYCHAIN), (PAPER, None)):
         keyfile = add_slot(
             keyfile, DATA_KEY, key, parameters=kdf.CHEAPEST, type_=type_, bounds=BOUNDS
         )
@@ -51,7 +51,7 @@ def opens(keyfile, key):
 def test_each_kind_of_key_opens_its_own_slot():
     keyfile = made()
     types = [slot.type for slot in keyfile.slots]
-    assert types == [SlotType.PASSPHRASE, SlotType.KEYRING, SlotType.RECOVERY]
+    assert types == [SlotType.PASSPHRASE, SlotType.KEYCHAIN, SlotType.RECOVERY]
     for number, key in enumerate((PASSPHRASE, RAW, PAPER), 1):
         assert key_slots.open_slot(keyfile, key, bounds=BOUNDS).slot.id == number
 
@@ -67,9 +67,9 @@ def test_only_a_passphrase_is_stretched():
 
 
 def test_a_passphrase_makes_no_slot_of_the_keychain():
-    with pytest.raises(ValueError, match="no keyring slot"):
+    with pytest.raises(ValueError, match="no keychain slot"):
         key_slots.new_slot(
-            made(), DATA_KEY, PASSPHRASE, parameters=kdf.CHEAPEST, type_=SlotType.KEYRING
+            made(), DATA_KEY, PASSPHRASE, parameters=kdf.CHEAPEST, type_=SlotType.KEYCHAIN
         )
 
 
@@ -137,11 +137,11 @@ def test_a_slot_that_is_not_there_is_named_with_those_that_are():
 )
 def test_a_rotation_by_the_keychains_key_leaves_the_keychains_slot_as_it_is(new, type_):
     before = made()
-    keyring = next(slot for slot in before.slots if slot.type is SlotType.KEYRING)
+    keychain = next(slot for slot in before.slots if slot.type is SlotType.KEYCHAIN)
     after = slot_changes.rewrap(
         before, old=RAW, new=new, parameters=kdf.CHEAPEST, now=1_763_683_300, bounds=BOUNDS
     )
-    assert keyring in after.slots
+    assert keychain in after.slots
     assert (after.slots[-1].type, after.slots[-1].label) == (type_, before.slots[0].label)
     assert opens(after, new)
     assert opens(after, RAW)

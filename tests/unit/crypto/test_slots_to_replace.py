@@ -11,7 +11,7 @@ from mcp_notarium.logs.redactor import Redactor
 from support.keyfiles import cheap
 
 PASSPHRASE, RAW = SlotType.PASSPHRASE, SlotType.RAW
-KEYRING, RECOVERY = SlotType.KEYRING, SlotType.RECOVERY
+KEYRING, RECOVERY = SlotType.KEYCHAIN, SlotType.RECOVERY
 
 
 def slot(number, type_, state=SlotState.ACTIVE, label=""):
