@@ -147,5 +147,5 @@ def test_server_and_commands_overwrite_every_secret_of_their_environment(act, tm
         code + act + look, **place, SIMPLENOTE_USERNAME="ada@example.org", **secrets
     ).rpartition("environ")[2]
     assert "ada@example.org" in shown
-    assert len(secrets) == 4
+    assert {"DB_ENCRYPTION_KEY", "SIMPLENOTE_PASSWORD"} < secrets.keys()
     assert "canary" not in shown
