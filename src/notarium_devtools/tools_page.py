@@ -155,8 +155,8 @@ _BEHAVIOUR = {
     "save": """\
 * Create: `text` (it may be empty), optionally `tags` and `trash`. Change: `id`, `local_version`, and
   at least one of `text`, `text_patch`, `tags`, `trash`. `text` and `text_patch` exclude each other.
-* Where the store has titles, `title` is an argument as well (at most 1,000 characters, one line; an empty one
-  removes it) and alone reason enough for a change. Elsewhere the first line of the text is the title.
+* `title` is an argument as well where the store has titles (at most 1,000 characters, one line; an empty one
+  removes it), and alone reason enough for a change. Elsewhere the first line of the text is the title.
 * `text_patch`: all line numbers are those of the text at `local_version`. Deletions are applied from
   high to low, then modifications, then additions from low to high. An addition stands before its line,
   at last+1 it appends. A value may hold several lines. Line ends and a missing last line end stay as

@@ -82,7 +82,7 @@ async def add(app: App, request: AddNoteRequest, call: CallContext) -> PlainAnsw
 
 async def get(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:
     """Return a note with all of its fields."""
-    del call  # a read asks the person nothing
+    del call  # a read asks the user nothing
     note = await _find(app, request.id)
     hidden = app.config.policy.hides(Field.TEXT)
     text = wording.note(
