@@ -30,12 +30,22 @@ class Older:
 
 def unpack(commit: str, folder: Path) -> Older:
     """Write the package of ``commit`` into ``folder`` and compile it, as an installation does."""
-    if _git("show", f"{commit}:{_LOCK}") != (TOP / _LOCK).read_bytes():
-        raise NotComparable(f"{commit} has another {_LOCK}: one environment cannot run both builds")
+    other = _pins(_git("show", f"{commit}:{_LOCK}")) - _pins((TOP / _LOCK).read_bytes())
+    if other:
+        raise NotComparable(
+            f"{commit} needs other packages: {', '.join(sorted(other))}. "
+            "One environment cannot run both builds"
+        )
     archive = _git("archive", commit, "src")
     subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
     compileall.compile_dir(folder, quiet=2)
     return Older(commit, folder / "src")
+
+
+def _pins(lock: bytes) -> set[str]:
+    """Return the packages of a lock file, as ``name==version``."""
+    words = (line.split() for line in lock.decode().splitlines())
+    return {first[0] for first in words if first and "==" in first[0]}
 
 
 def _git(*arguments: str) -> bytes:
