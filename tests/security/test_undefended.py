@@ -86,11 +86,11 @@ def test_a_removed_defence_is_noticed_and_a_harmless_change_is_not():
 
 
 REPORT = """<testsuites><testsuite>
-<testcase file="tests/unit/test_a.py" name="test_one[x]"/>
-<testcase file="tests/unit/test_a.py" name="test_one[y]"><failure message="assert 1 == 2"/></testcase>
-<testcase file="tests/unit/test_a.py" name="test_two"><failure message="NameError: x"/></testcase>
-<testcase file="tests/unit/test_a.py" name="test_three"><error message="in a fixture"/></testcase>
-<testcase file="tests/unit/test_b.py" name="test_one"><skipped message="not here"/></testcase>
+<testcase classname="tests.unit.test_a" name="test_one[x]"/>
+<testcase classname="tests.unit.test_a" name="test_one[y]"><failure message="assert 1 == 2"/></testcase>
+<testcase classname="tests.unit.test_a" name="test_two"><failure message="NameError: x"/></testcase>
+<testcase classname="tests.unit.test_a" name="test_three"><error message="in a fixture"/></testcase>
+<testcase classname="tests.unit.test_b" name="test_one"><skipped message="not here"/></testcase>
 </testsuite></testsuites>"""
 
 

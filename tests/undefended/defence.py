@@ -67,7 +67,7 @@ def faults(defences: tuple[Defence, ...], top: Path = TOP) -> list[str]:
 def exists(test: str, top: Path = TOP) -> bool:
     """Whether ``path::name`` below ``tests/`` is a test function.
 
-    One of a class, ``path::Class::name[parameter]``, may be inherited from a module beside it.
+    One of a class, ``path::Class::name``, may be inherited from a module beside it.
     """
     path, _, node = test.partition("::")
     owner, _, name = node.rpartition("::")
@@ -75,7 +75,7 @@ def exists(test: str, top: Path = TOP) -> bool:
     if not file.is_file():
         return False
     places = file.parent.glob("*.py") if owner else [file]
-    return any(name.partition("[")[0] in names_of(place) for place in places)
+    return any(name in names_of(place) for place in places)
 
 
 def _repeated(names: list[str]) -> list[str]:

@@ -134,6 +134,8 @@ def read_report(report: Path, wanted: list[str]) -> Verdict:
 
 
 def _named(case: ET.Element) -> str:
-    """``path::name`` below ``tests/``, without the parameters."""
-    file = (case.get("file") or "").removeprefix("tests/")
-    return f"{file}::{(case.get('name') or '').partition('[')[0]}"
+    """``path::name`` or ``path::Class::name`` below ``tests/``, without the parameters."""
+    parts = (case.get("classname") or "").split(".")
+    owners = [part for part in parts if part[:1].isupper()]
+    path = "/".join(part for part in parts if part not in owners).removeprefix("tests/")
+    return "::".join((f"{path}.py", *owners, (case.get("name") or "").partition("[")[0]))
