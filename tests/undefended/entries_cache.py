@@ -93,6 +93,15 @@ CACHE = (
         ),
     ),
     Defence(
+        "later copies do not push out the copy of before a repair that lost something",
+        "account/repair.py",
+        "            database_copies.keep_newest(writer.folder, data_key)\n",
+        "            pass\n",
+        (
+            "unit/account/test_database_copies.py::test_the_copy_of_before_a_repair_with_losses_is_never_pushed_out",
+        ),
+    ),
+    Defence(
         "numbers go on after a copy was restored",
         "account/restoration.py",
         "            least=int(options.clock()),\n",

@@ -2,7 +2,8 @@
 
 A copy has the bytes of the database, under the same data key: every key of the account opens it. It is made
 at a clean stop after changes, by the last process that has the database open. The name tells when it was made
-and the number of the notes' last change. The oldest go first.
+and the number of the notes' last change. The oldest go first. One that a repair with losses has *kept* stays
+until the user removes it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from mcp_notarium.storage import database_opener, integrity
 from mcp_notarium.storage.integrity import SALT_SIZE
 from mcp_notarium.stores.kind import LentTables
 
-_NAME = re.compile(r"(\d{8}T\d{6}Z)-(\d+)\.sqlite\.encrypted")
+_NAME = re.compile(r"(\d{8}T\d{6}Z)-(\d+)(\.kept)?\.sqlite\.encrypted")
 _STAMP = "%Y%m%dT%H%M%SZ"
+_END = ".sqlite.encrypted"
+_KEPT = ".kept"
 _UNFINISHED = ".new-"
 _LOCK_SECONDS = 0.1
 _PIECE = 1 << 20
@@ -35,11 +38,15 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True, order=True)
 class DatabaseCopy:
-    """Describe a copy: the notes' last change in it, and when it was made (epoch seconds)."""
+    """Describe a copy: the notes' last change in it, and when it was made (epoch seconds).
+
+    ``kept``: later copies do not push it out.
+    """
 
     change: int
     at: float
     path: Path
+    kept: bool = False
 
 
 def list_copies(folder: AccountFolder) -> list[DatabaseCopy]:
@@ -48,7 +55,7 @@ def list_copies(folder: AccountFolder) -> list[DatabaseCopy]:
     for path in folder.copies.iterdir() if folder.copies.is_dir() else ():
         if (name := _NAME.fullmatch(path.name)) is not None:
             made = datetime.strptime(name[1], _STAMP).replace(tzinfo=UTC)
-            found.append(DatabaseCopy(int(name[2]), made.timestamp(), path))
+            found.append(DatabaseCopy(int(name[2]), made.timestamp(), path, name[3] is not None))
     return sorted(found, reverse=True)
 
 
@@ -99,21 +106,43 @@ def make_copy(
         _copy_bytes(source, unfinished)
         require_authentic(unfinished, data_key, size=size)
         stamp = datetime.fromtimestamp(now, UTC).strftime(_STAMP)
-        target = folder.copies / f"{stamp}-{change}.sqlite.encrypted"
+        target = folder.copies / f"{stamp}-{change}{_END}"
         unfinished.rename(target)
         sync_folder(folder.copies)
         sync_folder(folder.path)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-    others = [one for one in list_copies(folder) if one.path != target]
+    others = [one for one in list_copies(folder) if one.path != target and not one.kept]
     for old in others[keep - 1 :]:
         old.path.unlink(missing_ok=True)
     return target
 
 
+def keep_newest(folder: AccountFolder, data_key: DataKey) -> None:
+    """Let no later copy push out the newest that can be read, or the newest at all if none can.
+
+    It may be the only one with what a repair could not read. Raises ``OSError``.
+    """
+    found = list_copies(folder)
+    copy = next((one for one in found if _is_authentic(one, data_key)), next(iter(found), None))
+    if copy is not None and not copy.kept:
+        copy.path.rename(copy.path.with_name(copy.path.name.removesuffix(_END) + _KEPT + _END))
+        sync_folder(folder.copies)
+
+
+def describe_kept(folder: AccountFolder) -> tuple[str, ...]:
+    """Say of each copy that a repair has kept why it is there, and the way back."""
+    return tuple(
+        f"A repair could not read everything. {one.path.name} of before stays until you delete it: "
+        f"`mcp-notarium restore {one.path.name}` puts it in the place of the notebook."
+        for one in list_copies(folder)
+        if one.kept
+    )
+
+
 def remove_others(folder: AccountFolder, kept: Path | None) -> None:
-    """Remove every copy but ``kept``."""
+    """Remove every copy but ``kept``, also those that a repair has kept."""
     for old in list_copies(folder):
         if old.path != kept:
             old.path.unlink(missing_ok=True)
@@ -131,6 +160,14 @@ def require_authentic(path: Path, data_key: DataKey, *, size: int | None = None)
     found = integrity.sample(path, data_key.page_mac_key(), read_salt(path), every=True)
     if found.bad or found.torn or not found.good or size not in (None, found.size):
         raise CacheDamaged("a page of the copy is not authentic")
+
+
+def _is_authentic(copy: DatabaseCopy, data_key: DataKey) -> bool:
+    try:
+        require_authentic(copy.path, data_key)
+    except (CacheError, OSError):
+        return False
+    return True
 
 
 def describe_failure(error: CacheError | OSError) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from mcp_notarium.account import (
     damage_marker,
+    database_copies,
     generation_writer,
     startup_outcomes,
     startup_table,
@@ -170,6 +171,8 @@ def write_salvaged(
             report.complete &= carry_audit(damaged, target)
         if whole_state and not report.complete:
             raise CacheDamaged("not everything that only this database has can be read")
+        if not report.complete:
+            database_copies.keep_newest(writer.folder, data_key)
         lowest = least if report.complete else int(writer.options.clock())
         NoteTable(target).raise_version_floor(least=lowest)
         for statement in RENUMBERING:

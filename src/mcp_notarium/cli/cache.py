@@ -197,6 +197,8 @@ def run_repair(args: argparse.Namespace) -> int:
     talk(_INDEX_AGAIN)
     if not found.complete:
         talk(_INCOMPLETE[config.store.truth is Truth.LOCAL])
+        for kept in database_copies.describe_kept(AccountFolder(config.account_dir)):
+            talk(kept)
     talk("Every key that opened the cache opens it as before.")
     say_unless_copied(done.state.copied)
     done.state.require_finished(

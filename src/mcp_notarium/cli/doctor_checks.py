@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mcp_notarium.account import slot_management
-from mcp_notarium.account.database_copies import list_copies
+from mcp_notarium.account.database_copies import describe_kept, list_copies
 from mcp_notarium.cli import keys
 from mcp_notarium.config import Config, Sandbox
 from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy
@@ -149,6 +149,8 @@ def _check_copies(config: Config, folder: AccountFolder) -> Iterator[Finding]:
     if config.store.tables is None:
         return
     found = list_copies(folder)
+    for kept in describe_kept(folder):
+        yield Finding("kept copy", WARN, kept)
     if found:
         at = datetime.fromtimestamp(found[0].at, UTC)
         yield Finding("copies", OK, f"{len(found)}, the newest of {at:%Y-%m-%d %H:%M} UTC")

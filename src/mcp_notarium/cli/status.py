@@ -26,6 +26,7 @@ from mcp_notarium.account import (
     slot_management,
     startup_outcomes,
 )
+from mcp_notarium.account.database_copies import describe_kept
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup
@@ -210,6 +211,7 @@ def _cache_facts(app: App) -> dict[str, Any]:
         "rejected_writes": sum(write.state is WriteState.REJECTED for write in writes),
         "notices": [
             *app.all_notices(),
+            *describe_kept(AccountFolder(app.config.account_dir)),
             *([] if app.cache.notes.visibility.matches_index else [_OTHER_RULES]),
         ],
     }

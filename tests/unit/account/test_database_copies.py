@@ -1,5 +1,6 @@
 """Copies of the local notebook: made after changes, verified, rotated, restored; never made by two at once."""
 
+import os
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -263,3 +264,51 @@ def test_a_note_whose_page_is_damaged_comes_from_the_index(config, share):
     assert done.salvaged.complete
     with closing(open_cheaply(config)) as opened:
         assert OtherProcess(Cache(opened.database)).contents() == whole
+
+
+def cut_and_repair(config):
+    """Lose the second half of the database, and repair what is left."""
+    path = database_of(config)
+    os.truncate(path, path.stat().st_size // 2 // PAGE_SIZE * PAGE_SIZE)
+    done = repair.repair(config, options=GIVEN)
+    assert not done.salvaged.complete
+
+
+def test_the_copy_of_before_a_repair_with_losses_is_never_pushed_out(config):
+    whole = filled(config)
+    made = change(config)
+    spoil(change(config, later="x"), 3)
+    cut_and_repair(config)
+    kept = made.with_name(made.name.replace(".sqlite", ".kept.sqlite"))
+    assert names(config)[-1] == kept.name, "the newest that can be read"
+    assert texts(config).keys() < whole.keys()
+    for number in range(5):
+        change(config, after=f"text {number}")
+    assert [name for name in names(config) if "kept" in name] == [kept.name]
+    assert len(names(config)) == 4, "as many others as ever"
+    (said,) = database_copies.describe_kept(folder_of(config))
+    assert f"mcp-notarium restore {kept.name}" in said
+    restoration.restore(config, name=kept.name, options=GIVEN)
+    assert texts(config) == {note_id: content.text for note_id, content in whole.items()}
+    assert kept.exists()
+
+
+def test_the_newest_copy_is_kept_where_none_can_be_read(config):
+    filled(config)
+    change(config)
+    newest = change(config, later="x")
+    for name in names(config):
+        spoil(folder_of(config).copies / name, 3)
+    cut_and_repair(config)
+    assert [name for name in names(config) if "kept" in name] == [
+        newest.name.replace(".sqlite", ".kept.sqlite")
+    ]
+
+
+def test_a_repair_that_loses_nothing_keeps_no_copy(config):
+    filled(config)
+    made = change(config)
+    spoil(database_of(config), int(database_of(config).stat().st_size // PAGE_SIZE * 0.5))
+    assert repair.repair(config, options=GIVEN).salvaged.complete
+    assert names(config) == [made.name]
+    assert database_copies.describe_kept(folder_of(config)) == ()
