@@ -261,6 +261,11 @@ class SyncMachine(RuleBasedStateMachine):
     def time_passes(self, seconds):
         self.time.now += seconds
 
+    @rule(seconds=st.sampled_from([-366 * 86400.0, -LEASE, 0.0, LEASE, 366 * 86400.0]))
+    def somebody_sets_the_clock(self, seconds):
+        """To the right time and so many seconds; what measures durations goes on."""
+        self.time.set_by = seconds
+
     # What must hold.
 
     @invariant()
