@@ -29,6 +29,7 @@ from mcp_notarium.storage.sync_state import AccountRecord
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.context import StoreContext
+from mcp_notarium.stores.contract import require_supported_row
 from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.status import describe_differences
@@ -145,6 +146,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
         timeout=config.api_timeout,
     )
     store = config.store.open(config.store_settings, context)
+    require_supported_row(store.traits)
 
     def log_difference(note_id: str) -> None:
         # An id may be made of a title, and no word of a note stands in the log.

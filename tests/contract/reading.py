@@ -9,10 +9,13 @@ import pytest
 from contract.bench import Bench, OnABench, nothing_known
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import CursorLost, NoteNotFound
-from mcp_notarium.stores.contract import ChangePage, Changes, Entry, ListingPage
+from mcp_notarium.stores.contract import ChangePage, Changes, Entry, ListingPage, is_supported
 
 
 class ReadingContract(OnABench):
+    async def test_the_engine_is_tested_with_such_traits(self, bench: Bench) -> None:
+        assert is_supported(bench.store.traits), "see SUPPORTED in stores/contract.py"
+
     @pytest.mark.parametrize("note_id", ["unknown", "", ".", "..", "../..", "a/b", "\ud800", "%2e"])
     async def test_missing_note_is_not_found(self, bench: Bench, note_id: str) -> None:
         await self.create(bench, "n1", "here")

@@ -3,9 +3,13 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from mcp_notarium.app import open_app
 from mcp_notarium.domain.note import Content
+from mcp_notarium.errors import ConfigError
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores.contract import Changes, Ids, Retry, Traits, WriteGuard
 from mcp_notarium.stores.simplenote.kind import KIND
 from support.account import account
 from support.log_events import capture
@@ -30,3 +34,24 @@ def test_an_id_made_of_a_title_is_a_digest_in_the_log(tmp_path):
     (event,) = [one for one in events if one["event"] == "sync.stored_differently"]
     assert event["note_id"].startswith("id:")
     assert "Illness" not in str(events)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (Changes.SNAPSHOT, WriteGuard.CAS, Ids.STORE, Retry.ASK),
+        (Changes.DELTA, WriteGuard.LAST_WRITER, Ids.NAMED, Retry.IDEMPOTENT),
+    ],
+    ids=["store ids", "delta"],
+)
+def test_a_store_of_a_row_that_is_not_tested_is_refused(tmp_path, row):
+    store = MemoryClient(MemoryStore(), traits=Traits(*row))
+    kind = replace(KIND, open=lambda *_given: store)
+    config = account(tmp_path, store=kind, db_key=Secret("raw:" + "0a" * 32))
+
+    async def scenario():
+        async with open_app(config, syncing=False):
+            pass
+
+    with pytest.raises(ConfigError, match="traits that do not go together"):
+        asyncio.run(scenario())

@@ -32,7 +32,7 @@ from enum import Enum, Flag, StrEnum, auto
 from typing import Protocol
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
-from mcp_notarium.errors import InvalidRequest, StoreUnavailable
+from mcp_notarium.errors import ConfigError, InvalidRequest, StoreUnavailable
 
 SEEDED = 10
 """The attempt from which a made id contains part of the seed, so that nobody has taken it."""
@@ -120,6 +120,17 @@ SUPPORTED = frozenset(
     }
 )
 """The rows the engine is tested with: no other combination is supported."""
+
+
+def require_supported_row(traits: Traits) -> None:
+    """Raise ``ConfigError`` if the engine is not tested with a store of these traits."""
+    if not is_supported(traits):
+        row = (traits.changes, traits.write_guard, traits.ids, traits.retry)
+        raise ConfigError(
+            f"the store has traits that do not go together: {', '.join(str(one) for one in row)}",
+            resolution_hint="Set another NOTARIUM_STORE. The store's author: see SUPPORTED in "
+            "stores/contract.py.",
+        )
 
 
 def is_supported(traits: Traits) -> bool:
