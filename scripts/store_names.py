@@ -10,10 +10,13 @@ import re
 import sys
 from collections.abc import Iterator
 
-from sources import Fault, report, texts, unused
+from sources import SOURCES, Fault, report, texts, unused
 
-_NAMES = re.compile(r"simplenote|simperium|trilium|etapi", re.IGNORECASE)
-_HOMES = ("mcp_notarium.stores.simplenote", "mcp_notarium.stores.trilium")
+_REGISTRY = SOURCES / "mcp_notarium" / "stores" / "registry.py"
+_ORDINARY = {"local", "memory"}
+"""Names of stores that are words of other things, too, and so cannot be looked for."""
+_SERVICES = ("simperium", "etapi")
+"""Names by which the services call what a store talks to."""
 
 PERMITTED = {
     "mcp_notarium.stores.registry": "the list of stores",
@@ -22,14 +25,22 @@ PERMITTED = {
 """Module -> why it names a store, on one line for each store at most."""
 
 
-def find(modules: Iterator[tuple[str, str]]) -> Iterator[Fault]:
-    """Yield the lines that name a store where they must not."""
+def stores(registry: str) -> dict[str, str]:
+    """Return the stores that the text of the registry lists, each with its package; not the ordinary names."""
+    listed = re.findall(r'^    "(\w+)": "([\w.]+)\.\w+",$', registry, re.MULTILINE)
+    return {name: package for name, package in listed if name not in _ORDINARY}
+
+
+def find(modules: Iterator[tuple[str, str]], registry: str | None = None) -> Iterator[Fault]:
+    """Yield the lines that name a store of the registry where they must not."""
+    packages = stores(registry or _REGISTRY.read_text(encoding="utf-8"))
+    names = re.compile("|".join((*packages, *_SERVICES)), re.IGNORECASE)
     used: set[tuple[str, str]] = set()
     for module, text in modules:
-        if any(module == home or module.startswith(f"{home}.") for home in _HOMES):
+        if any(f"{module}.".startswith(f"{home}.") for home in packages.values()):
             continue
         for number, line in enumerate(text.splitlines(), 1):
-            named = _NAMES.search(line)
+            named = names.search(line)
             if named is None:
                 continue
             name = (module, named[0].lower())

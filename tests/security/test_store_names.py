@@ -2,6 +2,7 @@
 
 import pytest
 
+from mcp_notarium.stores import registry
 from support.scripts import SCRIPTS, script
 
 
@@ -30,6 +31,22 @@ def test_a_store_is_found_wherever_it_is_named(rule, text):
         f"mcp_notarium.app, line 2: names a store: {text.strip()}"
     ]
     assert found(rule, ("mcp_notarium.stores.simplenote.store", text)) == []
+
+
+def test_a_new_store_is_checked_from_its_line_in_the_registry_on(rule):
+    registry = '_MODULES = {\n    "jotter": "mcp_notarium.stores.jotter.kind",\n}\n'
+    for place, faults in [("app", 1), ("stores.jotter_like", 1), ("stores.jotter.files", 0)]:
+        modules = iter([(f"mcp_notarium.{place}", "JOTTER_FOLDER")])
+        named = [one for one in rule.find(modules, registry) if one.line]
+        assert len(named) == faults, place
+
+
+def test_the_stores_of_the_registry_are_checked_but_for_ordinary_words(rule):
+    checked = rule.stores(rule._REGISTRY.read_text(encoding="utf-8"))
+    assert {*registry.names()} - checked.keys() == {"local", "memory"}
+    assert {registry.kind(name).open.__module__.rpartition(".")[0] for name in checked} == {
+        *checked.values()
+    }
 
 
 def test_each_exception_is_for_one_line_and_must_be_needed(rule):

@@ -4,10 +4,12 @@ import stat
 import pytest
 
 from mcp_notarium import config
-from mcp_notarium.config.common_variables import known_variables
+from mcp_notarium.config.common_variables import COMMON, known_variables
+from mcp_notarium.config_variable import Trust
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.secret import Secret
-from mcp_notarium.stores.local.kind import COPIES, NOTEBOOK
+from mcp_notarium.stores import registry
+from mcp_notarium.stores.local.kind import NOTEBOOK
 
 MINIMUM = {"SIMPLENOTE_USERNAME": "ada@example.org"}
 
@@ -188,8 +190,10 @@ HARMLESS = {
 
 def test_a_dotenv_may_set_these_and_nothing_else():
     known = known_variables()
-    names = {one.name for one in known} | {one.file_name for one in known if one.has_file}
-    assert HOSTILE.keys() | {NOTEBOOK, COPIES} | TRILIUM.keys() == names - HARMLESS
+    assert {one.name for one in known if one.trust is Trust.WORKING_FOLDER} == HARMLESS
+    ours = (*COMMON, *registry.kind(registry.DEFAULT).variables)
+    names = {one.name for one in ours} | {one.file_name for one in ours if one.has_file}
+    assert HOSTILE.keys() == names - HARMLESS
 
 
 def test_a_dotenv_sends_no_token_anywhere(folder):
