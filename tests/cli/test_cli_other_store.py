@@ -59,7 +59,7 @@ def test_a_server_serves_it(env):
     assert facts["folder"] == str(next(Path(env["NOTARIUM_DATA_DIR"]).iterdir()))
 
 
-@pytest.mark.parametrize("command", [("login", "--code-stdin"), ("logout",)])
+@pytest.mark.parametrize("command", [("login",), ("login", "--code-stdin"), ("logout",)])
 def test_a_login_is_not_needed_and_says_so(env, command):
     done = run(env, *command)
     assert done.returncode == 1

@@ -40,10 +40,11 @@ def add_login_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_login(args: argparse.Namespace) -> int:
     """Log in; exit code 0 when the token works and is stored."""
+    config = replace(command_setup.prepare(args), allow_weak=args.allow_weak)
+    login = config.store.require_login()
     if not args.code_stdin:
         require_terminal()  # before a code is sent that nobody could type
-    config = replace(command_setup.prepare(args), allow_weak=args.allow_weak)
-    return asyncio.run(_log_in(config, config.store.require_login(), args))
+    return asyncio.run(_log_in(config, login, args))
 
 
 async def _log_in(config: Config, login: Login, args: argparse.Namespace) -> int:
