@@ -12,6 +12,9 @@ from enum import StrEnum
 
 from mcp_notarium.domain.characters import replace_surrogates
 
+LONGEST_ID = 1024
+"""Characters. A note with a longer id is left out: no call could name it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Content:

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mcp_notarium.domain.note import LONGEST_ID
 from mcp_notarium.domain.policy import TOOLS, Field, Limits, Mode, Policy
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import ConfigError
 
 LONGEST_TAG = 256
-LONGEST_ID = 1024
 MOST_ENTRIES = 10_000
 LARGEST = 10**12
 SMALLEST_ANSWER = 1_000

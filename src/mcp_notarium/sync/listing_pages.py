@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from mcp_notarium.domain.characters import replace_surrogates
+from mcp_notarium.domain.note import LONGEST_ID
 from mcp_notarium.errors import CursorLost, NoteNotFound, StoreProtocolError, StoreRejected
 from mcp_notarium.storage.note_rows import BATCH
 from mcp_notarium.stores.contract import ListingPage, Store
@@ -50,7 +51,7 @@ class Listing:
 
 def is_usable(note_id: str) -> bool:
     """Tell whether the index can hold a note of this id; another is left out, whatever store names it."""
-    return bool(note_id) and replace_surrogates(note_id) == note_id
+    return 0 < len(note_id) <= LONGEST_ID and replace_surrogates(note_id) == note_id
 
 
 async def pages(store: Store, listing: Listing) -> Pages:

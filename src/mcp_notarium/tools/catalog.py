@@ -141,7 +141,7 @@ TOOLS: tuple[Tool, ...] = (
         name="manage",
         title="Manage notes",
         description=(
-            "`trash`, `untrash` or `delete_permanently` (from the trash only) a note; `get_stats`: "
+            "`trash`, `untrash` or `delete_permanently` (from trash, if any) a note; `get_stats`: "
             "state of cache and sync; `reset_cache`: load all again if the cache seems wrong."
         ),
         request=schemas.ManageRequest,

@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 from pydantic_core import PydanticCustomError
 
+from mcp_notarium.domain.note import LONGEST_ID
 from mcp_notarium.search.parser import day_start
-
-LONGEST_ID = 1024
 
 QUIET: dict[str, Any] = {"x-quiet": True}
 """``Field(json_schema_extra=QUIET)``: the field is sent if it applies, but not shown in the schema."""
@@ -133,7 +132,7 @@ class SaveRequest(Wire):
         "addition goes before its line, last+1 appends",
     )
     tags: Tags | None = Field(
-        default=None, description="replaces all; an e-mail address shares the note"
+        default=None, description="replaces all; an e-mail address may share it"
     )
     trash: StrictBool | None = None
     confirm: StrictBool | None = Field(default=None, description="the user has agreed")

@@ -318,7 +318,7 @@ def test_a_failure_in_the_middle_keeps_what_came_and_continues_later(client, sto
 def test_notes_whose_ids_cannot_be_stored_come_and_go_and_are_counted(clients, store, traits):
     client = clients(traits=traits)
     store.put("plain", "kept\n")
-    for note_id in ("half \ud83d", ""):
+    for note_id in ("half \ud83d", "x" * 1025, ""):
         store.put(note_id, "left out\n")
         assert asyncio.run(client.sync()) is State.IDLE
         assert client.scheduler._progress.left_out
