@@ -1,5 +1,7 @@
 """Give a note another id where its store has renamed it, and keep the old ids as aliases.
 
+So is the id under which the journal had a new note, where the store has given that another one.
+
 An id that an agent holds goes on meaning the same note, as long as the index holds that.
 """
 
@@ -48,6 +50,10 @@ class NoteNames:
         found = [one for one in (identity, base[0] if base else None) if one is not None]
         return any(self._db.row(_ELSEWHERE, (one, note_id)) is not None for one in found)
 
+    def add_alias(self, alias: str, note_id: str) -> None:
+        """Let another id mean the note, too, if it is there; inside a transaction."""
+        self._db.run(_ADD_ALIAS, (alias, note_id))
+
     def rename(self, old: str, new: str) -> bool:
         """Give the note another id, with its unfinished write and its versions; inside a transaction.
 
@@ -67,6 +73,7 @@ class NoteNames:
 
 
 _CURRENT = "SELECT n.id FROM note_aliases a JOIN notes n ON n.pk = a.pk WHERE a.alias = ?"
+_ADD_ALIAS = "INSERT OR IGNORE INTO note_aliases(alias, pk) SELECT ?, pk FROM notes WHERE id = ?"
 _IDENTITIES = """
 SELECT n.id, b.identity FROM notes n JOIN note_base b ON b.pk = n.pk WHERE b.identity IS NOT NULL
 """

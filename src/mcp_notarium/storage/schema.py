@@ -18,7 +18,7 @@ Shapes that matter:
 * ``journal.copied`` marks a conflict copy, so that it is known as one after a crash.
 * ``note_versions`` has the revisions that our writes have replaced (``version_table.py``); ``text`` is NULL
   where the store keeps the revision, under ``etag``. Its ``number`` is a ``local_version``.
-* ``note_aliases`` has the old ids of notes that their store has renamed.
+* ``note_aliases`` has the old ids of notes that their store has renamed or named.
 * ``hidden_names`` has every id and identity of the notes that a rule hides by an id (``rule``), so that the
   rule holds after renames (``hidden_names.py``).
 * ``hidden_notes`` has only what sync needs to leave a hidden note alone while it does not change: id, etag,

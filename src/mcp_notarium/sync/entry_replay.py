@@ -69,8 +69,8 @@ class EntryReplay:
         self._pusher = pusher
         self._clock = clock
         self._sleep = sleep
-        self._created: dict[str, PushResult] = {}
-        """By write_id, for a caller who sends an unanswered creation again."""
+        self._created: dict[str, tuple[Content, PushResult, str | None]] = {}
+        """What was asked for, how it ended and the etag then, by write_id: for a caller who sends it again."""
 
     async def finish_earlier(self, note_id: str, lock: NoteLock) -> None:
         """Finish the note's unanswered write before another one is made.
@@ -103,9 +103,22 @@ class EntryReplay:
                 result = await lock.run_to_end(self.finish(claimed))
         raise CacheBusy("another process is saving this note")
 
-    def result_of(self, write_id: str) -> PushResult | None:
-        """Return how a creation ended that this process has finished; None: it has not."""
-        return self._created.get(write_id)
+    def take_result(self, write_id: str) -> PushResult | None:
+        """Return, once, how a creation ended that this process has finished; None: it has not."""
+        created = self._created.pop(write_id, None)
+        return created[1] if created else None
+
+    def take_created(self, content: Content) -> PushResult | None:
+        """Return, once, how a creation of ``content`` was stored that was in doubt; None: there is none.
+
+        None as well if the note has changed since.
+        """
+        for write_id, (asked, result, etag) in self._created.items():
+            if asked == content and result.stored:
+                unchanged = self._cache.notes.etag(result.note_id) == etag
+                del self._created[write_id]
+                return result if unchanged else None
+        return None
 
     async def finish(self, write: PendingWrite, *, listed: bool = False) -> PushResult:
         """Finish the entry. If this raises, the entry remains and is free for the next attempt.
@@ -117,8 +130,9 @@ class EntryReplay:
             for _ in range(ROUNDS):
                 result = await self._attempt(write, listed=listed)
                 if result.outcome is not PushOutcome.AGAIN:
-                    if write.kind is WriteKind.CREATE:
-                        self._created[write.write_id] = result
+                    if write.kind is WriteKind.CREATE and not write.copied:
+                        etag = self._cache.notes.etag(result.note_id)
+                        self._created[write.write_id] = write.content, result, etag
                     return result
                 kept = self._cache.journal.get(write.write_id)
                 if kept is None:  # another process has finished it

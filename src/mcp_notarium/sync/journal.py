@@ -220,6 +220,10 @@ class Journal:
                 if stored:
                     self.keep_replaced(entry, storing)
                 self._cache.notes.apply(storing)
+                if entry.kind is WriteKind.CREATE:
+                    for made in storing:
+                        if made.id != entry.note_id:  # a caller may hold the id of the entry
+                            self._cache.notes.names.add_alias(entry.note_id, made.id)
             if ours:
                 self._cache.journal.drop(write.write_id)
                 if differs:

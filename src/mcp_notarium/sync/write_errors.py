@@ -69,6 +69,29 @@ def removed_error(note_id: str) -> NoteNotFound:
     )
 
 
+def out_of_sight_error(note_id: str, *, stored: bool) -> OutcomeUnknown:
+    """Return the error for a note that went out of sight while it was saved.
+
+    ``stored``: a new note that the store has taken. Of a change it is not told whether the store has it:
+    that would tell a note that the policy hides from a removed one.
+    """
+    if stored:
+        message = (
+            "the note was stored, and is not visible here now: "
+            "a rule of the policy hides it, or it was removed at once"
+        )
+    else:
+        message = (
+            "the note was removed elsewhere while it was saved, or a rule of the policy hides it now; "
+            "your change may be stored"
+        )
+    return OutcomeUnknown(
+        message,
+        details={"id": note_id},
+        resolution_hint="Do not save it again by yourself: tell the user, who can look at the note store.",
+    )
+
+
 def gone_error(note_id: str) -> NoteNotFound:
     """Return the error for a note that is not under its id, and perhaps under another one."""
     return NoteNotFound("the note is gone at the note store", details={"id": note_id})

@@ -19,6 +19,7 @@ from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tomb
 from mcp_notarium.errors import (
     IdTaken,
     LoginRequired,
+    NotariumError,
     NoteNotFound,
     StoreError,
     StoreProtocolError,
@@ -44,6 +45,7 @@ from mcp_notarium.sync.write_errors import (
     changed_error,
     collision_error,
     names_taken_error,
+    out_of_sight_error,
     removed_error,
     taken_over_error,
     unknown_outcome,
@@ -143,18 +145,18 @@ class Writer:
 
         ``act`` is recorded before anything is sent.
         Raises ``VersionConflict`` if somebody else changed the same lines, ``NoteNotFound`` if the
-        note is gone, ``OutcomeUnknown`` if the store did not answer (the write is finished later),
-        or what kept the store from taking it; except for ``OutcomeUnknown`` nothing was saved.
+        note is gone, ``OutcomeUnknown`` if the store did not answer (the write is finished later) or
+        the note went out of sight meanwhile, or what kept the store from taking it; except for ``OutcomeUnknown`` nothing was saved.
         """
         wanted = content.cleaned()
         require_supported(self._store.traits, wanted, note.content if note else None)
         if note is None:
             return await self._create(wanted, act)
         async with self._locks.lock(note.id) as lock:
-            for _ in range(ROUNDS):
+            for attempt in range(ROUNDS):
                 # Another process may have begun a write since: wait for it, do not refuse.
                 await self._entries.finish_earlier(note.id, lock)
-                saved = await self._attempt(note, wanted, lock, act)
+                saved = await self._attempt(note, wanted, lock, act, first=attempt == 0)
                 if saved is not None:
                     return saved
         raise changed_error(note.id, self._cache.notes.get(note.id))
@@ -172,7 +174,7 @@ class Writer:
         await self._locks.drain()
 
     async def _create(self, content: Content, act: Act | None) -> Saved:
-        """Create a note, or finish a creation with the same content that was never answered."""
+        """Create a note, or finish a creation with the same content that was in doubt."""
         resumed = await self._resume_creation(content, act)
         if resumed is not None:
             return resumed
@@ -190,7 +192,7 @@ class Writer:
                 )
                 result = await lock.run_cancellable(self._send_creation(write, act))
                 if result is not None:
-                    return self._make_saved(result, content)
+                    return self._make_saved(result, content, created=True)
         raise add_outcome(names_taken_error(), NOT_SAVED)
 
     async def _resume_creation(self, content: Content, act: Act | None) -> Saved | None:
@@ -201,7 +203,12 @@ class Writer:
         )
         write = next(filter(self._journal.can_claim, same), None)
         if write is None:
-            return None
+            finished = self._entries.take_created(content)
+            if finished is None or not self._can_answer(finished):
+                return None
+            if act is not None:
+                act.begin()
+            return self._make_saved(finished, content, created=True)
         if act is not None:
             act.begin()
         async with self._locks.lock(write.note_id) as lock:
@@ -211,14 +218,22 @@ class Writer:
                 raise unknown_outcome(
                     "an earlier save of this note is unanswered", write
                 ) from error
-        result = result or self._entries.result_of(write.write_id)
-        note = self._cache.notes.get(result.note_id if result else write.note_id)
-        if note is None:
-            return None
+        result = self._entries.take_result(write.write_id) or result
         if result is None:  # another process has finished it
+            note = self._cache.notes.get(write.note_id)
+            if note is None:
+                return None
             sent = self._store.revision_of(note.id, write.body).content
             result = PushResult(PushOutcome.STORED, note.id, merged=note.content != sent)
-        return self._make_saved(result, content)
+        if not self._can_answer(result):
+            return None
+        return self._make_saved(result, content, created=True)
+
+    def _can_answer(self, result: PushResult) -> bool:
+        """Tell whether the caller gets the note of an earlier creation, or must not make it again."""
+        notes = self._cache.notes
+        hides = result.stored and notes.visibility.rules.has_rules
+        return hides or notes.get(result.note_id) is not None
 
     async def _send_creation(self, write: PendingWrite, act: Act | None) -> PushResult | None:
         """Record and send; None if a note of this id is in the index or in the journal."""
@@ -234,12 +249,12 @@ class Writer:
         return result
 
     async def _attempt(
-        self, note: Note, content: Content, lock: NoteLock, act: Act | None
+        self, note: Note, content: Content, lock: NoteLock, act: Act | None, *, first: bool
     ) -> Saved | None:
         """Merge with the newest revision and send; None if the note changed meanwhile."""
         seen = self._cache.notes.etag(note.id)
         try:
-            newest = await self._fetch_newest(note.id, seen)
+            newest = await self._fetch_newest(note.id, seen, first=first)
         except (StoreError, LoginRequired) as error:
             raise add_outcome(error, NOT_SAVED) from None
         unchanged = newest.etag if newest.content == note.content else None
@@ -271,7 +286,7 @@ class Writer:
             return None
         return self._make_saved(result, content, merged=newest.content != note.content)
 
-    async def _fetch_newest(self, note_id: str, seen: str | None) -> Revision:
+    async def _fetch_newest(self, note_id: str, seen: str | None, *, first: bool) -> Revision:
         newest = await get_newest(self._store, note_id)
         base = self._cache.notes.base(note_id)
         known = Known(base.etag, base.server_version) if base else None
@@ -281,8 +296,16 @@ class Writer:
         if isinstance(newest, Tombstone) or not self._journal.sees_revision(newest):
             # A note that was hidden elsewhere is gone to the caller here.
             self._journal.adopt(newest, seen=seen)
-            raise removed_error(note_id)
+            raise removed_error(note_id) if first else self._make_gone_error(note_id)
         return newest
+
+    def _make_gone_error(self, note_id: str) -> NotariumError:
+        """Make the error for a note that is gone after its change was sent.
+
+        If rules hide notes, it is the one for a change that was stored into a note that is hidden now.
+        """
+        hides = self._cache.notes.visibility.rules.has_rules
+        return out_of_sight_error(note_id, stored=False) if hides else removed_error(note_id)
 
     async def _send_update(
         self, write: PendingWrite, newest: Revision, seen: str | None, act: Act | None
@@ -293,7 +316,7 @@ class Writer:
             result = None
         except NoteNotFound:
             self._journal.adopt(Tombstone(write.note_id), seen=newest.etag)
-            raise removed_error(write.note_id) from None
+            raise self._make_gone_error(write.note_id) from None
         if result is None:
             return PushResult(PushOutcome.AGAIN)
         if result.outcome is PushOutcome.AGAIN:
@@ -328,12 +351,14 @@ class Writer:
                 return None
             raise add_outcome(error, NOT_SAVED) from None
 
-    def _make_saved(self, result: PushResult, content: Content, *, merged: bool = False) -> Saved:
-        """Answer a caller who has asked for ``content``. Raises if the store does not hold it."""
+    def _make_saved(
+        self, result: PushResult, content: Content, *, merged: bool = False, created: bool = False
+    ) -> Saved:
+        """Answer a caller who has asked for ``content``. Raises if the store does not hold or show it."""
         note_id = result.note_id
         note = self._cache.notes.get(note_id)
         if note is None and self._cache.notes.visibility.rules.has_rules:
-            raise removed_error(note_id)  # or hidden just now; the error must not tell which
+            raise out_of_sight_error(note_id, stored=created and result.stored)
         if not result.stored:
             raise collision_error(note_id, refused=result.outcome is PushOutcome.REFUSED)
         if note is None:

@@ -215,7 +215,7 @@ def test_a_hidden_note_that_takes_the_name_right_before_the_push_stays_hidden(
         vault.cache.database.run("DELETE FROM hidden_notes")
     move, write_anew = partial(store.move_over, "secret.md"), partial(store.write_anew, "open.md")
     raced(vault, lambda: move("open.md"), after=write_anew)  # a push makes another file
-    with pytest.raises(NoteNotFound):
+    with pytest.raises(OutcomeUnknown):
         asyncio.run(vault.change(note, note.text + "more\n"))
     assert store.contents() == {"open.md": Content("the code is 1234\n")}
     assert looks(vault) == set()

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import (
     InvalidRequest,
     NoteNotFound,
@@ -433,3 +434,79 @@ def test_a_store_without_tags_refuses_them_and_keeps_those_that_came(clients, st
         return await client.change(client.note("n1"), "two\n")
 
     assert asyncio.run(scenario()).note.content == Content("two\n", ("theirs",))
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_the_id_of_a_creation_in_doubt_finds_the_note_and_a_repeat_makes_no_other(
+    clients, store, arrived
+):
+    client = clients(traits=LIKE_EXAMPLE)
+
+    async def scenario():
+        await client.sync()
+        client.faults.plan(Fault.LOST_ANSWER if arrived else Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown) as caught:
+            await client.create("hello\n")
+        await client.run_cycles(2)
+        found = client.cache.notes.get(caught.value.details["id"])
+        return found, await client.create("hello\n"), await client.create("hello\n")
+
+    found, repeated, another = asyncio.run(scenario())
+    assert found == repeated != another
+    assert texts(store) == ["hello\n", "hello\n"]
+
+
+def test_a_creation_that_was_in_doubt_is_made_anew_once_its_note_has_changed(clients, store):
+    client = clients(traits=LIKE_EXAMPLE)
+
+    async def scenario():
+        await client.sync()
+        client.faults.plan(Fault.LOST_ANSWER, on="push")
+        with pytest.raises(OutcomeUnknown) as caught:
+            await client.create("hello\n")
+        await client.run_cycles(2)
+        await client.change(client.note(caught.value.details["id"]), "hello you\n")
+        await client.create("hello\n")
+
+    asyncio.run(scenario())
+    assert texts(store) == ["hello\n", "hello you\n"]
+
+
+@pytest.mark.parametrize("in_doubt", [False, True])
+def test_a_new_note_that_its_store_puts_out_of_sight_is_stored_and_not_to_be_saved_again(
+    clients, store, in_doubt
+):
+    client = clients(traits=LIKE_EXAMPLE, rules=Visibility(hidden_tags=("inbox",)))
+    store.rewrite = lambda fields: fields | {"tags": ["inbox"]}
+
+    async def scenario():
+        if in_doubt:
+            client.faults.plan(Fault.LOST_ANSWER, on="push")
+            with pytest.raises(OutcomeUnknown):
+                await client.create("hello\n")
+            await client.run_cycles(2)
+        with pytest.raises(OutcomeUnknown) as caught:
+            await client.create("hello\n")
+        return caught.value
+
+    error = asyncio.run(scenario())
+    assert error.message.startswith("the note was stored, and is not visible here now")
+    assert "Do not save it again" in error.resolution_hint
+    assert texts(store) == ["hello\n"]
+    assert client.contents() == {}
+
+
+def test_a_change_after_which_the_store_hides_the_note_is_not_said_to_be_unsaved(clients, store):
+    client = clients(traits=LIKE_EXAMPLE, rules=Visibility(hidden_tags=("inbox",)))
+
+    async def scenario():
+        note = await open_note(client, store)
+        store.rewrite = lambda fields: fields | {"tags": ["inbox"]}
+        with pytest.raises(OutcomeUnknown) as caught:
+            await client.change(note, "two\n")
+        return caught.value
+
+    error = asyncio.run(scenario())
+    assert "your change may be stored" in error.message
+    assert "Do not save it again" in error.resolution_hint
+    assert texts(store) == ["two\n"]
