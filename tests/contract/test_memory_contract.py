@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from contract.store_contract import Bench, StoreContract
-from mcp_notarium.stores.contract import Traits, WriteGuard
+from mcp_notarium.stores.contract import Changes, Traits, WriteGuard
 from support.memory_client import LIKE_SIMPERIUM, ROWS, Fault, MemoryClient, MemoryStore
 
 
@@ -66,7 +66,7 @@ class TestMemory(StoreContract):
 
 
 class TestMemoryRefusingOldBases(TestMemory):
-    traits = replace(LIKE_SIMPERIUM, write_guard=WriteGuard.CAS)
+    traits = replace(LIKE_SIMPERIUM, changes=Changes.FEED, write_guard=WriteGuard.CAS)
 
 
 class TestLikeLocal(TestMemory):
