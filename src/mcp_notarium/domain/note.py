@@ -117,7 +117,8 @@ class PendingWrite:
     ``base_etag`` is the acknowledged revision the content was made from (None: a new note).
     ``body`` is what the store's codec made to send. ``owner`` and ``lease_until`` (epoch seconds) tell
     other processes whether somebody is still working on it. ``copied``: the conflict copy of this save
-    is this entry or was made before it, so nothing of it is copied again. ``client`` names the program
+    is this entry or was made before it, so nothing of it is copied again. ``repair``: it
+    mends what an earlier push has left of a note, and is not mended again. ``client`` names the program
     that asked for the write; '' if it is not known.
     """
 
@@ -133,4 +134,5 @@ class PendingWrite:
     state: WriteState = WriteState.IN_FLIGHT
     reason: str = ""
     copied: bool = False
+    repair: bool = False
     client: str = ""

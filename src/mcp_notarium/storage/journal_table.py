@@ -34,7 +34,13 @@ class JournalTable:
                     *(content.text, content.title, json.dumps(content.tags)),
                     *(int(content.trash), write.body),
                     *(write.created_at, write.owner, write.lease_until),
-                    *(str(write.state), write.reason, int(write.copied), write.client),
+                    *(
+                        str(write.state),
+                        write.reason,
+                        int(write.copied),
+                        write.client,
+                        int(write.repair),
+                    ),
                 ),
             )
 
@@ -119,16 +125,17 @@ def _write(row: Row) -> PendingWrite:
         reason=row[13],
         copied=bool(row[14]),
         client=row[15],
+        repair=bool(row[16]),
     )
 
 
 _COLUMNS = (
     "write_id, note_id, kind, base_etag, text, title, tags, trash, body, created_at, owner, lease_until, "
-    "state, reason, copied, client"
+    "state, reason, copied, client, repair"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM journal"  # noqa: S608 - constants only
 _OLDEST_FIRST = "ORDER BY created_at, write_id"
-_ADD = f"INSERT INTO journal({_COLUMNS}) VALUES ({', '.join('?' * 16)})"  # noqa: S608 - constants only
+_ADD = f"INSERT INTO journal({_COLUMNS}) VALUES ({', '.join('?' * 17)})"  # noqa: S608 - constants only
 _ANY_IN_FLIGHT = "SELECT 1 FROM journal WHERE state = 'in_flight' LIMIT 1"
 _CLAIM = """
 UPDATE journal SET owner = ?, lease_until = ?

@@ -15,7 +15,8 @@ Shapes that matter:
   and ``index_changes`` tells for the last of them which note it was, so that a copy of the terms can be
   kept up without reading the whole index again.
 * ``note_counts`` holds the totals every listing needs; triggers keep it.
-* ``journal.copied`` marks a conflict copy, so that it is known as one after a crash.
+* ``journal.copied`` marks a conflict copy, and ``journal.repair`` the repair of a note, so that each is
+  known as one after a crash.
 * ``note_versions`` has the revisions that our writes have replaced (``version_table.py``); ``text`` is NULL
   where the store keeps the revision, under ``etag``. Its ``number`` is a ``local_version``.
 * ``note_aliases`` has the old ids of notes that their store has renamed or named.
@@ -206,7 +207,8 @@ CREATE TABLE journal (
   state       TEXT NOT NULL DEFAULT 'in_flight' CHECK (state IN ('in_flight', 'rejected')),
   reason      TEXT NOT NULL DEFAULT '',
   copied      INTEGER NOT NULL DEFAULT 0 CHECK (copied IN (0, 1)),
-  client      TEXT NOT NULL DEFAULT ''
+  client      TEXT NOT NULL DEFAULT '',
+  repair      INTEGER NOT NULL DEFAULT 0 CHECK (repair IN (0, 1))
 ) STRICT
 """
 

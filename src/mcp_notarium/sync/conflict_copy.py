@@ -8,6 +8,7 @@ and what a store that merged nothing has changed. It writes nothing.
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -51,6 +52,17 @@ def _mark(text: str) -> str:
 def inserted_lines(base: str, mine: str) -> Counter[str]:
     """Count the lines that ``mine`` has more often than ``base``, without terminators or blank lines."""
     return _count_lines(mine) - _count_lines(base)
+
+
+def same_but_blanks(one: Content, other: Content) -> bool:
+    """Tell whether two contents differ in nothing but blanks, line ends and the composition of letters."""
+    return replace(one, text=_without_blanks(one.text)) == replace(
+        other, text=_without_blanks(other.text)
+    )
+
+
+def _without_blanks(text: str) -> str:
+    return "".join(unicodedata.normalize("NFC", text).split())
 
 
 def _count_lines(text: str) -> Counter[str]:

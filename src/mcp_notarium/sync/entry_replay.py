@@ -23,7 +23,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Ids, Retry, Store
-from mcp_notarium.sync.conflict_copy import differences
+from mcp_notarium.sync.conflict_copy import differences, same_but_blanks
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock
@@ -179,8 +179,11 @@ class EntryReplay:
     def _finish_with(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
         """Finish an entry that had arrived, or for which nothing is left to do."""
         self._journal.finish(write, storing=[head])
-        merged = isinstance(head, Revision) and head.content != write.content
-        return PushResult(PushOutcome.STORED, head.id, merged=merged)
+        if isinstance(head, Tombstone) or head.content == write.content:
+            return PushResult(PushOutcome.STORED, head.id)
+        own = self._rewrote(head, write.content)
+        differs = differences(sent=write.content, stored=head.content) if own else ""
+        return PushResult(PushOutcome.STORED, head.id, merged=not own, differs=differs)
 
     async def _create(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
         traits = self._store.traits
@@ -238,6 +241,8 @@ class EntryReplay:
             taken=isinstance(head, Revision) and self._journal.is_taken(head),
         )
         step = decide(write.kind, Attempt.REPEATED, held)
+        if base is not None and isinstance(head, Revision) and self._rewrote(head, sent):
+            step = Step.DONE
         if isinstance(head, Tombstone):
             if write.copied or not self._has_text_to_keep(write):
                 return self._finish_with(write, head)
@@ -253,6 +258,11 @@ class EntryReplay:
         body = self._store.compose(head, wanted, now=self._clock())
         rebased = self._journal.rebase(write, base=head, content=wanted, body=body)
         return await self._send(rebased, head) if rebased else PushResult(PushOutcome.AGAIN)
+
+    def _rewrote(self, head: Revision, sent: Content) -> bool:
+        """Tell whether the note is what was sent, up to blanks, in a store that knows no write_id."""
+        asks = self._store.traits.retry is Retry.ASK
+        return asks and same_but_blanks(sent, head.content) and not self._journal.is_taken(head)
 
     async def _send(self, write: PendingWrite, head: Revision) -> PushResult:
         try:

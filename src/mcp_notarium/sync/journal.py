@@ -88,6 +88,7 @@ class Journal:
         body: bytes,
         write_id: str | None = None,
         copied: bool = False,
+        repair: bool = False,
     ) -> PendingWrite:
         """Make an entry leased to this process from now on; it is not recorded yet.
 
@@ -105,6 +106,7 @@ class Journal:
             owner=self._owner,
             lease_until=now + self._lease,
             copied=copied,
+            repair=repair,
         )
 
     def make_id(self, store: Store, content: Content, *, seed: str, attempt: int) -> str:

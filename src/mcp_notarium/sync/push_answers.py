@@ -20,6 +20,7 @@ from mcp_notarium.sync.conflict_copy import (
     copy_write_id,
     differences,
     plan_repair,
+    same_but_blanks,
     with_lost_tags,
 )
 from mcp_notarium.sync.journal import Journal
@@ -65,8 +66,10 @@ class AnswerCommitter:
         """Commit the answer to a CREATE or UPDATE. Raises ``OutcomeUnknown`` if it cannot be stored."""
         if self._store.traits.write_guard is WriteGuard.LAST_WRITER:
             return await self._accept_over_others(write, base, answer, replayed=replayed)
+        if self._store.traits.write_guard is WriteGuard.CAS:
+            answer = replace(answer, alone=True)  # whoever writes after ours has seen it
         known = replayed and answer.status is PushStatus.REPEATED
-        repair = repair and not write.copied
+        repair = repair and not (write.copied or write.repair)
         earlier = await self._read_revision(write.note_id, answer.first)
         if (answer.alone and not known) or self._is_own(write, earlier, repaired=not repair):
             return await self._accept_alone(write, answer)
@@ -128,9 +131,8 @@ class AnswerCommitter:
             for entry in unseen:
                 await self._send_follow_up(entry, NOTHING)
             return PushResult(PushOutcome.STORED, held.id)
-        certain = answer.alone or held.content == sent
-        if displaced is None and held.etag == answer.revision.etag and certain:
-            return await self._accept_alone(write, answer)
+        if displaced is None and (ours := await self._accept_as_ours(write, base, answer, held)):
+            return ours
         texts = settle(
             base=base,
             sent=sent,
@@ -157,6 +159,40 @@ class AnswerCommitter:
         lost = held.content != sent
         result = PushResult(PushOutcome.STORED, held.id, merged=lost)
         return result.followed_by(copied, repaired, lost=lost)
+
+    async def _accept_as_ours(
+        self, write: PendingWrite, base: Content, answer: Acknowledgement, held: Revision
+    ) -> PushResult | None:
+        """Commit what the store holds if nobody else's change is in it, as far as anyone can tell; else None."""
+        sent = self._store.revision_of(write.note_id, write.body).content
+        if held.etag == answer.revision.etag and (answer.alone or held.content == sent):
+            return await self._accept_alone(write, answer)
+        if write.repair or same_but_blanks(sent, held.content):
+            return await self._accept_rewritten(write, base, held)
+        return None
+
+    async def _accept_rewritten(
+        self, write: PendingWrite, base: Content, held: Revision
+    ) -> PushResult:
+        """Commit what is taken for the store's rewriting of ours. Send nothing but a copy of lost lines.
+
+        A repair ends here, whatever the store made of it: repaired again it would never end.
+        """
+        sent = self._store.revision_of(write.note_id, write.body).content
+        same = same_but_blanks(sent, held.content)
+        stored_as = compare_stored(base=base, sent=sent, stored=held.content)
+        lost = not same and stored_as is StoredAs.TEXT_LOST
+        copy = self._copy_of(write) if lost and not write.copied else None
+        differs = differences(sent=sent, stored=held.content)
+        kept = held if self._journal.sees_revision(held) else Tombstone(held.id)
+        follow_ups = [] if copy is None else [copy]
+        if not self.finish(write, kept, follow_ups, differs=bool(differs)):
+            return PushResult(PushOutcome.AGAIN)
+        if differs:
+            self._on_difference(held.id)
+        copied = await self._send_follow_up(copy, NOTHING) if copy else None
+        result = PushResult(PushOutcome.STORED, held.id, differs=differs)
+        return result.followed_by(copied, lost=lost)
 
     def _copy_unseen(
         self,
@@ -332,4 +368,5 @@ class AnswerCommitter:
             content=wanted,
             body=self._store.compose(stored, wanted, now=self._clock()),
             copied=copied,
+            repair=True,
         )

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from mcp_notarium.domain.diff import find_changes
+from mcp_notarium.domain.lines import split_lines
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Revision, Tombstone, WriteKind
 
@@ -168,7 +170,9 @@ def settle(*, base: Content, sent: Content, displaced: Content | None, held: Con
 
     ``displaced`` is what our write has overwritten, ``held`` what the store has now: our write, or
     another one over it. Somebody else's text stays in the note where two cannot be merged; ours becomes
-    a copy. If there are two others, the displaced one becomes a copy as well.
+    a copy. If there are two others, the displaced one becomes a copy as well. Without a displaced text
+    ``held`` may be what the store has made of ours: where both changed the same place, taking both would
+    say it twice, so ours becomes a copy.
     """
     content, theirs = held, None
     if displaced is not None and held == sent:
@@ -177,4 +181,20 @@ def settle(*, base: Content, sent: Content, displaced: Content | None, held: Con
         merged = merge_content(base, displaced, held)
         content, theirs = (held, displaced) if merged is None else (merged, None)
     both = merge_content(base, sent, content)
+    doubtful = displaced is None and both is not None and both.text != held.text
+    if doubtful and _change_same_place(base.text, sent.text, held.text):
+        both = None
     return Settlement(content, sent, theirs) if both is None else Settlement(both, None, theirs)
+
+
+def _change_same_place(base: str, sent: str, held: str) -> bool:
+    """Tell whether both texts changed or added lines at one place of the base, and not the same."""
+    old, ours, theirs = split_lines(base), split_lines(sent), split_lines(held)
+    others = find_changes(old, theirs)
+    return any(
+        mine.low <= other.high
+        and other.low <= mine.high
+        and ours[mine.start : mine.stop] != theirs[other.start : other.stop]
+        for mine in find_changes(old, ours)
+        for other in others
+    )
