@@ -10,7 +10,7 @@ import asyncio
 import ctypes
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,7 @@ from mcp_notarium.stores.contract import Entry, Store
 from mcp_notarium.sync.batch_commit import Batch, BatchCommitter, Tally
 from mcp_notarium.sync.note_fetch import NoteFetcher
 from mcp_notarium.sync.progress import SyncProgress
-from mcp_notarium.sync.pull_decisions import Move, deduplicate
+from mcp_notarium.sync.pull_decisions import Confirmed, Missing, Move, deduplicate
 from mcp_notarium.threads import run_in_thread
 
 _LAST_SECONDS = 1.0
@@ -64,6 +64,11 @@ class BatchApplier:
         tally.fetched += len(unknown)
         answers = await self._fetcher.fetch(unknown)
         return replace(batch, remotes=tuple(answers.get(remote.id, remote) for remote in remotes))
+
+    async def ask(self, note_ids: Iterable[str]) -> dict[str, Confirmed]:
+        """Ask for notes that a listing lacks, but for those backed off from; store nothing."""
+        allowed = [Missing(one) for one in note_ids if not self._fetcher.blocks(one)]
+        return await self._fetcher.fetch(allowed)
 
     async def commit(self, batch: Batch, tally: Tally) -> None:
         """Store the batch in one transaction; many notes in a thread beside the event loop.

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from mcp_notarium.domain.note import Revision, Tombstone
-from mcp_notarium.errors import CursorLost, LoginRequired, RateLimited, StoreError
+from mcp_notarium.errors import CursorLost, LoginRequired, RateLimited, RemoteVanished, StoreError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import LoadProgress
 from mcp_notarium.stores.contract import ChangePage, Changes, Entry, Store
@@ -259,12 +259,32 @@ class BatchReader:
                 yield batch
         # Hidden notes have nothing here to lose, and nothing may show that they are missing.
         missing = {absent.id for absent in plan.missing} & known.keys()
-        check_removals(len(known), missing, trashed=self._in_trash(missing), swept=True)
+        absent = await self._confirm_many(plan.missing, missing, known=len(known))
         bookmark = partial(
             SyncProgress.mark_swept, cursor=first if cursor_lost else None, left_out=left_out
         )
-        for batch in split(plan.missing, index_version=index_version, bookmark=bookmark):
+        for batch in split(absent, index_version=index_version, bookmark=bookmark):
             yield batch
+
+    async def _confirm_many(
+        self, absent: tuple[Missing, ...], missing: set[str], *, known: int
+    ) -> tuple[Remote, ...]:
+        """Return what may be stored of ``absent``; ask first where too many of our notes are ``missing``.
+
+        Of those only what the store answered comes back, the rest waits for the next full listing: what could
+        not be counted must not be removed later. Raises ``RemoteVanished`` before anything is stored.
+        """
+        with suppress(RemoteVanished):
+            check_removals(known, missing, trashed=self._in_trash(missing), swept=True)
+            return absent
+        answers: dict[str, Confirmed] = {}
+        ordered = sorted(missing)
+        for at in range(0, len(ordered), SPLIT):
+            answers |= await self._applier.ask(ordered[at : at + SPLIT])
+            gone = {one.id for one in answers.values() if isinstance(one.answer, Tombstone)}
+            check_removals(known, gone, trashed=self._in_trash(gone), swept=True)
+        hidden = (one for one in absent if one.id not in missing)
+        return (*answers.values(), *hidden)
 
     def _find_renamed(self, listed: Sequence[Revision | Entry], index_version: int) -> Batch | None:
         """Return the renames that a full listing shows.

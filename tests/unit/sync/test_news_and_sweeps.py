@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.errors import OutcomeUnknown
+from mcp_notarium.errors import OutcomeUnknown, StoreProtocolError
 from mcp_notarium.stores.contract import ChangePage, Changes, Entry
 from mcp_notarium.sync import batch_reader
 from mcp_notarium.sync.cycle_states import State
@@ -185,6 +185,52 @@ def test_too_many_missing_notes_halt_the_cycle_and_nothing_is_removed(loaded, st
     assert status.state is State.HALTED
     assert "disappeared" in status.last_error
     assert sync(loaded) is State.HALTED
+
+
+def test_many_notes_that_cannot_be_read_do_not_halt_and_are_not_removed(loaded, store):
+    unreadable = {f"n{number:02}" for number in range(12)}
+    list_page, get = loaded.remote.list_page, loaded.remote.get
+
+    async def lacking(**kind):
+        page = await list_page(**kind)
+        return replace(page, entries=tuple(e for e in page.entries if e.id not in unreadable))
+
+    async def unread(note_id):
+        if note_id in unreadable:
+            raise StoreProtocolError("not a note")
+        return await get(note_id)
+
+    loaded.remote.list_page, loaded.remote.get = lacking, unread
+    store.remove("n12")
+    store.edit("n15", lambda text: text + "more\n")
+    store.forget_cursors()
+    before = set(loaded.contents())
+    assert sync(loaded) is State.IDLE
+    assert set(loaded.contents()) == before - {"n12"}
+    assert loaded.note("n15").text == "note 15\nmore\n"
+    for note_id in unreadable:
+        store.remove(note_id)
+    loaded.remote.get = get
+    loaded.time.now += 4000
+    store.forget_cursors()
+    assert sync(loaded) is State.HALTED, "now the store says that they are gone"
+    assert set(loaded.contents()) == before - {"n12"}
+
+
+def test_no_more_is_asked_once_too_many_are_gone(loaded, store):
+    asked = []
+    get = loaded.remote.get
+
+    async def counted(note_id):
+        asked.append(note_id)
+        return await get(note_id)
+
+    loaded.remote.get = counted
+    for number in range(12):
+        store.remove(f"n{number:02}")
+    store.forget_cursors()
+    assert sync(loaded) is State.HALTED
+    assert 11 <= len(asked) <= 12
 
 
 def test_an_account_that_suddenly_looks_empty_halts_the_cycle(loaded, store):
