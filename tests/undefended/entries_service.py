@@ -155,8 +155,8 @@ SERVICE = (
     Defence(
         "removal limit: a listing that lacks too many notes",
         "sync/pull_decisions.py",
-        "    if everything or lost > limit:\n",
-        "    if everything:\n",
+        "    if lost > limit:\n",
+        "    if False:\n",
         (
             f"{_SWEEPS}::test_too_many_missing_notes_halt_the_cycle_and_nothing_is_removed",
             f"{_SWEEPS}::test_a_feed_that_removes_most_of_the_notes_halts_the_cycle",
@@ -165,8 +165,8 @@ SERVICE = (
     Defence(
         "removal limit: an empty listing",
         "sync/pull_decisions.py",
-        "    if everything or lost > limit:\n",
-        "    if lost > limit:\n",
+        "    lost = len(removed if everything else removed - trashed)\n",
+        "    lost = len(removed - trashed)\n",
         (
             "unit/sync/test_pull_decisions.py::test_an_empty_listing_is_believed_of_a_small_account_only",
         ),

@@ -342,7 +342,7 @@ def check_removals(
     limit = removal_limit(known, SWEEP_SHARE if swept else TOMBSTONE_SHARE)
     everything = swept and len(removed) > REMOVAL_COUNT and len(removed) >= known
     lost = len(removed if everything else removed - trashed)
-    if everything or lost > limit:
+    if lost > limit:
         raise RemoteVanished(
             f"{lost} of {known} notes disappeared at once from the note store",
             details={"known": known, "missing": lost, "limit": limit},
