@@ -42,7 +42,7 @@ _ONLY_COPY: Mapping[str, str] = MappingProxyType(
         OR_RESET: " Or put a copy of the notebook back: `mcp-notarium restore`.",
     }
 )
-"""What to say instead where the notes are in this database alone. Longer sentences come first."""
+"""Replaces these hints where the notes are in this database alone. Longer sentences come first."""
 MAKE_KEY = (
     "Run `mcp-notarium generate-key --file PATH` and set DB_ENCRYPTION_KEY_FILE=PATH in the client's "
     "configuration (keep a copy in a safe place). DB_ENCRYPTION=off keeps the notes unencrypted instead."

@@ -16,7 +16,7 @@ from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.hidden_note_filter import VisibilityFilter
 
 ROW_BYTES = 300
-"""What a version counts beside its text, so that many small ones are limited, too."""
+"""Counted for each version beside its text, so that many small ones are limited, too."""
 _DAY = 86_400.0
 
 

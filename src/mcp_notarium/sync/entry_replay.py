@@ -70,7 +70,7 @@ class EntryReplay:
         self._clock = clock
         self._sleep = sleep
         self._created: dict[str, tuple[Content, PushResult, str | None]] = {}
-        """What was asked for, how it ended and the etag then, by write_id: for a caller who sends it again."""
+        """Maps write_id to content, outcome and etag, for a caller who sends the same again."""
 
     async def finish_earlier(self, note_id: str, lock: NoteLock) -> None:
         """Finish the note's unanswered write before another one is made.

@@ -18,7 +18,7 @@ class PushOutcome(Enum):
     REFUSED = "refused"
     """The store will never take it; the text stays as a rejected entry."""
     WAITING = "waiting"
-    """What follows from a stored push is not stored yet: it waits in the journal."""
+    """Stored, but a copy or repair that follows from it waits in the journal."""
     AGAIN = "again"
     """Not stored, because the note has changed: decide again."""
 

@@ -55,7 +55,7 @@ _NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]+')
 _RECENT = 0.1
 """Seconds in which a file may change again without another date."""
 _LOOKS = 30
-"""How often a wait looks at the folder before it ends without news."""
+"""Looks at the folder, at most, in one wait without news."""
 _Result = TypeVar("_Result")
 
 
