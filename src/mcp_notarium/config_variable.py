@@ -25,6 +25,7 @@ class Kind(StrEnum):
 
     TEXT = "text"
     NAME = "name"
+    PREFIX = "prefix"
     SECRET = "secret"  # noqa: S105 - the kind of a variable, not a value
     COUNT = "whole number"
     NUMBER = "number"

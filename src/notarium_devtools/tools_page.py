@@ -24,6 +24,8 @@ because some clients show the model only one of them. Fields without a value are
 Unix epoch seconds (UTC). Unknown arguments are refused; `null` means "not given"; a whole number may
 arrive as `"3"` or `3.0` and a list as JSON text. The schemas a client sees are shortened to what a
 model needs (no titles, no lower bounds, no rare fields); this page is complete.
+`NOTARIUM_TOOL_PREFIX=notes_` turns `list` into `notes_list`, and so on, in everything that a client sees; the
+policy and the audit log know the names of this page.
 
 ## How calls are served
 

@@ -123,6 +123,12 @@ COMMON = (
         choices=("pascal", "snake"),
     ),
     Variable(
+        name="NOTARIUM_TOOL_PREFIX",
+        purpose="Letters, digits and `_` before the name of every tool, as `notes_` in `notes_list`: some "
+        "clients refuse two servers with a tool of the same name.",
+        kind=Kind.PREFIX,
+    ),
+    Variable(
         name="NOTARIUM_DESTRUCTIVE",
         purpose="Before an agent deletes permanently, shares a note or drops most of it: ask the user "
         "if the client can, else require `confirm: true`; always ask the user; or refuse.",

@@ -56,6 +56,7 @@ class Config:
     log_file: Path | None = None
     tools: Tools = "notarium"
     native_names: NativeNames = "pascal"
+    tool_prefix: str = ""
     destructive: Destructive = "ask"
     sandbox: Sandbox = "auto"
     audit_days: int = 365
@@ -162,6 +163,7 @@ def build_config(store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy
         log_file=Path(text["LOG_FILE_PATH"]) if text["LOG_FILE_PATH"] else None,
         tools=cast("Tools", text["NOTARIUM_TOOLS"]),
         native_names=cast("NativeNames", text["NOTARIUM_NATIVE_NAMES"]),
+        tool_prefix=text["NOTARIUM_TOOL_PREFIX"],
         destructive=cast("Destructive", text["NOTARIUM_DESTRUCTIVE"]),
         sandbox=cast("Sandbox", text["NOTARIUM_SANDBOX"]),
         audit_days=int(text["NOTARIUM_AUDIT_DAYS"]),

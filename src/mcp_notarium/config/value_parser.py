@@ -15,6 +15,7 @@ from mcp_notarium.errors import ConfigError
 _WHOLE = re.compile(r"[+-]?[0-9]{1,300}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,300}\.[0-9]{1,300}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_PREFIX = re.compile(r"(?:[A-Za-z][A-Za-z0-9_]{0,23})?", re.ASCII)
 _PLACEHOLDER = re.compile(r"\$\{[A-Za-z_][\w.:-]*\}|\{\{\s*[A-Za-z_][\w.:-]*\s*\}\}", re.ASCII)
 _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]{2,45}\]|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)"
@@ -71,6 +72,15 @@ def _parse_name(variable: Variable, text: str, _warnings: list[str]) -> str:
             f"{variable.name} holds something that is not a name",
             resolution_hint="Use letters, digits, '.', '_' and '-' only "
             f"(the default is {variable.default}).",
+        )
+    return text
+
+
+def _parse_prefix(variable: Variable, text: str, _warnings: list[str]) -> str:
+    if not _PREFIX.fullmatch(text):
+        raise ConfigError(
+            f"{variable.name} holds something that cannot begin a tool's name",
+            resolution_hint="Use at most 24 letters, digits and '_', a letter first, as in 'notes_'.",
         )
     return text
 
@@ -143,6 +153,7 @@ def _is_loopback(host: str) -> bool:
 _PARSERS = {
     Kind.TEXT: _parse_text,
     Kind.NAME: _parse_name,
+    Kind.PREFIX: _parse_prefix,
     Kind.CHOICE: _parse_choice,
     Kind.COUNT: _parse_number,
     Kind.NUMBER: _parse_number,

@@ -35,6 +35,7 @@ from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_notarium.tools.catalog import NOTARIUM, Tool, Toolset
 from mcp_notarium.tools.schemas import FromNotes, PlainAnswer
+from mcp_notarium.tools.tool_names import ToolNames
 from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings, mark_plain
 
 Json = dict[str, Any]
@@ -66,6 +67,7 @@ class CallPipeline:
         self._flow = flow or FlowControl()
         self.toolset = toolset
         self._tools = toolset.by_name()
+        self._names = toolset.names
         self.recorder = Recorder(holder)
 
     async def answer(self, call: IncomingCall) -> CallResult:
@@ -86,14 +88,15 @@ class CallPipeline:
             raise
         except PolicyChanged as error:
             self.holder.lock(error)
-            return _failure_of(tool, record.failed(error))
+            return self._failure_of(tool, record.failed(error))
         except NotariumError as error:
-            answer = _failure_of(tool, record.failed(self.holder.answer(error)))
+            answer = self._failure_of(tool, record.failed(self.holder.answer(error)))
             if isinstance(error, ConfirmationRequired) and self.holder.opened is not None:
                 self.holder.opened.usage_limits.record_read(answer.size)  # it names a note
             return answer
         except Exception as error:  # noqa: BLE001 - the last line before the wire
-            return _failure_of(tool, record.failed(report_unexpected(error, while_doing=tool.name)))
+            failed = record.failed(report_unexpected(error, while_doing=tool.name))
+            return self._failure_of(tool, failed)
 
     async def _run(self, tool: Tool, arguments: Json, record: Recording) -> CallResult:
         app = await self.holder.app()  # first, so that whatever comes of the call is on record
@@ -106,12 +109,19 @@ class CallPipeline:
         made = await tool.handle(app, request, record)
         if tool.read_only and not self._flow.has_room:
             await self._flow.wait_for_room()  # it has waited for the network
-        answer = success(made)
+        answer = success(made, self._names)
         if tool.read_only:
             app.usage_limits.charge_read(answer.size)
         else:  # an answer that tells of a change is never taken back
             app.usage_limits.record_read(answer.size)
         return answer
+
+    def _failure_of(self, tool: Tool, error: NotariumError) -> CallResult:
+        answer = failure(error, self._names)
+        if not tool.protocol_errors:
+            return answer
+        wrong = isinstance(error, InvalidRequest | NoteNotFound)
+        return as_protocol_error(answer, INVALID_PARAMS if wrong else INTERNAL_ERROR)
 
 
 def _request(tool: Tool, arguments: Json) -> BaseModel:
@@ -148,16 +158,18 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
     )
 
 
-def success(answer: BaseModel) -> CallResult:
+def success(answer: BaseModel, names: ToolNames) -> CallResult:
     """Return the same facts as JSON value and as JSON text: some clients show only one of them.
 
-    A plain answer is its text.
+    A plain answer is its text. Only ``note`` is a text of ours that may name a tool.
     """
     if isinstance(answer, PlainAnswer):
         text = replace_surrogates(answer.text)
         mark = mark_plain(text) if answer.from_notes else ""
         return CallResult(text, len((text + mark).encode()), mark=mark, notes=answer.notes)
     value = answer.model_dump(exclude_none=True)
+    if "note" in value:
+        value["note"] = names.in_text(value["note"])
     if isinstance(answer, FromNotes):
         value = add_boundaries(add_findings(value))
     text = _json(value)
@@ -170,21 +182,17 @@ def success(answer: BaseModel) -> CallResult:
     return CallResult(text, size, value, notes=notes_in(value))
 
 
-def failure(error: NotariumError) -> CallResult:
+def failure(error: NotariumError, names: ToolNames) -> CallResult:
     """Return an error the agent sees and can act on. A question nobody has answered names a note."""
     value = logs.scrub_for_client(error.to_dict())
-    if isinstance(error, ConfirmationRequired):
+    asks = isinstance(error, ConfirmationRequired)
+    for said in ("resolution_hint",) if asks else ("message", "resolution_hint"):
+        if said in value:
+            value[said] = names.in_text(value[said])
+    if asks:
         value = add_boundaries(value)
     text = replace_surrogates(_json(value))
     return CallResult(text, len(text.encode()), is_error=True)
-
-
-def _failure_of(tool: Tool, error: NotariumError) -> CallResult:
-    answer = failure(error)
-    if not tool.protocol_errors:
-        return answer
-    wrong = isinstance(error, InvalidRequest | NoteNotFound)
-    return as_protocol_error(answer, INVALID_PARAMS if wrong else INTERNAL_ERROR)
 
 
 def as_protocol_error(answer: CallResult, code: int) -> CallResult:

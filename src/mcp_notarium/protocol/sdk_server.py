@@ -42,8 +42,9 @@ def build(pipeline: CallPipeline) -> Server[Any]:
     async def list_tools(
         _context: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        forms = map(wire_form, pipeline.toolset.tools)
-        return types.ListToolsResult(tools=[types.Tool.model_validate(form) for form in forms])
+        forms = map(wire_form, toolset.tools)
+        tools = [types.Tool.model_validate(names.in_tool(form)) for form in forms]
+        return types.ListToolsResult(tools=tools)
 
     async def call_tool(
         context: Context, params: types.CallToolRequestParams
@@ -101,18 +102,21 @@ def build(pipeline: CallPipeline) -> Server[Any]:
                 hint="Give the arguments in `details.missing`.",
                 missing=missing,
             )
-        text = types.TextContent(type="text", text=replace_surrogates(prompt.write(given)))
+        text = replace_surrogates(prompt.write(given, names.shown))
         return types.GetPromptResult(
             description=prompt.description,
-            messages=[types.PromptMessage(role="user", content=text)],
+            messages=[
+                types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
+            ],
         )
 
-    prompts = {prompt.name: prompt for prompt in pipeline.toolset.prompts}
+    toolset, names = pipeline.toolset, pipeline.toolset.names
+    prompts = {prompt.name: prompt for prompt in toolset.prompts}
     server: Server[Any] = Server(
         "mcp-notarium",
         version=__version__,
         title="MCP Notarium",
-        instructions=pipeline.toolset.instructions,
+        instructions=names.in_text(toolset.instructions),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_prompts=list_prompts if prompts else None,

@@ -83,7 +83,8 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, notice: 
     opens = settings.missing is None and settings.config.store.persistent
     confinement = Confinement(settings.config, mode, opens=opens)
     flow, buffer = FlowControl(), LineBuffer()
-    replies = offering(read_replies(settings.config.toolset), settings.config.policy)
+    config = settings.config
+    replies = offering(read_replies(config.toolset), config.policy, config.tool_prefix)
     session = Session(StaticReplies(replies), flow)
     read_lines(incoming, queue, flow, buffer, first=confinement.drop_all_rights)
 

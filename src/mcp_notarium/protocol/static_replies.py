@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.domain.policy import Policy
-from mcp_notarium.tools.instructions import instructions_without
+from mcp_notarium.tools.tool_names import ToolNames, instructions_without
 
 Json = dict[str, Any]
 Reply = dict[str, Json]
@@ -32,23 +32,29 @@ def read_replies(toolset: str = "notarium") -> Json:
     return replies
 
 
-def offering(replies: Json, policy: Policy) -> Json:
-    """Return the replies of a server whose policy leaves out what it forbids altogether."""
+def offering(replies: Json, policy: Policy, prefix: str = "") -> Json:
+    """Return the replies of a server whose policy leaves out what it forbids altogether.
+
+    ``prefix`` stands before the name of every tool.
+    """
     gone = {name for name, rule in replies["rules"].items() if not policy.offers(*rule)}
     without = {
         "tools": gone,
         "prompts": {name for name, tools in replies["needs"].items() if gone & set(tools)},
     }
 
+    names = ToolNames(prefix, replies["rules"])
+
     def narrow(node: Any, key: str = "") -> Any:
         if key == "instructions":
-            return instructions_without(node, gone)
+            return names.in_text(instructions_without(node, gone))
         if isinstance(node, list):
             left_out = without.get(key, ())
-            return [narrow(each) for each in node if not left_out or each["name"] not in left_out]
+            kept = [narrow(each) for each in node if not left_out or each["name"] not in left_out]
+            return list(map(names.in_tool, kept)) if key == "tools" else kept
         return {k: narrow(v, k) for k, v in node.items()} if isinstance(node, dict) else node
 
-    narrowed: Json = narrow(replies) if gone else replies
+    narrowed: Json = narrow(replies) if gone or prefix else replies
     return narrowed
 
 

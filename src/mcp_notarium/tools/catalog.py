@@ -26,7 +26,7 @@ from pydantic_core import core_schema
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.tools import get, manage, save, schemas
 from mcp_notarium.tools import list as list_
-from mcp_notarium.tools.instructions import instructions_without
+from mcp_notarium.tools.tool_names import ToolNames, instructions_without
 
 Handler = Callable[..., Awaitable[BaseModel]]
 
@@ -64,15 +64,15 @@ class Tool:
 class Prompt:
     """Describe a prompt that the user may choose.
 
-    ``arguments``: name, description, whether it is required. ``write`` makes the text from them; ``tools``
-    are those that the text asks for.
+    ``arguments``: name, description, whether it is required. ``write`` makes the text from them and from
+    what the client calls a tool; ``tools`` are the plain names of those that the text asks for.
     """
 
     name: str
     title: str
     description: str
     arguments: tuple[tuple[str, str, bool], ...]
-    write: Callable[[dict[str, str]], str]
+    write: Callable[[dict[str, str], Callable[[str], str]], str]
     tools: tuple[str, ...]
 
 
@@ -155,15 +155,23 @@ TOOLS: tuple[Tool, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Toolset:
-    """Describe what a server offers, and what it says of that at the beginning."""
+    """Describe what a server offers, and what it says of that at the beginning.
+
+    ``names`` turns the plain names here into those that the client knows.
+    """
 
     tools: tuple[Tool, ...]
     instructions: str
     prompts: tuple[Prompt, ...] = ()
+    names: ToolNames = ToolNames()  # noqa: RUF009 - never changed
 
     def by_name(self) -> dict[str, Tool]:
-        """Return the tools by their names."""
-        return {tool.name: tool for tool in self.tools}
+        """Return the tools by the names that the client knows."""
+        return {self.names.shown(tool.name): tool for tool in self.tools}
+
+    def prefixed(self, prefix: str) -> Toolset:
+        """Return the same toolset with this before the name of every tool."""
+        return replace(self, names=ToolNames(prefix, [tool.name for tool in self.tools]))
 
     def beside(self, other: Toolset) -> Toolset:
         """Return both toolsets as one."""
@@ -178,7 +186,8 @@ class Toolset:
         gone = {tool.name for tool in self.tools if not policy.offers(*tool.rule)}
         kept = tuple(tool for tool in self.tools if tool.name not in gone)
         prompts = tuple(prompt for prompt in self.prompts if gone.isdisjoint(prompt.tools))
-        return Toolset(kept, instructions_without(self.instructions, gone), prompts)
+        said = instructions_without(self.instructions, gone)
+        return replace(self, tools=kept, instructions=said, prompts=prompts)
 
 
 NOTARIUM = Toolset(TOOLS, INSTRUCTIONS)

@@ -58,6 +58,7 @@ def test_every_variable_reaches_the_configuration(tmp_path):
             "NOTARIUM_STORE": "Simplenote",
             "NOTARIUM_TOOLS": "both",
             "NOTARIUM_NATIVE_NAMES": "Snake",
+            "NOTARIUM_TOOL_PREFIX": "Notes_2_",
             "NOTARIUM_DESTRUCTIVE": "DENY",
             "NOTARIUM_KEYCHAIN": "no",
             "NOTARIUM_SANDBOX": "require",
@@ -97,6 +98,7 @@ def test_every_variable_reaches_the_configuration(tmp_path):
         data_dir=tmp_path / "elsewhere",
         tools="both",
         native_names="snake",
+        tool_prefix="Notes_2_",
         destructive="deny",
         keychain=False,
         sandbox="require",
@@ -104,6 +106,14 @@ def test_every_variable_reaches_the_configuration(tmp_path):
         version_days=7,
         version_mb=8,
     )
+
+
+@pytest.mark.parametrize("prefix", ["notes-", "notes.", "2_", "_a", "n" * 25, "né", "no tes"])
+def test_a_tool_prefix_has_only_letters_that_every_client_takes(tmp_path, prefix):
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, {"NOTARIUM_TOOL_PREFIX": prefix})
+    assert "NOTARIUM_TOOL_PREFIX" in caught.value.message
+    assert "letters" in caught.value.resolution_hint
 
 
 def test_a_missing_username_is_refused_and_says_what_to_set(tmp_path):

@@ -7,6 +7,7 @@ hold for whatever comes of it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from mcp_notarium.tools.catalog import Prompt
@@ -27,44 +28,47 @@ def make_title(content: str) -> str:
     return title if len(title) <= _LONGEST else title[: _LONGEST - len(_CUT)] + _CUT
 
 
-def make_prompts(add: str, get: str, list_: str, search: str) -> tuple[Prompt, ...]:
-    """Return the prompts, with these names of tools."""
+Named = Callable[[str], str]
 
-    def quick_note(given: dict[str, str]) -> str:
+
+def make_prompts(add: str, get: str, list_: str, search: str) -> tuple[Prompt, ...]:
+    """Return the prompts, with these plain names of tools."""
+
+    def quick_note(given: dict[str, str], named: Named) -> str:
         content = given["content"].strip()
         return (
-            f"💡 Save this as a new note with `{add}`.\n\nTitle: {make_title(content)}\n"
+            f"💡 Save this as a new note with `{named(add)}`.\n\nTitle: {make_title(content)}\n"
             f"Content: {content}\n\nThen tell me the id of the note."
         )
 
-    def summarize_notes(given: dict[str, str]) -> str:
+    def summarize_notes(given: dict[str, str], named: Named) -> str:
         del given
         return (
-            f"📊 Summarize my notes. List them with `{list_}`, read those you need with `{get}`, and "
+            f"📊 Summarize my notes. List them with `{named(list_)}`, read those you need with `{named(get)}`, and "
             "write:\n\n1. how many notes there are and from which time\n2. their main topics, each with "
             "its notes and their ids\n3. ⭐ what is open or urgent\n\nUse only what the notes say."
         )
 
-    def find_topic_notes(given: dict[str, str]) -> str:
+    def find_topic_notes(given: dict[str, str], named: Named) -> str:
         return (
-            f"🔍 Find my notes about this topic: {given['topic'].strip()}\n\nSearch with `{search}`, also "
-            f"for other words that mean the same; read the best hits with `{get}`. For each note give "
+            f"🔍 Find my notes about this topic: {given['topic'].strip()}\n\nSearch with `{named(search)}`, also "
+            f"for other words that mean the same; read the best hits with `{named(get)}`. For each note give "
             "its id, its title and what it says about the topic."
         )
 
-    def meeting_notes(given: dict[str, str]) -> str:
+    def meeting_notes(given: dict[str, str], named: Named) -> str:
         name = given.get("meetingName", "").strip() or "Meeting"
         today = f"{datetime.now(UTC):%Y-%m-%d}"
         return (
             f"📅 Prepare the notes of a meeting: {name}, {today}.\n\nAsk me for what you do not know, "
-            f"then save the result with `{add}` under the title “{name} {today}” in this form:\n\n"
+            f"then save the result with `{named(add)}` under the title “{name} {today}” in this form:\n\n"
             "👥 Participants:\n📋 Agenda:\n💬 Discussion:\n✅ Decisions:\n📌 Action items (👤 who, 🎯 until when):"
         )
 
-    def code_review_note(given: dict[str, str]) -> str:
+    def code_review_note(given: dict[str, str], named: Named) -> str:
         subject = given["fileOrComponent"].strip()
         return (
-            f"🔍 Review the code of {subject} and save the result with `{add}` under the title "
+            f"🔍 Review the code of {subject} and save the result with `{named(add)}` under the title "
             f"“Code Review: {subject}” in this form:\n\n📋 Summary:\n✅ What is good:\n"
             "❌ Problems (where, how severe, what to do):\n💡 Suggestions:\n📌 Next steps:"
         )

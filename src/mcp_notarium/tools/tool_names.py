@@ -1,0 +1,52 @@
+"""Adapt what a model reads to the tools that are there, and to their names. Light: the handshake imports it.
+
+Everything of ours that names a tool writes its plain name between backticks. The plain name is also the
+policy's and the audit log's; a prefix exists for the client alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+
+def instructions_without(instructions: str, gone: Collection[str]) -> str:
+    """Return the instructions without the lines that name a tool that is ``gone``."""
+    lines = instructions.split("\n")
+    return "\n".join(line for line in lines if not any(f"`{name}`" in line for name in gone))
+
+
+class ToolNames:
+    """Hold what a client calls the tools: a prefix before each plain name."""
+
+    def __init__(self, prefix: str = "", names: Collection[str] = ()) -> None:
+        self._prefix = prefix
+        self._named = re.compile(f"`({'|'.join(names)})`") if prefix and names else None
+
+    def shown(self, name: str) -> str:
+        """Return the name that the client knows for a plain one."""
+        return self._prefix + name
+
+    def in_text(self, text: str) -> str:
+        """Return a text of ours with the names that the client knows."""
+        return text if self._named is None else self._named.sub(rf"`{self._prefix}\1`", text)
+
+    def in_tool(self, form: dict[str, Any]) -> dict[str, Any]:
+        """Return an entry of ``tools/list`` with these names, in its descriptions too."""
+        if self._named is None:
+            return form
+        renamed: dict[str, Any] = self._described(form)
+        return renamed | {"name": self.shown(form["name"])}
+
+    def _described(self, node: Any) -> Any:
+        if isinstance(node, list):
+            return [self._described(each) for each in node]
+        if not isinstance(node, dict):
+            return node
+        return {
+            key: self.in_text(value)
+            if key == "description" and isinstance(value, str)
+            else self._described(value)
+            for key, value in node.items()
+        }
