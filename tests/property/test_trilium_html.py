@@ -240,6 +240,18 @@ def test_no_note_takes_long_to_read(part: str) -> None:
     to_markdown(f"<p>{part * (60_000 // len(part))}x</p>-->")
 
 
+@pytest.mark.parametrize("mark", ["[", "~~a"])
+def test_no_markdown_takes_long_to_write(mark: str) -> None:
+    """Parsed, 60,000 of these take seconds, and nothing else runs meanwhile."""
+    text = mark * 60_000
+    made = to_html(text)
+    assert made.startswith("<p>")
+    assert to_html(to_markdown(made)) == made
+    assert edit("<p>a</p>", "a") == "<p>a</p>"
+    with pytest.raises(WouldLose, match="marks"):
+        edit("<p>a</p>", text)
+
+
 @pytest.mark.parametrize("value", ["'x'", "a b", "&lt;&quot;", ""])
 def test_an_attribute_keeps_its_quotes(value: str) -> None:
     source = f'<p>a <img alt="{value}" src="api/images/y/y.png"> b</p>'

@@ -68,11 +68,8 @@ def edit(source: str, markdown: str) -> str:
     if "\n\n".join(block.markdown for block in blocks if block.markdown) == markdown:
         return source
     known = _known(fragment.nodes)
-    if not fragment.well_formed:
-        raise WouldLose(["HTML that is not well formed"])
     old = [block.markdown for block in blocks]
-    if old != markdown_reader.segments("\n\n".join(old)):
-        raise WouldLose(["an order of blocks that Markdown cannot say"])
+    _require_editable(fragment, old, markdown)
     new = markdown_reader.segments(markdown)
     by_markdown = {block.markdown: block for block in reversed(blocks)}
     written = [source[: _start_of(blocks, source)]]
@@ -95,6 +92,17 @@ def edit(source: str, markdown: str) -> str:
     if lost:
         raise WouldLose(list(dict.fromkeys(lost))[:_LISTED_AT_MOST])
     return "".join(written)
+
+
+def _require_editable(fragment: Fragment, old: list[str], new: str) -> None:
+    """Raise ``WouldLose`` for a note that cannot be edited block by block, or not in a bearable time."""
+    if not fragment.well_formed:
+        raise WouldLose(["HTML that is not well formed"])
+    whole = "\n\n".join(old)
+    if any(map(markdown_reader.has_too_many_marks, (whole, new))):
+        raise WouldLose([f"formatting: there are more than {markdown_reader.MOST_MARKS} marks"])
+    if old != markdown_reader.segments(whole):
+        raise WouldLose(["an order of blocks that Markdown cannot say"])
 
 
 def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[str, int, int, int, int]]:

@@ -7,6 +7,7 @@ itself: of any other one only a link is made, for the server would fetch it.
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
 
 _OWN_IMAGES = ("api/attachments/", "api/images/")
+MOST_MARKS = 50_000
+"""The parser takes up to 0.1 ms for each of them, and nothing else runs meanwhile."""
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _WRAPPED = {"strong": "strong", "em": "em", "s": "s", "blockquote": "blockquote"}
 
 
@@ -41,8 +45,16 @@ def segments(markdown: str) -> list[str]:
     return [segment for segment in found if segment]
 
 
+def has_too_many_marks(markdown: str) -> bool:
+    """Tell whether the text has more characters that mean something in Markdown than are parsed."""
+    return sum(map(markdown.count, "[*_~`$")) > MOST_MARKS
+
+
 def to_html(markdown: str, known: Known) -> str:
-    """Return the HTML of Markdown, block after block."""
+    """Return the HTML of Markdown, block after block; its lines as they are if it has too many marks."""
+    if has_too_many_marks(markdown):
+        lines = _ESCAPED.sub(r"\1", markdown).splitlines()
+        return "".join(f"<p>{_text(line)}</p>" for line in lines if line.strip())
     from markdown_it.tree import SyntaxTreeNode  # noqa: PLC0415 - only a save needs it
 
     return "".join(map(_Renderer(known).node, SyntaxTreeNode(_parser().parse(markdown)).children))
