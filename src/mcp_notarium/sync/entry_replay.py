@@ -188,10 +188,17 @@ class EntryReplay:
     async def _create(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
         traits = self._store.traits
         sent = self._store.revision_of(write.note_id, write.body)
-        held = held_for_creation(head, sent.content, named=traits.ids is Ids.NAMED)
-        if isinstance(head, Revision) and decide(write.kind, Attempt.REPEATED, held) is Step.DONE:
+        asks = traits.retry is Retry.ASK
+        named = traits.ids is Ids.NAMED
+        held = held_for_creation(head, sent.content, named=named, in_parts=asks)
+        step = decide(write.kind, Attempt.REPEATED, held)
+        if isinstance(head, Revision) and step is Step.DONE:
             return self._finish_created(write, head, sent)
-        renamed = await self._find_renamed(write, sent) if traits.ids is Ids.NAMED else None
+        if isinstance(head, Revision) and step is Step.MERGE:
+            # A tag may have come since, or from a note above.
+            tags = tuple(dict.fromkeys((*write.content.tags, *head.content.tags)))
+            return await self._send_rebased(write, head, replace(write.content, tags=tags))
+        renamed = await self._find_renamed(write, sent) if named else None
         if renamed is not None:
             return self._finish_created(write, renamed, sent)
         try:
@@ -255,6 +262,11 @@ class EntryReplay:
             wanted = replace(wanted, tags=head.content.tags)  # the policy hides it now: keep it so
         if step is not Step.MERGE or wanted == head.content:
             return self._finish_with(write, head)
+        return await self._send_rebased(write, head, wanted)
+
+    async def _send_rebased(
+        self, write: PendingWrite, head: Revision, wanted: Content
+    ) -> PushResult:
         body = self._store.compose(head, wanted, now=self._clock())
         rebased = self._journal.rebase(write, base=head, content=wanted, body=body)
         return await self._send(rebased, head) if rebased else PushResult(PushOutcome.AGAIN)

@@ -8,7 +8,7 @@ ask the store; ``writer`` and ``entry_replay`` carry the decisions out through `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from mcp_notarium.domain.diff import find_changes
@@ -31,6 +31,7 @@ class Held(Enum):
     BASE = "our base"
     SAME_AGAIN = "our base, or the same text again"
     OURS = "our content"
+    PART = "our content without some of its tags"
     MERGEABLE = "another edit, of other lines"
     CLASHING = "another edit, of the same lines"
 
@@ -64,6 +65,9 @@ DECISIONS: Mapping[tuple[WriteKind, Attempt, Held], Decision] = {
     ),
     (WriteKind.CREATE, Attempt.REPEATED, Held.NOTHING): Decision(Step.PUSH, "it never arrived"),
     (WriteKind.CREATE, Attempt.REPEATED, Held.OURS): Decision(Step.DONE, "it has arrived"),
+    (WriteKind.CREATE, Attempt.REPEATED, Held.PART): Decision(
+        Step.MERGE, "the note was made, and then the connection was lost"
+    ),
     (WriteKind.CREATE, Attempt.REPEATED, Held.MERGEABLE): Decision(
         Step.DONE, "it has arrived, and was edited since: nobody else makes this id"
     ),
@@ -106,12 +110,20 @@ def decide(kind: WriteKind, attempt: Attempt, held: Held) -> Step:
     return DECISIONS[kind, attempt, held].step
 
 
-def held_for_creation(head: Revision | Tombstone, sent: Content, *, named: bool) -> Held:
-    """Name what stands under the id of a new note; ``named``: somebody else may have taken it."""
+def held_for_creation(
+    head: Revision | Tombstone, sent: Content, *, named: bool, in_parts: bool = False
+) -> Held:
+    """Name what stands under the id of a new note; ``named``: somebody else may have taken it.
+
+    ``in_parts``: the store may take text and tags in requests of their own.
+    """
     if isinstance(head, Tombstone):
         return Held.NOTHING
     if head.content == sent:
         return Held.OURS
+    lacks_tags = not set(sent.tags) <= set(head.content.tags)
+    if in_parts and lacks_tags and replace(head.content, tags=sent.tags) == sent:
+        return Held.PART
     return Held.CLASHING if named else Held.MERGEABLE
 
 

@@ -1,6 +1,7 @@
 """What is done with a write, row by row, and what becomes of texts that met."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -35,7 +36,7 @@ def test_every_reason_is_a_sentence_of_its_own_within_its_step():
 
 @pytest.mark.parametrize("attempt", Attempt)
 def test_a_change_is_decided_whatever_the_store_holds(attempt):
-    possible = set(Held) - {Held.SAME_AGAIN}
+    possible = set(Held) - {Held.SAME_AGAIN, Held.PART}
     assert all((WriteKind.UPDATE, attempt, held) in DECISIONS for held in possible)
 
 
@@ -87,6 +88,23 @@ def test_a_change_whose_base_is_lost_clashes_with_everything_else():
 )
 def test_a_repeated_creation_is_ours_if_nobody_else_makes_the_id(head, named, step):
     held = held_for_creation(head, OURS, named=named)
+    assert decide(WriteKind.CREATE, Attempt.REPEATED, held) is step
+
+
+@pytest.mark.parametrize(
+    ("tags", "in_parts", "step"),
+    [
+        ((), True, Step.MERGE),
+        (("b",), True, Step.MERGE),
+        (("b", "c"), True, Step.MERGE),
+        (("a", "b", "c"), True, Step.DONE),
+        ((), False, Step.DONE),
+    ],
+)
+def test_the_tags_of_a_creation_that_broke_off_are_sent_after_it(tags, in_parts, step):
+    sent, head = replace(OURS, tags=("a", "b")), replace(OURS, tags=tags)
+    found = Revision("n1", "r2", head, 1.0, 2.0, b"")
+    held = held_for_creation(found, sent, named=False, in_parts=in_parts)
     assert decide(WriteKind.CREATE, Attempt.REPEATED, held) is step
 
 
