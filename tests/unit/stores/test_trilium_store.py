@@ -18,13 +18,13 @@ from mcp_notarium.errors import (
     RateLimited,
     StoreProtocolError,
     StoreRejected,
+    StoreUnavailable,
     VersionConflict,
 )
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.contract import ChangePage, Entry, PushStatus
 from mcp_notarium.stores.kind import StoreSettings
-from mcp_notarium.stores.trilium import login
-from mcp_notarium.stores.trilium import store as store_module
+from mcp_notarium.stores.trilium import login, note_reader
 from mcp_notarium.stores.trilium.kind import ALLOW_HTTP, KIND, TOKEN, URL
 from mcp_notarium.stores.trilium.urls import Urls
 from notarium_devtools.trilium import TriliumSimulator
@@ -166,17 +166,33 @@ async def test_a_listing_that_failed_removes_nothing(sim, store, rows):
         await listing(store)
 
 
-async def test_a_cycle_cut_off_from_the_root_is_an_error_of_the_listing_only(sim, store):
+async def test_a_cycle_cut_off_from_the_root_makes_the_listing_walk_the_tree(sim, store):
     sim.write(ID, "Plan", "<p>a</p>")
+    sim.write("Child12345", "Child", "")
+    sim.document.place("Child12345", ID)
+    sim.document.place(ID, "Child12345")  # a circle within the tree
+    before = await listing(store, with_content=True)
     sim.write("Loop1Loop1", "A", "")
     sim.write("Loop2Loop2", "B", "")
     sim.document.place("Loop1Loop1", "Loop2Loop2")
     sim.document.place("Loop2Loop2", "Loop1Loop1")
     for note_id in ("Loop1Loop1", "Loop2Loop2"):
         del sim.document.branches[f"root_{note_id}"]
-    with pytest.raises(Exception, match="failing"):
+    sim.document.set_attribute("inhe1234", "root", "label", "all", "", inheritable=True)
+    sim.reset_log()
+    after = await listing(store, with_content=True)
+    assert [one.status for one in sim.requests if one.path.endswith("/notes")] == [500, 500]
+    assert {one.id for one in after.entries} == {one.id for one in before.entries}
+    assert {one.content.tags for one in after.entries} == {("all",)}
+    assert (await store.get("Loop1Loop1")).id == "Loop1Loop1"  # so it is not removed here
+
+
+async def test_a_server_that_is_down_is_not_walked(sim, store):
+    sim.write(ID, "Plan", "<p>a</p>")
+    sim.faults.status(503, times=1000)
+    with pytest.raises(StoreUnavailable):
         await listing(store)
-    assert (await store.get(ID)).content.text == "a"
+    assert len(sim.requests) < 10
 
 
 async def test_system_notes_and_the_root_are_no_notes(sim, store):
@@ -268,7 +284,7 @@ async def test_files_are_listed_and_not_read(sim, store, kind, mime):
 
 
 async def test_a_note_that_is_too_large_is_listed_and_never_changed(sim, store, monkeypatch):
-    monkeypatch.setattr(store_module, "LARGEST_CONTENT", 1000)
+    monkeypatch.setattr(note_reader, "LARGEST_CONTENT", 1000)
     sim.write(ID, "Large", "<p>" + "x" * 2000)
     base = await store.get(ID)
     assert "not shown" in base.content.text
@@ -295,6 +311,38 @@ async def test_embedded_images_that_the_server_replaces_are_its_own_doing(sim, s
     answer = await store.push(pending(store, replace(base.content, text=text), base=base))
     assert answer.alone
     assert "api/attachments/" in answer.revision.content.text
+
+
+@pytest.mark.parametrize("other", ["text", "title", "labels"])
+async def test_another_edit_is_not_taken_for_the_replacing_of_images(sim, store, other):
+    image = '<p><img src="data:image/png;base64,AAAA"></p>'
+    sim.write(ID, "Plan", "<p>a</p>")
+    sim.document.notes[ID].content = f"<p>a</p>{image}".encode()
+    base = await store.get(ID)
+
+    once = iter([1])
+
+    def edit(request):
+        put = [one for one in sim.requests if one.method == "PUT"]
+        if request.method == "GET" and put and next(once, None):
+            stored = sim.document.notes[ID].content.decode()
+            text = stored + "<p>theirs</p>" if other == "text" else stored
+            sim.write(ID, "Theirs" if other == "title" else "Plan", text)
+            if other == "labels":
+                sim.set_labels(ID, "theirs")
+
+    sim.before_request = edit
+    text = base.content.text.replace("a\n", "b\n")
+    answer = await store.push(pending(store, replace(base.content, text=text), base=base))
+    assert not answer.alone
+
+
+async def test_a_protected_note_of_the_same_id_is_not_posted_either(sim, store):
+    sim.write(ID, "Theirs", "<p>theirs</p>")
+    sim.protect(ID)
+    with pytest.raises(NoteNotFound):
+        await store.push(pending(store, Content("ours")))
+    assert sim.document.notes[ID].content == b"<p>theirs</p>"
 
 
 async def test_images_of_other_hosts_that_the_server_fetches_later_are_news(sim, store):

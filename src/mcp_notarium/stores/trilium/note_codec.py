@@ -20,12 +20,12 @@ from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import html_codec
 
 VERSION = 1
+ROOT = "root"
 HTML = "text"
 VERBATIM = frozenset({"code", "mermaid", "canvas", "mindMap", "relationMap", "spreadsheet"})
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,127}")
 _LABEL_NAME = re.compile(r"[\w:]+")
 _DEFINITION = re.compile(r"(label|relation):")
-_ROOT = "root"
 _NEW = "New note"
 _LONGEST_TITLE = 100
 _MARKUP = re.compile(r"^[\s#>*+\-\[\]]+|[*_`~\\]+")
@@ -74,7 +74,7 @@ class NoteObject:
 
 def is_possible_id(note_id: str) -> bool:
     """Tell whether a note of ours can have this id: the root and Trilium's own notes are none."""
-    return _ID.fullmatch(note_id) is not None and note_id not in (_ROOT, "none")
+    return _ID.fullmatch(note_id) is not None and note_id not in (ROOT, "none")
 
 
 def blob_id(content: bytes) -> str:

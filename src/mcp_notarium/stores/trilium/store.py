@@ -8,10 +8,8 @@ reading one makes notes.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
@@ -41,31 +39,18 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
-from mcp_notarium.stores.http import MIB, HttpSession, Reply, Request
-from mcp_notarium.stores.json_answers import AnswerTooLarge, parse_json, to_json
-from mcp_notarium.stores.trilium import note_codec
-from mcp_notarium.stores.trilium.note_codec import HTML, NoteObject, blob_id, is_possible_id
-from mcp_notarium.stores.trilium.session import TriliumSession, is_missing, refusal_of, value_of
+from mcp_notarium.stores.http import MIB, HttpSession, Request
+from mcp_notarium.stores.json_answers import to_json
+from mcp_notarium.stores.trilium import note_codec, write_steps
+from mcp_notarium.stores.trilium.note_codec import NoteObject, is_possible_id
+from mcp_notarium.stores.trilium.note_reader import NoteReader, each
+from mcp_notarium.stores.trilium.session import TriliumSession, refusal_of, value_of
 from mcp_notarium.stores.trilium.urls import Urls
-from mcp_notarium.threads import run_in_thread
 
-ROOT = "root"
-LARGEST_CONTENT = 4 * MIB
-LARGEST_LISTING = 64 * MIB
-"""About 100,000 notes."""
-MOST_LISTED_VALUES = 4_000_000
-LISTING_SECONDS = 60.0
 _LARGEST_STATUS = 64 * 1024
-AT_ONCE = 4
-THREAD_BYTES = 32 * 1024
-_ROUNDS = 3
 _NO_CURSOR = "unknown"
 _COUNTER = "trilium-max-entity-change-id"
 _PROBE_SECONDS = 5.0
-_JSON = {"content-type": "application/json"}
-_TEXT = {"content-type": "text/plain; charset=utf-8"}
-"""The one type that every version stores as it is. Others, and none at all, make older servers replace the
-note by ``[object Object]``."""
 
 
 class TriliumStore:
@@ -98,6 +83,7 @@ class TriliumStore:
         self._http = session
         self._session = TriliumSession(session, token=token, tokens=tokens)
         self._urls = urls
+        self._reader = NoteReader(self._session, urls)
         self._listed: dict[str, tuple[tuple[NoteObject, ...], int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
 
@@ -117,7 +103,7 @@ class TriliumStore:
             cursor = (
                 await self._count_changes() or _NO_CURSOR
             )  # before the listing, which may have more
-            notes, left_out = await self._list_everything()
+            notes, left_out = await self._reader.everything()
             place = 0
         elif mark in self._listed:
             notes, place = self._listed[mark]
@@ -129,41 +115,21 @@ class TriliumStore:
         entries = await self._entries(page, with_content=with_content)
         return ListingPage(entries, cursor, next(iter(self._listed), None), len(notes), left_out)
 
-    async def _list_everything(self) -> tuple[tuple[NoteObject, ...], int]:
-        """Return all notes, newest change first, and the number of those that are none for us.
-
-        Raises ``StoreProtocolError`` for a listing without the root: a search that has failed finds
-        nothing, with status 200.
-        """
-        request = Request(
-            "GET", self._urls.everything(), largest=LARGEST_LISTING, deadline=LISTING_SECONDS
-        )
-        reply = await self._session.send(request)
-        return await run_in_thread(partial(_read_listing, reply), too_late=lambda _listing: None)
-
     async def _entries(
         self, notes: tuple[NoteObject, ...], *, with_content: bool
     ) -> tuple[Revision | Entry, ...]:
         if not with_content:
             return tuple(Entry(note.id, note.etag) for note in notes)
-        turn = asyncio.Semaphore(AT_ONCE)
 
         async def read(note: NoteObject) -> Revision | Entry | None:
-            async with turn:
-                try:
-                    return await self._revision(note)
-                except NoteNotFound:
-                    return None
-                except StoreProtocolError:
-                    return Entry(note.id, note.etag)  # this note is asked for by itself, later
+            try:
+                return await self._reader.revision(note)
+            except NoteNotFound:
+                return None
+            except StoreProtocolError:
+                return Entry(note.id, note.etag)  # this note is asked for by itself, later
 
-        tasks = [asyncio.ensure_future(read(note)) for note in notes]
-        try:
-            found = await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-        return tuple(one for one in found if one is not None)
+        return tuple(await each(notes, read))
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:  # noqa: ARG002
         """See ``Store.changes``: a counter tells whether anything has changed, and never what."""
@@ -185,46 +151,7 @@ class TriliumStore:
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:  # noqa: ARG002
         """See ``Store.get``. A protected note is none here: what the index holds of it goes."""
-        return await self._revision(await self._note(note_id))
-
-    async def _note(self, note_id: str) -> NoteObject:
-        """Return the note object. Raises ``NoteNotFound``."""
-        if not is_possible_id(note_id):
-            raise _missing_error(note_id)
-        reply = await self._session.send(Request("GET", self._urls.api("notes", note_id)))
-        if is_missing(reply):
-            raise _missing_error(note_id)
-        note = note_codec.note_object(value_of(reply))
-        if note.id != note_id:
-            raise StoreProtocolError("Trilium answered another note than the one asked for")
-        return note
-
-    async def _revision(self, note: NoteObject) -> Revision:
-        """Return the note with its content, of one moment. Raises ``NoteNotFound`` for a protected one."""
-        for _ in range(_ROUNDS):
-            if note.protected:
-                raise _missing_error(note.id)
-            content = await self._content(note) if note.has_text else None
-            if content is None or blob_id(content) == note.blob_id:
-                return await _in_thread_if_large(note, content)
-            read_again = await self._note(note.id)
-            if read_again == note:  # its hash is one that is not known here
-                return await _in_thread_if_large(note, content)
-            note = read_again
-        raise StoreProtocolError("the note keeps changing while it is read")
-
-    async def _content(self, note: NoteObject) -> bytes | None:
-        """Return the content; None if it is too large."""
-        url = self._urls.api("notes", note.id, "content")
-        try:
-            reply = await self._session.send(Request("GET", url, largest=LARGEST_CONTENT))
-        except AnswerTooLarge:
-            return None
-        if is_missing(reply):
-            raise _missing_error(note.id)
-        if not reply.ok:
-            raise StoreProtocolError(f"Trilium answered with status {reply.status}")
-        return reply.body
+        return await self._reader.revision(await self._reader.note(note_id))
 
     # Composing
 
@@ -250,12 +177,12 @@ class TriliumStore:
             raise StoreRejected("Trilium takes no note of this id")
         if write.base_etag is None:
             return await self._create(write, body)
-        note = await self._note(write.note_id)
+        note = await self._reader.note(write.note_id)
         if note.protected:
             raise StoreRejected("the note is protected in Trilium and cannot be changed from here")
         if note.etag != write.base_etag:
             raise VersionConflict("the note has changed at Trilium", details={"id": note.id})
-        steps = self._steps(note, body, write.write_id)
+        steps = write_steps.changes(self._urls, note, body, write.write_id)
         if not steps:
             return Acknowledgement(await self.get(note.id), PushStatus.UNCHANGED)
         return await self._carry_out(note.id, body, steps)
@@ -263,62 +190,11 @@ class TriliumStore:
     async def _create(self, write: PendingWrite, body: dict[str, Any]) -> Acknowledgement:
         """Create a note, unless it is there: then an earlier try has made it."""
         try:
-            return Acknowledgement(await self.get(write.note_id), PushStatus.REPEATED)
+            made = await self._reader.note(write.note_id)
         except NoteNotFound:
-            pass
-        value = {
-            "parentNoteId": ROOT,
-            "noteId": write.note_id,
-            "title": body["title"],
-            "type": body["type"],
-            "mime": body["mime"],
-            "content": body["content"] or "",
-        }
-        # Sent once: repeated, it would overwrite what somebody has made of the note meanwhile.
-        create = _change("POST", self._urls.api("create-note"), to_json(value), _JSON, tries=1)
-        labels = [
-            self._label_request(write.note_id, name, number, write.write_id)
-            for number, name in enumerate(body["labels"])
-        ]
-        return await self._carry_out(write.note_id, body, [create, *labels])
-
-    def _steps(self, note: NoteObject, body: dict[str, Any], write_id: str) -> list[Request]:
-        """Return the requests that make the note what the body says, none if it is that already."""
-        steps = []
-        url = self._urls.api("notes", note.id)
-        content = None if body["content"] is None else body["content"].encode()
-        if content is not None and blob_id(content) != note.blob_id:
-            steps.append(_change("PUT", f"{url}/content", content, _TEXT))
-        if body["title"] != note.title:
-            steps.append(_change("PATCH", url, to_json({"title": body["title"]}), _JSON))
-        if steps:
-            # Older servers keep no revision by themselves. It changes nothing that anybody reads.
-            steps.insert(0, Request("POST", f"{url}/revision", headers=_JSON, withdrawable=True))
-        wanted = body["labels"]
-        steps += [
-            _change("DELETE", self._urls.api("attributes", label.id), None, {})
-            for label in note.labels
-            if label.name not in wanted
-        ]
-        held = {label.name for label in note.labels}
-        last = max((label.position for label in note.labels), default=0) // 10
-        missing = [name for name in wanted if name not in held]
-        steps += [
-            self._label_request(note.id, name, last + number, write_id)
-            for number, name in enumerate(missing)
-        ]
-        return steps
-
-    def _label_request(self, note_id: str, name: str, number: int, write_id: str) -> Request:
-        value = {
-            "attributeId": random_id(f"{write_id}/{name}"),  # a repetition makes no second label
-            "noteId": note_id,
-            "type": "label",
-            "name": name,
-            "value": "",
-            "position": 10 * (number + 1),
-        }
-        return _change("POST", self._urls.api("attributes"), to_json(value), _JSON)
+            steps = write_steps.creation(self._urls, write.note_id, body, write.write_id)
+            return await self._carry_out(write.note_id, body, steps)
+        return Acknowledgement(await self._reader.revision(made), PushStatus.REPEATED)
 
     async def _carry_out(
         self, note_id: str, body: dict[str, Any], steps: list[Request]
@@ -341,9 +217,11 @@ class TriliumStore:
             raise OutcomeUnknown(
                 "a part of the write was carried out, and then it failed"
             ) from error
-        # The server replaces embedded images by attachments of its own.
-        rewritten = body["type"] == HTML and "data:image/" in (body["content"] or "")
-        return Acknowledgement(stored, PushStatus.STORED, alone=rewritten)
+        sent, html = note_codec.content_of(body), json.loads(stored.raw).get("html")
+        alone = stored.content == replace(sent, text=stored.content.text) and (
+            write_steps.only_replaced_images(body, html)
+        )
+        return Acknowledgement(stored, PushStatus.STORED, alone=alone)
 
     async def find_created(self, write: PendingWrite) -> Revision | None:  # noqa: ARG002
         """See ``Store.find_created``: never asked, for we make the ids."""
@@ -355,7 +233,7 @@ class TriliumStore:
         Trilium lists it under its recent changes for a week; this API shows no way back.
         """
         try:
-            note = await self._note(note_id)
+            note = await self._reader.note(note_id)
         except NoteNotFound:
             return
         if note.children:
@@ -366,9 +244,7 @@ class TriliumStore:
             )
         if note.protected or note.etag != etag:
             raise VersionConflict("the note has changed at Trilium", details={"id": note_id})
-        reply = await self._session.send(
-            _change("DELETE", self._urls.api("notes", note_id), None, {})
-        )
+        reply = await self._session.send(write_steps.deletion(self._urls, note_id))
         if not reply.ok:
             raise refusal_of(reply)
 
@@ -382,53 +258,3 @@ class TriliumStore:
         """See ``Store.close``."""
         self._listed = {}
         await self._session.close()
-
-
-def _change(
-    method: str, url: str, body: bytes | None, headers: dict[str, str], *, tries: int | None = None
-) -> Request:
-    return Request(
-        method, url, headers=headers, body=body, write=True, withdrawable=True, tries=tries
-    )
-
-
-async def _in_thread_if_large(note: NoteObject, content: bytes | None) -> Revision:
-    """Return the revision; HTML of some size is converted in a thread."""
-    if content is None or len(content) < THREAD_BYTES:
-        return note_codec.revision(note, content)
-    return await run_in_thread(
-        partial(note_codec.revision, note, content), too_late=lambda _revision: None
-    )
-
-
-def _read_listing(reply: Reply) -> tuple[tuple[NoteObject, ...], int]:
-    if not reply.ok:
-        raise StoreProtocolError(f"Trilium answered with status {reply.status}")
-    answer = parse_json(reply.body, most=MOST_LISTED_VALUES)
-    rows = answer.get("results") if isinstance(answer, dict) else None
-    if not isinstance(rows, list):
-        raise StoreProtocolError("Trilium answered no list of notes")
-    notes: dict[str, NoteObject] = {}
-    left_out, has_root = 0, False
-    for row in rows:
-        note_id = row.get("noteId") if isinstance(row, dict) else None
-        has_root = has_root or note_id == ROOT
-        if note_id == ROOT or (isinstance(note_id, str) and note_id.startswith("_")):
-            continue
-        try:
-            note = note_codec.note_object(row)
-        except StoreProtocolError:
-            left_out += 1
-            continue
-        if note.protected or not is_possible_id(note.id):
-            left_out += 1
-        else:
-            notes[note.id] = note
-    if not has_root:
-        raise StoreProtocolError("Trilium's list of notes lacks the root: its search has failed")
-    ordered = sorted(notes.values(), key=lambda note: (-note.modified, note.id))
-    return tuple(ordered), left_out
-
-
-def _missing_error(note_id: str) -> NoteNotFound:
-    return NoteNotFound("Trilium has no such note", details={"id": note_id})

@@ -15,7 +15,7 @@ EVERYTHING = {
     "includeArchivedNotes": "true",
     "orderBy": "utcDateModified",
 }
-"""The only search this store asks for: it is constant, so nobody's text can change its meaning."""
+"""What lists all notes: it is constant, so nobody's text can change its meaning."""
 _LIKE = "Write TRILIUM_URL like http://127.0.0.1:8080 or https://notes.example.org: the address that a browser shows, up to the path."
 
 
@@ -57,6 +57,10 @@ class Urls:
     def everything(self) -> str:
         """Return the address of the listing of all notes, without their content."""
         return f"{self.api('notes')}?{urlencode(EVERYTHING)}"
+
+    def search(self, query: str) -> str:
+        """Return the address of a search in Trilium's own syntax, archived notes included."""
+        return f"{self.api('notes')}?{urlencode({'search': query, 'includeArchivedNotes': 'true'})}"
 
     def status(self) -> str:
         """Return the address whose answer carries a number that grows with every change."""

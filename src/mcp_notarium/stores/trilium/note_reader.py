@@ -1,0 +1,200 @@
+"""Read notes of a Trilium server: one, its content, all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+from mcp_notarium.domain.note import Revision
+from mcp_notarium.errors import NoteNotFound, StoreProtocolError, StoreUnavailable
+from mcp_notarium.stores.http import MIB, Reply, Request
+from mcp_notarium.stores.json_answers import AnswerTooLarge, parse_json
+from mcp_notarium.stores.trilium import note_codec
+from mcp_notarium.stores.trilium.note_codec import ROOT, NoteObject, blob_id, is_possible_id
+from mcp_notarium.stores.trilium.session import TriliumSession, is_missing, value_of
+from mcp_notarium.stores.trilium.urls import Urls
+from mcp_notarium.threads import run_in_thread
+
+LARGEST_CONTENT = 4 * MIB
+LARGEST_LISTING = 64 * MIB
+"""About 100,000 notes."""
+MOST_NOTES = 100_000
+MOST_LISTED_VALUES = 4_000_000
+LISTING_SECONDS = 60.0
+AT_ONCE = 4
+THREAD_BYTES = 32 * 1024
+_ROUNDS = 3
+_SEARCHES = 2
+"""A search that overflows the server's stack does so again."""
+One, Made = TypeVar("One"), TypeVar("Made")
+
+
+class NoteReader:
+    """Read from one server. Nothing here asks for a calendar address: reading one makes notes."""
+
+    def __init__(self, session: TriliumSession, urls: Urls) -> None:
+        self._session = session
+        self._urls = urls
+
+    async def note(self, note_id: str) -> NoteObject:
+        """Return the note object. Raises ``NoteNotFound``."""
+        if not is_possible_id(note_id):
+            raise missing_error(note_id)
+        note = note_codec.note_object(await self._row(note_id))
+        if note.id != note_id:
+            raise StoreProtocolError("Trilium answered another note than the one asked for")
+        return note
+
+    async def _row(self, note_id: str) -> Any:
+        reply = await self._session.send(Request("GET", self._urls.api("notes", note_id)))
+        if is_missing(reply):
+            raise missing_error(note_id)
+        return value_of(reply)
+
+    async def revision(self, note: NoteObject) -> Revision:
+        """Return the note with its content, of one moment. Raises ``NoteNotFound`` for a protected one."""
+        note, content = await self.content(note)
+        return await _in_thread_if_large(note, content)
+
+    async def content(self, note: NoteObject) -> tuple[NoteObject, bytes | None]:
+        """Return a note and its content, of one moment; None: it has no text, or too much.
+
+        Raises ``NoteNotFound`` for a protected one.
+        """
+        for _ in range(_ROUNDS):
+            if note.protected:
+                raise missing_error(note.id)
+            content = await self._content(note) if note.has_text else None
+            if content is None or blob_id(content) == note.blob_id:
+                return note, content
+            read_again = await self.note(note.id)
+            if read_again == note:  # its hash is one that is not known here
+                return note, content
+            note = read_again
+        raise StoreProtocolError("the note keeps changing while it is read")
+
+    async def _content(self, note: NoteObject) -> bytes | None:
+        url = self._urls.api("notes", note.id, "content")
+        try:
+            reply = await self._session.send(Request("GET", url, largest=LARGEST_CONTENT))
+        except AnswerTooLarge:
+            return None
+        if is_missing(reply):
+            raise missing_error(note.id)
+        if not reply.ok:
+            raise StoreProtocolError(f"Trilium answered with status {reply.status}")
+        return reply.body
+
+    async def everything(self) -> tuple[tuple[NoteObject, ...], int]:
+        """Return all notes, newest change first, and the number of those that are none for us.
+
+        Raises ``StoreProtocolError`` for a listing without the root: a search that has failed finds
+        nothing, with status 200. One cycle cut off from the root makes every search fail: then the tree is
+        walked.
+        """
+        try:
+            rows = await self._found(self._urls.everything())
+        except StoreUnavailable:
+            rows = await self._walk()
+        if not any(isinstance(row, dict) and row.get("noteId") == ROOT for row in rows):
+            raise StoreProtocolError(
+                "Trilium's list of notes lacks the root: its search has failed"
+            )
+        return await _in_thread(partial(_read_rows, rows))
+
+    async def search(self, query: str) -> tuple[NoteObject, ...]:
+        """Return the notes that a query finds, in Trilium's order."""
+        rows = await self._found(self._urls.search(query))
+        return tuple(_notes_in(rows))
+
+    async def _found(self, url: str) -> list[Any]:
+        request = Request(
+            "GET", url, largest=LARGEST_LISTING, deadline=LISTING_SECONDS, tries=_SEARCHES
+        )
+        return await _in_thread(partial(_results, await self._session.send(request)))
+
+    async def _walk(self) -> list[Any]:
+        """Read every note below the root by itself. One that is met again is not read again."""
+        level, rows = [ROOT], list[Any]()
+        seen = set(level)
+        while level and len(seen) <= MOST_NOTES:
+            found = await each(level, self._row_if_any)
+            rows += found
+            below = (child for row in found for child in row.get("childNoteIds") or ())
+            level = [one for one in dict.fromkeys(below) if is_possible_id(one) and one not in seen]
+            seen.update(level)
+        return rows
+
+    async def _row_if_any(self, note_id: str) -> dict[str, Any] | None:
+        try:
+            row = await self._row(note_id)
+        except NoteNotFound:
+            return None
+        return row if isinstance(row, dict) else None
+
+
+async def each(ones: Iterable[One], make: Callable[[One], Awaitable[Made | None]]) -> list[Made]:
+    """Make something of each, a few at a time; None is left out."""
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def in_turn(one: One) -> Made | None:
+        async with turn:
+            return await make(one)
+
+    tasks = [asyncio.ensure_future(in_turn(one)) for one in ones]
+    try:
+        made = await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+    return [one for one in made if one is not None]
+
+
+async def _in_thread(work: Callable[[], Made]) -> Made:
+    return await run_in_thread(work, too_late=lambda _made: None)
+
+
+async def _in_thread_if_large(note: NoteObject, content: bytes | None) -> Revision:
+    """Return the revision; HTML of some size is converted in a thread."""
+    make = partial(note_codec.revision, note, content)
+    return make() if content is None or len(content) < THREAD_BYTES else await _in_thread(make)
+
+
+def _results(reply: Reply) -> list[Any]:
+    if not reply.ok:
+        raise StoreProtocolError(f"Trilium answered with status {reply.status}")
+    answer = parse_json(reply.body, most=MOST_LISTED_VALUES)
+    rows = answer.get("results") if isinstance(answer, dict) else None
+    if not isinstance(rows, list):
+        raise StoreProtocolError("Trilium answered no list of notes")
+    return rows
+
+
+def _read_rows(rows: list[Any]) -> tuple[tuple[NoteObject, ...], int]:
+    ours = [row for row in rows if not _is_system(row)]
+    notes = {note.id: note for note in _notes_in(ours)}
+    ordered = sorted(notes.values(), key=lambda note: (-note.modified, note.id))
+    return tuple(ordered), len(ours) - len(notes)
+
+
+def _is_system(row: Any) -> bool:
+    note_id = row.get("noteId") if isinstance(row, dict) else None
+    return note_id == ROOT or (isinstance(note_id, str) and note_id.startswith("_"))
+
+
+def _notes_in(rows: Iterable[Any]) -> Iterator[NoteObject]:
+    """Yield those that can be read and shown: neither protected ones nor Trilium's own."""
+    for row in rows:
+        try:
+            note = note_codec.note_object(row)
+        except StoreProtocolError:
+            continue
+        if is_possible_id(note.id) and not note.protected:
+            yield note
+
+
+def missing_error(note_id: str) -> NoteNotFound:
+    """Return the error for a note that does not exist, or is to be taken for such."""
+    return NoteNotFound("Trilium has no such note", details={"id": note_id})

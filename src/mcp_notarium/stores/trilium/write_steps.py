@@ -1,0 +1,104 @@
+"""Make the requests of a write. Pure.
+
+A write consists of several requests: Trilium takes title, content and each label by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mcp_notarium.stores.contract import random_id
+from mcp_notarium.stores.http import Request
+from mcp_notarium.stores.json_answers import to_json
+from mcp_notarium.stores.trilium.note_codec import HTML, ROOT, NoteObject, blob_id
+from mcp_notarium.stores.trilium.urls import Urls
+
+_JSON = {"content-type": "application/json"}
+_TEXT = {"content-type": "text/plain; charset=utf-8"}
+"""The one type that every version stores as it is. Others, and none at all, make older servers replace the
+note by ``[object Object]``."""
+_EMBEDDED = re.compile(r'(?<=")data:image/[^"]*(?=")')
+_STORED_IMAGE = r'api/attachments/\w+/image/[^"]*'
+
+
+def creation(urls: Urls, note_id: str, body: dict[str, Any], write_id: str) -> list[Request]:
+    """Return the requests that make a note."""
+    value = {
+        "parentNoteId": body.get("parent", ROOT),
+        "noteId": note_id,
+        "title": body["title"],
+        "type": body["type"],
+        "mime": body["mime"],
+        "content": body["content"] or "",
+    }
+    # Sent once: repeated, it would overwrite what somebody has made of the note meanwhile.
+    create = _change("POST", urls.api("create-note"), to_json(value), _JSON, tries=1)
+    labels = [
+        _label(urls, note_id, name, number, write_id) for number, name in enumerate(body["labels"])
+    ]
+    return [create, *labels]
+
+
+def changes(urls: Urls, note: NoteObject, body: dict[str, Any], write_id: str) -> list[Request]:
+    """Return the requests that make the note what the body says, none if it is that already."""
+    steps = []
+    url = urls.api("notes", note.id)
+    content = None if body["content"] is None else body["content"].encode()
+    if content is not None and blob_id(content) != note.blob_id:
+        steps.append(_change("PUT", f"{url}/content", content, _TEXT))
+    if body["title"] != note.title:
+        steps.append(_change("PATCH", url, to_json({"title": body["title"]}), _JSON))
+    if steps:
+        # Older servers keep no revision by themselves. It changes nothing that anybody reads.
+        steps.insert(0, Request("POST", f"{url}/revision", headers=_JSON, withdrawable=True))
+    wanted = body["labels"]
+    steps += [
+        _change("DELETE", urls.api("attributes", label.id), None, {})
+        for label in note.labels
+        if label.name not in wanted
+    ]
+    held = {label.name for label in note.labels}
+    last = max((label.position for label in note.labels), default=0) // 10
+    missing = [name for name in wanted if name not in held]
+    steps += [
+        _label(urls, note.id, name, last + number, write_id) for number, name in enumerate(missing)
+    ]
+    return steps
+
+
+def deletion(urls: Urls, note_id: str) -> Request:
+    """Return the request that deletes a note."""
+    return _change("DELETE", urls.api("notes", note_id), None, {})
+
+
+def only_replaced_images(body: dict[str, Any], stored: str | None) -> bool:
+    """Tell whether the content is what was sent, but for embedded images that the server has replaced.
+
+    Then nobody else has written: the server makes attachments of them within the request.
+    """
+    sent = body["content"]
+    if body["type"] != HTML or sent is None or stored is None or _EMBEDDED.search(sent) is None:
+        return False
+    pattern = _STORED_IMAGE.join(map(re.escape, _EMBEDDED.split(sent)))
+    return re.fullmatch(pattern, stored) is not None
+
+
+def _label(urls: Urls, note_id: str, name: str, number: int, write_id: str) -> Request:
+    value = {
+        "attributeId": random_id(f"{write_id}/{name}"),  # a repetition makes no second label
+        "noteId": note_id,
+        "type": "label",
+        "name": name,
+        "value": "",
+        "position": 10 * (number + 1),
+    }
+    return _change("POST", urls.api("attributes"), to_json(value), _JSON)
+
+
+def _change(
+    method: str, url: str, body: bytes | None, headers: dict[str, str], *, tries: int | None = None
+) -> Request:
+    return Request(
+        method, url, headers=headers, body=body, write=True, withdrawable=True, tries=tries
+    )
