@@ -28,7 +28,8 @@ THREAD_BYTES = 32 * 1024
 _ROUNDS = 3
 _SEARCHES = 2
 """A search that overflows the server's stack does so again."""
-One, Made = TypeVar("One"), TypeVar("Made")
+One = TypeVar("One")
+Made = TypeVar("Made")
 
 
 class NoteReader:
