@@ -22,7 +22,8 @@ _HEAD = """\
 Four tools. An answer is the same JSON value twice: as `structuredContent` and as compact text,
 because some clients show the model only one of them. Fields without a value are left out. Times are
 Unix epoch seconds (UTC). Unknown arguments are refused; `null` means "not given"; a whole number may
-arrive as `"3"` or `3.0` and a list as JSON text. The schemas a client sees are shortened to what a
+arrive as `"3"` or `3.0`, a list as JSON text, one tag as text, and an `id` under the name `uuid`, which rows of
+`list` have. The schemas a client sees are shortened to what a
 model needs (no titles, no lower bounds, no rare fields); this page is complete.
 `NOTARIUM_TOOL_PREFIX=notes_` turns `list` into `notes_list`, and so on, in everything that a client sees; the
 policy and the audit log know the names of this page.
@@ -31,7 +32,8 @@ policy and the audit log know the names of this page.
 
 * The server answers reads from the local index and does not wait for the network, with two exceptions:
   the first `list` on an empty index waits up to 8 seconds for the first page, and `get` asks the store
-  for a note that the first sync has not reached.
+  for a note that the first sync has not reached. `list` is an error that names the way out while no note is
+  here (no login, no network, or still loading).
 * It serves writes one after another, in the order they came. Each is done only when the store
   has confirmed it. Reads continue meanwhile and see the last confirmed state.
 * The user's [policy](policy.md) may remove tools, refuse actions, hide notes (they do not exist then)
@@ -133,7 +135,8 @@ _BEHAVIOUR = {
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
   `(empty note)` if there are none. `title`, where the store has titles, is cut in the same way. `hidden` names
   kinds of invisible characters in the row.
-* A page beyond the end is empty and has the true totals.
+* A page beyond the end is empty and has the true totals. A `limit` or `preview_lines` above the maximum counts
+  as the maximum, and `note` says so.
 * The server searches inside words if no whole word matches, and the answer has `inside_words`.
   `suggestions` are words that would match if nothing does.
 * `sync` appears only if something may be missing or old: `state`, `loaded` (of `total`, where the store tells it), `complete`,
@@ -144,9 +147,9 @@ _BEHAVIOUR = {
     "get": """\
 * Lines end at `\\n`; a `\\r` before it belongs to the end. An empty note has 0 lines. Text is
   returned byte for byte.
-* An answer has up to 60,000 bytes in whole lines without a range, and up to 1,000,000 with one.
-  `text_is_partial` and `next_range_line_start` say what is missing. A single line larger than that is
-  cut, and `note` says so.
+* An answer has up to 40,000 bytes of text (as JSON) in whole lines, with a range as without one.
+  `text_is_partial` and `next_range_line_start` say what is missing. A line that is longer comes in parts:
+  `next_range_char_start` (1-based) is given beside its number, as the next call's `range_char_start`.
 * `range_line_start` alone means to the end, `range_line_count` alone means from line 1, a count of 0
   means to the end. An end beyond the last line is clipped; a start beyond it is an error that names the
   number of lines.

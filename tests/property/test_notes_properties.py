@@ -47,14 +47,15 @@ def test_lines_join_back_byte_for_byte(text):
     assert all(line.find("\n") in {-1, len(line) - 1} for line in lines)
 
 
-@given(ANY_TEXT, st.none() | st.integers(1, 5), st.integers(0, 60))
-def test_portions_of_a_text_join_back(text, count, spare):
-    most = max(map(json_bytes, split_lines(text)), default=0) + spare
-    start, parts = 1, []
+@given(ANY_TEXT, st.none() | st.integers(1, 5), st.integers(1, 60))
+def test_portions_of_a_text_join_back(text, count, most):
+    start, character, parts = 1, None, []
     while start is not None:
-        part = cut_portion(text, start=start, count=count, most=most)
+        part = cut_portion(text, start=start, count=count, character=character, most=most)
+        assert len(part.text) <= 1 or json_bytes(part.text) <= most
+        assert part.text or not text
         parts.append(part.text)
-        start = part.next_start
+        start, character = part.next_start, part.next_character
     assert "".join(parts) == text
 
 

@@ -35,7 +35,7 @@ def listing(*texts, tags=()):
         )
         for text in texts
     ]
-    return schemas.ListAnswer(content=rows, total_items=len(rows), current_page=1, total_pages=1)
+    return schemas.ListAnswer(content=rows, total_items=len(rows))
 
 
 def shown(answer):

@@ -89,7 +89,12 @@ class Server(Talker):
 
     def loaded(self, count: int) -> None:
         """Wait until so many active notes are listed."""
-        until(lambda: self.tool("list", limit=1)["total_items"] == count)
+
+        def listed() -> int | None:
+            answer = self.result("list", limit=1).get("structuredContent")
+            return answer["total_items"] if answer else None  # an error while nothing is loaded
+
+        until(lambda: listed() == count)
 
 
 def until(holds: Callable[[], bool], *, within: float = DEADLINE) -> None:

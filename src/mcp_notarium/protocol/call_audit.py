@@ -222,7 +222,8 @@ class Recording:
         return error
 
     def _entry(self, log: AuditLog | None, *, outcome: str) -> AuditEntry:
-        notes, asked_id = self._notes, self._call.arguments.get("id")
+        notes = self._notes
+        asked_id = next(filter(None, map(self._call.arguments.get, ("id", "uuid"))), None)
         if not notes and isinstance(asked_id, str) and log is not None and log.has_note(asked_id):
             notes = (asked_id,)
         if log is not None and self._digest is None:  # once a call: a note may have a megabyte

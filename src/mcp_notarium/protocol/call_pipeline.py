@@ -33,7 +33,7 @@ from mcp_notarium.protocol.call_audit import (
 )
 from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
-from mcp_notarium.tools.catalog import NOTARIUM, Tool, Toolset
+from mcp_notarium.tools.catalog import NOTARIUM, Tool, Toolset, describe_arguments
 from mcp_notarium.tools.schemas import FromNotes, PlainAnswer
 from mcp_notarium.tools.tool_names import ToolNames
 from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings, mark_plain
@@ -154,7 +154,7 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
         f"`{tool.name}` cannot take these arguments: {named}",
         subcategory="arguments",
         details={"problems": problems[:20]},
-        resolution_hint=f"`{tool.name}` takes: {', '.join(tool.request.model_fields)}.",
+        resolution_hint=f"`{tool.name}` takes: {describe_arguments(tool)}.",
     )
 
 

@@ -84,8 +84,8 @@ Work in this order: `list` to find a note, `get` to read it.
 - `list` rows are previews. Take a row's `uuid` as `id`. No `query` lists the newest notes.
 - For a small change use `text_patch`: line numbers are those of the text you read, all operations at once. \
 For a rewrite use `text` (the whole text).
-- Long notes come in parts (`text_is_partial`): read on with `range_line_start` = `next_range_line_start` and \
-the same `local_version`. Never save a part as `text`.
+- Long notes come in parts (`text_is_partial`): read on with `range_line_start` = `next_range_line_start` \
+(`range_char_start` likewise, if given) and the same `local_version`. Never save a part as `text`.
 - On a conflict nothing was written: `get` again, redo the change on the new text, `save` again.
 - Success of a change means the note store has stored it. If it cannot be reached, reading still \
 works; `sync` in an answer says what may be missing or old. After an `in_doubt` error do not repeat the write.
@@ -221,6 +221,27 @@ def wire_form(tool: Tool) -> dict[str, Any]:
             "openWorldHint": tool.open_world,
         },
     }
+
+
+def describe_arguments(tool: Tool) -> str:
+    """Return the tool's arguments with the values they take, for whoever sent others."""
+    properties = flat_schema(tool.request)["properties"]
+    return ", ".join(name + _describe_values(schema) for name, schema in properties.items())
+
+
+def _describe_values(schema: dict[str, Any]) -> str:
+    if "properties" in (items := schema.get("items", {})):
+        inner = items["properties"].items()
+        return f" [{{{', '.join(name + _describe_values(each) for name, each in inner)}}}]"
+    if "enum" in schema:
+        return f" ({'|'.join(schema['enum'])})"
+    bounds = [f"{word} {schema[key]}" for key, word in _BOUNDS.items() if key in schema]
+    said = schema.get("description", "")
+    return f" ({said or ', '.join(bounds)})" if bounds or 0 < len(said) <= _SHORT else ""
+
+
+_BOUNDS = {"minimum": "at least", "maximum": "at most"}
+_SHORT = 40
 
 
 class _Flat(GenerateJsonSchema):

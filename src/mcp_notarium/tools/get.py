@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from mcp_notarium.app import App
 
 
-UNASKED_BYTES = 60_000
-"""Largest text returned if no range was requested: about 16,000 tokens."""
-
-ANSWER_BYTES = 1_000_000
-"""Largest text returned at all. It is sent twice and escaped; some clients stop at 10 MB."""
+ANSWER_BYTES = 40_000
+"""Largest text of one answer: about 10,000 tokens, so that no client cuts it."""
 
 TEXT_HIDDEN = "The text of notes is hidden by the user's policy."
-CUT_LINE = "One line is larger than an answer may be; this is only its beginning."
+CUT_LINE = (
+    "The last line here is longer than an answer may be and goes on: "
+    "give both `next_…` fields as `range_line_start` and `range_char_start`."
+)
 RESERVED_BYTES = 1_000
 """Bytes reserved for the fields around a text; tags are counted separately."""
 
@@ -42,7 +42,13 @@ async def handle(app: App, request: GetRequest, call: CallContext) -> NoteAnswer
     _check_version(note, request.local_version)
     return NoteAnswer(
         **fields_of(note, app.config.policy),
-        **text_fields(app, note, start=request.range_line_start, count=request.range_line_count),
+        **text_fields(
+            app,
+            note,
+            start=request.range_line_start,
+            count=request.range_line_count,
+            character=request.range_char_start,
+        ),
     )
 
 
@@ -71,32 +77,44 @@ def fields_of(note: Note, policy: Policy) -> dict[str, Any]:
 
 
 def text_fields(
-    app: App, note: Note, *, start: int | None = None, count: int | None = None
+    app: App,
+    note: Note,
+    *,
+    start: int | None = None,
+    count: int | None = None,
+    character: int | None = None,
 ) -> dict[str, Any]:
     """Return the text on the wire: as much of it as is requested, fits, and may be read."""
     if app.config.policy.hides(Field.TEXT):
         return {"text": "", "text_is_partial": True, "note": TEXT_HIDDEN}
     room = app.usage_limits.bytes_left
     most = ANSWER_BYTES if room is None else room - RESERVED_BYTES - json_bytes("".join(note.tags))
-    part = cut_portion(note.text, start=start, count=count, most=min(most, ANSWER_BYTES))
+    part = cut_portion(
+        note.text, start=start, count=count, character=character, most=min(most, ANSWER_BYTES)
+    )
     fields: dict[str, Any] = {
         "text": part.text,
         "text_is_partial": not part.whole,
         "text_total_lines": part.total,
-        "note": part.note,
     }
-    if start is not None or count is not None or not part.whole:
+    if (start, count, character) != (None, None, None) or not part.whole:
         fields |= {
             "range_line_start": part.start,
             "range_line_count": part.count,
             "next_range_line_start": part.next_start,
+            "next_range_char_start": part.next_character,
+            "note": CUT_LINE if part.next_character else None,
         }
     return fields
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Hold a run of whole lines of a note. ``next_start`` is None at the end of the note."""
+    """Hold a run of lines of a note; only the first may lack its beginning, and only the last its end.
+
+    ``next_start`` is the line to go on with, None at the end of the note; ``next_character`` (from 1) the
+    character of it, None for the first.
+    """
 
     text: str
     total: int
@@ -104,46 +122,60 @@ class Portion:
     count: int
     next_start: int | None
     whole: bool
-    note: str | None = None
+    next_character: int | None = None
 
 
 def cut_portion(
-    text: str, *, start: int | None, count: int | None, most: int = ANSWER_BYTES
+    text: str,
+    *,
+    start: int | None,
+    count: int | None,
+    character: int | None = None,
+    most: int = ANSWER_BYTES,
 ) -> Portion:
     """Return the requested lines as far as they fit; all lines if no range was requested.
 
-    At most ``most`` bytes, less than a line if need be. Raises ``InvalidRequest`` if ``start`` lies
-    beyond the last line.
+    At most ``most`` bytes in whole lines, less than a line if it does not fit alone, but at least one
+    character if ``most`` allows any. Raises ``InvalidRequest`` if ``start`` lies beyond the last line or ``character`` beyond
+    the end of that line.
     """
     lines = split_lines(text)
     first, total = start or 1, len(lines)
-    if first > max(total, 1):
-        raise InvalidRequest(
-            f"Line {first} is outside the note, which has {total} lines.",
-            details={"total_lines": total},
-            resolution_hint=f"Ask for a start between 1 and {max(total, 1)}.",
-        )
+    _check_place("Line", first, total, "lines", of="the note")
     chosen = lines[first - 1 : first - 1 + count if count else total]
-    usual = UNASKED_BYTES if start is None and count is None else ANSWER_BYTES
-    kept, note = _leading(chosen, min(usual, most)), None
+    skipped = (character or 1) - 1
+    if skipped:
+        _check_place("Character", skipped + 1, len(chosen[0]), "characters", of=f"line {first}")
+        chosen = [chosen[0][skipped:], *chosen[1:]]
+    kept, rest = _leading(chosen, most), None
     if chosen and not kept:
-        line, note = _one_line(chosen[0], most)
-        kept = [line]
-    end = first + len(kept) - 1
+        kept = [_beginning(chosen[0], most)]
+        end = skipped + len(kept[0])
+        rest = end + 1 if end < len(lines[first - 1]) else None
+    follows = first + len(kept) - (rest is not None)
     return Portion(
         text="".join(kept),
         total=total,
         start=first,
         count=len(kept),
-        next_start=end + 1 if end < total else None,
-        whole=note is None and len(kept) == total,
-        note=note,
+        next_start=follows if follows <= total else None,
+        next_character=rest,
+        whole=not skipped and rest is None and len(kept) == total,
     )
+
+
+def _check_place(what: str, wanted: int, last: int, unit: str, *, of: str) -> None:
+    if wanted > max(last, 1):
+        raise InvalidRequest(
+            f"{what} {wanted} is outside {of}, which has {last} {unit}.",
+            details={f"total_{unit}": last},
+            resolution_hint=f"Ask for a start between 1 and {max(last, 1)}.",
+        )
 
 
 def _leading(lines: list[str], limit: int) -> list[str]:
     """Return as many leading lines as fit into ``limit`` bytes."""
-    if json_bytes("".join(lines)) <= limit:
+    if sum(map(len, lines)) < limit and json_bytes("".join(lines)) <= limit:
         return lines
     used = len('""')
     for index, line in enumerate(lines):
@@ -153,14 +185,12 @@ def _leading(lines: list[str], limit: int) -> list[str]:
     return lines
 
 
-def _one_line(line: str, most: int) -> tuple[str, str | None]:
-    """Return a line that is too long for the usual portion: whole if an answer can hold it, else cut."""
-    if json_bytes(line) <= most:
-        return line, None
+def _beginning(line: str, most: int) -> str:
+    """Return as much of a line as fits into ``most`` bytes, at least one character unless that is 0."""
     short = line[: max(0, most)]
-    while short and json_bytes(short) > most:
-        short = short[: max(0, len(short) * most // json_bytes(short) - 1)]
-    return short, CUT_LINE
+    while len(short) > 1 and json_bytes(short) > most:
+        short = short[: max(1, len(short) * most // json_bytes(short) - 1)]
+    return short
 
 
 def json_bytes(text: str) -> int:

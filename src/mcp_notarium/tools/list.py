@@ -1,13 +1,12 @@
 """Handle ``list``: find notes by words, tags and dates, as short rows with honest totals.
 
 Answers from the index. Only an empty index makes it wait, at most eight seconds, for the first page of
-the account; ``sync`` says what is still missing then.
+the account. An index that stays empty is an error; ``sync`` says what is missing in another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.lines import shorten
@@ -16,7 +15,13 @@ from mcp_notarium.search import parser
 from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Tagged, Word
 from mcp_notarium.search.sql_builder import words_of
 from mcp_notarium.tools.call_context import CallContext
-from mcp_notarium.tools.schemas import ListAnswer, ListItem, ListRequest
+from mcp_notarium.tools.schemas import (
+    MOST_PREVIEW_LINES,
+    MOST_ROWS,
+    ListAnswer,
+    ListItem,
+    ListRequest,
+)
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 
 if TYPE_CHECKING:
@@ -34,30 +39,38 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     """Return one page of matching notes.
 
     Raises ``QueryError`` for a filter that makes no sense, ``NotPermitted`` for a filter by a hidden
-    field, and ``StillLoading``.
+    field, and what ``wait_for_notes`` raises.
     """
     query = query_of(request)
     check_query(app.config.policy, query)
     status = await wait_for_notes(app, call)
-    limit = app.usage_limits.limit_rows(request.limit or DEFAULT_LIMIT)
+    limit = app.usage_limits.limit_rows(min(request.limit or DEFAULT_LIMIT, MOST_ROWS))
     page = request.page or 1
     found = app.library.find(
         query,
         limit=limit,
         offset=min((page - 1) * limit, LARGEST_OFFSET),
-        preview_lines=request.preview_lines or 1,
+        preview_lines=min(request.preview_lines or 1, MOST_PREVIEW_LINES),
     )
-    pages = ceil(found.total / limit)
     return ListAnswer(
         content=[_row(summary, app.config.policy) for summary in found.notes],
-        next_page=page + 1 if page < pages else None,
+        next_page=page + 1 if page * limit < found.total else None,
         total_items=found.total,
-        current_page=page,
-        total_pages=pages,
         inside_words=found.inside_words or None,
         suggestions=None if found.total else _suggestions(app, query),
+        note=_describe_bounds(request),
         sync=sync_part(status, now=app.clock()),
     )
+
+
+def _describe_bounds(request: ListRequest) -> str | None:
+    """Return what was asked for beyond a maximum and is not given, or None."""
+    bounds = (
+        ("limit", request.limit, MOST_ROWS),
+        ("preview_lines", request.preview_lines, MOST_PREVIEW_LINES),
+    )
+    beyond = [f"`{name}` is at most {most}" for name, asked, most in bounds if (asked or 0) > most]
+    return f"{' and '.join(beyond)}; that was used." if beyond else None
 
 
 def query_of(request: ListRequest) -> Query:

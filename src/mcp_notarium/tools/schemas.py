@@ -1,8 +1,9 @@
 """Define the wire schema: what the four tools take and return, field for field.
 
 Only shapes are checked here; the handlers decide what is permitted on which note. Unknown arguments
-are refused. ``null`` means "not given". Whole numbers may arrive as ``"3"`` or ``3.0`` and lists as
-JSON text, because agents send them so. Answers leave out what is ``None``.
+are refused. ``null`` means "not given". Whole numbers may arrive as ``"3"`` or ``3.0``, lists as
+JSON text, one tag as text, and an ``id`` as ``uuid``, because agents send them so. Answers leave out what is
+``None``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+)
 from pydantic_core import PydanticCustomError
 
 from mcp_notarium.domain.note import LONGEST_ID
@@ -37,6 +46,22 @@ def _parse_list(value: Any) -> Any:
     return value
 
 
+def _parse_tags(value: Any) -> Any:
+    """Parse tags that were sent as JSON text, or as the text of one tag."""
+    if (
+        isinstance(value, str)
+        and value.strip()
+        and value.lstrip()[0] not in "[{"
+        and "," not in value
+    ):
+        return [value]
+    return _parse_list(value)
+
+
+def _upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
+
+
 def _identifier(value: str) -> str:
     if not 0 < len(value) <= LONGEST_ID:
         raise PydanticCustomError("note_id", "Input should be the id of a note")
@@ -57,9 +82,13 @@ def _trash_status(value: int) -> int:
 
 Whole = Annotated[int, BeforeValidator(_whole)]
 Positive = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
-Tags = Annotated[list[str], BeforeValidator(_parse_list)]
+Tags = Annotated[list[str], BeforeValidator(_parse_tags)]
 Day = Annotated[str, AfterValidator(_day)]
 NoteId = Annotated[str, AfterValidator(_identifier)]
+ID_NAMES = AliasChoices("id", "uuid")
+"""The names under which the id of a note may be sent; rows of ``list`` have it as ``uuid``."""
+MOST_ROWS = 100
+MOST_PREVIEW_LINES = 20
 
 
 class Wire(BaseModel):
@@ -91,21 +120,24 @@ class ListRequest(Wire):
     date_before: Day | None = Field(default=None, description="YYYY-MM-DD, UTC, inclusive")
     date_after: Day | None = None
     sort_by: Literal["modified_at", "created_at"] | None = None
-    sort_order: Literal["ASC", "DESC"] | None = None
-    limit: Annotated[int, Field(ge=1, le=100), BeforeValidator(_whole)] | None = 20
+    sort_order: Annotated[Literal["ASC", "DESC"], BeforeValidator(_upper)] | None = None
+    limit: Positive | None = Field(default=20, json_schema_extra={"maximum": MOST_ROWS})
     page: Positive | None = None
-    preview_lines: Annotated[int, Field(ge=1, le=20), BeforeValidator(_whole)] | None = None
+    preview_lines: Positive | None = Field(
+        default=None, json_schema_extra={"maximum": MOST_PREVIEW_LINES}
+    )
 
 
 class GetRequest(Wire):
     """Hold the arguments of ``get``."""
 
-    id: NoteId
+    id: NoteId = Field(validation_alias=ID_NAMES)
     local_version: Whole | None = None
     range_line_start: Positive | None = None
     range_line_count: Annotated[int, Field(ge=0), BeforeValidator(_whole)] | None = Field(
         default=None, description="0: to the end"
     )
+    range_char_start: Positive | None = None
 
 
 class PatchOperation(Wire):
@@ -122,7 +154,7 @@ Patch = Annotated[list[PatchOperation], BeforeValidator(_parse_list)]
 class SaveRequest(Wire):
     """Hold the arguments of ``save``."""
 
-    id: NoteId | None = None
+    id: NoteId | None = Field(default=None, validation_alias=ID_NAMES)
     local_version: Whole | None = None
     server_version: Whole | None = None
     text: str | None = Field(default=None, description="whole text")
@@ -151,7 +183,7 @@ class ManageRequest(Wire):
     """Hold the arguments of ``manage``."""
 
     action: Action
-    id: NoteId | None = None
+    id: NoteId | None = Field(default=None, validation_alias=ID_NAMES)
     local_version: Whole | None = None
     confirm: StrictBool | None = Field(default=None, description="the user has agreed")
 
@@ -208,11 +240,10 @@ class ListAnswer(FromNotes):
     content: list[ListItem]
     next_page: int | None = None
     total_items: int
-    current_page: int = Field(json_schema_extra=QUIET)
-    total_pages: int = Field(json_schema_extra=QUIET)
     inside_words: bool | None = Field(default=None, json_schema_extra=QUIET)
     suggestions: list[str] | None = Field(default=None, json_schema_extra=QUIET)
     hidden: list[str] | None = Field(default=None, json_schema_extra=QUIET)
+    note: str | None = Field(default=None, json_schema_extra=QUIET)
     sync: Sync | None = Field(default=None, json_schema_extra=QUIET)
 
 
@@ -233,6 +264,7 @@ class NoteAnswer(FromNotes):
     range_line_start: int | None = Field(default=None, json_schema_extra=QUIET)
     range_line_count: int | None = Field(default=None, json_schema_extra=QUIET)
     next_range_line_start: int | None = None
+    next_range_char_start: int | None = None
     note: str | None = Field(default=None, json_schema_extra=QUIET)
     findings: list[InvisibleText] | None = Field(default=None, json_schema_extra=QUIET)
 
@@ -242,6 +274,7 @@ class SavedAnswer(NoteAnswer):
 
     text_is_partial: bool | None = Field(default=None, json_schema_extra=QUIET)
     next_range_line_start: int | None = Field(default=None, json_schema_extra=QUIET)
+    next_range_char_start: int | None = Field(default=None, json_schema_extra=QUIET)
     merged: bool | None = None
     unchanged: bool | None = Field(default=None, json_schema_extra=QUIET)
     conflict_copy_id: str | None = Field(default=None, json_schema_extra=QUIET)

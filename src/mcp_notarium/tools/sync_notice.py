@@ -9,7 +9,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from mcp_notarium.errors import StillLoading
+from mcp_notarium.errors import LoginRequired, NotariumError, StillLoading, StoreUnavailable
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.schemas import Sync
 
@@ -29,28 +29,44 @@ async def wait_for_notes(app: App, call: CallContext) -> SyncStatus:
 
     Returns how sync stands then. Does not wait for a sync that has failed already or that only a person
     can repair. If rules hide notes, nothing is listed before all are here: a first page with gaps would
-    reveal how many notes are hidden. Raises ``StillLoading`` then.
+    reveal how many notes are hidden. Raises why nothing can be listed yet, with the way out.
     """
     all_needed = app.config.policy.visibility.has_rules
     for poll in range(round(FIRST_PAGE_SECONDS / _POLL_SECONDS) + 1):
         status = app.library.status()
         if status.complete or (status.loaded and not all_needed):
-            break
+            return status
         if status.last_error or status.state in _NEEDS_PERSON:
             break
         if not poll:
             await call.progress(0, None, "Loading the notes")
         await asyncio.sleep(_POLL_SECONDS)
-    if all_needed and not status.complete:
-        raise still_loading(app, "they are listed when all are here.")
-    return status
+    raise _nothing_loaded(app, status)
+
+
+def _nothing_loaded(app: App, status: SyncStatus) -> NotariumError:
+    """Return the error for a listing of notes that are not here yet; an empty page would be a lie."""
+    if status.needs_login:
+        return LoginRequired(
+            f"The notes have not been loaded: {status.last_error or 'no login is accepted'}."
+        )
+    if status.last_error and status.state != "halted":
+        return StoreUnavailable(
+            f"The notes have not been loaded: {status.last_error}.",
+            resolution_hint="It is tried again by itself; call `list` again in a few minutes. If it stays "
+            "like this, ask the user to check the network and to run `mcp-notarium doctor`.",
+        )
+    return still_loading(app, "call `list` again in a minute.")
 
 
 def still_loading(app: App, until: str) -> StillLoading:
     """Return the error for an answer that needs all notes; ``until`` says what happens when they are here."""
     status = app.library.status()
     if status.needs_login or status.state == "halted":
-        return StillLoading(status_sentence(status, now=app.clock()) or "The notes are not here.")
+        return StillLoading(
+            status_sentence(status, now=app.clock()) or "The notes are not here.",
+            resolution_hint="Ask the user to do that; trying again does not help before.",
+        )
     return StillLoading(f"The notes are being loaded; {until}")
 
 

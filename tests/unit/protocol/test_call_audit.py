@@ -195,17 +195,32 @@ async def test_invalid_arguments_are_recorded_without_them(harness):
     assert "diary" not in repr(record)
 
 
+async def test_invalid_arguments_are_answered_with_the_values_that_are_taken(harness):
+    await harness.sync()
+    async with connected(harness.opened) as client:
+        result = await client.call_tool("list", {"order": "newest"})
+    hint = json.loads(result.content[0].text)["resolution_hint"]
+    for said in (
+        "sort_order (ASC|DESC)",
+        "trash_status (0 active, 1 trashed, 2 both)",
+        "limit (at",
+    ):
+        assert said in hint
+
+
 async def test_error_says_its_kind_and_only_ids_of_notes_here_are_kept(harness):
     harness.store.put(NOTE, "x")
     await harness.sync()
     async with connected(harness.opened) as client:
         await client.call_tool("get", {"id": "my diary"})
         await client.call_tool("get", {"id": NOTE, "local_version": 99})
+        await client.call_tool("get", {"uuid": NOTE, "local_version": 99})
         await client.call_tool("manage", {"action": "get_stats"})
-    missing, other, stats = records(harness)
+    missing, other, same, stats = records(harness)
     assert summary(missing) == ("tool.get", "allowed", "not_found")
     assert missing.notes == "[]"
     assert (other.outcome, other.notes) == ("version_changed", f'["{NOTE}"]')
+    assert (same.outcome, same.notes) == (other.outcome, other.notes)
     assert summary(stats) == ("tool.manage.get_stats", "allowed", "ok")
     assert stats.refers == 0
 

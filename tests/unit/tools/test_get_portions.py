@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.tools.get import ANSWER_BYTES, CUT_LINE, UNASKED_BYTES, cut_portion, json_bytes
+from mcp_notarium.tools.get import ANSWER_BYTES, cut_portion, json_bytes
 
 LONG = "".join(f"line {n} \u00e9\r\n" for n in range(1, 20_001))
 
@@ -40,17 +40,17 @@ def test_range_that_is_everything_is_whole():
 
 def test_unasked_long_text_is_bounded_and_says_where_to_go_on():
     part = cut_portion(LONG, start=None, count=None)
-    assert json_bytes(part.text) <= UNASKED_BYTES
+    assert json_bytes(part.text) <= ANSWER_BYTES
     assert not part.whole
     assert part.next_start == part.count + 1
     assert part.text.endswith("\r\n")
 
 
-def test_asked_range_may_be_long_but_not_endless():
-    huge = "0123456789\n" * 200_000
-    part = cut_portion(huge, start=1, count=0)
-    assert UNASKED_BYTES < json_bytes(part.text) <= ANSWER_BYTES
-    assert part.next_start == part.count + 1
+@pytest.mark.parametrize(("start", "count"), [(1, 0), (1, None), (1000, None), (1, 15_000)])
+def test_a_range_is_bounded_like_the_whole_and_goes_on(start, count):
+    part = cut_portion(LONG, start=start, count=count)
+    assert ANSWER_BYTES - 50 < json_bytes(part.text) <= ANSWER_BYTES
+    assert part.next_start == start + part.count
 
 
 def test_following_the_next_place_gives_the_text_byte_for_byte():
@@ -62,17 +62,36 @@ def test_following_the_next_place_gives_the_text_byte_for_byte():
     assert text == LONG
 
 
-def test_single_long_line_is_given_whole_while_an_answer_can_hold_it():
-    part = cut_portion("x" * 500_000, start=None, count=None)
-    assert (len(part.text), part.whole, part.next_start) == (500_000, True, None)
+@pytest.mark.parametrize(
+    "line", ["x" * 200_000, "\u20ac" * 50_000, '"' * 50_000, "\x01\u20ac" * 9_000]
+)
+def test_line_longer_than_an_answer_comes_in_bounded_parts(line):
+    text, start, character, parts = f"one\n{line}\nrest\n", 2, None, []
+    while start == 2:
+        part = cut_portion(text, start=start, count=None, character=character)
+        assert json_bytes(part.text) <= ANSWER_BYTES
+        assert not part.whole
+        parts.append(part.text)
+        start, character = part.next_start, part.next_character
+    assert len(parts) > 1
+    assert "".join(parts) == f"{line}\nrest\n"
+    assert (start, character) == (None, None)
 
 
-def test_line_larger_than_an_answer_is_cut_and_says_so():
-    part = cut_portion("\u20ac" * 500_000 + "\nrest", start=None, count=None)
-    assert json_bytes(part.text) <= ANSWER_BYTES
-    assert part.note == CUT_LINE
-    assert not part.whole
-    assert part.next_start == 2
+def test_long_line_is_not_begun_in_an_answer_that_holds_others():
+    part = cut_portion("one\n" + "x" * 50_000, start=None, count=None)
+    assert (part.text, part.next_start, part.next_character) == ("one\n", 2, None)
+
+
+def test_a_count_counts_the_line_that_is_gone_on_with():
+    part = cut_portion("abc\nd\ne\n", start=1, count=1, character=3)
+    assert (part.text, part.count, part.next_start, part.next_character) == ("c\n", 1, 2, None)
+
+
+def test_a_place_beyond_the_end_of_the_line_is_an_error_that_names_its_length():
+    with pytest.raises(InvalidRequest) as caught:
+        cut_portion("abc\nd\n", start=1, count=None, character=5)
+    assert caught.value.details == {"total_characters": 4}
 
 
 @given(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from mcp_notarium.errors import QueryError
+from mcp_notarium.errors import LoginRequired, QueryError, StillLoading, StoreUnavailable
 from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.schemas import ListRequest
@@ -44,16 +44,14 @@ async def test_row_has_exactly_the_fields_of_the_contract(harness):
             }
         ],
         "total_items": 1,
-        "current_page": 1,
-        "total_pages": 1,
     }
 
 
 async def test_empty_account_is_an_empty_page(harness):
     await harness.sync()
     answer = await find(harness)
-    assert (answer.content, answer.total_items, answer.total_pages) == ([], 0, 0)
-    assert (answer.current_page, answer.next_page, answer.sync) == (1, None, None)
+    assert (answer.content, answer.total_items) == ([], 0)
+    assert (answer.next_page, answer.sync) == (None, None)
 
 
 async def test_pages_follow_each_other_and_end(harness):
@@ -63,7 +61,7 @@ async def test_pages_follow_each_other_and_end(harness):
     seen, page = [], 1
     while page:
         answer = await find(harness, limit=2, page=page)
-        assert (answer.total_items, answer.total_pages, answer.current_page) == (5, 3, page)
+        assert answer.total_items == 5
         seen += ids(answer)
         page = answer.next_page
     assert seen == ["n4", "n3", "n2", "n1", "n0"]
@@ -76,7 +74,6 @@ async def test_page_beyond_the_end_is_empty_with_honest_totals(harness, page):
     await harness.sync()
     answer = await find(harness, limit=2, page=page)
     assert (answer.content, answer.total_items, answer.next_page) == ([], 5, None)
-    assert (answer.current_page, answer.total_pages) == (page, 3)
 
 
 async def test_sorting_by_creation_and_in_both_directions(harness):
@@ -185,11 +182,36 @@ async def test_unreachable_service_does_not_make_a_new_cache_wait(harness):
     harness.ticking = True
     harness.remote.faults.plan(Fault.UNAVAILABLE, times=99)
     async with harness.syncing():
-        with anyio.fail_after(5):
-            answer = await find(harness)
-    assert answer.content == []
-    assert answer.sync
-    assert not answer.sync.complete
+        with anyio.fail_after(5), pytest.raises(StoreUnavailable) as caught:
+            await find(harness)
+    assert "have not been loaded" in caught.value.message
+    assert "mcp-notarium doctor" in caught.value.resolution_hint
+
+
+async def test_a_new_cache_without_a_login_is_an_error_with_the_way_out(harness):
+    harness.store.put("n", "x")
+    harness.remote.faults.plan(Fault.LOGIN, times=99)
+    async with harness.syncing():
+        with anyio.fail_after(5), pytest.raises(LoginRequired) as caught:
+            await find(harness)
+    assert "mcp-notarium login" in caught.value.resolution_hint
+
+
+async def test_a_load_that_takes_long_is_no_empty_page(harness, monkeypatch):
+    monkeypatch.setattr("mcp_notarium.tools.sync_notice.FIRST_PAGE_SECONDS", 0.3)
+    with pytest.raises(StillLoading) as caught:
+        await find(harness)
+    assert caught.value.retryable
+
+
+async def test_rows_beyond_the_maximum_are_not_given_and_that_is_said(harness):
+    for n in range(105):
+        harness.store.put(f"n{n}", "x")
+    await harness.sync()
+    answer = await find(harness, limit=500, preview_lines=99)
+    assert (len(answer.content), answer.next_page) == (100, 2)
+    assert answer.note == "`limit` is at most 100 and `preview_lines` is at most 20; that was used."
+    assert (await find(harness, limit=100)).note is None
 
 
 async def test_missing_login_is_said_with_the_way_out(harness):

