@@ -159,7 +159,7 @@ _BEHAVIOUR = {
 """,
     "save": """\
 * Create: `text` (it may be empty), optionally `tags` and `trash`. Change: `id`, `local_version`, and
-  at least one of `text`, `text_patch`, `tags`, `trash`. `text` and `text_patch` exclude each other.
+  at least one of `text`, `text_patch`, `tags`, `trash`, `properties`. `text` and `text_patch` exclude each other.
 * `title` is an argument as well where the store has titles (at most 1,000 characters, one line; an empty one
   removes it), and alone reason enough for a change. Elsewhere the first line of the text is the title.
 * `text_patch`: all line numbers are those of the text at `local_version`. Deletions are applied from
@@ -172,13 +172,16 @@ _BEHAVIOUR = {
   the title.
 * Nothing is written, and the answer has `unchanged`, if nothing would change.
 * The answer's text has the same bounds as that of `get`.
+* `properties` sets (`true`) or removes (`false`) what it names; the others stay. Simplenote has `pinned` and
+  `markdown`, the notebooks have `pinned`, Trilium has none; another one is an error. They merge one by one.
+  Answers show those that are set.
 * Tags are trimmed, and each is kept once in the spelling the note has. New tags hold no white space or
   comma and at most 256 characters; a note has at most 100. Odd tags that exist already stay.
 * A text has at most 1,048,576 bytes, or what the store allows.
 * Do not repeat the write after an `in_doubt` error; the server finishes it. `conflict_copy_id` names a
   note that keeps the text if the store mixed it with a change made at the same moment.
 * `note` begins with `stored differently:` if the stored text differs from what was sent. It names the
-  first lines (of what was sent) that differ, and `tags`, `trash` or `title` if they do. The answer is
+  first lines (of what was sent) that differ, and `tags`, `trash`, `title` or a property if they do. The answer is
   what the store holds. No copy is made. `get_stats`, `status` and `doctor` count such writes.
 * Annotated destructive, because it can replace a text, and open-world, because a tag can share.
 """,
@@ -186,6 +189,8 @@ _BEHAVIOUR = {
 * `trash`, `untrash`, `delete_permanently`: `id` and the current `local_version`. Trashing
   a note that is in the trash, at its current version, succeeds without a write. Only a note in the
   trash can be deleted permanently; one that is gone already is `NOT_FOUND`.
+* `pin`, `unpin`: the same two arguments; they set or remove the property `pinned`, where the store has it. A
+  pin that is there already is no write.
 * `reset_cache` empties the local index and loads every note again in the running server. It keeps writes
   that are not confirmed yet. It empties nothing if the store cannot be reached.
 * `get_stats` returns the numbers below and sends no request to the store.

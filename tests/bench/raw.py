@@ -16,7 +16,7 @@ from mcp_notarium.storage.note_search import MOST_RANKED
 _KEY = f"x'{'5b' * 80}'"
 _LIMIT = 20
 _GET = (
-    "SELECT id, local_version, server_version, created_at, modified_at, trash, pinned, markdown, "
+    "SELECT id, local_version, server_version, created_at, modified_at, trash, properties, "
     "tags, text FROM notes WHERE id = ?"
 )
 

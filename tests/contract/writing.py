@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from contract.bench import Bench, OnABench, nothing_known
-from mcp_notarium.domain.note import Content, Tombstone
+from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import IdTaken, NoteNotFound, StoreRejected, VersionConflict
 from mcp_notarium.stores.contract import SEEDED, Changes, Ids, PushStatus, Retry, WriteGuard
 from mcp_notarium.sync.direct_write import run_at_once
@@ -69,6 +69,29 @@ class WritingContract(OnABench):
             base = await bench.store.get(made.id)
             write = self.write(bench.store, made.id, then, base=base, write_id=f"0b{number}")
             assert (await bench.store.push(write)).revision.content == self.as_stored(then)
+
+    async def test_properties_are_set_alone_and_others_stay(self, bench: Bench) -> None:
+        store = bench.store
+        names = sorted(store.traits.properties)
+        if not names:
+            return
+        every = Content("t\n", properties=frozenset(names))
+        made = (await store.push(self.write(store, "n1", every))).revision
+        assert made.content == self.as_stored(every)
+        for number, name in enumerate(names):
+            base = await store.get(made.id)
+            fewer = replace(base.content, properties=base.content.properties - {name})
+            write = self.write(store, made.id, fewer, base=base, write_id=f"0b{number}")
+            assert store.revision_of(made.id, write.body).content == fewer
+            answer = await store.push(write)
+            assert answer.revision.content == fewer
+            assert answer.revision.etag != base.etag
+        again = await store.get(made.id)
+        assert again.content == Content("t\n")
+        write = self.write(store, made.id, every, base=again, write_id="0c")
+        assert (await store.push(write)).revision.content == self.as_stored(every)
+        _, listed = await self.whole_listing(store, limit=9)
+        assert [one.content for one in listed if isinstance(one, Revision)] == [every]
 
     async def test_created_note_is_listed_and_reported_by_the_feed(self, bench: Bench) -> None:
         cursor, before = await self.whole_listing(bench.store, limit=10)

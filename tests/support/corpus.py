@@ -111,7 +111,6 @@ def make(
         modified_at=modified_at,
         raw=json.dumps(raw).encode(),
         server_version=version,
-        markdown=version % 7 == 0,
     )
 
 

@@ -54,10 +54,17 @@ LIKE_SIMPERIUM = Traits(
     long_poll=True,
     versions=True,
     trash=True,
+    properties=frozenset({"pinned", "markdown"}),
     shares_by_tag=True,
 )
 LIKE_LOCAL = Traits(
-    Changes.FEED, WriteGuard.CAS, Ids.RANDOM, Retry.IDEMPOTENT, trash=True, titles=True
+    Changes.FEED,
+    WriteGuard.CAS,
+    Ids.RANDOM,
+    Retry.IDEMPOTENT,
+    trash=True,
+    titles=True,
+    properties=frozenset({"pinned"}),
 )
 LIKE_VAULT = Traits(
     Changes.SNAPSHOT,
@@ -280,12 +287,20 @@ class MemoryClient:
             fields |= {"text": wanted.text, "tags": list(wanted.tags), "trash": wanted.trash}
             if self.traits.titles:
                 fields["title"] = wanted.title
+            others = set(fields.get("properties", ())) - self.traits.properties
+            if wanted.properties or "properties" in fields:
+                fields["properties"] = sorted(others | wanted.properties)
             fields["modified"] = now
         return json.dumps(fields).encode()
 
     def revision_of(self, note_id: str, body: bytes) -> Revision:
         """See ``Store.revision_of``."""
-        return _revision(note_id, "", json.loads(body), None)
+        return self._read(note_id, "", json.loads(body), None)
+
+    def _read(self, note_id: str, etag: str, fields: Fields, version: int | None) -> Revision:
+        revision = _revision(note_id, etag, fields, version)
+        known = revision.content.properties & self.traits.properties
+        return replace(revision, content=replace(revision.content, properties=known))
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``."""
@@ -358,7 +373,7 @@ class MemoryClient:
     def _revision_at(self, note_id: str, kept: Kept, version: int) -> Revision:
         number = version if self.store.numbered else None
         etag = self.store.etag(kept, version)
-        revision = _revision(note_id, etag, kept.versions[version], number)
+        revision = self._read(note_id, etag, kept.versions[version], number)
         named = self.traits.ids is Ids.NAMED
         return replace(revision, identity=f"i{kept.identity}") if named else revision
 
@@ -429,8 +444,6 @@ def _revision(note_id: str, etag: str, fields: Fields, version: int | None) -> R
         modified_at=fields["modified"],
         raw=json.dumps(fields).encode(),
         server_version=version,
-        pinned=bool(fields.get("pinned")),
-        markdown=bool(fields.get("markdown")),
     )
 
 

@@ -280,7 +280,11 @@ def etag_of(version: int) -> str:
 
 def content_of(fields: Fields) -> Content:
     return Content(
-        str(fields["text"]), tuple(fields["tags"]), bool(fields["trash"]), fields.get("title")
+        str(fields["text"]),
+        tuple(fields["tags"]),
+        bool(fields["trash"]),
+        fields.get("title"),
+        frozenset(fields.get("properties", ())),
     )
 
 

@@ -16,7 +16,7 @@ SCHEMA = """
 CREATE TABLE notes(
   pk INTEGER PRIMARY KEY, id TEXT UNIQUE, local_version INTEGER, server_version INTEGER,
   created_at INTEGER, modified_at INTEGER, trash INTEGER,
-  pinned INTEGER DEFAULT 0, markdown INTEGER DEFAULT 0,
+  properties TEXT DEFAULT '[]',
   tags TEXT, title TEXT, head TEXT, supplement TEXT, text TEXT);
 CREATE INDEX notes_listing ON notes(trash, modified_at DESC, pk);
 CREATE INDEX notes_created ON notes(trash, created_at DESC, pk);

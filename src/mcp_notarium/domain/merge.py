@@ -310,17 +310,24 @@ def merge_tags(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) 
     return tuple(kept)
 
 
+def merge_properties(
+    base: frozenset[str], mine: frozenset[str], theirs: frozenset[str]
+) -> frozenset[str]:
+    """Apply to ``theirs`` what mine set and removed."""
+    return (theirs | (mine - base)) - (base - mine)
+
+
 def titles_clash(base: Content, mine: Content, theirs: Content) -> bool:
     """Tell whether both sides gave the note another title, and not the same."""
     return base.title not in (mine.title, theirs.title) and mine.title != theirs.title
 
 
 def merge_content(base: Content, mine: Content, theirs: Content) -> Content | None:
-    """Merge text, title, tags and trash separately. Return None if the texts overlap, or both titles changed.
+    """Merge each field separately. Return None if the texts overlap, or both titles changed.
 
     Trash: the side that changed it wins. A note that they moved to the trash while mine edited it
     keeps the edit and stays in the trash, where it can be restored. It leaves the trash only if
-    mine itself restored it.
+    mine itself restored it. A property that one side set or removed is so in the result.
     """
     text = merge(base.text, mine.text, theirs.text)
     if text is None or titles_clash(base, mine, theirs):
@@ -330,4 +337,5 @@ def merge_content(base: Content, mine: Content, theirs: Content) -> Content | No
         tags=merge_tags(base.tags, mine.tags, theirs.tags),
         trash=mine.trash if mine.trash != base.trash else theirs.trash,
         title=mine.title if mine.title != base.title else theirs.title,
+        properties=merge_properties(base.properties, mine.properties, theirs.properties),
     )

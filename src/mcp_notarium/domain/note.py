@@ -21,12 +21,14 @@ class Content:
     """Hold the parts of a note that a person can change. ``tags`` keep their order and case.
 
     ``title`` is None where the store has none: there the first line of the text is the title.
+    ``properties`` names what is set of the properties that the store has (``Traits.properties``).
     """
 
     text: str
     tags: tuple[str, ...] = ()
     trash: bool = False
     title: str | None = None
+    properties: frozenset[str] = frozenset()
 
     @property
     def wording(self) -> tuple[str | None, str]:
@@ -60,8 +62,6 @@ class Revision:
     modified_at: float
     raw: bytes
     server_version: int | None = None
-    pinned: bool = False
-    markdown: bool = False
     tags_understood: bool = True
     identity: str | None = None
 
@@ -85,14 +85,13 @@ class Note:
     trash: bool
     created_at: int
     modified_at: int
-    pinned: bool = False
-    markdown: bool = False
     title: str | None = None
+    properties: frozenset[str] = frozenset()
 
     @property
     def content(self) -> Content:
         """Return the changeable part, for comparing and patching."""
-        return Content(text=self.text, tags=self.tags, trash=self.trash, title=self.title)
+        return Content(self.text, self.tags, self.trash, self.title, self.properties)
 
 
 class WriteKind(StrEnum):

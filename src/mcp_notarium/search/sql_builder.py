@@ -32,7 +32,8 @@ class Statement:
 class Statements:
     """Hold the SQL for one page of notes, and for the number of notes on all pages.
 
-    ``rows`` gives the columns id, local_version, modified_at, trash, tags, title, head, pk; the best
+    ``rows`` gives the columns id, local_version, modified_at, trash, tags, title, head,
+    properties, pk; the best
     match first. ``unranked`` gives the same columns, of a single word the newest match first; of other
     queries it is ``rows``. ``count`` gives one number.
     """
@@ -228,7 +229,8 @@ def _page(found: Statement, order: str, limit: int, offset: int) -> Statement:
     """Select the wide rows of one page of what was found: ``pk``, ``sorted``, perhaps ``rank``."""
     sql = (
         f"WITH page AS MATERIALIZED ({found.sql} ORDER BY {order} LIMIT ? OFFSET ?) "  # noqa: S608 - constants only
-        "SELECT n.id, n.local_version, n.modified_at, n.trash, n.tags, n.title, n.head, n.pk AS pk "
+        "SELECT n.id, n.local_version, n.modified_at, n.trash, n.tags, n.title, n.head, "
+        "n.properties, n.pk AS pk "
         f"FROM page CROSS JOIN notes AS n ON n.pk = page.pk ORDER BY {order}"
     )
     return Statement(sql, (*found.parameters, limit, offset))

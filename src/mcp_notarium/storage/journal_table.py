@@ -32,7 +32,7 @@ class JournalTable:
                 (
                     *(write.write_id, write.note_id, str(write.kind), write.base_etag),
                     *(content.text, content.title, json.dumps(content.tags)),
-                    *(int(content.trash), write.body),
+                    *(int(content.trash), json.dumps(sorted(content.properties)), write.body),
                     *(write.created_at, write.owner, write.lease_until),
                     *(
                         str(write.state),
@@ -115,27 +115,31 @@ def _write(row: Row) -> PendingWrite:
         kind=WriteKind(row[2]),
         base_etag=row[3],
         content=Content(
-            text=row[4], title=row[5], tags=tuple(json.loads(row[6])), trash=bool(row[7])
+            text=row[4],
+            title=row[5],
+            tags=tuple(json.loads(row[6])),
+            trash=bool(row[7]),
+            properties=frozenset(json.loads(row[8])),
         ),
-        body=row[8],
-        created_at=row[9],
-        owner=row[10],
-        lease_until=row[11],
-        state=WriteState(row[12]),
-        reason=row[13],
-        copied=bool(row[14]),
-        client=row[15],
-        repair=bool(row[16]),
+        body=row[9],
+        created_at=row[10],
+        owner=row[11],
+        lease_until=row[12],
+        state=WriteState(row[13]),
+        reason=row[14],
+        copied=bool(row[15]),
+        client=row[16],
+        repair=bool(row[17]),
     )
 
 
 _COLUMNS = (
-    "write_id, note_id, kind, base_etag, text, title, tags, trash, body, created_at, owner, lease_until, "
-    "state, reason, copied, client, repair"
+    "write_id, note_id, kind, base_etag, text, title, tags, trash, properties, body, created_at, owner, "
+    "lease_until, state, reason, copied, client, repair"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM journal"  # noqa: S608 - constants only
 _OLDEST_FIRST = "ORDER BY created_at, write_id"
-_ADD = f"INSERT INTO journal({_COLUMNS}) VALUES ({', '.join('?' * 17)})"  # noqa: S608 - constants only
+_ADD = f"INSERT INTO journal({_COLUMNS}) VALUES ({', '.join('?' * 18)})"  # noqa: S608 - constants only
 _ANY_IN_FLIGHT = "SELECT 1 FROM journal WHERE state = 'in_flight' LIMIT 1"
 _CLAIM = """
 UPDATE journal SET owner = ?, lease_until = ?

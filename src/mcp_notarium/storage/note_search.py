@@ -46,6 +46,7 @@ class Summary:
     tags: tuple[str, ...]
     title: str | None
     head: str
+    properties: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +142,9 @@ class SearchIndex:
 
 
 def _summary(row: Row) -> Summary:
-    note_id, local_version, modified_at, trash, tags, title, head, _ = row
-    known = tuple(json.loads(tags))
-    return Summary(note_id, local_version, modified_at, bool(trash), known, title, head)
+    note_id, local_version, modified_at, trash, tags, title, head, properties, _ = row
+    known, are_set = tuple(json.loads(tags)), frozenset(json.loads(properties))
+    return Summary(note_id, local_version, modified_at, bool(trash), known, title, head, are_set)
 
 
 _WRITTEN = "SELECT coalesce(title, '') || char(10) || text FROM notes WHERE pk = ?"

@@ -86,11 +86,10 @@ class NoteTable:
             created_at=row[3],
             modified_at=row[4],
             trash=bool(row[5]),
-            pinned=bool(row[6]),
-            markdown=bool(row[7]),
-            tags=tuple(json.loads(row[8])),
-            text=row[9],
-            title=row[10],
+            properties=frozenset(json.loads(row[6])),
+            tags=tuple(json.loads(row[7])),
+            text=row[8],
+            title=row[9],
         )
 
     def base(self, note_id: str) -> Revision | None:
@@ -100,18 +99,20 @@ class NoteTable:
             return None
         return Revision(
             id=row[0],
-            etag=row[7],
+            etag=row[6],
             server_version=row[1],
             content=Content(
-                text=row[6], tags=tuple(json.loads(row[5])), trash=bool(row[2]), title=row[13]
+                text=row[5],
+                tags=tuple(json.loads(row[4])),
+                trash=bool(row[2]),
+                title=row[12],
+                properties=frozenset(json.loads(row[3])),
             ),
-            pinned=bool(row[3]),
-            markdown=bool(row[4]),
-            created_at=row[8],
-            modified_at=row[9],
-            tags_understood=bool(row[10]),
-            identity=row[11],
-            raw=row[12],
+            created_at=row[7],
+            modified_at=row[8],
+            tags_understood=bool(row[9]),
+            identity=row[10],
+            raw=row[11],
         )
 
     def etag(self, note_id: str) -> str | None:
@@ -312,12 +313,12 @@ class NoteTable:
 
 
 _GET = """
-SELECT id, local_version, server_version, created_at, modified_at, trash, pinned, markdown, tags,
-       text, title
+SELECT id, local_version, server_version, created_at, modified_at, trash, properties, tags, text,
+       title
 FROM notes WHERE id = ?
 """
 _BASE = """
-SELECT n.id, n.server_version, n.trash, n.pinned, n.markdown, n.tags, n.text,
+SELECT n.id, n.server_version, n.trash, n.properties, n.tags, n.text,
        b.etag, b.created_at, b.modified_at, b.tags_understood, b.identity, b.raw,
        n.title
 FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?
@@ -359,14 +360,13 @@ ON CONFLICT (key) DO UPDATE SET
   value = CAST(max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER)) AS TEXT)
 """
 _INSERT = """
-INSERT INTO notes(pk, local_version, id, server_version, created_at, modified_at, trash, pinned,
-                  markdown, tags, title, head, supplement, text)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO notes(pk, local_version, id, server_version, created_at, modified_at, trash, properties,
+                  tags, title, head, supplement, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _UPDATE = """
 UPDATE notes SET local_version = ?, id = ?, server_version = ?, created_at = ?, modified_at = ?,
-                 trash = ?, pinned = ?, markdown = ?, tags = ?, title = ?, head = ?, supplement = ?,
-                 text = ?
+                 trash = ?, properties = ?, tags = ?, title = ?, head = ?, supplement = ?, text = ?
 WHERE pk = ?
 """
 _PUT_BASE = """

@@ -66,9 +66,12 @@ class VersionTable:
         row = self._db.row(_GET, (note_id, number))
         if row is None:
             return None
-        *facts, text, tags, trash, title = row
-        here = None if text is None else Content(text, tuple(json.loads(tags)), bool(trash), title)
-        return NoteVersion(*facts), here
+        *facts, text, tags, trash, title, properties = row
+        if text is None:
+            return NoteVersion(*facts), None
+        set_then = frozenset(json.loads(properties))
+        content = Content(text, tuple(json.loads(tags)), bool(trash), title, set_then)
+        return NoteVersion(*facts), content
 
     def keep(self, replaced: Revision, *, number: int, at: float, by: str, in_store: bool) -> None:
         """Keep a revision that a write has replaced, and remove what is over the limits.
@@ -84,6 +87,7 @@ class VersionTable:
                     *(replaced.id, number, replaced.server_version, replaced.modified_at, at, by),
                     *(size, replaced.etag if in_store else None, int(replaced.tags_understood)),
                     *(json.dumps(content.tags), int(content.trash)),
+                    json.dumps(sorted(content.properties)),
                     *((None, None) if in_store else (content.title, content.text)),
                 ),
             )
@@ -121,13 +125,13 @@ class VersionTable:
 _FACTS = "number, server_version, modified_at, replaced_at, replaced_by, size, etag"
 _OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? ORDER BY number DESC"  # noqa: S608 - constants of ours
 _GET = f"""
-SELECT {_FACTS}, text, tags, trash, title FROM note_versions WHERE note_id = ? AND number = ?
+SELECT {_FACTS}, text, tags, trash, title, properties FROM note_versions WHERE note_id = ? AND number = ?
 """  # noqa: S608 - as above
 _KEEP = """
 INSERT OR REPLACE INTO note_versions(
   note_id, number, server_version, modified_at, replaced_at, replaced_by, size, etag,
-  tags_understood, tags, trash, title, text)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  tags_understood, tags, trash, properties, title, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _COST_OF_ONE = f"{ROW_BYTES} + iif(etag IS NULL, size, 0)"
 _COST = f"SELECT sum({_COST_OF_ONE}) FROM note_versions INDEXED BY note_versions_age"  # noqa: S608 - constants of ours

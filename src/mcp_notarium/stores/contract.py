@@ -99,6 +99,8 @@ class Traits:
     tags: bool = True
     titles: bool = False
     """A note has a title beside its text (``Content.title``)."""
+    properties: frozenset[str] = frozenset()
+    """What can be set of a note (``Content.properties``)."""
     dates: bool = True
     """A write sets the date of its change, and an answer shows that date."""
     in_database: bool = False
@@ -151,6 +153,13 @@ def require_supported(traits: Traits, content: Content, replaced: Content | None
             "notes of this store have no title of their own; nothing was saved",
             subcategory="no_titles",
             resolution_hint="Write the title on the first line of `text`.",
+        )
+    if missing := sorted(content.properties - traits.properties):
+        known = ", ".join(sorted(traits.properties)) or "none"
+        raise InvalidRequest(
+            f"notes of this store have no property {', '.join(missing)}; nothing was saved",
+            subcategory="no_property",
+            resolution_hint=f"The properties that can be set here: {known}.",
         )
     if not traits.tags and content.tags != (replaced.tags if replaced else ()):
         raise InvalidRequest(

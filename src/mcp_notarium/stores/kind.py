@@ -89,7 +89,8 @@ class StoreKind:
     ``login`` None: there is nothing to log in to. ``tables``: those it has in the database, if it has any;
     ``StoreContext.database`` reaches them. ``copies``: how many verified copies of the database are kept.
     ``wire_words``: parts of paths and names of headers that
-    are the same for every account; the log shows no others. ``titles``: its trait, known before it is open.
+    are the same for every account; the log shows no others. ``titles``, ``trash``, ``properties``: its traits, known
+    before it is open.
     ``describe`` asks an open store what it is; `mcp-notarium doctor` shows the answer.
     ``native_toolset``: the module in ``tools/toolsets`` with the tools of its own kind; '' if it has none.
     ``persistent`` False: its notes end with the server, whose database is in memory, without a key or a folder.
@@ -107,6 +108,8 @@ class StoreKind:
     copies: Callable[[StoreSettings], int] = _no_copies
     wire_words: frozenset[str] = frozenset()
     titles: bool = False
+    trash: bool = False
+    properties: frozenset[str] = frozenset()
     describe: Callable[[Store], Awaitable[str]] | None = None
     native_toolset: str = ""
     persistent: bool = True

@@ -15,7 +15,7 @@ from enum import Enum
 
 from mcp_notarium.domain.diff import find_changes
 from mcp_notarium.domain.lines import split_lines
-from mcp_notarium.domain.merge import merge_content, merge_tags, titles_clash
+from mcp_notarium.domain.merge import merge_content, merge_properties, merge_tags, titles_clash
 from mcp_notarium.domain.note import Content
 
 MARK = "(conflict copy) "
@@ -77,7 +77,7 @@ class StoredAs(Enum):
     MERGED = "merged"
     """Somebody else's change is in it too, and every line of ours."""
     TAGS_LOST = "tags lost"
-    """Every line of ours is there, but not every tag, or not the trash flag or the title."""
+    """Every line of ours is there, but not every tag or property, or not the trash flag or the title."""
     TEXT_LOST = "text lost"
 
 
@@ -118,18 +118,20 @@ def plan_repair(*, base: Content, sent: Content, theirs: Content, stored: Conten
         return None if whole else Repair(theirs, copies=True)
     whole = _count_lines(merged.text) <= _count_lines(stored.text)
     same = (merged.trash, merged.title) == (stored.trash, stored.title)
+    same = same and merged.properties == stored.properties
     if whole and same and set(merged.tags) <= set(stored.tags):
         return None
     return Repair(merged, copies=False)
 
 
 def with_lost_tags(*, base: Content, sent: Content, stored: Content) -> Content:
-    """Apply our change of tags, trash and title again to what the store holds."""
+    """Apply our change of everything but the text again to what the store holds."""
     return Content(
         text=stored.text,
         tags=merge_tags(base.tags, sent.tags, stored.tags),
         trash=sent.trash if sent.trash != base.trash else stored.trash,
         title=sent.title if sent.title != base.title else stored.title,
+        properties=merge_properties(base.properties, sent.properties, stored.properties),
     )
 
 
@@ -144,6 +146,7 @@ def differences(*, sent: Content, stored: Content) -> str:
     parts += ["tags"] if sent.tags != stored.tags else []
     parts += ["trash"] if sent.trash != stored.trash else []
     parts += ["title"] if sent.title != stored.title else []
+    parts += sorted(sent.properties ^ stored.properties)
     return ", ".join(parts)
 
 

@@ -141,8 +141,8 @@ TOOLS: tuple[Tool, ...] = (
         name="manage",
         title="Manage notes",
         description=(
-            "`trash`, `untrash` or `delete_permanently` (from trash, if any) a note; `get_stats`: "
-            "state of cache and sync; `reset_cache`: load all again if the cache seems wrong."
+            "`trash`, `untrash`, `pin`, `unpin` or `delete_permanently` (from trash, if any) a note; "
+            "`get_stats`: state of cache and sync; `reset_cache`: load all again if the cache seems wrong."
         ),
         request=schemas.ManageRequest,
         answer=schemas.ManageAnswer,

@@ -17,7 +17,7 @@ from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.note_lookup import find_note, versions_of
-from mcp_notarium.tools.schemas import GetRequest, NoteAnswer
+from mcp_notarium.tools.schemas import GetRequest, NoteAnswer, Properties
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -73,7 +73,13 @@ def fields_of(note: Note, policy: Policy) -> dict[str, Any]:
         "modified_at": note.modified_at,
         "created_at": note.created_at,
         "trash": note.trash,
+        "properties": shown_properties(note.properties),
     }
+
+
+def shown_properties(properties: frozenset[str]) -> Properties | None:
+    """Return the properties that are set, on the wire; None if there are none."""
+    return Properties(**dict.fromkeys(properties, True)) if properties else None
 
 
 def text_fields(

@@ -15,6 +15,7 @@ from mcp_notarium.search import parser
 from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Tagged, Word
 from mcp_notarium.search.sql_builder import words_of
 from mcp_notarium.tools.call_context import CallContext
+from mcp_notarium.tools.get import shown_properties
 from mcp_notarium.tools.schemas import (
     MOST_PREVIEW_LINES,
     MOST_ROWS,
@@ -116,6 +117,7 @@ def _row(summary: Summary, policy: Policy) -> ListItem:
         tags=policy.shown_tags(summary.tags),
         modified_at=summary.modified_at,
         trash=summary.trash,
+        properties=shown_properties(summary.properties),
     )
 
 

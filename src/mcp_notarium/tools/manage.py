@@ -1,4 +1,4 @@
-"""Handle ``manage``: trash, restore or remove one note, show statistics, reset the index.
+"""Handle ``manage``: trash, restore, pin or remove one note, show statistics, reset the index.
 
 Trashing can be undone and needs no confirmation. Permanent deletion works on trashed notes only; it and
 ``reset_cache`` need one. Success of a note action means that the store has carried it out. The statistics
@@ -10,15 +10,17 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium import __version__
-from mcp_notarium.domain.note import Note
+from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.note_lookup import find_at_version
+from mcp_notarium.tools.save import with_properties
 from mcp_notarium.tools.schemas import ManageAnswer, ManageRequest, StatsAnswer
 
 if TYPE_CHECKING:
@@ -37,7 +39,6 @@ _OF_THE_WHOLE_ACCOUNT = (
 """Numbers that also change with hidden notes."""
 _OF_A_PART = ("db_total_notes", "db_active_notes", "db_trashed_notes", "sync_loaded", "sync_total")
 """Numbers that would reveal, during the first load, how many notes are hidden."""
-_STATUS = {True: "trashed", False: "untrashed"}
 
 
 async def handle(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer | StatsAnswer:
@@ -49,6 +50,8 @@ async def handle(app: App, request: ManageRequest, call: CallContext) -> ManageA
             return await _reset(app, call)
         case "trash" | "untrash":
             return await _set_trash(app, request, call, trash=request.action == "trash")
+        case "pin" | "unpin":
+            return await _set_pin(app, request, call, pin=request.action == "pin")
         case "delete_permanently":
             return await _remove(app, request, call)
 
@@ -73,29 +76,49 @@ async def _find_note(app: App, request: ManageRequest) -> Note:
 async def _set_trash(
     app: App, request: ManageRequest, call: CallContext, *, trash: bool
 ) -> ManageAnswer:
+    note, said = await _change(app, request, call, lambda held: replace(held, trash=trash))
+    if note.trash != trash:
+        raise _not_kept_error(note, "in the trash" if note.trash else "not in the trash")
+    return _note_answer(note, "trashed" if trash else "untrashed", said=said)
+
+
+async def _set_pin(
+    app: App, request: ManageRequest, call: CallContext, *, pin: bool
+) -> ManageAnswer:
+    def wanted(held: Content) -> Content:
+        return replace(held, properties=with_properties(held.properties, {"pinned": pin}))
+
+    note, said = await _change(app, request, call, wanted)
+    if ("pinned" in note.properties) != pin:
+        raise _not_kept_error(note, "not pinned" if pin else "pinned")
+    return _note_answer(note, "pinned" if pin else "unpinned", said=said)
+
+
+async def _change(
+    app: App, request: ManageRequest, call: CallContext, wanted: Callable[[Content], Content]
+) -> tuple[Note, str | None]:
+    """Change the note of the action; return it as it is now, and what to say if it was so already."""
     async with app.library.writing():
         note = await _find_note(app, request)
-        if note.trash == trash:
-            return _trash_answer(
-                note, said="The note was in this state already; nothing was written."
-            )
+        content = wanted(note.content)
+        if content == note.content:
+            return note, "The note was in this state already; nothing was written."
         with app.usage_limits.write():
-            content = replace(note.content, trash=trash)
-            saved = await app.library.save(note=note, content=content, act=call.act)
-    if saved.note.trash != trash:
-        where = "in the trash" if saved.note.trash else "not in the trash"
-        raise VersionConflict(
-            f"The note store did not keep the change: the note is {where}.",
-            details={"id": note.id, "local_version": saved.note.local_version},
-            resolution_hint="Call `get` with this id and try again with its `local_version`.",
-        )
-    return _trash_answer(saved.note)
+            return (await app.library.save(note=note, content=content, act=call.act)).note, None
 
 
-def _trash_answer(note: Note, *, said: str | None = None) -> ManageAnswer:
+def _not_kept_error(note: Note, state: str) -> VersionConflict:
+    return VersionConflict(
+        f"The note store did not keep the change: the note is {state}.",
+        details={"id": note.id, "local_version": note.local_version},
+        resolution_hint="Call `get` with this id and try again with its `local_version`.",
+    )
+
+
+def _note_answer(note: Note, status: str, *, said: str | None = None) -> ManageAnswer:
     return ManageAnswer(
         id=note.id,
-        status=_STATUS[note.trash],
+        status=status,
         new_local_version=note.local_version,
         new_server_version=note.server_version,
         note=said,

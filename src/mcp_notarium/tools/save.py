@@ -6,7 +6,7 @@ at another version, or if nobody has agreed to sharing it or dropping most of it
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -87,10 +87,11 @@ def _check_shape(request: SaveRequest) -> None:
             resolution_hint="`text` replaces the whole note, `text_patch` changes lines of it.",
         )
     if request.id is not None:
-        changes = (request.text, request.text_patch, request.tags, request.trash)
-        if (*changes, _title(request)) == (None,) * 5:
+        changes = (request.text, request.text_patch, request.tags, request.trash, _title(request))
+        if changes == (None,) * 5 and not _properties(request):
             raise InvalidRequest(
-                "Nothing to save.", resolution_hint="Give `text`, `text_patch`, `tags` or `trash`."
+                "Nothing to save.",
+                resolution_hint="Give `text`, `text_patch`, `tags`, `trash` or `properties`.",
             )
         return
     if request.text_patch is not None:
@@ -123,8 +124,15 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         tags=old.tags if request.tags is None else check_tags(request.tags, present=old.tags),
         trash=old.trash if request.trash is None else request.trash,
         title=old.title if title is None else check_title(title),
+        properties=with_properties(old.properties, _properties(request)),
     )
     return make_draft(app, note, content)
+
+
+def with_properties(held: frozenset[str], changes: Mapping[str, bool]) -> frozenset[str]:
+    """Return the properties of a note after these are set (True) or removed (False)."""
+    wanted = {name for name, value in changes.items() if value}
+    return (held - changes.keys()) | wanted
 
 
 def make_draft(app: App, note: Note | None, content: Content) -> Draft:
@@ -159,6 +167,11 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
 
 def _title(request: SaveRequest) -> str | None:
     return request.title if isinstance(request, TitledSaveRequest) else None
+
+
+def _properties(request: SaveRequest) -> dict[str, bool]:
+    given = request.properties
+    return {} if given is None else given.model_dump(exclude_none=True)
 
 
 def _text(request: SaveRequest, old: str) -> str:

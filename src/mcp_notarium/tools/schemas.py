@@ -36,9 +36,9 @@ def _whole(value: Any) -> Any:
     return value
 
 
-def _parse_list(value: Any) -> Any:
-    """Parse a list that was sent as JSON text."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
+def _parse_json(value: Any) -> Any:
+    """Parse a list or an object that was sent as JSON text."""
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
         try:
             return json.loads(value)
         except (ValueError, RecursionError):
@@ -55,7 +55,7 @@ def _parse_tags(value: Any) -> Any:
         and "," not in value
     ):
         return [value]
-    return _parse_list(value)
+    return _parse_json(value)
 
 
 def _upper(value: Any) -> Any:
@@ -105,6 +105,13 @@ class Answer(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
 
+class Properties(Wire):
+    """Hold what is set of the properties that stores have (``Traits.properties``): one field each."""
+
+    pinned: StrictBool | None = None
+    markdown: StrictBool | None = None
+
+
 class ListRequest(Wire):
     """Hold the arguments of ``list``."""
 
@@ -148,7 +155,7 @@ class PatchOperation(Wire):
     value: str | None = None
 
 
-Patch = Annotated[list[PatchOperation], BeforeValidator(_parse_list)]
+Patch = Annotated[list[PatchOperation], BeforeValidator(_parse_json)]
 
 
 class SaveRequest(Wire):
@@ -167,6 +174,7 @@ class SaveRequest(Wire):
         default=None, description="replaces all; an e-mail address may share it"
     )
     trash: StrictBool | None = None
+    properties: Annotated[Properties, BeforeValidator(_parse_json)] | None = None
     confirm: StrictBool | None = Field(default=None, description="the user has agreed")
 
 
@@ -176,7 +184,9 @@ class TitledSaveRequest(SaveRequest):
     title: str | None = None
 
 
-Action = Literal["trash", "untrash", "delete_permanently", "get_stats", "reset_cache"]
+Action = Literal[
+    "trash", "untrash", "delete_permanently", "pin", "unpin", "get_stats", "reset_cache"
+]
 
 
 class ManageRequest(Wire):
@@ -231,6 +241,7 @@ class ListItem(Answer):
     tags: list[str]
     modified_at: int
     trash: bool = Field(json_schema_extra=QUIET)
+    properties: Properties | None = Field(default=None, json_schema_extra=QUIET)
     hidden: list[str] | None = Field(default=None, json_schema_extra=QUIET)
 
 
@@ -259,6 +270,7 @@ class NoteAnswer(FromNotes):
     modified_at: int = Field(json_schema_extra=QUIET)
     created_at: int | None = Field(default=None, json_schema_extra=QUIET)
     trash: bool = Field(json_schema_extra=QUIET)
+    properties: Properties | None = Field(default=None, json_schema_extra=QUIET)
     text_is_partial: bool | None = None
     text_total_lines: int | None = Field(default=None, json_schema_extra=QUIET)
     range_line_start: int | None = Field(default=None, json_schema_extra=QUIET)

@@ -57,8 +57,6 @@ def revision(number):
         etag="1",
         server_version=1,
         content=Content(text=f"note number {number}\n", tags=("x",), trash=False),
-        pinned=False,
-        markdown=False,
         created_at=1.0,
         modified_at=2.0,
         raw=b"{}",

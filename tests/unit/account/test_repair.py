@@ -64,8 +64,6 @@ def revision(number):
         etag="1",
         server_version=1,
         content=Content(text=f"note {number} " + "word " * 150, tags=("x",), trash=False),
-        pinned=False,
-        markdown=False,
         created_at=1.0,
         modified_at=2.0,
         raw=json.dumps(raw).encode(),

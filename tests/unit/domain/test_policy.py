@@ -1,6 +1,7 @@
 """What may be used and written under a policy."""
 
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,9 @@ from mcp_notarium.domain.policy import PERMISSIVE, TOOLS, Field, Mode, Policy
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import NotPermitted
 from mcp_notarium.tools import catalog
+from mcp_notarium.tools.schemas import Action
 
-ACTIONS = ("trash", "untrash", "delete_permanently", "get_stats", "reset_cache")
+ACTIONS = get_args(Action)
 tags = st.lists(st.sampled_from(["work", "Work", "private", "PRIVATE", "x"]), max_size=3).map(tuple)
 
 
@@ -33,7 +35,7 @@ def refusal(require: Callable[..., None], *arguments: object) -> NotPermitted | 
     ("mode", "permitted"),
     [
         (Mode.FULL, {"save", *ACTIONS}),
-        (Mode.WRITE, {"save", "trash", "untrash", "get_stats"}),
+        (Mode.WRITE, {"save", "trash", "untrash", "pin", "unpin", "get_stats"}),
         (Mode.READ_ONLY, {"get_stats"}),
     ],
 )

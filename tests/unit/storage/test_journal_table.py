@@ -13,7 +13,7 @@ def intent(number=1, *, owner="me", lease_until=100.0, **more):
         note_id="n1",
         kind=WriteKind.UPDATE,
         base_etag="e1",
-        content=Content("text \0 ż", ("a", "B"), trash=True),
+        content=Content("text \0 ż", ("a", "B"), trash=True, properties=frozenset({"pinned"})),
         body=b'{"content": "text"}',
         created_at=float(number),
         owner=owner,

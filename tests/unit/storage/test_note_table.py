@@ -32,8 +32,7 @@ def edited(revision, text=None, **more):
 def test_a_stored_revision_reads_back_as_note_and_as_base(either):
     revision = replace(
         note(created_at=12.75, modified_at=99.5, version=7),
-        pinned=True,
-        markdown=True,
+        content=Content("one two\nthree", ("a", "B"), properties=frozenset({"pinned", "x"})),
         tags_understood=False,
         raw=bytes(range(256)),
     )
@@ -47,8 +46,7 @@ def test_a_stored_revision_reads_back_as_note_and_as_base(either):
         trash=False,
         created_at=12,
         modified_at=99,
-        pinned=True,
-        markdown=True,
+        properties=frozenset({"pinned", "x"}),
     )
     assert either.notes.base("id1") == revision
     assert either.notes.etag("id1") == revision.etag

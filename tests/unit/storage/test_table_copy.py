@@ -35,8 +35,6 @@ def revision(number, text, *, trash=False, tags=()):
         etag=str(number),
         server_version=number + 1,
         content=Content(text=text, tags=tags, trash=trash),
-        pinned=False,
-        markdown=False,
         created_at=1.5e9 + number,
         modified_at=1.6e9 + number,
         raw=b"{}",

@@ -13,10 +13,12 @@ from support.cache_room import store
 
 DAY = 86_400.0
 NOW = 1_700_000_000.0
+PINNED = frozenset({"pinned"})
 
 
 def note(note_id, text="words", *tags):
-    return replace(corpus.make(note_id, Content(text, tags, title=f"of {text}")), etag="r1")
+    content = Content(text, tags, title=f"of {text}", properties=PINNED)
+    return replace(corpus.make(note_id, content), etag="r1")
 
 
 def keep(cache, revision, number, *, at=NOW, in_store=False):
@@ -39,7 +41,7 @@ def test_a_version_is_read_with_its_text_or_with_its_name_in_the_store(cache):
     assert (newest.number, newest.etag) == (4, "r1")
     assert (oldest.number, oldest.server_version, oldest.modified_at) == (3, 7, 5.0)
     assert (oldest.replaced_at, oldest.replaced_by, oldest.size) == (NOW, "agent 1", 6)
-    assert cache.versions.get("a", 3) == (oldest, Content("zwölf", ("x",), title="of zwölf"))
+    assert cache.versions.get("a", 3) == (oldest, note("a", "zwölf", "x").content)
     assert cache.versions.get("a", 4) == (newest, None)
     assert "newer" not in repr(cache.database.rows("SELECT * FROM note_versions"))
     assert cache.versions.get("a", 5) is None

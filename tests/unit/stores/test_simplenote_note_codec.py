@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,12 +45,39 @@ def read(**changes: Any):
     return revision_from("n", WHOLE | changes, version=7)
 
 
+def content_of(fields: Any) -> Content:
+    return revision_from("n", fields, version=7).content
+
+
 def test_whole_note_is_read() -> None:
     revision = read()
-    assert revision.content == Content("one\r\ntwo", ("Work", "home"), trash=False)
+    properties = frozenset({"pinned", "markdown"})
+    assert revision.content == Content("one\r\ntwo", ("Work", "home"), properties=properties)
     assert (revision.etag, revision.server_version) == ("7", 7)
     assert (revision.created_at, revision.modified_at) == (1_600_000_000.0, 1_700_000_000.25)
-    assert (revision.pinned, revision.markdown) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted", "written"),
+    [
+        (["markdown", "pinned", "later"], {"markdown"}, ["markdown", "later"]),
+        (["later", "markdown"], {"markdown", "pinned"}, ["later", "markdown", "pinned"]),
+        ([7, "later", None], {"pinned"}, [7, "later", None, "pinned"]),
+        ("pinned", {"pinned"}, ["pinned"]),
+        (None, {"markdown"}, ["markdown"]),
+    ],
+)
+def test_other_system_tags_stay_as_they_are(stored: Any, wanted: set[str], written: Any) -> None:
+    fields = WHOLE | {"systemTags": stored}
+    content = replace(content_of(fields), properties=frozenset(wanted))
+    composed = compose_fields(fields, content, now=5.0)
+    assert composed == fields | {"systemTags": written, "modificationDate": 5.0}
+    assert content_of(composed) == content
+
+
+def test_a_new_note_has_its_properties() -> None:
+    content = Content("x", properties=frozenset({"pinned"}))
+    assert compose_fields(None, content, now=5.0)["systemTags"] == ["pinned"]
 
 
 def test_every_field_and_number_type_is_kept() -> None:
@@ -126,7 +154,7 @@ def test_tags_that_are_no_text_are_left_out() -> None:
 
 
 def test_lone_surrogates_read_as_replacements_and_stay_in_raw() -> None:
-    revision = read(content="x\ud83d", tags=["\udc00"])
+    revision = read(content="x\ud83d", tags=["\udc00"], systemTags=["\udc00"])
     assert revision.content == Content("x\ufffd", ("\ufffd",))
     assert fields_of(revision)["content"] == "x\ud83d"
 
@@ -170,6 +198,7 @@ def test_new_note_has_every_field_the_service_wants() -> None:
 
 def changed(content: Content, **base: Any) -> dict[str, Any]:
     before = WHOLE | base
+    content = replace(content, properties=frozenset({"pinned", "markdown"}))
     after = compose_fields(before, content, now=9.0)
     assert before == WHOLE | base, "the base itself must not change"
     assert list(after)[: len(before)] == list(before)

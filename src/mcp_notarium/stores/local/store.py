@@ -57,6 +57,7 @@ class LocalStore:
         Retry.IDEMPOTENT,
         trash=True,
         titles=True,
+        properties=frozenset({"pinned"}),
         in_database=True,
     )
     codec_version = 1
@@ -108,7 +109,7 @@ class LocalStore:
     def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
         """See ``Store.compose``: the whole note as JSON."""
         wanted = content.cleaned()
-        properties = json.loads(base.raw or b"{}") if base else {}
+        others = json.loads(base.raw or b"{}") if base else {}
         changed = base is None or wanted != base.content
         fields = {
             "title": wanted.title,
@@ -118,7 +119,11 @@ class LocalStore:
             "created": base.created_at if base else now,
             "modified": base.modified_at if base and not changed else now,
         }
-        return json.dumps(properties | fields).encode()
+        for name in self.traits.properties & (wanted.properties ^ _set_in(others)):
+            others |= {name: True}
+            if name not in wanted.properties:
+                del others[name]
+        return json.dumps(others | fields).encode()
 
     def revision_of(self, note_id: str, body: bytes) -> Revision:
         """See ``Store.revision_of``."""
@@ -222,19 +227,22 @@ def _columns(body: bytes) -> tuple[Any, ...]:
     )
 
 
+def _set_in(fields: Any) -> frozenset[str]:
+    """Return the properties that are set in the JSON object of a note."""
+    return frozenset(name for name in LocalStore.traits.properties if fields.get(name) is True)
+
+
 def _revision(row: Any) -> Revision:
     note_id, change, _, _, created, modified, trash, tags, properties, title, text = row
-    known = json.loads(properties)
+    known = _set_in(json.loads(properties))
     return Revision(
         id=note_id,
         etag=str(change) if change else "",
-        content=Content(text, tuple(json.loads(tags)), bool(trash), title),
+        content=Content(text, tuple(json.loads(tags)), bool(trash), title, known),
         created_at=created,
         modified_at=modified,
         raw=properties.encode(),
         server_version=change or None,
-        pinned=known.get("pinned") is True,
-        markdown=known.get("markdown") is True,
     )
 
 

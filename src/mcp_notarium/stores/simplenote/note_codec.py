@@ -33,6 +33,8 @@ from mcp_notarium.stores.simplenote.urls import is_possible_id
 
 VERSION = 1
 """One more with every change in what :func:`revision_from` makes of the same object, ``raw`` included."""
+PROPERTIES = frozenset({"pinned", "markdown"})
+"""Those of ``systemTags`` that a person sets; all others stay as they are."""
 Fields = dict[str, Any]
 """A note as Simplenote stores it. Treated as immutable; edits make a new one."""
 
@@ -46,7 +48,6 @@ def revision_from(note_id: str, fields: Fields, *, version: int | None) -> Revis
     """Read a stored object as a revision; ``version`` None gives the etag ''."""
     created = _seconds(fields.get("creationDate"))
     modified = _seconds(fields.get("modificationDate"))
-    marks = _strings(fields.get("systemTags"))
     content = _content(fields)
     return Revision(
         id=note_id,
@@ -56,8 +57,6 @@ def revision_from(note_id: str, fields: Fields, *, version: int | None) -> Revis
         modified_at=modified if modified is not None else created or 0.0,
         raw=to_json(_without_text(fields, content.text)),
         server_version=version,
-        pinned="pinned" in marks,
-        markdown="markdown" in marks,
         tags_understood=_all_strings(fields.get("tags", [])),
     )
 
@@ -95,6 +94,8 @@ def compose_fields(base: Fields | None, content: Content, *, now: float) -> Fiel
         edits["content"] = wanted.text
     if wanted.tags != seen.tags:
         edits["tags"] = list(wanted.tags)
+    if wanted.properties != seen.properties:
+        edits["systemTags"] = _system_tags(base.get("systemTags"), wanted.properties)
     if wanted.trash != seen.trash:
         edits["deleted"] = _as_type_of(base.get("deleted"), wanted.trash)
     return base | edits
@@ -116,7 +117,7 @@ def _new_fields(content: Content, *, now: float) -> Fields:
     return {
         "content": content.text,
         "tags": list(content.tags),
-        "systemTags": [],
+        "systemTags": sorted(content.properties),
         "creationDate": now,
         "modificationDate": now,
         "deleted": content.trash,
@@ -131,7 +132,18 @@ def _content(fields: Mapping[str, Any]) -> Content:
         text=replace_surrogates(text) if isinstance(text, str) else "",
         tags=_strings(fields.get("tags")),
         trash=_flag(fields.get("deleted")),
+        properties=PROPERTIES.intersection(_strings(fields.get("systemTags"))),
     )
+
+
+def _system_tags(old: Any, properties: frozenset[str]) -> list[Any]:
+    """Return the system tags with these properties; the others keep their order, whatever they are."""
+    kept = [
+        mark
+        for mark in (old if isinstance(old, list) else [])
+        if not isinstance(mark, str) or mark not in PROPERTIES or mark in properties
+    ]
+    return kept + sorted(properties.difference(_strings(kept)))
 
 
 def _without_text(fields: Fields, text: str) -> Fields | list[Fields]:

@@ -74,6 +74,7 @@ class SimplenoteStore:
         long_poll=True,
         versions=True,
         trash=True,
+        properties=note_codec.PROPERTIES,
         shares_by_tag=True,
     )
     codec_version = note_codec.VERSION

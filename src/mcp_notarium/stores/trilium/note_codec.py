@@ -135,7 +135,6 @@ def revision(note: NoteObject, content: bytes | None) -> Revision:
         note.created,
         note.modified,
         to_json(fields),
-        markdown=note.kind == HTML,
         tags_understood=note.tags_understood,
     )
 
