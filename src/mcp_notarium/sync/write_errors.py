@@ -60,8 +60,15 @@ def changed_error(note_id: str, note: Note | None, *, removing: bool = False) ->
     )
 
 
-def removed_error(note_id: str) -> NoteNotFound:
-    """Return the error for a note that is gone, or hidden by now."""
+def removed_error(note_id: str, *, renamed: bool = False) -> NoteNotFound:
+    """Return the error for a note that is gone, or hidden by now; ``renamed``: or has another name."""
+    if renamed:
+        return NoteNotFound(
+            f"the note is not under its name at the note store, and perhaps under another one; {NOT_SAVED}",
+            details={"id": note_id},
+            resolution_hint="Look with `get` after the next sync: a renamed note answers to this id, too. If it is "
+            "gone and the text is still wanted, `save` it as a new note: `text` without `id`.",
+        )
     return NoteNotFound(
         "the note was removed elsewhere in the meantime; nothing was saved",
         details={"id": note_id},

@@ -27,7 +27,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Store, require_supported
+from mcp_notarium.stores.contract import Ids, Store, require_supported
 from mcp_notarium.sync.direct_write import DirectWriter
 from mcp_notarium.sync.entry_replay import ROUNDS, EntryReplay
 from mcp_notarium.sync.journal import Journal, process_ended
@@ -295,9 +295,20 @@ class Writer:
             newest = await get_newest(self._store, note_id)
         if isinstance(newest, Tombstone) or not self._journal.sees_revision(newest):
             # A note that was hidden elsewhere is gone to the caller here.
-            self._journal.adopt(newest, seen=seen)
-            raise removed_error(note_id) if first else self._make_gone_error(note_id)
+            self._forget(newest, seen=seen)
+            raise self._make_removed_error(note_id) if first else self._make_gone_error(note_id)
         return newest
+
+    def _forget(self, gone: Revision | Tombstone, *, seen: str | None) -> None:
+        """Take a note that is gone or hidden out of the index.
+
+        Where ids are names the next listing does: the note may have been renamed.
+        """
+        if self._store.traits.ids is not Ids.NAMED:
+            self._journal.adopt(gone, seen=seen)
+
+    def _make_removed_error(self, note_id: str) -> NotariumError:
+        return removed_error(note_id, renamed=self._store.traits.ids is Ids.NAMED)
 
     def _make_gone_error(self, note_id: str) -> NotariumError:
         """Make the error for a note that is gone after its change was sent.
@@ -305,7 +316,11 @@ class Writer:
         If rules hide notes, it is the one for a change that was stored into a note that is hidden now.
         """
         hides = self._cache.notes.visibility.rules.has_rules
-        return out_of_sight_error(note_id, stored=False) if hides else removed_error(note_id)
+        return (
+            out_of_sight_error(note_id, stored=False)
+            if hides
+            else self._make_removed_error(note_id)
+        )
 
     async def _send_update(
         self, write: PendingWrite, newest: Revision, seen: str | None, act: Act | None
@@ -315,7 +330,7 @@ class Writer:
         except VersionConflict:
             result = None
         except NoteNotFound:
-            self._journal.adopt(Tombstone(write.note_id), seen=newest.etag)
+            self._forget(Tombstone(write.note_id), seen=newest.etag)
             raise self._make_gone_error(write.note_id) from None
         if result is None:
             return PushResult(PushOutcome.AGAIN)

@@ -263,6 +263,16 @@ def test_a_note_that_was_hidden_is_deleted_in_the_words_of_one_that_is_gone(clie
     assert removed == hidden
 
 
+def test_a_note_that_was_hidden_is_saved_in_the_words_of_one_that_is_gone(clients, store):
+    def save(client, note):
+        with pytest.raises(NoteNotFound) as refused:
+            asyncio.run(client.change(note, "changed\n"))
+        return refused.value.to_dict(), client.contents().keys()
+
+    removed, hidden = outcomes(clients, store, save)
+    assert removed == hidden
+
+
 def test_a_new_note_has_the_version_that_it_has_when_another_one_is_removed(clients, store):
     def add(client, note):
         store.put("new.md", "new\n")

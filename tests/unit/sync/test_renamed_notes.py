@@ -96,13 +96,28 @@ def test_a_note_that_was_renamed_is_never_said_to_be_deleted(vault, store, known
     assert store.ids() == {"b.md", "c.md"}
 
 
-def test_before_the_rename_is_known_nothing_is_written_under_the_old_name(vault, store):
-    store.rename("a.md", "c.md")
-    with pytest.raises(NoteNotFound):
-        asyncio.run(vault.change(vault.note("a.md"), "Plan\nchanged\n"))
+@pytest.mark.parametrize("late", [False, True], ids=["before the call", "right before the push"])
+def test_before_the_rename_is_known_nothing_is_written_and_nothing_of_the_note_is_forgotten(
+    vault, store, late
+):
+    kept = asyncio.run(vault.change(vault.note("a.md"), "Plan\nchanged\n")).note
+    if late:
+
+        def rename():
+            store.rename("a.md", "c.md")
+            raise NoteNotFound("no such file")
+
+        raced(vault, rename)
+    else:
+        store.rename("a.md", "c.md")
+    with pytest.raises(NoteNotFound, match="nothing was saved") as refusal:
+        asyncio.run(vault.change(kept, "Plan\nchanged again\n"))
+    assert "renamed" in refusal.value.resolution_hint
     assert store.ids() == {"b.md", "c.md"}
     asyncio.run(vault.sync())
     assert vault.contents() == store.contents()
+    assert vault.note("a.md").id == "c.md"
+    assert [version.size for version in vault.cache.versions.of("c.md")] == [len("Plan\nof a\n")]
 
 
 async def unanswered(vault, name, text, fault=Fault.TIMEOUT):
