@@ -303,10 +303,10 @@ class Store(Protocol):
         """
 
     async def find_created(self, write: PendingWrite) -> Revision | None:
-        """Find the note that an unanswered creation has made; None if it has certainly made none.
+        """Find the note that an unanswered creation has made; None if it has made none: it is sent again.
 
-        Only asked where the store makes the ids. Raises ``OutcomeUnknown`` if that cannot be told: the
-        write then stays in doubt and is never sent again.
+        Only asked where the store makes the ids. Raises ``NoteNotFound`` if the note was made and is gone,
+        and ``OutcomeUnknown`` if that cannot be told: the write then stays in doubt and is never sent again.
         """
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:

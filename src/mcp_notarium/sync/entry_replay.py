@@ -148,7 +148,10 @@ class EntryReplay:
         raise unknown_outcome("the note keeps changing at the note store", write)
 
     async def _attempt(self, write: PendingWrite, *, listed: bool) -> PushResult:
-        head = await self._find(write)
+        try:
+            head = await self._find(write)
+        except NoteNotFound:  # the store has made the note, and it was removed since
+            return self._finish_with(write, Tombstone(write.note_id))
         if not listed and self._may_be_renamed(write, head):
             raise PerhapsRenamed(
                 "the note is not under its name: a listing must tell whether it was renamed",

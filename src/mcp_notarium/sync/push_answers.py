@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import CacheError, NotariumError, StoreRejected
-from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
+from mcp_notarium.stores.contract import Acknowledgement, Ids, PushStatus, Store, WriteGuard
 from mcp_notarium.sync.conflict_copy import (
     StoredAs,
     compare_stored,
@@ -122,6 +122,8 @@ class AnswerCommitter:
         held: Revision | Tombstone = answer.revision
         with suppress(NotariumError):
             held = await get_newest(self._store, answer.revision.id)
+        if isinstance(held, Tombstone) and self._store.traits.ids is Ids.NAMED:
+            held = answer.revision  # it may have been renamed: the next listing tells
         if displaced is not None and self._journal.is_taken(displaced):
             return await self._give_back(write, displaced, held, replayed=replayed)
         unseen = self._copy_unseen(write, displaced, known=(base.wording, sent.wording))
@@ -168,22 +170,24 @@ class AnswerCommitter:
         if held.etag == answer.revision.etag and (answer.alone or held.content == sent):
             return await self._accept_alone(write, answer)
         if write.repair or same_but_blanks(sent, held.content):
-            return await self._accept_rewritten(write, base, held)
+            as_sent = answer.alone and answer.revision.content == sent
+            return await self._accept_rewritten(write, base, held, by_store=not as_sent)
         return None
 
     async def _accept_rewritten(
-        self, write: PendingWrite, base: Content, held: Revision
+        self, write: PendingWrite, base: Content, held: Revision, *, by_store: bool
     ) -> PushResult:
         """Commit what is taken for the store's rewriting of ours. Send nothing but a copy of lost lines.
 
-        A repair ends here, whatever the store made of it: repaired again it would never end.
+        A repair ends here, whatever the store made of it: repaired again it would never end. ``by_store``
+        False: the store has taken it as it was sent, so somebody else has written since.
         """
         sent = self._store.revision_of(write.note_id, write.body).content
         same = same_but_blanks(sent, held.content)
         stored_as = compare_stored(base=base, sent=sent, stored=held.content)
         lost = not same and stored_as is StoredAs.TEXT_LOST
         copy = self._copy_of(write) if lost and not write.copied else None
-        differs = differences(sent=sent, stored=held.content)
+        differs = differences(sent=sent, stored=held.content) if by_store else ""
         kept = held if self._journal.sees_revision(held) else Tombstone(held.id)
         follow_ups = [] if copy is None else [copy]
         if not self.finish(write, kept, follow_ups, differs=bool(differs)):
@@ -191,7 +195,7 @@ class AnswerCommitter:
         if differs:
             self._on_difference(held.id)
         copied = await self._send_follow_up(copy, NOTHING) if copy else None
-        result = PushResult(PushOutcome.STORED, held.id, differs=differs)
+        result = PushResult(PushOutcome.STORED, held.id, merged=not by_store, differs=differs)
         return result.followed_by(copied, lost=lost)
 
     def _copy_unseen(
@@ -220,10 +224,11 @@ class AnswerCommitter:
         """
         sent = self._store.revision_of(write.note_id, write.body).content
         hidden = not self._journal.sees_revision(displaced)
+        back = None
         if isinstance(held, Revision) and held.content == sent:
-            back = self._repair_of(held, displaced.content, copied=True)
-        else:
-            back = self._copy_of(write, of=displaced)
+            with suppress(StoreRejected):
+                back = self._repair_of(held, displaced.content)
+        back = back or self._copy_of(write, of=displaced)
         if hidden:
             self._journal.follow(displaced, back.note_id)
         keeps_ours = not write.copied and (replayed or not hidden)
@@ -357,10 +362,12 @@ class AnswerCommitter:
         """Make the entry of a repair; None if there is none, or the store cannot hold both edits in one note."""
         with suppress(StoreRejected):
             if wanted != stored.content:
-                return self._repair_of(stored, wanted, copied=False)
+                return self._repair_of(stored, wanted)
         return None
 
-    def _repair_of(self, stored: Revision, wanted: Content, *, copied: bool) -> PendingWrite:
+    def _repair_of(
+        self, stored: Revision, wanted: Content, *, copied: bool = False
+    ) -> PendingWrite:
         return self._journal.make(
             note_id=stored.id,
             kind=WriteKind.UPDATE,

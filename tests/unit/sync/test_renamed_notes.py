@@ -437,3 +437,36 @@ def test_another_note_that_takes_the_name_right_before_the_push_is_put_back(alik
     assert edited(note.text) in store.text(saved.copy_id)
     asyncio.run(alike.run_cycles(2))
     assert alike.contents() == store.contents()
+
+
+def test_what_is_to_be_put_back_becomes_a_copy_if_it_meets_another_edit(alike, store):
+    note, push = alike.note("a.md"), alike.remote.push
+
+    async def another_edit(_write):
+        alike.remote.push = push
+        store.edit("a.md", lambda text: text.replace("line 2\n", "line 2, once more\n"))
+        raise StoreUnavailable("no network")
+
+    def take_its_name():
+        store.exchange("a.md", "b.md")
+
+    raced(alike, take_its_name, after=lambda: setattr(alike.remote, "push", another_edit))
+    with pytest.raises(OutcomeUnknown):  # its copy waits as well
+        asyncio.run(alike.change(note, edited(note.text)))
+    alike.time.now += 1000
+    asyncio.run(alike.run_cycles(4))
+    texts = [content.text for content in store.contents().values()]
+    assert [text for text in texts if text.endswith("of b\n") and "edited" not in text]
+    assert [text for text in texts if edited(note.text) in text]
+    assert settled(alike, store)
+
+
+def test_a_note_that_is_renamed_right_after_the_push_is_saved_and_remembered(vault, store):
+    note = vault.note("a.md")
+    raced(vault, lambda: None, after=lambda: store.rename("a.md", "c.md"))
+    saved = asyncio.run(vault.change(note, "Plan\nchanged\n"))
+    assert saved.note.text == "Plan\nchanged\n"
+    asyncio.run(vault.sync())
+    assert vault.contents() == store.contents()
+    assert vault.note("a.md").id == "c.md"
+    assert vault.cache.versions.of("c.md")

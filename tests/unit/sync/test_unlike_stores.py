@@ -185,6 +185,7 @@ def test_a_note_that_is_removed_during_a_save_is_not_written_again(clients, stor
         client.writer._journal.record = removed_meanwhile
         with pytest.raises(NoteNotFound):
             await client.change(note, "Title\n")
+        await client.sync()  # a name may come back as another one: a listing tells
 
     asyncio.run(scenario())
     assert store.ids() == set()
@@ -454,6 +455,57 @@ def test_the_id_of_a_creation_in_doubt_finds_the_note_and_a_repeat_makes_no_othe
     found, repeated, another = asyncio.run(scenario())
     assert found == repeated != another
     assert texts(store) == ["hello\n", "hello\n"]
+
+
+def test_a_creation_whose_note_was_made_and_removed_is_not_made_again_if_the_store_can_tell(
+    clients, store
+):
+    client = clients(traits=LIKE_EXAMPLE)
+
+    async def made_and_gone(_write):
+        raise NoteNotFound("it was here")
+
+    async def scenario():
+        client.faults.plan(Fault.LOST_ANSWER, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.create("hello\n")
+        store.remove(*store.ids())
+        client.remote.find_created = made_and_gone
+        await client.run_cycles(2)
+
+    asyncio.run(scenario())
+    assert store.contents() == client.contents() == {}
+    assert client.cache.journal.all() == []
+
+
+def test_an_unanswered_note_of_a_name_is_not_made_twice_if_it_got_a_tag(clients, store):
+    client = clients(traits=LIKE_VAULT)
+
+    async def scenario():
+        client.faults.plan(Fault.LOST_ANSWER, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.create("hello\n")
+        (note_id,) = store.ids()
+        store.put(note_id, "hello\n", tags=("theirs",))
+        await client.run_cycles(2)
+
+    asyncio.run(scenario())
+    assert client.contents() == store.contents() == {"hello.md": Content("hello\n", ("theirs",))}
+    assert client.cache.journal.all() == []
+
+
+def test_an_edit_that_comes_over_a_repair_is_not_called_the_stores_own(clients, store):
+    client = clients(traits=LIKE_TRILIUM)
+
+    async def scenario():
+        note = await open_note(client, store)
+        client.faults.plan(Fault.RACE, on="push", edit=append("theirs"))
+        client.faults.plan(Fault.OVERWRITE, on="push", edit=append("later"))
+        return await client.change(note, BASE.replace("one", "ONE"))
+
+    saved = asyncio.run(scenario())
+    assert (saved.merged, saved.differs) == (True, "")
+    assert saved.note.text == store.text("n1") == BASE.replace("one", "ONE") + "later\n"
 
 
 def test_a_creation_that_was_in_doubt_is_made_anew_once_its_note_has_changed(clients, store):
