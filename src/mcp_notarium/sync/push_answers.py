@@ -119,11 +119,7 @@ class AnswerCommitter:
         displaced = answer.displaced
         if write.kind is WriteKind.CREATE:
             base = sent  # whoever has changed a new note has seen our text
-        held: Revision | Tombstone = answer.revision
-        with suppress(NotariumError):
-            held = await get_newest(self._store, answer.revision.id)
-        if isinstance(held, Tombstone) and self._store.traits.ids is Ids.NAMED:
-            held = answer.revision  # it may have been renamed: the next listing tells
+        held = await self._read_again(answer.revision)
         if displaced is not None and self._journal.is_taken(displaced):
             return await self._give_back(write, displaced, held, replayed=replayed)
         unseen = self._copy_unseen(write, displaced, known=(base.wording, sent.wording))
@@ -161,6 +157,17 @@ class AnswerCommitter:
         lost = held.content != sent
         result = PushResult(PushOutcome.STORED, held.id, merged=lost)
         return result.followed_by(copied, repaired, lost=lost)
+
+    async def _read_again(self, stored: Revision) -> Revision | Tombstone:
+        """Read a note that was just stored; it is taken to be as answered if it cannot be read.
+
+        So is one that is not under its name: it may have been renamed, and the next listing tells.
+        """
+        held: Revision | Tombstone = stored
+        with suppress(NotariumError):
+            held = await get_newest(self._store, stored.id)
+        named = self._store.traits.ids is Ids.NAMED
+        return stored if named and isinstance(held, Tombstone) else held
 
     async def _accept_as_ours(
         self, write: PendingWrite, base: Content, answer: Acknowledgement, held: Revision
