@@ -15,6 +15,7 @@ from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.storage import driver, note_scan
 from mcp_notarium.storage.note_search import Found
+from mcp_notarium.sync.history import History
 
 if TYPE_CHECKING:
     from mcp_notarium.search.query import Query
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.note_scan import ScannedNote
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
-    from mcp_notarium.storage.version_table import NoteVersion
     from mcp_notarium.stores.contract import Store, Traits
     from mcp_notarium.sync.scheduler import Scheduler
     from mcp_notarium.sync.status import SyncStatus
@@ -47,13 +47,14 @@ class Statistics:
 
 
 class Library:
-    """Hold the notes of one account."""
+    """Hold the notes of one account, and in ``history`` their versions."""
 
     def __init__(self, cache: Cache, store: Store, writer: Writer, scheduler: Scheduler) -> None:
         self._cache = cache
         self._store = store
         self._writer = writer
         self._scheduler = scheduler
+        self.history = History(cache, store)
 
     @property
     def traits(self) -> Traits:
@@ -104,40 +105,15 @@ class Library:
         """Serve one writing call at a time, in order of arrival; drafting belongs inside."""
         return self._writer.call()
 
-    async def save(self, *, note: Note | None, content: Content, act: Act) -> Saved:
+    async def save(
+        self, *, note: Note | None, content: Content, act: Act, exact: bool = False
+    ) -> Saved:
         """Create or change a note; see :meth:`Writer.save`."""
-        return await self._writer.save(note=note, content=content, act=act)
+        return await self._writer.save(note=note, content=content, act=act, exact=exact)
 
     async def remove(self, note: Note, *, act: Act) -> None:
         """Remove a note for good; see :meth:`Writer.remove`."""
         await self._writer.remove(note, act=act)
-
-    def versions(self, note: Note) -> list[NoteVersion]:
-        """Return the revisions that saves have replaced, newest first; none if the note is not visible."""
-        held = self.get(note.id)
-        return self._cache.versions.of(held.id) if held is not None else []
-
-    async def version(self, note: Note, number: int) -> Content:
-        """Return the content that the note had as version ``number``; a restore is a save of it.
-
-        Where the store keeps versions it is fetched. Raises ``NoteNotFound`` if it is not kept (any more)
-        or the note is not visible, otherwise what the store raises.
-        """
-        held = self.get(note.id)
-        kept = self._cache.versions.get(held.id, number) if held is not None else None
-        if held is None or kept is None:
-            raise _no_version_error(note, number, "is not kept")
-        version, content = kept
-        if content is not None:
-            return content
-        try:
-            revision = await self._store.get(held.id, etag=version.etag)
-        except NoteNotFound:
-            raise _no_version_error(note, number, "is no longer kept by the note store") from None
-        hidden = self._cache.notes.visibility.find_rule(revision) is not None
-        if hidden or version not in self.versions(held):  # or the note went while we asked
-            raise _no_version_error(note, number, "is not kept")
-        return revision.content
 
     async def reset(self, *, act: Act) -> None:
         """Empty the index and load everything again; see :meth:`Scheduler.reset`."""
@@ -160,12 +136,3 @@ class Library:
             size_bytes=database.size_bytes(),
             schema_version=database.user_version(),
         )
-
-
-def _no_version_error(note: Note, number: int, why: str) -> NoteNotFound:
-    return NoteNotFound(
-        f"version {number} of the note {why}",
-        details={"id": note.id, "version": number},
-        subcategory="version",
-        resolution_hint="Only what saves made here have replaced is kept, and for a limited time.",
-    )

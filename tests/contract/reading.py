@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from contract.bench import Bench, OnABench, nothing_known
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import CursorLost, NoteNotFound
-from mcp_notarium.stores.contract import ChangePage, Changes, Entry, ListingPage, is_supported
+from mcp_notarium.stores.contract import (
+    ChangePage,
+    Changes,
+    Entry,
+    ListingPage,
+    VersionPage,
+    Versions,
+    is_supported,
+)
 
 
 class ReadingContract(OnABench):
@@ -23,7 +32,7 @@ class ReadingContract(OnABench):
             await bench.store.get(note_id)
 
     async def test_older_revision_can_be_read_where_there_are_versions(self, bench: Bench) -> None:
-        if not bench.store.traits.versions:
+        if bench.store.traits.versions is not Versions.BY_ETAG:
             return
         old = await self.create(bench, "n1", "old")
         await bench.put(old.id, "new")
@@ -32,6 +41,46 @@ class ReadingContract(OnABench):
         for etag in ("9999", "not-one-of-ours"):
             with pytest.raises(NoteNotFound):
                 await bench.store.get(old.id, etag=etag)
+
+    async def listed_versions(
+        self, bench: Bench, note_id: str, newest: str, *, limit: int
+    ) -> list[Revision]:
+        found: list[Revision] = []
+        place: str | None = newest
+        while place is not None:
+            page: VersionPage = await bench.store.list_versions(  # type: ignore[attr-defined] - by its trait
+                note_id, before=place, limit=limit
+            )
+            found += page.revisions
+            place = page.more
+        return found
+
+    async def test_older_revisions_are_listed_newest_first_and_can_be_read(
+        self, bench: Bench
+    ) -> None:
+        store = bench.store
+        if store.traits.versions is Versions.NONE:
+            return
+        newest = await self.create(bench, "n1", "one")
+        await bench.put("n2", "another note")
+        for number, text in enumerate(("two", "three", "four")):
+            content = replace(newest.content, text=text)
+            write = self.write(store, newest.id, content, base=newest, write_id=f"0{number}")
+            newest = (await store.push(write)).revision
+        for limit in (1, 2, 99):
+            found = await self.listed_versions(bench, newest.id, newest.etag, limit=limit)
+            assert [one.content.text.strip() for one in found] == ["three", "two", "one"]
+        assert [one.id for one in found] == [newest.id] * 3
+        for one in found:
+            read = await store.get(newest.id, etag=one.etag)
+            assert (read.etag, read.content) == (one.etag, one.content)
+            assert read.tags_understood == one.tags_understood
+        bench.forget_versions(newest.id)
+        left = await self.listed_versions(bench, newest.id, newest.etag, limit=2)
+        assert len(left) in (0, 3)
+        await bench.remove(newest.id)
+        for gone in (newest.id, "unknown", "..", "a/b"):
+            assert await self.listed_versions(bench, gone, newest.etag, limit=2) == []
 
     async def test_listing_is_complete_newest_first_with_trash(self, bench: Bench) -> None:
         trash = bench.store.traits.trash

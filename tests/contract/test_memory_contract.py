@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from contract.store_contract import Bench, StoreContract
-from mcp_notarium.stores.contract import Changes, Traits, WriteGuard
+from mcp_notarium.stores.contract import Changes, Traits, Versions, WriteGuard
 from support.memory_client import LIKE_SIMPERIUM, ROWS, Fault, MemoryClient, MemoryStore
 
 
@@ -67,6 +67,10 @@ class TestMemory(StoreContract):
 
 class TestMemoryRefusingOldBases(TestMemory):
     traits = replace(LIKE_SIMPERIUM, changes=Changes.FEED, write_guard=WriteGuard.CAS)
+
+
+class TestMemoryListingVersions(TestMemory):
+    traits = replace(ROWS["local"], versions=Versions.LISTED)
 
 
 class TestLikeLocal(TestMemory):

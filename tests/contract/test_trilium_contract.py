@@ -6,8 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import pytest
+
 from contract.store_contract import Bench, StoreContract
 from mcp_notarium.domain.note import Content
+from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.stores.trilium import html_codec, note_codec
 from notarium_devtools.trilium import TriliumSimulator
 from support.trilium_client import open_trilium
@@ -89,9 +92,38 @@ class TestTrilium(StoreContract):
             ("priority", "high"),
         ]
 
+    async def test_a_revision_is_read_under_its_own_note_only(self, bench):
+        note, other = await self.create(bench, "n1", "one"), await self.create(bench, "n2", "x")
+        bench.sim.document.add_revision(bench.sim.document.notes[note.id])
+        (old,) = await self.listed_versions(bench, note.id, note.etag, limit=9)
+        assert (await bench.store.get(note.id, etag=old.etag)).content.text.strip() == "one"
+        for asked in ((other.id, old.etag), (note.id, "unknown1"), (note.id, "../x")):
+            with pytest.raises(NoteNotFound):
+                await bench.store.get(asked[0], etag=asked[1])
+
+    async def test_a_revision_without_text_is_not_listed(self, bench):
+        note = await self.create(bench, "n1", "one")
+        held = bench.sim.document.notes[note.id]
+        held.type = "file"
+        bench.sim.document.add_revision(held)
+        held.type = "text"
+        assert await self.listed_versions(bench, note.id, note.etag, limit=9) == []
+
 
 class TestOldestTrilium(TestTrilium):
     version = "0.63.6"
+
+    async def test_older_revisions_are_listed_newest_first_and_can_be_read(self, bench):
+        """This version keeps them, and has no way to list them."""
+        note = await self.create(bench, "n1", "one")
+        bench.sim.document.add_revision(bench.sim.document.notes[note.id])
+        assert await self.listed_versions(bench, note.id, note.etag, limit=9) == []
+
+    async def test_a_revision_is_read_under_its_own_note_only(self, bench):
+        with pytest.raises(NoteNotFound):
+            await bench.store.get("n1", etag="unknown1")
+
+    test_a_revision_without_text_is_not_listed = None
 
 
 def test_a_title_is_made_of_the_first_words():

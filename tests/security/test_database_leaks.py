@@ -65,7 +65,7 @@ def test_deleted_text_is_wiped_from_the_file_and_not_only_unlinked(tmp_path):
     notes = [corpus.make(f"id{n}", Content(f"{MARKER} {n} " * 400)) for n in range(3)]
     store(cache, notes)
     with cache.transaction():
-        cache.versions.keep(notes[0], number=1, at=2e9, by="agent", in_store=False)
+        cache.versions.keep(notes[0], number=1, at=2e9, by="agent", made=None, in_store=False)
     cache.database.checkpoint()
     assert MARKER.encode() in cache.database.path.read_bytes()
     with cache.transaction():

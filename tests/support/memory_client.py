@@ -41,6 +41,8 @@ from mcp_notarium.stores.contract import (
     PushStatus,
     Retry,
     Traits,
+    VersionPage,
+    Versions,
     WriteGuard,
     random_id,
 )
@@ -52,7 +54,7 @@ LIKE_SIMPERIUM = Traits(
     Ids.RANDOM,
     Retry.IDEMPOTENT,
     long_poll=True,
-    versions=True,
+    versions=Versions.BY_ETAG,
     trash=True,
     properties=frozenset({"pinned", "markdown"}),
     shares_by_tag=True,
@@ -75,7 +77,14 @@ LIKE_VAULT = Traits(
     long_poll=True,
     dates=False,
 )
-LIKE_TRILIUM = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK, probe=True)
+LIKE_TRILIUM = Traits(
+    Changes.SNAPSHOT,
+    WriteGuard.LAST_WRITER,
+    Ids.RANDOM,
+    Retry.ASK,
+    probe=True,
+    versions=Versions.LISTED,
+)
 LIKE_MEMENTO = Traits(Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK, probe=True)
 LIKE_EXAMPLE = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.STORE, Retry.ASK)
 ROWS = {
@@ -189,7 +198,8 @@ class MemoryClient:
     ) -> None:
         self.store = store
         store.guard, store.retry = traits.write_guard, traits.retry
-        store.numbered = traits.versions or Changes.FEED in traits.changes
+        by_etag = traits.versions is Versions.BY_ETAG
+        store.numbered = by_etag or Changes.FEED in traits.changes
         self.returns_displaced = returns_displaced
         self.faults = faults or Faults()
         self.traits = traits
@@ -272,12 +282,39 @@ class MemoryClient:
         kept = self.store.kept(note_id)
         wanted = _seen(kept, fault)
         if etag is not None:
-            wanted = next((n for n in kept.versions if self.store.etag(kept, n) == etag), 0)
+            named = (n for n in kept.versions if self._version_etag(kept, n) == etag)
+            wanted = next(named, 0)
         if fault is Fault.VANISHED or wanted not in kept.versions:
             raise NoteNotFound("no such note in the store", details={"id": note_id})
         revision = self._revision_at(note_id, kept, wanted)
         await self._end(fault, write=False)
-        return revision
+        return revision if etag is None else self._version_of(kept, wanted, revision)
+
+    async def list_versions(self, note_id: str, *, before: str, limit: int) -> VersionPage:
+        """See ``VersionedStore.list_versions``."""
+        fault = await self._begin("list_versions")
+        if note_id not in self.store.ids():
+            return VersionPage((), None)
+        kept = self.store.kept(note_id)
+        older = [n for n in sorted(kept.versions, reverse=True) if n != kept.head]
+        if before in (names := [self._version_etag(kept, n) for n in older]):
+            older = older[names.index(before) + 1 :]
+        page = [self._version_of(kept, n, self._revision_at(note_id, kept, n)) for n in older]
+        more = page[limit - 1].etag if len(page) > limit else None
+        await self._end(fault, write=False)
+        return VersionPage(tuple(page[:limit]), more)
+
+    def _version_etag(self, kept: Kept, version: int) -> str:
+        by_etag = self.traits.versions is Versions.BY_ETAG
+        return self.store.etag(kept, version) if by_etag else f"old-{version}"
+
+    def _version_of(self, kept: Kept, version: int, revision: Revision) -> Revision:
+        """An older revision; a store that has others names for them keeps no tags in them."""
+        if self.traits.versions is Versions.BY_ETAG:
+            return revision
+        content = replace(revision.content, tags=())
+        etag = self._version_etag(kept, version)
+        return replace(revision, etag=etag, content=content, tags_understood=False)
 
     def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
         """See ``Store.compose``. Content equal to the base's gives the base's own body."""
@@ -332,12 +369,13 @@ class MemoryClient:
         await self._end(fault, write=True)
         if self.traits.write_guard is not WriteGuard.SERVER_MERGE:
             return Acknowledgement(revision, answer, alone=True, displaced=displaced)
-        stored = answer is PushStatus.STORED and kept.head > 1 and self.traits.versions
+        by_etag = self.traits.versions is Versions.BY_ETAG
+        stored = answer is PushStatus.STORED and kept.head > 1 and by_etag
         ours = kept.head - (answer is not PushStatus.UNCHANGED)
         alone = (write.base_etag or etag_of(0)) == etag_of(ours)
         before = etag_of(kept.head - 1) if stored else None
         number = int((write.base_etag or etag_of(0))[1:]) + 1
-        first = etag_of(number) if self.traits.versions and kept.head > number else None
+        first = etag_of(number) if by_etag and kept.head > number else None
         return Acknowledgement(revision, answer, before, alone=alone, first=first)
 
     def _about_to_be_overwritten(self, write: PendingWrite) -> Revision | None:

@@ -18,7 +18,8 @@ Shapes that matter:
 * ``journal.copied`` marks a conflict copy, and ``journal.repair`` the repair of a note, so that each is
   known as one after a crash.
 * ``note_versions`` has the revisions that our writes have replaced (``version_table.py``); ``text`` is NULL
-  where the store keeps the revision, under ``etag``. Its ``number`` is a ``local_version``.
+  where the store keeps the revision, under ``etag``. Its ``number`` is a ``local_version``, ``made`` the etag of
+  what the write has made of it, NULL if somebody else's change came into that.
 * ``note_aliases`` has the old ids of notes that their store has renamed or named.
 * ``hidden_names`` has every id and identity of the notes that a rule hides by an id (``rule``), so that the
   rule holds after renames (``hidden_names.py``).
@@ -223,7 +224,9 @@ _VERSIONS = (
       replaced_at     REAL NOT NULL,
       replaced_by     TEXT NOT NULL DEFAULT '',
       size            INTEGER NOT NULL,
-      etag            TEXT,
+      held            INTEGER NOT NULL,
+      etag            TEXT NOT NULL,
+      made            TEXT,
       tags_understood INTEGER NOT NULL DEFAULT 1 CHECK (tags_understood IN (0, 1)),
       tags            TEXT NOT NULL,
       trash           INTEGER NOT NULL CHECK (trash IN (0, 1)),
@@ -231,10 +234,10 @@ _VERSIONS = (
       title           TEXT,
       text            TEXT,
       UNIQUE (note_id, number),
-      CHECK ((etag IS NULL) <> (text IS NULL))
+      CHECK (held = iif(text IS NULL, 0, size))
     ) STRICT
     """,
-    "CREATE INDEX note_versions_age ON note_versions(replaced_at, size, etag)",
+    "CREATE INDEX note_versions_age ON note_versions(replaced_at, held)",
 )
 
 _HIDDEN_NOTES = (

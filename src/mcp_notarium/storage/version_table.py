@@ -35,19 +35,22 @@ DEFAULT_LIMITS = VersionLimits()
 class NoteVersion:
     """Describe a replaced revision of a note, without its text.
 
-    ``number`` was the note's ``local_version``, ``server_version`` the store's number. Times are epoch
+    ``local_version`` and ``server_version`` are those that the note had. Times are epoch
     seconds: when the revision was made, and when one of our writes replaced it, which ``replaced_by``
     asked for (name and version of the client; '' if it is not known). ``size``: bytes of its text.
-    ``etag``: the store keeps the text under it; None: it is here.
+    ``held``: those of them that are here; 0: the store keeps the text, under ``etag``. ``made``: the etag of what
+    the write has made of it; None if somebody else's change is in that, too.
     """
 
-    number: int
+    local_version: int
     server_version: int | None
     modified_at: float
     replaced_at: float
     replaced_by: str
     size: int
-    etag: str | None
+    held: int
+    etag: str
+    made: str | None
 
 
 class VersionTable:
@@ -73,7 +76,16 @@ class VersionTable:
         content = Content(text, tuple(json.loads(tags)), bool(trash), title, set_then)
         return NoteVersion(*facts), content
 
-    def keep(self, replaced: Revision, *, number: int, at: float, by: str, in_store: bool) -> None:
+    def keep(
+        self,
+        replaced: Revision,
+        *,
+        number: int,
+        at: float,
+        by: str,
+        made: str | None,
+        in_store: bool,
+    ) -> None:
         """Keep a revision that a write has replaced, and remove what is over the limits.
 
         ``number``: its ``local_version``. ``in_store``: the store keeps it under its etag.
@@ -85,7 +97,8 @@ class VersionTable:
                 _KEEP,
                 (
                     *(replaced.id, number, replaced.server_version, replaced.modified_at, at, by),
-                    *(size, replaced.etag if in_store else None, int(replaced.tags_understood)),
+                    *(size, 0 if in_store else size, replaced.etag, made),
+                    int(replaced.tags_understood),
                     *(json.dumps(content.tags), int(content.trash)),
                     json.dumps(sorted(content.properties)),
                     *((None, None) if in_store else (content.title, content.text)),
@@ -122,18 +135,18 @@ class VersionTable:
         self._db.run_many("DELETE FROM note_versions WHERE pk = ?", hidden)
 
 
-_FACTS = "number, server_version, modified_at, replaced_at, replaced_by, size, etag"
+_FACTS = "number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made"
 _OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? ORDER BY number DESC"  # noqa: S608 - constants of ours
 _GET = f"""
 SELECT {_FACTS}, text, tags, trash, title, properties FROM note_versions WHERE note_id = ? AND number = ?
 """  # noqa: S608 - as above
 _KEEP = """
 INSERT OR REPLACE INTO note_versions(
-  note_id, number, server_version, modified_at, replaced_at, replaced_by, size, etag,
+  note_id, number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made,
   tags_understood, tags, trash, properties, title, text)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_COST_OF_ONE = f"{ROW_BYTES} + iif(etag IS NULL, size, 0)"
+_COST_OF_ONE = f"{ROW_BYTES} + held"
 _COST = f"SELECT sum({_COST_OF_ONE}) FROM note_versions INDEXED BY note_versions_age"  # noqa: S608 - constants of ours
 _OLDEST = f"""
 SELECT pk, {_COST_OF_ONE} FROM note_versions INDEXED BY note_versions_age

@@ -80,6 +80,16 @@ class Retry(Enum):
     ASK = "the store would store it again: look first"
 
 
+class Versions(Enum):
+    """Name what a store keeps of the revisions that writes replace."""
+
+    NONE = "nothing that could be asked for"
+    LISTED = (
+        "``list_versions`` finds them, under etags of their own, and ``get`` reads them by these"
+    )
+    BY_ETAG = "as LISTED, and each may be read by the etag that it had as the newest"
+
+
 @dataclass(frozen=True, slots=True)
 class Traits:
     """Hold the facts about a store. The engine asks for these and never for a store's name."""
@@ -92,8 +102,7 @@ class Traits:
     """A SNAPSHOT store whose ``changes`` tells cheaply that nothing has changed since a listing."""
     long_poll: bool = False
     """``changes(wait=True)`` blocks until something happens."""
-    versions: bool = False
-    """``get(id, etag=older)`` may return an older revision."""
+    versions: Versions = Versions.NONE
     trash: bool = False
     """A note can lie in the trash, and ``delete`` needs one that does."""
     tags: bool = True
@@ -242,6 +251,14 @@ class Acknowledgement:
     displaced: Revision | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class VersionPage:
+    """Hold older revisions of a note, newest first. ``more``: the next page is before that; None: no more."""
+
+    revisions: tuple[Revision, ...]
+    more: str | None
+
+
 class Store(Protocol):
     """Reach one note store, for one account. Every method may raise the errors named above."""
 
@@ -318,6 +335,18 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Close connections. Idempotent."""
+
+
+class VersionedStore(Store, Protocol):
+    """Reach a store whose trait ``versions`` is not NONE."""
+
+    async def list_versions(self, note_id: str, *, before: str, limit: int) -> VersionPage:
+        """List about ``limit`` older revisions of a note, with content; ``get`` reads each by its etag.
+
+        ``before``: the etag of the newest revision, or ``more`` of the page before. A page may be empty and
+        not the last. A revision without the tags that the note had then has ``tags_understood`` False. One that
+        cannot be read is left out. A note that is not there has none.
+        """
 
 
 def random_id(seed: str) -> str:

@@ -22,7 +22,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Ids, Retry, Store
+from mcp_notarium.stores.contract import Ids, Retry, Store, Versions
 from mcp_notarium.sync.conflict_copy import differences, same_but_blanks
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
@@ -321,7 +321,7 @@ class EntryReplay:
 
     async def _read_base(self, write: PendingWrite) -> Content | None:
         """Read the base from the store's history, if the index has lost it."""
-        if not self._store.traits.versions or write.base_etag is None:
+        if self._store.traits.versions is not Versions.BY_ETAG or write.base_etag is None:
             return None
         try:
             return (await self._store.get(write.note_id, etag=write.base_etag)).content

@@ -58,7 +58,7 @@ def process_ended(owner: str) -> bool:
 class Journal:
     """Read and write the pending writes of one database, as one process.
 
-    ``store_has_versions``: the store itself keeps the revisions that writes replace.
+    ``store_has_versions``: the store itself keeps the revisions that writes replace, under their etags.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class Journal:
             ours = entry.owner == self._owner
             if ours or self._cache.notes.etag(write.note_id) == write.base_etag:
                 if stored:
-                    self.keep_replaced(entry, storing)
+                    self.keep_replaced(entry, storing, alone=differs)
                 self._cache.notes.apply(storing)
                 if entry.kind is WriteKind.CREATE:
                     for made in storing:
@@ -234,15 +234,29 @@ class Journal:
                     self._cache.journal.add(replace(follow_up, client=entry.client))
         return ours
 
-    def keep_replaced(self, write: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
-        """Keep the revision as a version that this answer replaces in the index; inside a transaction."""
+    def keep_replaced(
+        self,
+        write: PendingWrite,
+        storing: Sequence[Revision | Tombstone],
+        *,
+        alone: bool = False,
+    ) -> None:
+        """Keep the revision as a version that this answer replaces in the index; inside a transaction.
+
+        ``alone``: what differs there from what was sent is the store's own doing.
+        """
         note, base = self._cache.notes.get(write.note_id), self._cache.notes.base(write.note_id)
         if write.kind is WriteKind.UPDATE and storing and note is not None and base is not None:
+            stored = storing[0]
+            made = None
+            if isinstance(stored, Revision) and not write.repair:
+                made = stored.etag if alone or stored.content == write.content else None
             self._cache.versions.keep(
                 base,
                 number=note.local_version,
                 at=self._clock(),
                 by=write.client,
+                made=made,
                 in_store=self._store_has_versions,
             )
 

@@ -27,7 +27,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Ids, Store, require_supported
+from mcp_notarium.stores.contract import Ids, Store, Versions, require_supported
 from mcp_notarium.sync.direct_write import DirectWriter
 from mcp_notarium.sync.entry_replay import ROUNDS, EntryReplay
 from mcp_notarium.sync.journal import Journal, process_ended
@@ -102,7 +102,7 @@ class Writer:
             owner=owner,
             lease=lease,
             owner_ended=owner_ended,
-            store_has_versions=store.traits.versions,
+            store_has_versions=store.traits.versions is Versions.BY_ETAG,
         )
         self._pusher = Pusher(
             store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference
@@ -140,10 +140,18 @@ class Writer:
         """
         return self._locks.call()
 
-    async def save(self, *, note: Note | None, content: Content, act: Act | None = None) -> Saved:
+    async def save(
+        self,
+        *,
+        note: Note | None,
+        content: Content,
+        act: Act | None = None,
+        exact: bool = False,
+    ) -> Saved:
         """Create a note, or change ``note`` (as the caller read it) into ``content``.
 
-        ``act`` is recorded before anything is sent.
+        ``act`` is recorded before anything is sent. ``exact``: a change elsewhere that is not known here is a
+        conflict, also in other lines.
         Raises ``VersionConflict`` if somebody else changed the same lines, ``NoteNotFound`` if the
         note is gone, ``OutcomeUnknown`` if the store did not answer (the write is finished later) or
         the note went out of sight meanwhile, or what kept the store from taking it; except for ``OutcomeUnknown`` nothing was saved.
@@ -156,7 +164,9 @@ class Writer:
             for attempt in range(ROUNDS):
                 # Another process may have begun a write since: wait for it, do not refuse.
                 await self._entries.finish_earlier(note.id, lock)
-                saved = await self._attempt(note, wanted, lock, act, first=attempt == 0)
+                saved = await self._attempt(
+                    note, wanted, lock, act, first=attempt == 0, exact=exact
+                )
                 if saved is not None:
                     return saved
         raise changed_error(note.id, self._cache.notes.get(note.id))
@@ -249,7 +259,14 @@ class Writer:
         return result
 
     async def _attempt(
-        self, note: Note, content: Content, lock: NoteLock, act: Act | None, *, first: bool
+        self,
+        note: Note,
+        content: Content,
+        lock: NoteLock,
+        act: Act | None,
+        *,
+        first: bool,
+        exact: bool,
     ) -> Saved | None:
         """Merge with the newest revision and send; None if the note changed meanwhile."""
         seen = self._cache.notes.etag(note.id)
@@ -267,8 +284,10 @@ class Writer:
             taken=self._journal.is_taken(newest),
         )
         step = decide(WriteKind.UPDATE, Attempt.FIRST, held)
-        if step is Step.MERGE and not self._journal.sees(note.id, wanted):
-            step = Step.REFUSE  # each side kept a tag that shows the note; the merge keeps none
+        if step is Step.MERGE and (exact or not self._journal.sees(note.id, wanted)):
+            step = (
+                Step.REFUSE
+            )  # if hidden: each side kept a tag that shows it; the merge keeps none
         if step in (Step.REFUSE, Step.DONE):
             self._journal.adopt(newest, seen=seen)
             if step is Step.REFUSE:

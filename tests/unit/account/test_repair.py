@@ -83,7 +83,7 @@ def _config(tmp_path_factory):
         JournalTable(opened.database).add(WRITE)
         with opened.database.transaction():
             versions = VersionTable(opened.database)
-            versions.keep(revision(3), number=1, at=2e9, by="agent", in_store=False)
+            versions.keep(revision(3), number=1, at=2e9, by="agent", made=None, in_store=False)
         opened.database.checkpoint()
     return config
 

@@ -60,7 +60,12 @@ def source(tmp_path):
         cache.sync_state.set_cursor("here")
         for number in (1, 2):
             cache.versions.keep(
-                revision(1, f"replaced {number}"), number=number, at=1.7e9, by="", in_store=False
+                revision(1, f"replaced {number}"),
+                number=number,
+                at=1.7e9,
+                by="",
+                made="r9",
+                in_store=False,
             )
     yield cache
     cache.close()

@@ -23,7 +23,9 @@ def note(note_id, text="words", *tags):
 
 def keep(cache, revision, number, *, at=NOW, in_store=False):
     with cache.transaction():
-        cache.versions.keep(revision, number=number, at=at, by="agent 1", in_store=in_store)
+        cache.versions.keep(
+            revision, number=number, at=at, by="agent 1", made="r2", in_store=in_store
+        )
 
 
 def kept(cache):
@@ -38,9 +40,10 @@ def test_a_version_is_read_with_its_text_or_with_its_name_in_the_store(cache):
     keep(cache, replace(note("a", "zwölf", "x"), server_version=7, modified_at=5.0), 3)
     keep(cache, note("a", "newer"), 4, at=NOW + 1, in_store=True)
     newest, oldest = cache.versions.of("a")
-    assert (newest.number, newest.etag) == (4, "r1")
-    assert (oldest.number, oldest.server_version, oldest.modified_at) == (3, 7, 5.0)
+    assert (newest.local_version, newest.etag, newest.held, newest.made) == (4, "r1", 0, "r2")
+    assert (oldest.local_version, oldest.server_version, oldest.modified_at) == (3, 7, 5.0)
     assert (oldest.replaced_at, oldest.replaced_by, oldest.size) == (NOW, "agent 1", 6)
+    assert oldest.held == 6
     assert cache.versions.get("a", 3) == (oldest, note("a", "zwölf", "x").content)
     assert cache.versions.get("a", 4) == (newest, None)
     assert "newer" not in repr(cache.database.rows("SELECT * FROM note_versions"))

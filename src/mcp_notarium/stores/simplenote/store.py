@@ -28,6 +28,8 @@ from mcp_notarium.stores.contract import (
     PushStatus,
     Retry,
     Traits,
+    VersionPage,
+    Versions,
     WriteGuard,
     random_id,
 )
@@ -51,6 +53,9 @@ QUICK_SECONDS = 2.0
 POLL_SECONDS = 70.0
 SHORTEST_POLL_SECONDS = 1.0
 """A long poll that breaks off sooner is a failure; an empty answer sooner is delayed."""
+VERSIONS_AT_ONCE = 6
+MISSING_VERSIONS = 30
+"""Versions in a row without one that is kept: there is none before them. Of old ones each tenth is kept."""
 THREAD_BYTES = 256 * 1024
 """Bytes from which an answer is decoded in a thread: fewer take less than ten milliseconds."""
 _BAD_REQUEST = 400
@@ -72,7 +77,7 @@ class SimplenoteStore:
         ids=Ids.RANDOM,
         retry=Retry.IDEMPOTENT,
         long_poll=True,
-        versions=True,
+        versions=Versions.BY_ETAG,
         trash=True,
         properties=note_codec.PROPERTIES,
         shares_by_tag=True,
@@ -199,6 +204,36 @@ class SimplenoteStore:
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
         """See ``Store.delete``."""
         await self._writes.delete(note_id, etag=etag, write_id=write_id)
+
+    async def list_versions(self, note_id: str, *, before: str, limit: int) -> VersionPage:
+        """See ``VersionedStore.list_versions``. Nothing lists them: each number is asked for."""
+        place = note_codec.version_of(before) or 0
+        found: list[Revision] = []
+        missing = 0
+        while place > 1 and not found and missing < MISSING_VERSIONS:
+            asked = range(place - 1, max(0, place - 1 - limit), -1)
+            place = asked[-1]
+            found = await self._read_versions(note_id, asked)
+            missing += len(asked)
+        return VersionPage(tuple(found), str(place) if found and place > 1 else None)
+
+    async def _read_versions(self, note_id: str, numbers: Iterable[int]) -> list[Revision]:
+        turn = asyncio.Semaphore(VERSIONS_AT_ONCE)
+
+        async def read(number: int) -> Revision | None:
+            async with turn:
+                try:
+                    return await self.get(note_id, etag=note_codec.etag_of(number))
+                except NoteNotFound:
+                    return None
+
+        tasks = [asyncio.ensure_future(read(number)) for number in numbers]
+        try:
+            found = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+        return [one for one in found if one is not None]
 
     async def close(self) -> None:
         """See ``Store.close``."""

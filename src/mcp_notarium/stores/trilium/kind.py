@@ -26,7 +26,7 @@ _DOMAIN_PORT = 53
 _WIRE_WORDS = frozenset(
     {
         "etapi", "api", "setup", "status", "auth", "login", "app-info", "notes", "content", "create-note",
-        "revision", "attributes", "trilium-max-entity-change-id",
+        "revision", "revisions", "attributes", "trilium-max-entity-change-id",
     }
 )  # fmt: skip
 """Add a new one deliberately."""

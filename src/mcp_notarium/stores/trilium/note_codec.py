@@ -112,6 +112,36 @@ def note_object(value: Any) -> NoteObject:
         ) from None
 
 
+def revision_objects(value: Any) -> list[tuple[str, NoteObject]]:
+    """Read a list of revisions: the id of each, and what the note was, without its labels.
+
+    Those that are protected or have no text are left out. Raises ``StoreProtocolError``.
+    """
+    found = []
+    try:
+        for one in value:
+            edited = _seconds(one["utcDateLastEdited"])
+            note = NoteObject(
+                id=_text(one["noteId"]),
+                title=_text(one["title"]),
+                kind=_text(one["type"]),
+                mime=_text(one["mime"]),
+                blob_id=_text(one["blobId"]),
+                created=edited,
+                modified=edited,
+                protected=one["isProtected"] is not False,
+                labels=(),
+                inherited=(),
+                tags_understood=False,
+                children=0,
+            )
+            if note.has_text and not note.protected:
+                found.append((_text(one["revisionId"]), note))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise StoreProtocolError("Trilium answered revisions in an unknown form") from None
+    return found
+
+
 def revision(note: NoteObject, content: bytes | None) -> Revision:
     """Return the revision of a note; ``content`` None: it is not read. Raises ``StoreProtocolError``."""
     try:

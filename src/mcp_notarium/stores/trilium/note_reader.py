@@ -57,7 +57,7 @@ class NoteReader:
     async def revision(self, note: NoteObject) -> Revision:
         """Return the note with its content, of one moment. Raises ``NoteNotFound`` for a protected one."""
         note, content = await self.content(note)
-        return await _in_thread_if_large(note, content)
+        return await read_content(note, content)
 
     async def content(self, note: NoteObject) -> tuple[NoteObject, bytes | None]:
         """Return a note and its content, of one moment; None: it has no text, or too much.
@@ -67,7 +67,8 @@ class NoteReader:
         for _ in range(_ROUNDS):
             if note.protected:
                 raise missing_error(note.id)
-            content = await self._content(note) if note.has_text else None
+            url = self._urls.api("notes", note.id, "content")
+            content = await self.content_at(url) if note.has_text else None
             if content is None or blob_id(content) == note.blob_id:
                 return note, content
             read_again = await self.note(note.id)
@@ -76,14 +77,14 @@ class NoteReader:
             note = read_again
         raise StoreProtocolError("the note keeps changing while it is read")
 
-    async def _content(self, note: NoteObject) -> bytes | None:
-        url = self._urls.api("notes", note.id, "content")
+    async def content_at(self, url: str) -> bytes | None:
+        """Return what stands at this address; None if it is too large. Raises ``NoteNotFound``."""
         try:
             reply = await self._session.send(Request("GET", url, largest=LARGEST_CONTENT))
         except AnswerTooLarge:
             return None
         if is_missing(reply):
-            raise missing_error(note.id)
+            raise NoteNotFound("Trilium has no such content")
         if not reply.ok:
             raise StoreProtocolError(f"Trilium answered with status {reply.status}")
         return reply.body
@@ -157,7 +158,7 @@ async def _in_thread(work: Callable[[], Made]) -> Made:
     return await run_in_thread(work, too_late=lambda _made: None)
 
 
-async def _in_thread_if_large(note: NoteObject, content: bytes | None) -> Revision:
+async def read_content(note: NoteObject, content: bytes | None) -> Revision:
     """Return the revision; HTML of some size is converted in a thread."""
     make = partial(note_codec.revision, note, content)
     return make() if content is None or len(content) < THREAD_BYTES else await _in_thread(make)

@@ -36,6 +36,8 @@ from mcp_notarium.stores.contract import (
     PushStatus,
     Retry,
     Traits,
+    VersionPage,
+    Versions,
     WriteGuard,
     random_id,
 )
@@ -44,6 +46,7 @@ from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, write_steps
 from mcp_notarium.stores.trilium.note_codec import NoteObject, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import NoteReader, each
+from mcp_notarium.stores.trilium.revisions import Revisions
 from mcp_notarium.stores.trilium.session import TriliumSession, refusal_of, value_of
 from mcp_notarium.stores.trilium.urls import Urls
 
@@ -64,6 +67,7 @@ class TriliumStore:
         probe=True,
         titles=True,
         dates=False,
+        versions=Versions.LISTED,
         max_note_bytes=MIB,
     )
     codec_version = note_codec.VERSION
@@ -84,6 +88,7 @@ class TriliumStore:
         self._session = TriliumSession(session, token=token, tokens=tokens)
         self._urls = urls
         self._reader = NoteReader(self._session, urls)
+        self._revisions = Revisions(self._session, urls, self._reader)
         self._listed: dict[str, tuple[tuple[NoteObject, ...], int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
 
@@ -149,9 +154,18 @@ class TriliumStore:
         count = reply.headers.get(_COUNTER, "")
         return count if reply.ok and count.isdecimal() and len(count) < len(str(2**64)) else None
 
-    async def get(self, note_id: str, *, etag: str | None = None) -> Revision:  # noqa: ARG002
-        """See ``Store.get``. A protected note is none here: what the index holds of it goes."""
+    async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
+        """See ``Store.get``. A protected note is none here: what the index holds of it goes.
+
+        An older revision has an id of its own as its etag.
+        """
+        if etag is not None:
+            return await self._revisions.get(note_id, etag)
         return await self._reader.revision(await self._reader.note(note_id))
+
+    async def list_versions(self, note_id: str, *, before: str, limit: int) -> VersionPage:
+        """See ``VersionedStore.list_versions``."""
+        return await self._revisions.list_page(note_id, before=before, limit=limit)
 
     # Composing
 

@@ -1,0 +1,226 @@
+"""Read the history of a note: versions that are kept here, and those that the store keeps itself.
+
+Only for a note that is visible now. The store's versions end before the first one that the policy would
+hide: what a note said before it was hidden is gone for agents, as are the versions kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import cast
+
+from mcp_notarium.domain.note import Content, Note, Revision
+from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.version_table import NoteVersion
+from mcp_notarium.stores.contract import Store, VersionedStore, Versions
+
+LIMIT = 10
+"""Versions that the store is asked for at a time."""
+_LONGEST_NUMBER = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Hold a state of a note, the present one too.
+
+    ``name`` is what it is asked for by; ``made_by`` the client program that saved it here, '' if it was made
+    elsewhere or that is not known. ``tags_known`` False: its tags are not kept.
+    """
+
+    name: str
+    etag: str
+    content: Content
+    modified_at: float
+    made_by: str
+    tags_known: bool = True
+
+
+class History:
+    """Read the histories of the notes of one database."""
+
+    def __init__(self, cache: Cache, store: Store) -> None:
+        self._cache = cache
+        self._store = store
+        self._kind = store.traits.versions
+
+    async def walk(self, note_id: str) -> AsyncGenerator[Version]:
+        """Yield the present state of a note and the older ones, newest first.
+
+        Nothing if the note is not visible. Raises what the store raises.
+        """
+        note, base = self._cache.notes.get(note_id), self._cache.notes.base(note_id)
+        if note is None or base is None:
+            return
+        makers = self._makers(note.id)
+        last = self._present(note, base, makers)
+        yield last
+        kept = self._kept(note.id, makers)
+        waiting = next(kept, None)
+        async with aclosing(self._listed(note.id, base.etag, makers)) as listed:
+            async for one in listed:
+                while waiting is not None and waiting.modified_at >= one.modified_at:
+                    yield waiting
+                    last, waiting = waiting, next(kept, None)
+                if self._kind is Versions.BY_ETAG or one.content.wording != last.content.wording:
+                    yield one
+                    last = one
+        while waiting is not None:
+            yield waiting
+            waiting = next(kept, None)
+
+    async def read(self, note_id: str, name: str) -> Version:
+        """Return a version by its name, or by the ``local_version`` that it was.
+
+        Raises ``NoteNotFound`` if it is not kept (any more), hidden, or the note is not visible, otherwise
+        what the store raises.
+        """
+        note, base = self._cache.notes.get(note_id), self._cache.notes.base(note_id)
+        if note is None or base is None:
+            raise _missing_error(note_id, name)
+        makers = self._makers(note.id)
+        present = self._present(note, base, makers)
+        row = self._cache.versions.get(note.id, _number(name))
+        if name == present.name:
+            return present
+        if row is not None and row[1] is not None:
+            return _kept_version(row[0], row[1], makers)
+        if self._kind is Versions.NONE:
+            raise _missing_error(note.id, name)
+        etags = [name] if row is None else [name, row[0].etag]
+        found = await self._find_listed(note.id, base.etag, etags, makers)
+        if found is None or self._cache.notes.get(note.id) is None:  # it went while we asked
+            raise _missing_error(note.id, name)
+        return found
+
+    async def read_replaced(self, note_id: str, *, client: str | None) -> Version:
+        """Return what the last save of ``client`` (None: of any program, made here) has replaced.
+
+        Raises ``VersionConflict`` if anything came after that save, ``InvalidRequest`` if none is kept.
+        """
+        row = self._last_replaced(note_id, client)
+        if row is None:
+            raise InvalidRequest(
+                "There is no change to this note to undo: none was saved from here, or it is kept no more.",
+                subcategory="nothing_to_undo",
+                details={"id": note_id},
+                resolution_hint="`manage history` lists what can be restored. A new note can be trashed.",
+            )
+        if row.made is None or row.made != self._cache.notes.etag(note_id):
+            raise VersionConflict(
+                "The note has changed since that save; nothing was undone.",
+                subcategory="changed_since",
+                details={"id": note_id},
+                resolution_hint="`manage history` shows what came. `restore_version` brings an older text "
+                "back, if the user wants to lose that.",
+            )
+        return await self.read(note_id, str(row.local_version))
+
+    async def since(self, note_id: str, *, client: str | None, most: int) -> list[Version]:
+        """Return what came after the last save of ``client``, newest first, at most ``most`` versions."""
+        row = self._last_replaced(note_id, client)
+        found: list[Version] = []
+        async with aclosing(self.walk(note_id)) as walk:
+            async for version in walk:
+                if row is None or version.etag in (row.made, row.etag) or len(found) == most:
+                    break
+                found.append(version)
+        return found
+
+    def _last_replaced(self, note_id: str, client: str | None) -> NoteVersion | None:
+        """Return what the last save of ``client`` (None: of any program) has replaced."""
+        rows = self._cache.versions.of(note_id)
+        return next((row for row in rows if client is None or row.replaced_by == client), None)
+
+    def _present(self, note: Note, base: Revision, makers: dict[str, str]) -> Version:
+        by_etag = self._kind is Versions.BY_ETAG
+        name = base.etag if by_etag else str(note.local_version)
+        return Version(name, base.etag, base.content, base.modified_at, makers.get(base.etag, ""))
+
+    def _makers(self, note_id: str) -> dict[str, str]:
+        """Return which client made a revision, by its etag."""
+        return {
+            row.made: row.replaced_by
+            for row in reversed(self._cache.versions.of(note_id))
+            if row.made is not None
+        }
+
+    def _kept(self, note_id: str, makers: dict[str, str]) -> Iterator[Version]:
+        """Yield the versions whose texts are here, newest first; one text is read at a time."""
+        for row in self._cache.versions.of(note_id):
+            found = self._cache.versions.get(note_id, row.local_version)
+            if found is not None and found[1] is not None:
+                yield _kept_version(row, found[1], makers)
+
+    async def _listed(
+        self, note_id: str, newest: str, makers: dict[str, str]
+    ) -> AsyncGenerator[Version]:
+        """Yield what the store keeps, newest first, up to the first version that the rules hide."""
+        if self._kind is Versions.NONE:
+            return
+        store, place = cast("VersionedStore", self._store), newest  # its trait says so
+        while True:
+            page = await store.list_versions(note_id, before=place, limit=LIMIT)
+            for revision in page.revisions:
+                if self._cache.notes.get(note_id) is None or self._hides(revision):
+                    return
+                yield _listed_version(revision, makers)
+            if page.more is None:
+                return
+            place = page.more
+
+    async def _find_listed(
+        self, note_id: str, newest: str, etags: list[str], makers: dict[str, str]
+    ) -> Version | None:
+        if (
+            self._cache.notes.visibility.rules.has_rules
+        ):  # a newer one may be hidden: then none before is shown
+            async with aclosing(self._listed(note_id, newest, makers)) as listed:
+                async for one in listed:
+                    if one.etag in etags:
+                        return one
+            return None
+        for etag in dict.fromkeys(etags):
+            try:
+                return _listed_version(await self._store.get(note_id, etag=etag), makers)
+            except NoteNotFound:
+                continue
+        return None
+
+    def _hides(self, revision: Revision) -> bool:
+        return self._cache.notes.visibility.find_rule(revision) is not None
+
+
+def _kept_version(row: NoteVersion, content: Content, makers: dict[str, str]) -> Version:
+    return Version(
+        str(row.local_version), row.etag, content, row.modified_at, makers.get(row.etag, "")
+    )
+
+
+def _listed_version(revision: Revision, makers: dict[str, str]) -> Version:
+    return Version(
+        revision.etag,
+        revision.etag,
+        revision.content,
+        revision.modified_at,
+        makers.get(revision.etag, ""),
+        revision.tags_understood,
+    )
+
+
+def _number(name: str) -> int:
+    """Return the number that a name may be; 0 is none."""
+    is_number = name.isascii() and name.isdecimal() and len(name) <= _LONGEST_NUMBER
+    return int(name) if is_number else 0
+
+
+def _missing_error(note_id: str, name: str) -> NoteNotFound:
+    return NoteNotFound(
+        "There is no such version of this note.",
+        details={"id": note_id, "version": name[:40]},
+        subcategory="version",
+        resolution_hint="`manage history` lists the versions. What a save here has replaced is kept for a "
+        "limited time; the rest is up to the note store.",
+    )
