@@ -67,6 +67,10 @@ class Library:
             query, limit=limit, offset=offset, preview_lines=preview_lines
         )
 
+    def count(self, query: Query) -> int:
+        """Return how many notes match."""
+        return self._cache.search.find(query, limit=1).total
+
     def scan(self, *, containing: str | None = None) -> Iterator[list[ScannedNote]]:
         """Yield all notes outside the trash in slices, or with their texts those that may contain a text."""
         return note_scan.scan(self._cache.database, containing=containing)

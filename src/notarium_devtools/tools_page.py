@@ -126,10 +126,11 @@ The client gets this with the handshake:
 
 _BEHAVIOUR = {
     "list": """\
-* Search language: words (all of them, also inflected), `"a phrase"`, `-word`, `-"phrase"`, `a OR b`,
-  `prefix*`, `tag:x`, `-tag:x`, `tag:"two words"`, `before:` and `after:` a day (both inclusive, UTC,
-  by last change), `trash:yes|no|any`. Malformed filters are errors that say what to write; everything
-  else is words. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
+* Search language: words (all of them, also inflected; `AND` between them changes nothing), `"a phrase"`, `-word`,
+  `-"phrase"`, `NOT word`, `a OR b`, `prefix*`, `tag:x`, `-tag:x`, `tag:"two words"`, `before:` and `after:` a day (both
+  inclusive, UTC, by last change), `trash:yes|no|any`, `in:trash`, and `modified:` or `created:` with a year, month or day,
+  also `>day`, `<=day`, `day..day`. `*` alone finds every note. Malformed filters are errors that say what to write;
+  everything else is words. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
 * Order: with words the best match first, then by `sort_by` and `sort_order`. Without words, and for a
   single word in more than 1,000 notes, only by `sort_by` and `sort_order` (`modified_at`, `DESC`).
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
@@ -138,7 +139,9 @@ _BEHAVIOUR = {
 * A page beyond the end is empty and has the true totals. A `limit` or `preview_lines` above the maximum counts
   as the maximum, and `note` says so.
 * The server searches inside words if no whole word matches, and the answer has `inside_words`.
-  `suggestions` are words that would match if nothing does.
+* If several words find nothing together, `word_hits` says how many notes each word and phrase finds alone, with the same
+  filters. `suggestions` are words that would find something, for those that find nothing: spelled with at most one
+  mistake from four letters on, two from eight.
 * `sync` appears only if something may be missing or old: `state`, `loaded` (of `total`, where the store tells it), `complete`,
   and a sentence that says how old the notes are. It appears with the first sync cycle that fails and
   disappears with the next that succeeds. A server that is just starting omits it until its first cycle
@@ -246,7 +249,7 @@ def _type(field: dict[str, Any]) -> str:
     if field["type"] == "array":
         return f"list of {_type(field['items'])}"
     if field["type"] == "object":
-        return "{ " + ", ".join(f"`{name}`" for name in field["properties"]) + " }"
+        return f"{{ {', '.join(f'`{name}`' for name in field.get('properties', ['...']))} }}"
     return _TYPES[field["type"]]
 
 

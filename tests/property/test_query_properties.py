@@ -151,6 +151,8 @@ def matches(query: Query, entry: Entry) -> bool:
         and (not query.any_tags or any(tag.lower() in tags for tag in query.any_tags))
         and (query.after is None or entry.modified_at >= query.after)
         and (query.before is None or entry.modified_at < query.before)
+        and (query.created_after is None or entry.created_at >= query.created_after)
+        and (query.created_before is None or entry.created_at < query.created_before)
     )
 
 
@@ -163,6 +165,8 @@ QUERIES = st.builds(
     any_tags=TAGS,
     before=st.none() | st.integers(0, 6),
     after=st.none() | st.integers(0, 6),
+    created_before=st.none() | st.none() | st.integers(0, 6),
+    created_after=st.none() | st.none() | st.integers(0, 6),
     trash=st.sampled_from(["active", "trashed", "any"]),
     sort_by=st.sampled_from(["modified_at", "created_at"]),
     sort_order=st.sampled_from(["ASC", "DESC"]),

@@ -2,17 +2,19 @@
 
 ::
 
-    words              all of them, in any order, also inflected
+    words              all of them, in any order, also inflected; a AND b is the same
     "a phrase"         these words next to each other
-    -word  -"phrase"   not with it
+    -word  -"phrase"   not with it; NOT word is the same
     a OR b             one of them; binds closer than the space: ``x a OR b`` is x and (a or b)
-    prefix*            words beginning so
+    prefix*            words beginning so; * alone: every note
     tag:x  -tag:x      with, without a tag; tag:"two words"; also in ``tag:x OR tag:y``
     before:2024-05-31  last changed on that day (UTC) or earlier
     after:2024-05-01   last changed on that day (UTC) or later
-    trash:yes|no|any   only trashed notes, only others (default), all
+    modified:2024-05   last changed in that month, also a year, a day, >day, <=day, day..day
+    created:2024-05    the same for when it was made
+    trash:yes|no|any   only trashed notes, only others (default), all; in:trash is trash:yes
 
-Everything else is words, AND and NOT and brackets included. A malformed filter is an error, because
+Everything else is words, brackets included. A malformed filter is an error, because
 as words it would quietly find something else; in quotes it is words.
 """
 
@@ -45,15 +47,18 @@ MAX_CHARACTERS = 4096
 MAX_TERMS = 64
 
 _DAY = 86_400
+_MONTHS = 12
 _EPOCH = date(1970, 1, 1).toordinal()
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_PERIOD = re.compile(r"[0-9]{4}(?:-[0-9]{2}){0,2}")
+_TIMES = re.compile(r"(?P<sign>[<>]=?|)(?P<first>[0-9-]*)(?:(?P<range>\.\.)(?P<last>[0-9-]*))?")
 _ITEM = re.compile(
     r"""(?P<minus>-)?
-        (?:(?P<key>tag|before|after|trash):)?
+        (?:(?P<key>tag|before|after|modified|created|trash|in):)?
         (?:"(?P<quoted>[^"]*)"\*?|(?P<bare>\S+))""",
     re.VERBOSE | re.IGNORECASE,
 )
-_UNFINISHED = re.compile(r"-?(tag|before|after|trash):", re.IGNORECASE)
+_UNFINISHED = re.compile(r"-?(tag|before|after|modified|created|trash|in):", re.IGNORECASE)
 _CURLY_QUOTES = str.maketrans("“”„‟", '""""')
 _TRASH: dict[str, Trash] = {
     "no": "active",
@@ -78,11 +83,14 @@ class _Filter:
     value: str
 
 
-class _OrSign:
-    """Stand for the word OR in capitals, outside quotes."""
+@dataclass(frozen=True, slots=True)
+class _Sign:
+    """Stand for OR, AND or NOT in capitals, outside quotes."""
+
+    word: str
 
 
-_Item = Condition | _Filter | _OrSign
+_Item = Condition | _Filter | _Sign
 
 
 def parse(
@@ -112,7 +120,7 @@ def parse(
     for key, value in (("before", before), ("after", after), ("trash", trash)):
         if value is not None:
             query = _add_filter(query, _Filter(key, str(value)))
-    items = list(_items(typed))
+    items = _negate(list(_items(typed)))
     if len(items) + len(tags) > MAX_TERMS:
         _refuse(f"The query has more than {MAX_TERMS} terms.", "Leave out the less telling ones.")
     return _with_groups(query, _groups(items))
@@ -132,7 +140,7 @@ def _items(typed: str) -> Iterator[_Item]:
 
 
 def _item(found: re.Match[str]) -> _Item | None:
-    """Parse one item of the text; None for empty quotes."""
+    """Parse one item of the text; None for empty quotes and a star, which stands for anything."""
     minus, key = found["minus"] is not None, (found["key"] or "").lower()
     quoted, bare = found["quoted"], found["bare"]
     if not key and bare and (unfinished := _UNFINISHED.fullmatch(bare)):
@@ -141,8 +149,10 @@ def _item(found: re.Match[str]) -> _Item | None:
         return _filter(key, (bare if quoted is None else quoted).strip(), minus=minus)
     if quoted is not None:
         return _apply_sign(Phrase(quoted), minus=minus) if quoted.strip() else None
-    if bare == "OR" and not minus:
-        return _OrSign()
+    if not minus and bare in {"OR", "AND", "NOT"}:
+        return _Sign(bare)
+    if not bare.strip("*"):
+        return Word("-" + bare) if minus else None
     if minus and (bare.startswith("-") or not is_searchable(bare)):
         return Word("-" + bare)
     return _apply_sign(_word(bare), minus=minus)
@@ -163,26 +173,44 @@ def _filter(key: str, value: str, *, minus: bool) -> _Item:
     if key == "tag":
         return _apply_sign(Tagged(value), minus=minus)
     if minus:
-        _refuse(
-            f"`{key}:` cannot be excluded with a minus.",
-            "Write before:, after: or trash:no|yes|any for what should be found.",
-        )
+        _refuse_negated(key)
+    if key == "in":
+        if value.lower() != "trash":
+            _refuse_filter(key)
+        return _Filter("trash", "yes")
     return _Filter(key, value)
 
 
+def _negate(items: Sequence[_Item]) -> list[_Item]:
+    """Apply NOT to the item behind it. A NOT with nothing behind it is a word."""
+    found: list[_Item] = []
+    for item in reversed(items):
+        behind = found[-1] if found else None
+        if item != _Sign("NOT"):
+            found.append(item)
+        elif isinstance(behind, _Filter):
+            _refuse_negated(behind.key)
+        elif behind is None or isinstance(behind, _Sign | Not):
+            found.append(Word("NOT"))
+        else:
+            found[-1] = Not(behind)
+    return found[::-1]
+
+
 def _groups(items: Sequence[_Item]) -> Iterator[list[Condition | _Filter]]:
-    """Group items joined by OR. An OR with nothing on one side is a word."""
+    """Group items joined by OR; AND separates. Either with nothing on one side is a word."""
     group: list[Condition | _Filter] = []
-    joining = False
+    joined: _Sign | None = None
     for index, item in enumerate(items):
-        if isinstance(item, _OrSign) and group and not joining and index + 1 < len(items):
-            joining = True
+        sign = item if isinstance(item, _Sign) else None
+        if sign and group and joined is None and index + 1 < len(items):
+            joined = sign
             continue
-        if group and not joining:
+        if group and joined != _Sign("OR"):
             yield group
             group = []
-        group.append(Word("OR") if isinstance(item, _OrSign) else item)
-        joining = False
+        group.append(Word(item.word) if isinstance(item, _Sign) else item)
+        joined = None
     if group:
         yield group
 
@@ -209,7 +237,7 @@ def _join_alternatives(group: list[Condition | _Filter]) -> Condition:
     alternatives = [item for item in group if not isinstance(item, _Filter)]
     if len(alternatives) < len(group):
         _refuse(
-            "OR works between words, phrases and tags, not with before:, after: or trash:.",
+            "OR works between words, phrases and tags, not with dates or trash:.",
             "Search twice, or leave the OR out.",
         )
     return Or(tuple(alternatives)) if alternatives[1:] else alternatives[0]
@@ -218,18 +246,75 @@ def _join_alternatives(group: list[Condition | _Filter]) -> Condition:
 def _add_filter(query: Query, item: _Filter) -> Query:
     match item.key:
         case "before":
-            limit = _day_start(item) + _DAY
-            return replace(
-                query, before=limit if query.before is None else min(limit, query.before)
-            )
+            return _narrow(query, before=_day_start(item) + _DAY)
         case "after":
-            start = _day_start(item)
-            latest = start if query.after is None else max(start, query.after)
-            return replace(query, after=latest)
+            return _narrow(query, after=_day_start(item))
+        case "modified":
+            after, before = _times(item)
+            return _narrow(query, after=after, before=before)
+        case "created":
+            after, before = _times(item)
+            return replace(
+                query,
+                created_after=_latest(query.created_after, after),
+                created_before=_earliest(query.created_before, before),
+            )
         case _:
             if (trash := _TRASH.get(item.value.lower())) is None:
                 _refuse_filter("trash")
             return replace(query, trash=trash)
+
+
+def _narrow(query: Query, *, after: int | None = None, before: int | None = None) -> Query:
+    return replace(query, after=_latest(query.after, after), before=_earliest(query.before, before))
+
+
+def _latest(one: int | None, other: int | None) -> int | None:
+    return max((time for time in (one, other) if time is not None), default=None)
+
+
+def _earliest(one: int | None, other: int | None) -> int | None:
+    return min((time for time in (one, other) if time is not None), default=None)
+
+
+def _times(item: _Filter) -> tuple[int | None, int | None]:
+    """Return from when (inclusive) until when (exclusive), None for no bound on that side."""
+    found = _TIMES.fullmatch(item.value)
+    if found is None or not found["first"] + (found["last"] or ""):
+        _refuse_filter(item.key)
+    sign, is_range = found["sign"], found["range"] is not None
+    if sign and is_range:
+        _refuse_filter(item.key)
+    first = _period(item, found["first"])
+    last = _period(item, found["last"]) if is_range else first
+    match sign:
+        case ">":
+            return first[1], None
+        case ">=":
+            return first[0], None
+        case "<":
+            return None, first[0]
+        case "<=":
+            return None, first[1]
+        case _:
+            return first[0], last[1]
+
+
+def _period(item: _Filter, text: str | None) -> tuple[int | None, int | None]:
+    """Return the start and the end of a day, month or year; Nones for no text."""
+    if not text:
+        return None, None
+    if not _PERIOD.fullmatch(text):
+        _refuse_filter(item.key)
+    year, month, day = (*text.split("-"), "", "")[:3]
+    after_year = f"{int(year) + 1:04}-01-01"
+    after_month = f"{year}-{int(month) + 1:02}-01" if month and int(month) < _MONTHS else after_year
+    start = day_start(f"{year}-{month or '01'}-{day or '01'}")
+    if start is None:
+        _refuse_filter(item.key)
+    if day:
+        return start, start + _DAY
+    return start, day_start(after_month if month else after_year)
 
 
 def _day_start(item: _Filter) -> int:
@@ -253,7 +338,12 @@ _USAGE = {
     "tag": 'Write tag:name, or tag:"two words".',
     "before": "Write before:YYYY-MM-DD with a day of the calendar, such as before:2024-05-31.",
     "after": "Write after:YYYY-MM-DD with a day of the calendar, such as after:2024-05-31.",
+    **{
+        key: f"Write {key}:2024-05-31, {key}:2024-05, {key}:>2024-05-31 or {key}:2024-05-01..2024-05-31."
+        for key in ("modified", "created")
+    },
     "trash": "Write trash:no, trash:yes or trash:any.",
+    "in": "Write in:trash for the trash, or tag:name for a tag; there are no folders.",
 }
 
 
@@ -261,6 +351,13 @@ def _refuse_filter(key: str) -> NoReturn:
     _refuse(
         f"The filter `{key}:` is not written as it should be.",
         f'{_USAGE[key]} To search for the text itself, put it in quotes: "{key}:".',
+    )
+
+
+def _refuse_negated(key: str) -> NoReturn:
+    _refuse(
+        f"`{key}:` cannot be excluded with a minus or NOT.",
+        "Write before:, after: or trash:no|yes|any for what should be found.",
     )
 
 

@@ -62,7 +62,8 @@ class Query:
 
     ``tags``: all of them; ``any_tags``: at least one of them, if there are any (a policy's allowed
     tags); ``excluded_tags``: none of them; compared by ``characters.tag_key``.
-    ``after`` and ``before`` are Unix epoch seconds: ``after <= modified_at < before``.
+    ``after`` and ``before`` are Unix epoch seconds: ``after <= modified_at < before``; ``created_after``
+    and ``created_before`` likewise for ``created_at``.
     With ``terms`` the best match comes first and the sort decides between equals.
     """
 
@@ -72,6 +73,8 @@ class Query:
     any_tags: tuple[str, ...] = ()
     before: int | None = None
     after: int | None = None
+    created_before: int | None = None
+    created_after: int | None = None
     trash: Trash = "active"
     sort_by: SortBy = "modified_at"
     sort_order: SortOrder = "DESC"

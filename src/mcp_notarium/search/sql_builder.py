@@ -174,11 +174,19 @@ def _metadata(query: Query, trash: Sequence[int]) -> list[Statement]:
         clauses.append(Statement("m.modified_at >= ?", (query.after,)))
     if query.before is not None:
         clauses.append(Statement("m.modified_at < ?", (query.before,)))
+    if query.created_after is not None:
+        clauses.append(Statement("m.created_at >= ?", (query.created_after,)))
+    if query.created_before is not None:
+        clauses.append(Statement("m.created_at < ?", (query.created_before,)))
     return clauses
 
 
 def _has_dates(query: Query) -> bool:
-    return query.before is not None or query.after is not None
+    return (query.before, query.after) != (None, None) or _has_created(query)
+
+
+def _has_created(query: Query) -> bool:
+    return (query.created_before, query.created_after) != (None, None)
 
 
 def _listing(
@@ -187,8 +195,8 @@ def _listing(
     """Select a page in the order of the query; SQLite merges both sides of the trash."""
     sides: list[tuple[int, ...]] = [(trash,) for trash in _TRASH[query.trash]]
     index = _IN_ORDER[query.sort_by]
-    if tagged or (index == "notes_created" and _has_dates(query)):
-        # A tag names few notes; the index in the order of creation does not know when a note changed.
+    if tagged or (_has_dates(query) and (index == "notes_created" or _has_created(query))):
+        # A tag names few notes; the indexes in an order know one time of a note.
         sides, index = [_TRASH[query.trash]], "notes_meta"
     columns = f"m.pk AS pk, m.{_SORTS[query.sort_by]} AS sorted"
     notes = Statement(f"notes AS m INDEXED BY {index}")
@@ -213,7 +221,8 @@ def _listing_count(query: Query, narrow: Sequence[Statement]) -> Statement:
     """Count what the conditions find where no word is looked for."""
     if not narrow and not _has_dates(query):
         return _KEPT_COUNTS[query.trash]
-    notes = Statement(f"notes AS m INDEXED BY {'notes_meta' if narrow else 'notes_listing'}")
+    index = "notes_meta" if narrow or _has_created(query) else "notes_listing"
+    notes = Statement(f"notes AS m INDEXED BY {index}")
     everything = [notes, *_metadata(query, _TRASH[query.trash]), *narrow]
     return _select("count(*)", " WHERE ", everything)
 

@@ -37,7 +37,7 @@ _SLICE_PAGES = 200
 _MOST_RECORDED = 100
 _GRAM_LENGTHS = (7, 14)
 _LONGEST_TERM = 64
-_SHORT_WORD = 5
+_REACHES = ((8, 2), (4, 1))
 
 
 class _MergeState(IntEnum):
@@ -153,7 +153,7 @@ class Vocabulary:
 
     def near(self, word: str, *, limit: int) -> list[str]:
         """Return up to ``limit`` terms spelled almost like ``word``, the nearest first; not itself."""
-        reach = 1 if len(word) < _SHORT_WORD else 2
+        reach = reach_of(word)
         apart = {
             term: distance(word, term, at_most=reach) for term in self._find_candidates(word, reach)
         }
@@ -212,6 +212,11 @@ class Vocabulary:
         texts = self._db.rows(_TEXTS, (json.dumps(pks),))
         words = {word for (text,) in texts for word in words_only(text).split()}
         return {term for term in map(stem, words) if 0 < len(term) <= _LONGEST_TERM}
+
+
+def reach_of(word: str) -> int:
+    """Return how many mistakes make a word like this one: one in four letters, two in eight."""
+    return next((reach for length, reach in _REACHES if len(word) >= length), 0)
 
 
 def distance(one: str, other: str, *, at_most: int) -> int:

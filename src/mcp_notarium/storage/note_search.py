@@ -19,7 +19,7 @@ from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.sql_builder import build, words_of
 from mcp_notarium.search.stemming import spelling, stem
 from mcp_notarium.storage.database import Database, Row
-from mcp_notarium.storage.fts_index import Vocabulary
+from mcp_notarium.storage.fts_index import Vocabulary, distance, reach_of
 
 MOST_RANKED = 1000
 """Notes of a single-word query that are ranked. Ranking takes three times as long as finding, and says
@@ -93,7 +93,7 @@ class SearchIndex:
         wanted = words_only(replace_surrogates(word))
         for term in self._nearby(wanted) if wanted.isalnum() else ():
             spelled = self._find_written_form(term, within or Query())
-            if spelled and spelled not in found and fold(spelled) != wanted:
+            if spelled and spelled not in found and _is_near(fold(spelled), wanted):
                 found.append(spelled)
             if len(found) == limit:
                 break
@@ -139,6 +139,12 @@ class SearchIndex:
         ids = json.dumps([note.id for note in notes])
         texts: dict[str, str] = dict(self._db.rows(_BEGINNINGS, (_MOST_PREVIEWED, ids)))
         return [replace(note, head=preview(texts.get(note.id, note.head), lines)) for note in notes]
+
+
+def _is_near(word: str, wanted: str) -> bool:
+    """Tell whether a whole word is near: its stem may be nearer than itself."""
+    reach = reach_of(wanted)
+    return 0 < distance(word, wanted, at_most=reach) <= reach
 
 
 def _summary(row: Row) -> Summary:

@@ -6,7 +6,8 @@ the account. An index that stays empty is an error; ``sync`` says what is missin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.lines import shorten
@@ -53,12 +54,14 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
         offset=min((page - 1) * limit, LARGEST_OFFSET),
         preview_lines=min(request.preview_lines or 1, MOST_PREVIEW_LINES),
     )
+    alone = None if found.total else _count_alone(app, query)
     return ListAnswer(
         content=[_row(summary, app.config.policy) for summary in found.notes],
         next_page=page + 1 if page * limit < found.total else None,
         total_items=found.total,
         inside_words=found.inside_words or None,
-        suggestions=None if found.total else _suggestions(app, query),
+        word_hits=alone or None,
+        suggestions=None if alone is None else _suggestions(app, query, alone),
         note=_describe_bounds(request),
         sync=sync_part(status, now=app.clock()),
     )
@@ -121,8 +124,26 @@ def _row(summary: Summary, policy: Policy) -> ListItem:
     )
 
 
-def _suggestions(app: App, query: Query) -> list[str] | None:
-    """Return words similar to the searched ones that would find something, or None."""
-    words = words_of(query)[:MOST_QUERIED]
+def _count_alone(app: App, query: Query) -> dict[str, int]:
+    """Return how many notes each of several words and phrases would find alone, within the same filters."""
+    terms = query.terms.conditions if isinstance(query.terms, And) else ()
+    return {
+        _typed(term): app.library.count(replace(query, terms=term))
+        for term in terms[:MOST_QUERIED]
+        if isinstance(term, Word | Phrase)
+    }
+
+
+def _typed(term: Word | Phrase) -> str:
+    match term:
+        case Word(text, prefix):
+            return f"{text}*" if prefix else text
+        case Phrase(text):
+            return f'"{text}"'
+
+
+def _suggestions(app: App, query: Query, alone: Mapping[str, int]) -> list[str] | None:
+    """Return words similar to those that find nothing, which would find something, or None."""
+    words = [word for word in words_of(query) if not alone.get(word)][:MOST_QUERIED]
     near = [other for word in words for other in app.library.suggest(word, within=query)]
     return list(dict.fromkeys(near))[:MOST_SUGGESTED] or None

@@ -252,6 +252,7 @@ class ListAnswer(FromNotes):
     next_page: int | None = None
     total_items: int
     inside_words: bool | None = Field(default=None, json_schema_extra=QUIET)
+    word_hits: dict[str, int] | None = Field(default=None, json_schema_extra=QUIET)
     suggestions: list[str] | None = Field(default=None, json_schema_extra=QUIET)
     hidden: list[str] | None = Field(default=None, json_schema_extra=QUIET)
     note: str | None = Field(default=None, json_schema_extra=QUIET)

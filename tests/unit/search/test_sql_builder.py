@@ -114,7 +114,7 @@ def found(tables, text):
         ("party -🎉", set()),
         ("AND", {"c++", "logic"}),
         ("not near", {"logic"}),
-        ("NOT NEAR(are words", {"logic"}),
+        ("not NEAR(are words", {"logic"}),
         ("OR", {"digits", "logic"}),
         ('"well: done" *now*', {"quoted"}),
         ("well:done ^here (twice)", {"quoted"}),
@@ -276,6 +276,8 @@ def test_the_best_match_comes_first_and_the_sort_decides_between_equals():
         (Query(after=900), [pk for pk in ACTIVE if 1000 - (pk - 1) // 2 * 10 >= 900]),
         (Query(before=900), [pk for pk in ACTIVE if 1000 - (pk - 1) // 2 * 10 < 900]),
         (Query(after=900, before=900), []),
+        (Query(created_after=3, created_before=5), [pk for pk in ACTIVE if (pk - 1) % 7 in {3, 4}]),
+        (Query(created_after=3, tags=("even",)), [pk for pk in ACTIVE if pk % 2 and (pk - 1) % 7 >= 3]),
         (Query(tags=("even",), after=900, trash="any"), [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21]),
     ],
 )  # fmt: skip
@@ -295,6 +297,7 @@ def test_filters_narrow(shelf, query, pks):
         {"excluded_tags": ("three",)},
         {"any_tags": ("even", "three")},
         {"after": 850, "before": 950},
+        {"created_after": 2, "created_before": 5},
         {"tags": ("even",), "before": 950, "trash": "any"},
         {"trash": "trashed"},
     ],
@@ -321,7 +324,7 @@ def test_a_row_brings_what_a_listing_shows():
 QUERIES = [
     None, "word", "two words", '"a phrase"', "pre*", "a OR b", "-word", "a OR -b", "tag:x",
     "-tag:x", "tag:x OR tag:y", "word tag:x", "word -tag:x", "東京", "before:2024-01-01",
-    "word after:2024-01-01 tag:x", "tag:x after:2024-01-01",
+    "word after:2024-01-01 tag:x", "tag:x after:2024-01-01", "created:2024", "word created:2024",
 ]  # fmt: skip
 
 

@@ -233,6 +233,15 @@ def test_a_misspelt_word_is_answered_with_whole_words_that_do_occur(cache):
     assert cache.search.suggest("two words") == []
 
 
+@pytest.mark.parametrize(
+    ("typed", "there"),
+    [("pancakes", "pacave pana"), ("recipe", "ripe rep"), ("cat", "cut"), ("note", "nets")],
+)
+def test_what_is_not_near_is_not_suggested(cache, typed, there):
+    store(cache, [note(1, there)])
+    assert cache.search.suggest(typed) == []
+
+
 def test_words_that_are_gone_do_not_displace_one_that_occurs(cache):
     gone = [f"calend{letter}r" for letter in "bcdfghijklmnop"]
     store(cache, [note(1, " ".join(gone)), note(2, "xalendar")])

@@ -152,6 +152,27 @@ async def test_misspelt_word_gets_suggestions(harness):
     assert "lighthouse" in answer.suggestions
 
 
+async def test_when_words_find_nothing_together_each_is_counted_alone(harness):
+    harness.store.put("a", "pancakes for breakfast, pacave")
+    harness.store.put("b", "pana and ripe; pancakes", tags=["x"])
+    await harness.sync()
+    answer = await find(harness, query='pancakes recipe "for breakfast" pan* -no')
+    assert answer.total_items == 0
+    assert answer.word_hits == {"pancakes": 2, "recipe": 0, '"for breakfast"': 1, "pan*": 2}
+    assert answer.suggestions is None
+    answer = await find(harness, query="pancakes recipe tag:x")
+    assert answer.word_hits == {"pancakes": 1, "recipe": 0}
+    assert (await find(harness, query="recipe")).word_hits is None
+    assert (await find(harness, query="pancakes ripe")).word_hits is None
+
+
+async def test_only_words_without_a_hit_get_suggestions(harness):
+    harness.store.put("a", "calendar")
+    harness.store.put("b", "calendars lighthouse")
+    await harness.sync()
+    assert (await find(harness, query="calendar lihgthouse")).suggestions == ["lighthouse"]
+
+
 async def test_brand_new_cache_waits_for_the_first_page(harness):
     for n in range(3):
         harness.store.put(f"n{n}", "x")
