@@ -131,7 +131,8 @@ _BEHAVIOUR = {
   inclusive, UTC, by last change), `trash:yes|no|any`, `in:trash`, and `modified:` or `created:` with a year, month or day,
   also `>day`, `<=day`, `day..day`. `*` alone finds every note. Malformed filters are errors that say what to write;
   everything else is words. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
-* Order: with words the best match first, then by `sort_by` and `sort_order`. Without words, and for a
+* Words, phrases and prefixes are looked for in titles, texts and tags; a phrase stands in one of them.
+* Order: with words the best match first (in the title, or first line, before the tags before the text), then by `sort_by` and `sort_order`. Without words, and for a
   single word in more than 1,000 notes, only by `sort_by` and `sort_order` (`modified_at`, `DESC`).
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
   `(empty note)` if there are none. `title`, where the store has titles, is cut in the same way. `hidden` names

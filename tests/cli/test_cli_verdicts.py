@@ -487,8 +487,8 @@ def test_beside_a_server_pages_are_looked_at_if_asked_for(room: Room) -> None:
 def test_only_a_deep_look_compares_the_search_index_with_the_notes(room: Room) -> None:
     with opened(room) as inside:
         inside.run(
-            "INSERT INTO notes_fts(notes_fts, rowid, text, tags, supplement) "
-            "SELECT 'delete', pk, text, tags, supplement FROM notes LIMIT 1"
+            "INSERT INTO notes_fts(notes_fts, rowid, text, tag_words, supplement) "
+            "SELECT 'delete', pk, text, tag_words, supplement FROM notes LIMIT 1"
         )
     shallow = run(room.env, "status", "--json")
     assert shallow.returncode == 0

@@ -1,4 +1,4 @@
-"""Compare the search with a scan of all notes: nothing missing, nothing too much."""
+"""Compare the search with a scan of all notes and their tags: nothing missing, nothing too much."""
 
 import functools
 import random
@@ -37,9 +37,10 @@ def in_a_row(text):
     return " " + " ".join(map(token, WORD.findall(text))) + " "
 
 
-FOLDED = {note.id: fold(note.content.text) for note in NOTES}
-IN_A_ROW = {note.id: in_a_row(note.content.text) for note in NOTES}
-TOKENS = {note.id: set(IN_A_ROW[note.id].split()) for note in NOTES}
+SAID = {note.id: (note.content.text, *note.content.tags) for note in NOTES}
+FOLDED = {note_id: "\n".join(map(fold, said)) for note_id, said in SAID.items()}
+IN_A_ROW = {note_id: "|".join(map(in_a_row, said)) for note_id, said in SAID.items()}
+TOKENS = {note_id: set(row.replace("|", " ").split()) for note_id, row in IN_A_ROW.items()}
 
 
 def has_word(note, word):
@@ -74,7 +75,7 @@ def sample(things, count):
 
 
 def all_words():
-    return [word for note in NOTES for word in words(note.content.text)]
+    return [word for said in SAID.values() for part in said for word in words(part)]
 
 
 def test_every_word_finds_exactly_the_notes_that_have_it(cache):

@@ -76,7 +76,7 @@ ENTRIES = st.lists(
     st.builds(
         Entry,
         note_texts(),
-        st.lists(st.sampled_from(["A", "b"]), max_size=2, unique=True).map(tuple),
+        st.lists(st.sampled_from(["A", "b"]) | TOKENS, max_size=2, unique=True).map(tuple),
         st.integers(0, 5),
         st.integers(0, 5),
         st.booleans(),
@@ -113,28 +113,33 @@ def same(have: str, wanted: str, *, prefix: bool) -> bool:
     return stem(have).startswith(stem(spelling(wanted))) or stem(have) in completed
 
 
-def holds(condition: Condition | None, entry: Entry) -> bool:  # noqa: PLR0911  # one per kind
+def holds(condition: Condition | None, entry: Entry, *, in_tags: bool = True) -> bool:  # noqa: PLR0911  # one per kind
     match condition:
         case None:
             return True
         case Not(inner):
-            return not holds(inner, entry)
+            return not holds(inner, entry, in_tags=in_tags)
         case And(parts):
-            return all(holds(part, entry) for part in parts)
+            return all(holds(part, entry, in_tags=in_tags) for part in parts)
         case Or(parts):
-            return any(holds(part, entry) for part in parts)
+            return any(holds(part, entry, in_tags=in_tags) for part in parts)
         case Tagged(tag):
             return tag.lower() in map(str.lower, entry.tags)
         case Word(text, prefix):
-            return has_text(entry, text, prefix=prefix)
+            return has_text(entry, text, prefix=prefix, in_tags=in_tags)
         case Phrase(text):
-            return has_text(entry, text, prefix=False)
+            return has_text(entry, text, prefix=False, in_tags=in_tags)
 
 
-def has_text(entry: Entry, text: str, *, prefix: bool) -> bool:
-    wanted, have = pieces(fold(text)), pieces(fold(entry.text))
+def has_text(entry: Entry, text: str, *, prefix: bool, in_tags: bool) -> bool:
+    wanted = pieces(fold(text))
     if not wanted:
         return text in entry.text
+    said = (entry.text, *(entry.tags if in_tags else ()))
+    return any(has_pieces(pieces(fold(part)), wanted, prefix=prefix) for part in said)
+
+
+def has_pieces(have: list[str], wanted: list[str], *, prefix: bool) -> bool:
     without_pictures = [piece for piece in have if any(map(str.isalnum, piece))]
     if any(map(is_run, wanted)):
         return in_a_row(wanted, have, prefix=prefix)
@@ -144,7 +149,7 @@ def has_text(entry: Entry, text: str, *, prefix: bool) -> bool:
 def matches(query: Query, entry: Entry) -> bool:
     tags = {tag.lower() for tag in entry.tags}
     return (
-        holds(query.terms, entry)
+        holds(query.terms, entry, in_tags=query.in_tags)
         and query.trash in {"any", "trashed" if entry.trash else "active"}
         and all(tag.lower() in tags for tag in query.tags)
         and not any(tag.lower() in tags for tag in query.excluded_tags)
@@ -168,6 +173,7 @@ QUERIES = st.builds(
     created_before=st.none() | st.none() | st.integers(0, 6),
     created_after=st.none() | st.none() | st.integers(0, 6),
     trash=st.sampled_from(["active", "trashed", "any"]),
+    in_tags=st.booleans(),
     sort_by=st.sampled_from(["modified_at", "created_at"]),
     sort_order=st.sampled_from(["ASC", "DESC"]),
 )

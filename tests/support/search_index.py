@@ -8,27 +8,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mcp_notarium.domain.characters import tag_key
-from mcp_notarium.search.folding import supplement
+from mcp_notarium.domain.lines import first_line
+from mcp_notarium.search.folding import supplement, tag_words
 from mcp_notarium.search.query import Query
 from mcp_notarium.search.sql_builder import Statement, build
+from mcp_notarium.storage.schema import RANKING
 
 SCHEMA = """
 CREATE TABLE notes(
   pk INTEGER PRIMARY KEY, id TEXT UNIQUE, local_version INTEGER, server_version INTEGER,
   created_at INTEGER, modified_at INTEGER, trash INTEGER,
   properties TEXT DEFAULT '[]',
-  tags TEXT, title TEXT, head TEXT, supplement TEXT, text TEXT);
+  tags TEXT, title TEXT, head TEXT, heading TEXT, tag_words TEXT, supplement TEXT, text TEXT);
 CREATE INDEX notes_listing ON notes(trash, modified_at DESC, pk);
 CREATE INDEX notes_created ON notes(trash, created_at DESC, pk);
 CREATE INDEX notes_meta ON notes(pk, trash, modified_at, created_at);
 CREATE TABLE note_tags(pk INTEGER NOT NULL, tag TEXT NOT NULL, key TEXT NOT NULL);
 CREATE INDEX note_tags_key ON note_tags(key, pk);
 CREATE VIRTUAL TABLE notes_fts USING fts5(
-  text, tags, supplement, title, content='notes', content_rowid='pk',
+  text, heading, tag_words, supplement, content='notes', content_rowid='pk',
   tokenize='porter unicode61 remove_diacritics 1');
 CREATE TRIGGER notes_added AFTER INSERT ON notes BEGIN
-  INSERT INTO notes_fts(rowid, text, tags, supplement, title)
-  VALUES (new.pk, new.text, new.tags, new.supplement, new.title);
+  INSERT INTO notes_fts(rowid, text, heading, tag_words, supplement)
+  VALUES (new.pk, new.text, new.heading, new.tag_words, new.supplement);
   UPDATE note_counts SET active = active + (new.trash = 0), trashed = trashed + new.trash;
 END;
 CREATE TABLE note_counts(active INTEGER, trashed INTEGER);
@@ -53,10 +55,12 @@ class SearchTables:
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.db = sqlite3.connect(":memory:")
         self.db.executescript(SCHEMA)
+        self.db.execute(RANKING)
         for pk, entry in enumerate(entries, start=1):
             self.db.execute(
                 "INSERT INTO notes(pk, id, local_version, created_at, modified_at, trash,"
-                " tags, head, supplement, text) VALUES (?,?,1,?,?,?,?,?,?,?)",
+                " tags, head, heading, tag_words, supplement, text)"
+                " VALUES (?,?,1,?,?,?,?,?,?,?,?,?)",
                 (
                     pk,
                     f"id{pk}",
@@ -65,6 +69,8 @@ class SearchTables:
                     int(entry.trash),
                     json.dumps(entry.tags),
                     entry.text[:80],
+                    first_line(entry.text),
+                    tag_words(entry.tags),
                     supplement(entry.text),
                     entry.text,
                 ),

@@ -14,6 +14,7 @@ LF = "\n"
 
 EMPTY = "(empty note)"
 WIDTH = 80
+LONGEST_FIRST_LINE = 200
 
 _BACK = 12
 _JOINER = "\u200d"
@@ -69,6 +70,13 @@ def preview(text: str, lines: int = 1) -> str:
     """
     nonblank = (line for line in map(str.strip, text.split(LF)) if line)
     return LF.join(map(shorten, islice(nonblank, lines))) or EMPTY
+
+
+def first_line(text: str) -> str:
+    """Return the first line that is not blank, trimmed; '' if it is too long for the title of a note."""
+    beginning = text[: 2 * LONGEST_FIRST_LINE].lstrip()
+    line = beginning.partition(LF)[0].strip()
+    return line if len(line) <= LONGEST_FIRST_LINE else ""
 
 
 def shorten(line: str, width: int = WIDTH) -> str:

@@ -200,6 +200,11 @@ def supplement(text: str) -> str:
     return " ".join(found)
 
 
+def tag_words(tags: Sequence[str]) -> str:
+    """Return what is indexed of a note's tags: their tokens, so that no phrase goes over from one to the next."""
+    return f" {SENTINEL} ".join(" ".join(tokens(fold(tag))) for tag in tags)
+
+
 def _differs(line: str) -> bool:
     """Tell whether the tokenizer indexes words of this line differently from a query."""
     return not (line.isascii() or (tokenizer_folds(line) and not gram_runs(fold(line))))

@@ -25,9 +25,10 @@ from mcp_notarium.search.stemming import completions, spelling
 Expansions = Mapping[str, Sequence[str]]
 """For words as typed: the index terms to search in their place."""
 
-_BOTH = "{text supplement title}"
-_TEXT = "{text title}"
-_SUPPLEMENT = "{supplement}"
+_BOTH = "{text heading tag_words supplement}"
+_TEXT = "{text heading}"
+_SUPPLEMENT = "{tag_words supplement}"
+_WITHOUT_TAGS = "{text heading supplement}"
 _GRAM_LENGTHS = (7, 14)
 _LONGEST_PART = CONTEXT + 1
 
@@ -72,6 +73,11 @@ def split(
         excluded = _join(" OR ", [part for part, _ in excluded_parts])
         expression = f"({expression} NOT {excluded})"
     return expression, rest
+
+
+def without_tags(expression: str) -> str:
+    """Narrow an expression to what notes say apart from their tags."""
+    return f"{_WITHOUT_TAGS} : ({expression})"
 
 
 def plain_words(condition: Condition) -> Iterator[str]:

@@ -64,6 +64,7 @@ class Query:
     tags); ``excluded_tags``: none of them; compared by ``characters.tag_key``.
     ``after`` and ``before`` are Unix epoch seconds: ``after <= modified_at < before``; ``created_after``
     and ``created_before`` likewise for ``created_at``.
+    Words and phrases are also looked for in tags if ``in_tags``.
     With ``terms`` the best match comes first and the sort decides between equals.
     """
 
@@ -75,6 +76,7 @@ class Query:
     after: int | None = None
     created_before: int | None = None
     created_after: int | None = None
+    in_tags: bool = True
     trash: Trash = "active"
     sort_by: SortBy = "modified_at"
     sort_order: SortOrder = "DESC"

@@ -14,7 +14,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mcp_notarium.domain.characters import tag_key
-from mcp_notarium.search.fts_expression import Expansions, build_match, plain_words, split
+from mcp_notarium.search.fts_expression import (
+    Expansions,
+    build_match,
+    plain_words,
+    split,
+    without_tags,
+)
 from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Tagged, Word
 
 Parameter = str | int
@@ -87,11 +93,12 @@ def build(
     terms = query.terms.conditions if isinstance(query.terms, And) else (query.terms,)
     expression, rest = split([term for term in terms if term], expansions)
     conditions = sorted(_conditions(query, rest), key=_reads_text)
-    narrow = [_clause(condition, expansions) for condition in conditions]
+    narrow = [_clause(condition, query, expansions) for condition in conditions]
     tagged = any(_tags_of(condition) for condition in conditions)
     if expression is None:
         rows = _listing(query, narrow, limit, offset, tagged=tagged)
         return Statements(rows, rows, _listing_count(query, narrow))
+    expression = _in_scope(query, expression)
     matched = Statement(_MATCHED_NOTES, (expression,))
     rows = unranked = _rank(query, matched, narrow, limit, offset)
     if isinstance(query.terms, Word):
@@ -102,6 +109,10 @@ def build(
         return Statements(rows, unranked, Statement(sql, (expression,) * sql.count("?")))
     everything = [matched, *_metadata(query, _TRASH[query.trash]), *narrow]
     return Statements(rows, unranked, _select("count(*)", " AND ", everything))
+
+
+def _in_scope(query: Query, expression: str) -> str:
+    return expression if query.in_tags else without_tags(expression)
 
 
 def words_of(query: Query) -> tuple[str, ...]:
@@ -148,19 +159,19 @@ def _tags_of(condition: Condition) -> list[str] | None:
             return None
 
 
-def _clause(condition: Condition, expansions: Expansions) -> Statement:
+def _clause(condition: Condition, query: Query, expansions: Expansions) -> Statement:
     """Return the condition as an SQL expression on ``m.pk``."""
     if expression := build_match(condition, expansions):
-        return Statement(_MATCHED, (expression,))
+        return Statement(_MATCHED, (_in_scope(query, expression),))
     if keys := _tags_of(condition):
         return Statement(f"{_TAGGED} ({', '.join('?' * len(keys))}))", tuple(keys))
     match condition:
         case Not(inner):
-            clause = _clause(inner, expansions)
+            clause = _clause(inner, query, expansions)
             return Statement(f"NOT {clause.sql}", clause.parameters)
         case And(conditions) | Or(conditions):
             operator = " AND " if isinstance(condition, And) else " OR "
-            clauses = [_clause(item, expansions) for item in conditions]
+            clauses = [_clause(item, query, expansions) for item in conditions]
             sql = operator.join(clause.sql for clause in clauses)
             return Statement(f"({sql})", _parameters(clauses))
         case Word(text) | Phrase(text) | Tagged(text):

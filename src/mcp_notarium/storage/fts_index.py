@@ -239,13 +239,13 @@ def distance(one: str, other: str, *, at_most: int) -> int:
 
 
 _REMOVE_TERMS = """
-INSERT INTO notes_fts(notes_fts, rowid, text, tags, supplement, title)
-SELECT 'delete', n.pk, n.text, n.tags, n.supplement, n.title
+INSERT INTO notes_fts(notes_fts, rowid, text, heading, tag_words, supplement)
+SELECT 'delete', n.pk, n.text, n.heading, n.tag_words, n.supplement
 FROM json_each(?) AS wanted CROSS JOIN notes n ON n.pk = wanted.value
 """
 _ADD_TERMS = """
-INSERT INTO notes_fts(rowid, text, tags, supplement, title)
-SELECT n.pk, n.text, n.tags, n.supplement, n.title
+INSERT INTO notes_fts(rowid, text, heading, tag_words, supplement)
+SELECT n.pk, n.text, n.heading, n.tag_words, n.supplement
 FROM json_each(?) AS wanted CROSS JOIN notes n ON n.pk = wanted.value
 """
 _RECORD_CHANGES = """
@@ -258,7 +258,7 @@ _FORGET_CHANGES = (
 )
 _CHANGED_SINCE = "SELECT pk FROM index_changes WHERE change > ?"
 _TEXTS = """
-SELECT coalesce(n.title, '') || char(10) || n.text
+SELECT coalesce(n.title, '') || char(10) || n.text || char(10) || n.tags
 FROM json_each(?) AS wanted JOIN notes n ON n.pk = wanted.value
 """
 _VIEW = """

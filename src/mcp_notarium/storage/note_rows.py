@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from mcp_notarium.domain.characters import replace_surrogates, tag_key
-from mcp_notarium.domain.lines import preview
+from mcp_notarium.domain.lines import first_line, preview
 from mcp_notarium.domain.note import Revision, Tombstone
-from mcp_notarium.search.folding import supplement
+from mcp_notarium.search.folding import supplement, tag_words
 
 Value = str | bytes | int | float | None
 Change = Revision | Tombstone
@@ -102,6 +102,8 @@ def _note(revision: Revision) -> tuple[Value, ...]:
         _AS_JSON(content.tags),
         content.title,
         preview(content.text),
+        content.title or first_line(content.text),
+        tag_words(content.tags),
         supplement(f"{content.title}\n{content.text}" if content.title else content.text),
         content.text,
     )

@@ -131,7 +131,7 @@ class SearchIndex:
         row = self._db.row(statements.rows.sql, statements.rows.parameters)
         if row is None:
             return None
-        text = self._db.row(_WRITTEN, (row[-1],))
+        text = self._db.row(_WRITTEN_AND_TAGS if within.in_tags else _WRITTEN, (row[-1],))
         words = dict.fromkeys(_WORD.findall(text[0])) if text else ()
         return next((word.lower() for word in words if stem(fold(word)) == term), None)
 
@@ -154,6 +154,9 @@ def _summary(row: Row) -> Summary:
 
 
 _WRITTEN = "SELECT coalesce(title, '') || char(10) || text FROM notes WHERE pk = ?"
+_WRITTEN_AND_TAGS = """
+SELECT coalesce(title, '') || char(10) || text || char(10) || tags FROM notes WHERE pk = ?
+"""
 _BEGINNINGS = """
 SELECT n.id, substr(n.text, 1, ?) FROM json_each(?) AS wanted JOIN notes n ON n.id = wanted.value
 """

@@ -361,12 +361,13 @@ ON CONFLICT (key) DO UPDATE SET
 """
 _INSERT = """
 INSERT INTO notes(pk, local_version, id, server_version, created_at, modified_at, trash, properties,
-                  tags, title, head, supplement, text)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                  tags, title, head, heading, tag_words, supplement, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _UPDATE = """
 UPDATE notes SET local_version = ?, id = ?, server_version = ?, created_at = ?, modified_at = ?,
-                 trash = ?, properties = ?, tags = ?, title = ?, head = ?, supplement = ?, text = ?
+                 trash = ?, properties = ?, tags = ?, title = ?, head = ?, heading = ?, tag_words = ?,
+                 supplement = ?, text = ?
 WHERE pk = ?
 """
 _PUT_BASE = """

@@ -7,6 +7,8 @@ Shapes that matter:
 * In ``notes`` the small columns come first and ``text`` last: a listing reads the first bytes of a
   row and never its overflow pages. ``head`` is the first line, for the same reason.
 * ``title`` is NULL where the store has no titles; ``head`` is of the text in any case.
+* ``heading`` (the title, or the first line), ``tag_words`` and ``supplement`` are there to be searched
+  (``search/folding.py``).
 * ``pk`` is explicit because the search index refers to it; an implicit rowid may change when the
   database is copied.
 * ``note_base.raw`` and ``journal.body`` are made and read by the store's codec alone. The codec
@@ -100,6 +102,8 @@ CREATE TABLE notes (
   tags           TEXT NOT NULL DEFAULT '[]',
   title          TEXT,
   head           TEXT NOT NULL DEFAULT '',
+  heading        TEXT NOT NULL DEFAULT '',
+  tag_words      TEXT NOT NULL DEFAULT '',
   supplement     TEXT NOT NULL DEFAULT '',
   text           TEXT NOT NULL
 ) STRICT
@@ -111,14 +115,19 @@ _INDEXES = (
     "CREATE INDEX notes_meta ON notes(pk, trash, modified_at, created_at)",
 )
 
+RANKING: Final = (
+    "INSERT INTO notes_fts(notes_fts, rank) VALUES ('rank', 'bm25(1.0, 5.0, 3.0, 1.0)')"
+)
+"""A word in the heading counts more than one in the text, where it may stand as well."""
 _SEARCH = (
     """
     CREATE VIRTUAL TABLE notes_fts USING fts5(
-      text, tags, supplement, title,
+      text, heading, tag_words, supplement,
       content='notes', content_rowid='pk',
       tokenize='porter unicode61 remove_diacritics 1'
     )
     """,
+    RANKING,
     # Without it the terms of a deleted note stay readable in the index to whoever has the key.
     "INSERT INTO notes_fts(notes_fts, rank) VALUES ('secure-delete', 1)",
     """

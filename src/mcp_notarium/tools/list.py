@@ -43,7 +43,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     Raises ``QueryError`` for a filter that makes no sense, ``NotPermitted`` for a filter by a hidden
     field, and what ``wait_for_notes`` raises.
     """
-    query = query_of(request)
+    query = replace(query_of(request), in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app.config.policy, query)
     status = await wait_for_notes(app, call)
     limit = app.usage_limits.limit_rows(min(request.limit or DEFAULT_LIMIT, MOST_ROWS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -41,10 +42,13 @@ TEXTS = {
 }
 
 
+TAGS = ("secretword", "Café", "大阪出張", "Dienstreise", "łódzkie", "two words", "project-z")
+
+
 @pytest.fixture(scope="module")
 def tables():
     tables = SearchTables(
-        Entry(text, tags=("secretword", "Café") if name == "tagged" else (), modified_at=number)
+        Entry(text, tags=TAGS if name == "tagged" else (), modified_at=number)
         for number, (name, text) in enumerate(TEXTS.items())
     )
     yield tables
@@ -131,7 +135,17 @@ def found(tables, text):
         ('"++" OR strasse', {"c++", "german"}),
         ("++ -morning", set()),
         ('morning -strasse -"++"', set()),
-        ("secretword", set()),
+        ("secretword", {"tagged"}),
+        ("secretwo*", {"tagged"}),
+        ("cafe nothing", {"tagged"}),
+        ('"secretword cafe"', set()),
+        ("words -secretword", {"logic"}),
+        ("dienstreise", {"tagged"}),
+        ("出張", {"tagged"}),
+        ("lodzkie", {"tagged"}),
+        ('"two words"', {"tagged"}),
+        ("project-z", {"tagged"}),
+        ("0026481002014", {"digits"}),
         ("handschuh", set()),
         ("handschuh*", {"german"}),
         ("organiz*", {"organization"}),
@@ -156,6 +170,28 @@ def test_search_finds(tables, text, names):
     assert found(tables, text) == names
     count = tables.counted(parse(text))
     assert count == len(names)
+
+
+@pytest.mark.parametrize("text", ["secretword", "出張", "lodzkie", "secretwo*", '"two words"'])
+def test_tags_are_no_words_where_they_may_not_be_seen(tables, text):
+    names = list(TEXTS)
+    query = replace(parse(f"nothing {text}"), in_tags=False)
+    assert tables.found(query) == []
+    query = replace(parse(f"nothing -{text}"), in_tags=False)
+    assert [names[pk - 1] for pk in tables.found(query)] == ["tagged"]
+    assert tables.found(replace(parse(f"-{text}"), in_tags=False)) == list(range(len(TEXTS), 0, -1))
+    expanded = replace(parse("handschu"), in_tags=False)
+    assert tables.found(expanded, expansions={"handschu": ["secretword"]}) == []
+
+
+def test_a_word_in_the_heading_counts_more_than_in_the_text():
+    entries = [
+        Entry("filler and more filler\n" + "Soup, soup and soup again, so much soup.\n"),
+        Entry("\n Soup\nfiller and more filler of the same length, here as there and so on.\n"),
+        Entry("word " * 60 + "soup\n"),
+    ]
+    with closing(SearchTables(entries)) as tables:
+        assert tables.found(parse("soup")) == [2, 1, 3]
 
 
 def test_only_exclusions_find_everything_else(tables):
