@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 
 SENTINEL = "0000000"
@@ -202,7 +202,12 @@ def supplement(text: str) -> str:
 
 def tag_words(tags: Sequence[str]) -> str:
     """Return what is indexed of a note's tags: their tokens, so that no phrase goes over from one to the next."""
-    return f" {SENTINEL} ".join(" ".join(tokens(fold(tag))) for tag in tags)
+    return f" {SENTINEL} ".join(map(_tag_tokens, tags))
+
+
+@lru_cache(maxsize=1024)  # few tags, many notes
+def _tag_tokens(tag: str) -> str:
+    return " ".join(tokens(fold(tag)))
 
 
 def _differs(line: str) -> bool:

@@ -25,7 +25,8 @@ from mcp_notarium.search.stemming import completions, spelling
 Expansions = Mapping[str, Sequence[str]]
 """For words as typed: the index terms to search in their place."""
 
-_BOTH = "{text heading tag_words supplement}"
+_BOTH = ""
+"""All columns: no filter, so that FTS5 need not look where a word stands."""
 _TEXT = "{text heading}"
 _SUPPLEMENT = "{tag_words supplement}"
 _WITHOUT_TAGS = "{text heading supplement}"
@@ -109,7 +110,7 @@ def _words(text: str, *, prefix: bool) -> str | None:
     if tokenizer_folds(text):
         return expression
     typed = _quote(text.strip()) + ("*" if prefix else "")
-    return f"({expression} OR {_columns(words, prefix=prefix)} : {typed})"
+    return f"({expression} OR {_within(_columns(words, prefix=prefix), typed)})"
 
 
 def _mix(found: Sequence[str], *, prefix: bool) -> str:
@@ -150,7 +151,7 @@ def _phrase_of(words: Sequence[str], endings: Sequence[_Ending], *, columns: str
     parts = []
     while rest - first > _LONGEST_PART:
         part = words[first : first + _LONGEST_PART]
-        parts.append(f"{_columns(part, within=columns)} : {_quote(' '.join(part))}")
+        parts.append(_within(_columns(part, within=columns), _quote(" ".join(part))))
         first += _LONGEST_PART // 2
     for_last = [
         _quote(" ".join(ending[first:])) + ("*" if open_ended else "")
@@ -158,7 +159,7 @@ def _phrase_of(words: Sequence[str], endings: Sequence[_Ending], *, columns: str
     ]
     where = _columns(words[first:], prefix=any(opens for _, opens in endings), within=columns)
     spelled = " OR ".join(for_last)
-    parts.append(f"{where} : ({spelled})" if len(for_last) > 1 else f"{where} : {spelled}")
+    parts.append(_within(where, f"({spelled})" if len(for_last) > 1 else spelled))
     return _join(" AND ", parts)
 
 
@@ -174,6 +175,10 @@ def _columns(words: Sequence[str], *, prefix: bool = False, within: str = _BOTH)
     return _TEXT if gram_like else _BOTH
 
 
+def _within(columns: str, expression: str) -> str:
+    return f"{columns} : {expression}" if columns else expression
+
+
 def _is_gram_like(word: str) -> bool:
     return word.isdigit() and word.startswith("0") and len(word) in _GRAM_LENGTHS
 
@@ -186,7 +191,7 @@ def _gram_phrase(run: str) -> str:
 
 def _expand(terms: Sequence[str]) -> str:
     phrases = [_quote(spelling(term)) for term in terms]
-    return f"{_BOTH} : ({' OR '.join(phrases)})"
+    return f"({' OR '.join(phrases)})"
 
 
 def _quote(text: str) -> str:
