@@ -142,7 +142,7 @@ def describe_kept(folder: AccountFolder) -> tuple[str, ...]:
 
 
 def remove_others(folder: AccountFolder, kept: Path | None) -> None:
-    """Remove every copy but ``kept``, also those that a repair has kept."""
+    """Remove every copy but ``kept``."""
     for old in list_copies(folder):
         if old.path != kept:
             old.path.unlink(missing_ok=True)

@@ -30,9 +30,9 @@ from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
 from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState, SlotType
 from mcp_notarium.crypto.slot_changes import PERSONAL_SLOTS, describe_slot
-from mcp_notarium.errors import CacheError
+from mcp_notarium.errors import CacheError, InvalidRequest
 from mcp_notarium.files import quarantine
-from mcp_notarium.files.account_folder import check_folder
+from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
@@ -74,6 +74,7 @@ def find_dropped_slots(
     current = prove_key(settings, options=options)
     _require_worth_it(current, replacing=replacing)
     folder = check_folder(settings.account_dir)
+    _require_no_kept_copy(folder)
     with disk_errors(_UNUSABLE):
         server_lock = ServerLock(folder)
     try:
@@ -133,6 +134,7 @@ def _reencrypt(
     """Do everything that needs the locks."""
     settings, folder, options = writer.settings, writer.folder, writer.options
     now = options.clock()
+    _require_no_kept_copy(folder)
     with closing(options.inspector(settings).inspect(now=now)) as inspection:
         before, old_key, found = require_openable(inspection)
         if inspection.database is None or inspection.files is None:
@@ -286,6 +288,19 @@ def _find_dropped(current: ProvenKey, carried: _Carried, *, replacing: bool) -> 
     return tuple(
         slot for slot in current.keyfile.slots if slot.id not in carried and slot.id not in replaced
     )
+
+
+def _require_no_kept_copy(folder: AccountFolder) -> None:
+    """Refuse while a copy has what a repair could not read: no key would open it afterwards."""
+    for copy in list_copies(folder):
+        if copy.kept:
+            name = copy.path.name
+            raise InvalidRequest(
+                f"{name} has what a repair could not read, and a re-encryption would remove it; "
+                "nothing was changed",
+                resolution_hint=f"`mcp-notarium restore {name}` puts it in the place of the notebook. Delete "
+                "it from `copies/` if nothing is missing, and run this command again.",
+            )
 
 
 def _require_worth_it(current: ProvenKey, *, replacing: bool) -> None:

@@ -4,6 +4,7 @@ import os
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -291,6 +292,20 @@ def test_the_copy_of_before_a_repair_with_losses_is_never_pushed_out(config):
     restoration.restore(config, name=kept.name, options=GIVEN)
     assert texts(config) == {note_id: content.text for note_id, content in whole.items()}
     assert kept.exists()
+
+
+def test_a_kept_copy_is_not_lost_by_a_re_encryption(config):
+    filled(config)
+    change(config)
+    cut_and_repair(config)
+    (kept,) = [name for name in names(config) if "kept" in name]
+    for act in (reencryption.reencrypt, partial(reencryption.find_dropped_slots, replacing=False)):
+        with pytest.raises(InvalidRequest, match="nothing was changed") as refusal:
+            act(config, options=GIVEN)
+        assert f"restore {kept}" in refusal.value.resolution_hint
+    assert kept in names(config)
+    (folder_of(config).copies / kept).unlink()
+    reencryption.reencrypt(config, options=GIVEN)
 
 
 def test_the_newest_copy_is_kept_where_none_can_be_read(config):
