@@ -59,7 +59,8 @@ class WritingContract(OnABench):
     async def test_tags_keep_order_and_case(self, bench: Bench) -> None:
         if not bench.store.traits.tags:
             return
-        content = Content("t", tags=("Zeta", "alpha", "ÄÖ", "zeta2"))
+        words = ("two words",) * bench.store.traits.spaced_tags
+        content = Content("t", tags=("Zeta", "alpha", "ÄÖ", "zeta2", *words))
         answer = await bench.store.push(self.write(bench.store, "n1", content))
         assert answer.revision.content == self.as_stored(content)
         assert (await bench.store.get(answer.revision.id)).content == answer.revision.content
@@ -125,7 +126,7 @@ class WritingContract(OnABench):
         kept = json.loads(answer.revision.raw)
         assert (kept["savedate"], kept["syncdate"], kept["junk"]) == (17, 1.5, {"a": [1, None]})
         assert answer.revision.created_at == base.created_at
-        assert answer.revision.modified_at == 1_700_000_500
+        assert answer.revision.modified_at == 1_700_000_500 or not bench.store.traits.dates
 
     async def test_etag_changes_with_every_stored_push(self, bench: Bench) -> None:
         one = await self.create(bench, "n1", "one")

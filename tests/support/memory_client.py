@@ -85,7 +85,9 @@ LIKE_TRILIUM = Traits(
     probe=True,
     versions=Versions.LISTED,
 )
-LIKE_MEMENTO = Traits(Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK, probe=True)
+LIKE_MEMENTO = Traits(
+    Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK, probe=True, spaced_tags=True
+)
 LIKE_EXAMPLE = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.STORE, Retry.ASK)
 ROWS = {
     "simplenote": LIKE_SIMPERIUM,

@@ -106,6 +106,8 @@ class Traits:
     trash: bool = False
     """A note can lie in the trash, and ``delete`` needs one that does."""
     tags: bool = True
+    spaced_tags: bool = False
+    """A tag may have several words."""
     titles: bool = False
     """A note has a title beside its text (``Content.title``)."""
     properties: frozenset[str] = frozenset()

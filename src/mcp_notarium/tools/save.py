@@ -119,9 +119,12 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     """Return the content to write, checked against the note as it is now."""
     note = await _find_target(app, request)
     old, title = Content("") if note is None else note.content, _title(request)
+    tags, spaced = old.tags, app.library.traits.spaced_tags
+    if request.tags is not None:
+        tags = check_tags(request.tags, present=old.tags, spaced=spaced)
     content = Content(
         text=_text(request, old.text),
-        tags=old.tags if request.tags is None else check_tags(request.tags, present=old.tags),
+        tags=tags,
         trash=old.trash if request.trash is None else request.trash,
         title=old.title if title is None else check_title(title),
         properties=with_properties(old.properties, _properties(request)),

@@ -1,6 +1,6 @@
 """Decide which title and tags a note may get, and whether a new text drops most of the old one. Pure.
 
-Tags hold no white space and no comma, and ``Work`` and ``work`` are one tag. Existing tags stay as
+Tags hold no comma, and no white space unless those of the store do. ``Work`` and ``work`` are one tag. Existing tags stay as
 they are: other clients have set them. A tag that is an e-mail address shares the note with
 that person. The store decides what it takes for an address, so every tag that could be one counts.
 
@@ -30,6 +30,8 @@ MOST_TAGS = 100
 LONGEST_TAG = 256
 
 _BREAKS = re.compile(r"[\s,\x00-\x1f\x7f]+")
+_BREAKS_OF_WORDS = re.compile(r"[,\x00-\x1f\x7f\x85\u2028\u2029]+")
+"""The same where a tag may have several words."""
 _ADDRESS = re.compile(r"[^@]@+[^@]")
 """Text on both sides of the sign: also ``"a@b"@example.org`` and ``name@host``, but not ``@home``."""
 
@@ -50,18 +52,20 @@ def check_title(requested: str) -> str | None:
     return title or None
 
 
-def check_tags(requested: Sequence[str], *, present: Sequence[str] = ()) -> tuple[str, ...]:
+def check_tags(
+    requested: Sequence[str], *, present: Sequence[str] = (), spaced: bool = False
+) -> tuple[str, ...]:
     """Return the tags to store: trimmed, each once, in the given order.
 
-    Raises ``InvalidRequest`` for a *new* tag that is empty, too long, or holds white space or a
-    comma, and for more than 100 tags if the note had fewer.
+    Raises ``InvalidRequest`` for a *new* tag that is empty, too long, or holds a comma or white space
+    (``spaced``: a line break), and for more than 100 tags if the note had fewer.
     """
     if tuple(requested) == tuple(present):
         return tuple(present)
     kept: dict[str, str] = {}
     spelled = {tag_key(tag): tag for tag in reversed(present)}
     for tag in requested:
-        name = tag if tag in present else _name(tag)
+        name = tag if tag in present else _name(tag, spaced=spaced)
         kept.setdefault(tag_key(name), spelled.get(tag_key(name), name))
     if len(kept) > max(MOST_TAGS, len(present)):
         raise InvalidRequest(
@@ -72,7 +76,7 @@ def check_tags(requested: Sequence[str], *, present: Sequence[str] = ()) -> tupl
     return tuple(kept.values())
 
 
-def _name(tag: str) -> str:
+def _name(tag: str, *, spaced: bool) -> str:
     name = tag.strip()
     if not name:
         raise InvalidRequest("A tag is empty.", resolution_hint="Leave it out.")
@@ -81,11 +85,11 @@ def _name(tag: str) -> str:
             f"A tag is longer than {LONGEST_TAG} characters.",
             resolution_hint="Shorten it; nothing was saved.",
         )
-    if _BREAKS.search(name):
+    breaks = _BREAKS_OF_WORDS if spaced else _BREAKS
+    if breaks.search(name):
         raise InvalidRequest(
-            "A tag cannot hold white space or a comma.",
-            resolution_hint=f'Write it as one word, like "{_BREAKS.sub("-", name)[:60]}", '
-            "or as several tags.",
+            f"A tag cannot hold {'a line break' if spaced else 'white space'} or a comma.",
+            resolution_hint=f'Write it like "{breaks.sub("-", name)[:60]}", or as several tags.',
         )
     return name
 

@@ -31,6 +31,13 @@ def test_refusal_of_two_words_shows_how_to_write_them():
     assert '"two-words"' in (caught.value.resolution_hint or "")
 
 
+def test_a_store_may_have_tags_of_several_words():
+    assert check_tags([" two words "], spaced=True) == ("two words",)
+    for bad in ("a,b", "a\nb", "a\u2028b", "a\x85b"):
+        with pytest.raises(InvalidRequest, match="line break or a comma"):
+            check_tags([bad], spaced=True)
+
+
 def test_odd_tags_that_are_there_already_stay():
     odd = ["two words", "a,b", "Dup", "dup"]
     assert check_tags([*odd, "new"], present=odd) == ("two words", "a,b", "Dup", "new")

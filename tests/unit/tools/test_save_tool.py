@@ -1,6 +1,7 @@
 """``save``: what is written is what was meant, once, or nothing at all."""
 
 import functools
+from contextlib import nullcontext
 
 import anyio
 import pytest
@@ -379,3 +380,12 @@ async def test_no_more_lines_are_named_than_an_agent_needs(harness):
     }
     answer = await write(harness, text="".join(f"line {n}\n" for n in range(9)), tags=["a"])
     assert answer.note.startswith("stored differently: lines 1, 2, 3 and 6 more, tags. ")
+
+
+@pytest.mark.parametrize("spaced", [True, False])
+async def test_a_tag_of_two_words_is_taken_where_the_store_has_such_tags(tmp_path, spaced):
+    harness = ToolHarness(tmp_path, spaced_tags=spaced)
+    with nullcontext() if spaced else pytest.raises(InvalidRequest, match="white space"):
+        saved = await write(harness, text="x", tags=["two words"])
+        assert harness.store.contents()[saved.id].tags == ("two words",)
+    harness.close()
