@@ -173,7 +173,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
     usage_limits = UsageLimits(config.policy.limits, cache, clock=time.time)
     anchor_notice = opened.anchor.notice(audit.table, opened.database)
     notices = (*opened.notices, anchor_notice) if anchor_notice else opened.notices
-    library = Library(cache, store, writer, scheduler)
+    library = Library(cache, store, writer, scheduler, config.store.live(store))
     return App(
         *(config, cache, store, writer, scheduler, tokens, audit, usage_limits, library),
         notices=notices,

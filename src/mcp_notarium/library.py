@@ -16,6 +16,7 @@ from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.storage import driver, note_scan
 from mcp_notarium.storage.note_search import Found
 from mcp_notarium.sync.history import History
+from mcp_notarium.sync.judged_notes import JudgedNotes
 
 if TYPE_CHECKING:
     from mcp_notarium.search.query import Query
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.stores.contract import Store, Traits
+    from mcp_notarium.stores.live_notes import LiveNotes
     from mcp_notarium.sync.scheduler import Scheduler
     from mcp_notarium.sync.status import SyncStatus
     from mcp_notarium.sync.writer import Saved, Writer
@@ -47,14 +49,25 @@ class Statistics:
 
 
 class Library:
-    """Hold the notes of one account, and in ``history`` their versions."""
+    """Hold the notes of one account, and in ``history`` their versions.
 
-    def __init__(self, cache: Cache, store: Store, writer: Writer, scheduler: Scheduler) -> None:
+    ``live`` asks the store itself, if it can be asked more than the contract says.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        store: Store,
+        writer: Writer,
+        scheduler: Scheduler,
+        live: LiveNotes | None = None,
+    ) -> None:
         self._cache = cache
         self._store = store
         self._writer = writer
         self._scheduler = scheduler
         self.history = History(cache, store)
+        self.live = None if live is None else JudgedNotes(cache, store, live)
 
     @property
     def traits(self) -> Traits:

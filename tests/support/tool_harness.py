@@ -21,6 +21,7 @@ from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.database_opener import create
 from mcp_notarium.storage.usage_limits import UsageLimits
+from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
@@ -65,10 +66,11 @@ class ToolHarness:
         *,
         policy: Policy = PERMISSIVE,
         audit_keys: AuditKeys = AuditKeys(),  # noqa: B008 - frozen
+        remote: Store | None = None,
         **traits: Any,
     ) -> None:
         self.store = MemoryStore()
-        self.remote = MemoryClient(
+        self.remote: Any = remote or MemoryClient(
             self.store, traits=replace(LIKE_SIMPERIUM, **traits), poll_seconds=0.2
         )
         self.now = NOW
@@ -79,7 +81,8 @@ class ToolHarness:
         cache = Cache(create(folder / "cache.sqlite", None, meta={}), policy.visibility)
         apply_rules(cache)
         numbers = itertools.count(1)
-        self.remote.new_id = lambda *_content, **_seed: f"{next(numbers):032x}"
+        if remote is None:
+            self.remote.new_id = lambda *_content, **_seed: f"{next(numbers):032x}"
         writer = Writer(
             cache,
             self.remote,
@@ -101,7 +104,9 @@ class ToolHarness:
         budget = UsageLimits(policy.limits, cache, clock=self.clock)
         self.app = App(
             *(config, cache, self.remote, writer, scheduler, tokens, audit, budget),
-            library=Library(cache, self.remote, writer, scheduler),
+            library=Library(
+                cache, self.remote, writer, scheduler, getattr(self.remote, "live", None)
+            ),
             notices=("one",),
             clock=self.clock,
         )

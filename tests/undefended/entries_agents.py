@@ -429,4 +429,25 @@ AGENTS = (
         ),
         (42,),
     ),
+    Defence(
+        "what a native tool reads from the store is judged",
+        "sync/judged_notes.py",
+        "        return rule is None\n",
+        "        return True\n",
+        ("interaction/test_note_tree.py::test_a_hidden_note_is_nowhere",),
+    ),
+    Defence(
+        "a search cannot ask a note about hidden ones",
+        "stores/trilium/live.py",
+        "        if each_alone and _EXPRESSION.search(query) and _OTHER_NOTES.search(query):\n",
+        "        if False:\n",
+        ("interaction/test_note_tree.py::test_a_search_cannot_ask_about_hidden_notes",),
+    ),
+    Defence(
+        "HTML that acts by itself is refused",
+        "stores/trilium/note_codec.py",
+        "    if found:\n",
+        "    if False:\n",
+        ("interaction/test_note_tree.py::test_html_that_acts_by_itself_is_refused",),
+    ),
 )

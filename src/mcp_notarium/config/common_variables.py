@@ -117,7 +117,7 @@ COMMON = (
     ),
     Variable(
         name="NOTARIUM_NATIVE_NAMES",
-        purpose="Spelling of the native tools' names: `AddNote` or `add_note`.",
+        purpose="Spelling of the notebooks' native tools: `AddNote` or `add_note`.",
         kind=Kind.CHOICE,
         default="pascal",
         choices=("pascal", "snake"),

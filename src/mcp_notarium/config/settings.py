@@ -81,7 +81,7 @@ class Config:
         if self.tools == "notarium":
             return "titled" if self.store.titles else "notarium"
         both = "_both" if self.tools == "both" else ""
-        return f"{self.store.native_toolset}_{self.native_names}{both}"
+        return self.store.native_toolset.format(names=self.native_names) + both
 
     @property
     def account_dir(self) -> Path:

@@ -22,6 +22,8 @@ class Content:
 
     ``title`` is None where the store has none: there the first line of the text is the title.
     ``properties`` names what is set of the properties that the store has (``Traits.properties``).
+    ``native``: how the store is to keep this, where a caller has said so in the store's own form: JSON that only
+    its codec reads. It is never merged, stands in no table, and no store returns one.
     """
 
     text: str
@@ -29,6 +31,7 @@ class Content:
     trash: bool = False
     title: str | None = None
     properties: frozenset[str] = frozenset()
+    native: str = ""
 
     @property
     def wording(self) -> tuple[str | None, str]:

@@ -40,7 +40,6 @@ from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings, mark
 
 Json = dict[str, Any]
 
-FAILED = "❌"
 SHOWN = 64
 """Characters of a name that was sent, at most, which an error repeats."""
 
@@ -121,7 +120,8 @@ class CallPipeline:
         if not tool.protocol_errors:
             return answer
         wrong = isinstance(error, InvalidRequest | NoteNotFound)
-        return as_protocol_error(answer, INVALID_PARAMS if wrong else INTERNAL_ERROR)
+        code = INVALID_PARAMS if wrong else INTERNAL_ERROR
+        return as_protocol_error(answer, code, sign=tool.failure_sign)
 
 
 def _request(tool: Tool, arguments: Json) -> BaseModel:
@@ -195,15 +195,16 @@ def failure(error: NotariumError, names: ToolNames) -> CallResult:
     return CallResult(text, len(text.encode()), is_error=True)
 
 
-def as_protocol_error(answer: CallResult, code: int) -> CallResult:
+def as_protocol_error(answer: CallResult, code: int, *, sign: str) -> CallResult:
     """Return the error as one of the protocol: a sentence as its message, the same and all facts in its data.
 
-    A message that ends with the sign of a failure is complete; others get it, with what to do.
+    A message that ends with the ``sign`` of a failure is complete; others get what to do, and the sign.
     """
     value = json.loads(answer.text)
     said = value["message"]
-    if not said.endswith(FAILED):
-        said = f"{' '.join(filter(None, (said, value.get('resolution_hint'))))} {FAILED}"
+    if not sign or not said.endswith(sign):
+        ends = "" if said.endswith((".", "?")) else "."
+        said = " ".join(filter(None, (said + ends, value.get("resolution_hint"), sign)))
     value["message"] = said
     return CallResult(said, answer.size, value, is_error=True, error_code=code)
 

@@ -19,6 +19,7 @@ from mcp_notarium.secret import Secret
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
     from mcp_notarium.stores.contract import Store
+    from mcp_notarium.stores.live_notes import LiveNotes
 
 
 class Truth(Enum):
@@ -92,7 +93,8 @@ class StoreKind:
     are the same for every account; the log shows no others. ``titles``, ``trash``, ``properties``: its traits, known
     before it is open.
     ``describe`` asks an open store what it is; `mcp-notarium doctor` shows the answer.
-    ``native_toolset``: the module in ``tools/toolsets`` with the tools of its own kind; '' if it has none.
+    ``native_toolset``: the name in ``tools/toolsets`` of the tools of its own kind, with ``{names}`` for their
+    spelling if there are several; '' if it has none. ``live``: what an open store offers to such tools.
     ``persistent`` False: its notes end with the server, whose database is in memory, without a key or a folder.
     """
 
@@ -112,6 +114,7 @@ class StoreKind:
     properties: frozenset[str] = frozenset()
     describe: Callable[[Store], Awaitable[str]] | None = None
     native_toolset: str = ""
+    live: Callable[[Store], LiveNotes | None] = lambda _store: None
     persistent: bool = True
 
     def require_login(self) -> Login:

@@ -139,7 +139,7 @@ def held_for_update(
     """Name what the store holds of a note to be changed, and what to push over that.
 
     ``wanted`` was made from ``base`` (None: not known any more), ``sent`` is what a push carried. ``taken``:
-    another note has the id now, however similar its text is.
+    another note has the id now, however similar its text is. A text in the store's own form is not merged.
     """
     if isinstance(head, Tombstone):
         return Held.NOTHING, wanted
@@ -147,7 +147,9 @@ def held_for_update(
         return Held.OURS, wanted
     if head.etag == base_etag:
         return Held.BASE, wanted
-    merged = None if base is None or taken else merge_content(base, wanted, head.content)
+    merged = None
+    if base is not None and not taken and not wanted.native:
+        merged = merge_content(base, wanted, head.content)
     if merged is None:
         return Held.CLASHING, wanted
     return Held.OURS if merged == head.content else Held.MERGEABLE, merged

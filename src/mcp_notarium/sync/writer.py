@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
@@ -206,10 +206,14 @@ class Writer:
         raise add_outcome(names_taken_error(), NOT_SAVED)
 
     async def _resume_creation(self, content: Content, act: Act | None) -> Saved | None:
+        asked = replace(content, native="")
+        body = self._store.compose(None, content, now=self._clock()) if content.native else None
         same = (
             write
             for write in self._cache.journal.in_flight()
-            if write.kind is WriteKind.CREATE and write.content == content
+            if write.kind is WriteKind.CREATE
+            and write.content == asked
+            and body in (None, write.body)
         )
         write = next(filter(self._journal.can_claim, same), None)
         if write is None:

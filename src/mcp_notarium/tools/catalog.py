@@ -37,7 +37,8 @@ class Tool:
 
     ``read_only`` and the next three say what a client may rely on when it decides whether to ask its user.
     ``stands_for``: the tool of ours, and its action, whose rules of the policy hold for this one; '' for
-    one of ours. ``protocol_errors``: its errors are those of the protocol, not answers.
+    one of ours. ``protocol_errors``: its errors are those of the protocol, not answers; they end with
+    ``failure_sign``.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Tool:
     stands_for: str = ""
     action: str | None = None
     protocol_errors: bool = False
+    failure_sign: str = ""
 
     @property
     def rule(self) -> tuple[str, str | None]:

@@ -7,7 +7,7 @@ at another version, or if nobody has agreed to sharing it or dropping most of it
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, Note
@@ -142,7 +142,12 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
     """Check what the note is to become; None: a new note. Raises ``InvalidRequest``, ``NotPermitted``."""
     old = Content("") if note is None else note.content
     if content.text != old.text:
-        _check_size(content.text, app.library.traits.max_note_bytes)
+        longest = max(content.text, content.native, key=len)
+        _check_size(longest, app.library.traits.max_note_bytes)
+        live = None if content.native else app.library.live
+        given = live.given(note, content.text) if live is not None else None
+        if given is not None:
+            content = replace(content, text=given.text, native=given.native)
     if note is None or content != note.content:
         known_as = "" if note is None else note.id  # the agent may have given an older id
         app.config.policy.require_write(known_as, None if note is None else old, content)

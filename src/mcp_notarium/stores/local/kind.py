@@ -61,6 +61,6 @@ KIND = StoreKind(
     titles=True,
     trash=True,
     properties=frozenset({"pinned"}),
-    native_toolset="plain_notes",
+    native_toolset="plain_notes_{names}",
     copies=lambda settings: int(settings.text(COPIES)),
 )

@@ -7,6 +7,7 @@ what. Removing a whole block is no loss: it is what the edit says.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -28,6 +29,15 @@ _IGNORED = frozenset({"data-list-item-id"})
 _TEXT_BLOCKS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
 _EMBEDDED = "embedded-image-"
 _LISTED_AT_MOST = 5
+_ACTIVE = frozenset(
+    {
+        "script", "style", "iframe", "frame", "object", "embed", "applet", "link", "meta", "base", "form",
+        "svg", "math", "template",
+    }
+)  # fmt: skip
+_FETCHED = frozenset({"src", "srcset", "poster", "background", "data", "action"})
+_OWN_ADDRESSES = ("api/attachments/", "api/images/", "data:image/")
+_SCRIPT = re.compile(r"[\x00-\x20]*(?:javascript|vbscript|data):")
 Run = tuple[str, frozenset[str]]
 """Text, and the formats that it has."""
 
@@ -59,6 +69,34 @@ def to_markdown(source: str) -> str:
 def to_html(markdown: str) -> str:
     """Return the HTML of Markdown that belongs to no note yet."""
     return markdown_reader.to_html(markdown, Known())
+
+
+def is_html(text: str) -> bool:
+    """Tell whether a text is well-formed HTML as a whole: elements, and no text beside them."""
+    if not text.lstrip().startswith("<"):
+        return False
+    fragment = parse(text)
+    beside = (node for node in fragment.nodes if isinstance(node, Text) and node.text.strip())
+    return fragment.well_formed and not any(beside)
+
+
+def find_active(source: str) -> set[str]:
+    """Name what acts by itself where the HTML is stored or shown: scripts, and what another host is asked for."""
+    found = set()
+    for element in _elements(parse(source).nodes):
+        if element.tag in _ACTIVE:
+            found.add(f"<{element.tag}>")
+        for name, value in element.attributes.items():
+            address = "".join(value.split()).lower()
+            if name.startswith("on") or name in ("srcdoc", "formaction"):
+                found.add(f"{name} of <{element.tag}>")
+            elif name in _FETCHED and not address.startswith(_OWN_ADDRESSES):
+                found.add(f"{name} of <{element.tag}>: {value[:80]}")
+            elif "url(" in address and name == "style":
+                found.add(f"style of <{element.tag}>: {value[:80]}")
+            elif name in ("href", "xlink:href") and _SCRIPT.match(address):
+                found.add(f"{name} of <{element.tag}>: {value[:80]}")
+    return found
 
 
 def edit(source: str, markdown: str) -> str:

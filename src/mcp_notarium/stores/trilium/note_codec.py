@@ -10,19 +10,35 @@ import base64
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.errors import StoreProtocolError, StoreRejected
+from mcp_notarium.errors import InvalidRequest, StoreProtocolError, StoreRejected
 from mcp_notarium.stores.json_answers import to_json
+from mcp_notarium.stores.live_notes import LiveNote
 from mcp_notarium.stores.trilium import html_codec
 
 VERSION = 1
 ROOT = "root"
 HTML = "text"
-VERBATIM = frozenset({"code", "mermaid", "canvas", "mindMap", "relationMap", "spreadsheet"})
+_JSON = "application/json"
+MIMES = {
+    HTML: "text/html",
+    "code": "text/plain",
+    "mermaid": "text/vnd.mermaid",
+    "canvas": _JSON,
+    "mindMap": _JSON,
+    "relationMap": _JSON,
+    "spreadsheet": _JSON,
+}
+"""Types of notes that have a text, with the MIME type of a new one."""
+VERBATIM = MIMES.keys() - {HTML}
+_ATTRIBUTE = ("noteId", "type", "name", "value", "isInheritable")
+_PROPERTIES = (
+    "mime", "blobId", "dateCreated", "dateModified", "utcDateCreated", "utcDateModified",
+)  # fmt: skip
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,127}")
 _LABEL_NAME = re.compile(r"[\w:]+")
 _DEFINITION = re.compile(r"(label|relation):")
@@ -142,6 +158,58 @@ def revision_objects(value: Any) -> list[tuple[str, NoteObject]]:
     return found
 
 
+def live_note(value: Any) -> LiveNote:
+    """Read a note object with all of its attributes. Raises ``StoreProtocolError``."""
+    note = note_object(value)
+    try:
+        attributes = tuple({name: one[name] for name in _ATTRIBUTE} for one in value["attributes"])
+        for one in attributes:
+            _text(one["noteId"]), _text(one["type"]), _text(one["name"]), _text(one["value"])
+        properties = {name: _text(value[name]) for name in _PROPERTIES}
+        parents, children = (
+            tuple(map(_text, value[name])) for name in ("parentNoteIds", "childNoteIds")
+        )
+    except (KeyError, TypeError, ValueError):
+        raise StoreProtocolError(
+            "Trilium answered a note in a form that is not known here"
+        ) from None
+    passed_on = (one for one in attributes if one["isInheritable"] is True and _is_label(one))
+    return LiveNote(
+        id=note.id,
+        title=note.title,
+        kind=note.kind,
+        version=note.blob_id,
+        tags=(*(one.name for one in note.labels), *note.inherited),
+        tags_understood=note.tags_understood,
+        passed_on=tuple(dict.fromkeys(one["name"] for one in passed_on)),
+        parents=parents,
+        children=tuple(child for child in children if not child.startswith("_")),
+        attributes=attributes,
+        properties=properties,
+    )
+
+
+def given(text: str, base: Revision | None, **fields: Any) -> Content:
+    """Return the content of a text: of HTML, which is kept as it is, or of what ``compose`` takes."""
+    kind = fields.get("type", HTML) if base is None else json.loads(base.raw)["type"]
+    if kind == HTML and html_codec.is_html(text):
+        fields["stored"], text = text, html_codec.to_markdown(text)
+    return Content(text, native=to_json(fields).decode() if fields else "")
+
+
+def given_below(parent: LiveNote, text: str, *, kind: str, title: str | None) -> Content:
+    """Return the content of a new note below another. Raises ``InvalidRequest``."""
+    if kind not in MIMES:
+        raise InvalidRequest(
+            "A note of this type cannot be made here.",
+            subcategory="type",
+            resolution_hint=f"Types are: {', '.join(MIMES)}.",
+        )
+    inherited = list(parent.passed_on)
+    content = given(text, None, type=kind, mime=MIMES[kind], parent=parent.id, inherited=inherited)
+    return replace(content, title=title, tags=parent.passed_on)
+
+
 def revision(note: NoteObject, content: bytes | None) -> Revision:
     """Return the revision of a note; ``content`` None: it is not read. Raises ``StoreProtocolError``."""
     try:
@@ -171,15 +239,21 @@ def revision(note: NoteObject, content: bytes | None) -> Revision:
 
 def compose(base: Revision | None, content: Content) -> dict[str, Any]:
     """Compose the object that a save sends. Raises ``StoreRejected`` for what Trilium cannot hold."""
-    held = {"type": HTML, "mime": "text/html"} if base is None else json.loads(base.raw)
+    said = json.loads(content.native) if content.native else {}
+    new = {"type": HTML, "mime": MIMES[HTML], **said}
+    held = new if base is None else json.loads(base.raw)
+    html = said.get("stored") if held["type"] == HTML and not held.get("unread") else None
     title = content.title or ""
     if not title and (base is None or base.content.title is not None):
         title = _title_of(content.text)
     return {
+        "parent": held.get("parent", ROOT),
         "type": held["type"],
         "mime": held["mime"],
         "title": title,
-        "content": _stored_text(held, base, content.text),
+        "content": _stored_text(held, base, content.text)
+        if html is None
+        else _stored_html(held, html),
         "labels": _label_names(held, content.tags),
         "inherited": held.get("inherited", []),
     }
@@ -200,7 +274,7 @@ def _shown_text(kind: str, mime: str, stored: str | None) -> str:
 def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str | None:
     """Return the content to store; None: none is stored, for none was read."""
     if base is None:
-        return html_codec.to_html(text)
+        return html_codec.to_html(text) if held["type"] == HTML else text
     if held.get("unread"):
         if text != base.content.text:
             raise StoreRejected(
@@ -220,6 +294,19 @@ def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str 
             resolution_hint="Edit other blocks of the note, or add a new block beside this one. To replace "
             "the block, remove it in one save and write it anew in another, if the user agrees to lose this.",
         ) from None
+
+
+def _stored_html(held: dict[str, Any], html: str) -> str:
+    """Return HTML to store as it is. Raises ``StoreRejected`` for what would act by itself and is new here."""
+    found = html_codec.find_active(html) - html_codec.find_active(held.get("html", ""))
+    if found:
+        raise StoreRejected(
+            f"this HTML would act by itself: {', '.join(sorted(found)[:5])}; nothing was saved",
+            subcategory="active_content",
+            resolution_hint="Leave it out. The server fetches an image of another host, and tells that host "
+            "so: write a link to it instead.",
+        )
+    return html
 
 
 def _tags(fields: dict[str, Any]) -> tuple[str, ...]:

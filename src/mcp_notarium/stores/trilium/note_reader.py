@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -43,16 +43,17 @@ class NoteReader:
         """Return the note object. Raises ``NoteNotFound``."""
         if not is_possible_id(note_id):
             raise missing_error(note_id)
-        note = note_codec.note_object(await self._row(note_id))
-        if note.id != note_id:
-            raise StoreProtocolError("Trilium answered another note than the one asked for")
-        return note
+        return note_codec.note_object(await self.object(note_id))
 
-    async def _row(self, note_id: str) -> Any:
+    async def object(self, note_id: str) -> dict[str, Any]:
+        """Return the note object as it came, also the root's. Raises ``NoteNotFound``."""
         reply = await self._session.send(Request("GET", self._urls.api("notes", note_id)))
         if is_missing(reply):
             raise missing_error(note_id)
-        return value_of(reply)
+        row = value_of(reply)
+        if not isinstance(row, dict) or row.get("noteId") != note_id:
+            raise StoreProtocolError("Trilium answered another note than the one asked for")
+        return row
 
     async def revision(self, note: NoteObject) -> Revision:
         """Return the note with its content, of one moment. Raises ``NoteNotFound`` for a protected one."""
@@ -90,51 +91,50 @@ class NoteReader:
         return reply.body
 
     async def everything(self) -> tuple[tuple[NoteObject, ...], int]:
-        """Return all notes, newest change first, and the number of those that are none for us.
+        """Return all notes, newest change first, and the number of those that are none for us."""
+        return await in_thread(partial(_read_rows, await self.objects()))
+
+    async def objects(self) -> list[Any]:
+        """Return all note objects as they came.
 
         Raises ``StoreProtocolError`` for a listing without the root: a search that has failed finds
         nothing, with status 200. One cycle cut off from the root makes every search fail: then the tree is
         walked.
         """
         try:
-            rows = await self._found(self._urls.everything())
+            rows = await self.found(self._urls.everything())
         except StoreUnavailable:
             rows = await self._walk()
         if not any(isinstance(row, dict) and row.get("noteId") == ROOT for row in rows):
             raise StoreProtocolError(
                 "Trilium's list of notes lacks the root: its search has failed"
             )
-        return await _in_thread(partial(_read_rows, rows))
+        return rows
 
-    async def search(self, query: str) -> tuple[NoteObject, ...]:
-        """Return the notes that a query finds, in Trilium's order."""
-        rows = await self._found(self._urls.search(query))
-        return tuple(_notes_in(rows))
-
-    async def _found(self, url: str) -> list[Any]:
+    async def found(self, url: str) -> list[Any]:
+        """Return the note objects that a search finds, as they came."""
         request = Request(
             "GET", url, largest=LARGEST_LISTING, deadline=LISTING_SECONDS, tries=_SEARCHES
         )
-        return await _in_thread(partial(_results, await self._session.send(request)))
+        return await in_thread(partial(_results, await self._session.send(request)))
 
     async def _walk(self) -> list[Any]:
         """Read every note below the root by itself. One that is met again is not read again."""
         level, rows = [ROOT], list[Any]()
         seen = set(level)
         while level and len(seen) <= MOST_NOTES:
-            found = await each(level, self._row_if_any)
+            found = await each(level, self._object_if_any)
             rows += found
             below = (child for row in found for child in row.get("childNoteIds") or ())
             level = [one for one in dict.fromkeys(below) if is_possible_id(one) and one not in seen]
             seen.update(level)
         return rows
 
-    async def _row_if_any(self, note_id: str) -> dict[str, Any] | None:
+    async def _object_if_any(self, note_id: str) -> dict[str, Any] | None:
         try:
-            row = await self._row(note_id)
+            return await self.object(note_id)
         except NoteNotFound:
             return None
-        return row if isinstance(row, dict) else None
 
 
 async def each(ones: Iterable[One], make: Callable[[One], Awaitable[Made | None]]) -> list[Made]:
@@ -154,14 +154,15 @@ async def each(ones: Iterable[One], make: Callable[[One], Awaitable[Made | None]
     return [one for one in made if one is not None]
 
 
-async def _in_thread(work: Callable[[], Made]) -> Made:
+async def in_thread(work: Callable[[], Made]) -> Made:
+    """Do some work in a thread; what it makes too late is dropped."""
     return await run_in_thread(work, too_late=lambda _made: None)
 
 
 async def read_content(note: NoteObject, content: bytes | None) -> Revision:
     """Return the revision; HTML of some size is converted in a thread."""
     make = partial(note_codec.revision, note, content)
-    return make() if content is None or len(content) < THREAD_BYTES else await _in_thread(make)
+    return make() if content is None or len(content) < THREAD_BYTES else await in_thread(make)
 
 
 def _results(reply: Reply) -> list[Any]:
@@ -175,26 +176,26 @@ def _results(reply: Reply) -> list[Any]:
 
 
 def _read_rows(rows: list[Any]) -> tuple[tuple[NoteObject, ...], int]:
-    ours = [row for row in rows if not _is_system(row)]
-    notes = {note.id: note for note in _notes_in(ours)}
+    notes, left_out = dict[str, NoteObject](), 0
+    for row in rows:
+        if _is_system(row):
+            continue
+        try:
+            note = note_codec.note_object(row)
+        except StoreProtocolError:
+            left_out += 1
+            continue
+        if is_possible_id(note.id) and not note.protected:
+            notes[note.id] = note
+        else:
+            left_out += 1
     ordered = sorted(notes.values(), key=lambda note: (-note.modified, note.id))
-    return tuple(ordered), len(ours) - len(notes)
+    return tuple(ordered), left_out
 
 
 def _is_system(row: Any) -> bool:
     note_id = row.get("noteId") if isinstance(row, dict) else None
     return note_id == ROOT or (isinstance(note_id, str) and note_id.startswith("_"))
-
-
-def _notes_in(rows: Iterable[Any]) -> Iterator[NoteObject]:
-    """Yield those that can be read and shown: neither protected ones nor Trilium's own."""
-    for row in rows:
-        try:
-            note = note_codec.note_object(row)
-        except StoreProtocolError:
-            continue
-        if is_possible_id(note.id) and not note.protected:
-            yield note
 
 
 def missing_error(note_id: str) -> NoteNotFound:

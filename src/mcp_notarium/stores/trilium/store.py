@@ -44,6 +44,7 @@ from mcp_notarium.stores.contract import (
 from mcp_notarium.stores.http import MIB, HttpSession, Request
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, write_steps
+from mcp_notarium.stores.trilium.live import LiveTrilium
 from mcp_notarium.stores.trilium.note_codec import NoteObject, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import NoteReader, each
 from mcp_notarium.stores.trilium.revisions import Revisions
@@ -89,6 +90,7 @@ class TriliumStore:
         self._urls = urls
         self._reader = NoteReader(self._session, urls)
         self._revisions = Revisions(self._session, urls, self._reader)
+        self.live = LiveTrilium(self._reader, urls)
         self._listed: dict[str, tuple[tuple[NoteObject, ...], int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
 

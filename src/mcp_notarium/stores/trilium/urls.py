@@ -58,9 +58,10 @@ class Urls:
         """Return the address of the listing of all notes, without their content."""
         return f"{self.api('notes')}?{urlencode(EVERYTHING)}"
 
-    def search(self, query: str) -> str:
-        """Return the address of a search in Trilium's own syntax, archived notes included."""
-        return f"{self.api('notes')}?{urlencode({'search': query, 'includeArchivedNotes': 'true'})}"
+    def search(self, query: str, *, archived: bool) -> str:
+        """Return the address of a search in Trilium's own syntax."""
+        asked = {"search": query, "includeArchivedNotes": str(archived).lower()}
+        return f"{self.api('notes')}?{urlencode(asked)}"
 
     def status(self) -> str:
         """Return the address whose answer carries a number that grows with every change."""

@@ -11,7 +11,7 @@ from typing import Any
 from mcp_notarium.stores.contract import random_id
 from mcp_notarium.stores.http import Request
 from mcp_notarium.stores.json_answers import to_json
-from mcp_notarium.stores.trilium.note_codec import HTML, ROOT, NoteObject, blob_id
+from mcp_notarium.stores.trilium.note_codec import HTML, NoteObject, blob_id
 from mcp_notarium.stores.trilium.urls import Urls
 
 _JSON = {"content-type": "application/json"}
@@ -25,7 +25,7 @@ _STORED_IMAGE = r'api/attachments/\w+/image/[^"]*'
 def creation(urls: Urls, note_id: str, body: dict[str, Any], write_id: str) -> list[Request]:
     """Return the requests that make a note."""
     value = {
-        "parentNoteId": body.get("parent", ROOT),
+        "parentNoteId": body["parent"],
         "noteId": note_id,
         "title": body["title"],
         "type": body["type"],

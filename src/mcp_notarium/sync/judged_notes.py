@@ -1,0 +1,178 @@
+"""Read notes from the store itself for tools of its own kind, and show only what the policy shows.
+
+The index may be older than an answer of the store. So each answer is judged by itself: a note that was hidden a
+moment ago is hidden here, and nothing that names it is shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
+from mcp_notarium.errors import NoteNotFound, VersionConflict
+from mcp_notarium.search.folding import fold
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.contract import Store
+from mcp_notarium.stores.live_notes import LiveNote, LiveNotes
+
+_MOST_SHOWN = 1000
+_ID_SHOWN = 80
+_WORD = re.compile(r"\w+")
+
+
+class JudgedNotes:
+    """Read the notes of one account; ``asked`` is what the store offers beyond the contract."""
+
+    def __init__(self, cache: Cache, store: Store, asked: LiveNotes) -> None:
+        self._cache = cache
+        self._store = store
+        self._asked = asked
+        self._shown: dict[str, str] = {}
+        """Note -> the version of it that a tool has shown last."""
+
+    async def note(self, note_id: str) -> LiveNote:
+        """Read a note from the store, also the one above all. Raises ``NoteNotFound``.
+
+        What names a hidden note is left out of it.
+        """
+        note = await self._find(note_id)
+        if not self._cache.notes.visibility.rules.has_rules:
+            return note
+        seen = await self._seen_ids()
+        return replace(
+            note,
+            parents=tuple(one for one in note.parents if one in seen),
+            children=tuple(one for one in note.children if one in seen),
+            attributes=tuple(
+                attribute if attribute["noteId"] in seen else {**attribute, "noteId": None}
+                for attribute in note.attributes
+                if attribute["type"] != "relation" or attribute["value"] in seen
+            ),
+        )
+
+    async def text(self, note_id: str) -> tuple[LiveNote, str | None]:
+        """Read a note and its text as the store has it; None if that cannot be shown."""
+        try:
+            note, text = await self._asked.text(note_id)
+        except NoteNotFound:
+            raise _no_note_error(note_id) from None
+        if not self._sees(note):
+            raise _no_note_error(note_id)
+        self._shown.pop(note_id, None)
+        self._shown[note_id] = note.version
+        if len(self._shown) > _MOST_SHOWN:
+            del self._shown[next(iter(self._shown))]
+        return note, text
+
+    async def children(self, note_id: str) -> list[LiveNote]:
+        """Read the notes right below another, also below the one above all. Raises ``NoteNotFound``."""
+        note = await self._find(note_id)
+        return [one for one in await self._asked.children(note) if self._sees(one)]
+
+    async def search(self, query: str) -> list[LiveNote]:
+        """Search in the store's own syntax. A hidden note is not among the hits, nor told by them."""
+        rules = self._cache.notes.visibility.rules.has_rules
+        found = await self._asked.search(query, each_alone=rules)
+        if not rules or not found:
+            return [one for one in found if self._sees(one)]
+        notes = {one.id: one for one in await self._asked.everything()}
+        hidden = {one.id for one in notes.values() if not self._sees(one)}
+        return [
+            one
+            for one in found
+            if self._sees(one)
+            and (hidden.isdisjoint(_above(one, notes)) or self._has_words(one, query))
+        ]
+
+    def given(self, note: Note | None, text: str) -> Content | None:
+        """Return the content of a text in the store's own form or in ours; None if the index lacks the note."""
+        base = self._cache.notes.base(note.id) if note is not None else None
+        return None if base is None and note is not None else self._asked.given(text, base=base)
+
+    def given_below(self, parent: LiveNote, text: str, *, kind: str, title: str | None) -> Content:
+        """Return the content of a new note below another. Raises ``InvalidRequest``."""
+        return self._asked.given_below(parent, text, kind=kind, title=title)
+
+    def require_shown(self, note: LiveNote) -> None:
+        """Raise ``VersionConflict`` if the note's text has changed since a tool has shown it."""
+        if self._shown.get(note.id, note.version) != note.version:
+            raise VersionConflict(
+                "The note has changed since it was read; nothing was saved.",
+                subcategory="version_changed",
+                details={"id": note.id},
+                resolution_hint="Read it again and make the change in that.",
+            )
+
+    def forget_shown(self, note_id: str) -> None:
+        """Forget which version was shown: the note was written since."""
+        self._shown.pop(note_id, None)
+
+    def _sees(self, note: LiveNote) -> bool:
+        visibility = self._cache.notes.visibility
+        rule = visibility.find_rule_for(note.id, note.tags, clear=note.tags_understood)
+        return rule is None
+
+    async def _find(self, note_id: str) -> LiveNote:
+        """Read a note. Raises ``NoteNotFound``, in the same words for a hidden one.
+
+        The one above all is never hidden: it has a place for everybody.
+        """
+        try:
+            note = await self._asked.note(note_id)
+        except NoteNotFound:
+            raise _no_note_error(note_id) from None
+        if not self._sees(note) and note.id != self._asked.root:
+            raise _no_note_error(note_id)
+        return note
+
+    async def _seen_ids(self) -> set[str]:
+        notes = await self._asked.everything()
+        return {self._asked.root, *(one.id for one in notes if self._sees(one))}
+
+    def _has_words(self, found: LiveNote, query: str) -> bool:
+        """Tell whether a note below a hidden one has each word of the query itself.
+
+        A service may find a note by the words of those above it.
+        """
+        note = self._cache.notes.get(found.id)
+        texts = [found.id, found.kind, found.title, note.text if note else ""]
+        texts += [f"{one['name']} {one['value']}" for one in found.attributes]
+        own = fold(" ".join(texts))
+        return all(word in own for word in _WORD.findall(fold(query)))
+
+    async def refresh(self, note_id: str) -> Note:
+        """Return a note as the store has it now. Raises ``NoteNotFound``, or what the store raises."""
+        seen = self._cache.notes.etag(note_id)
+        try:
+            newest: Revision | Tombstone = await self._store.get(note_id)
+        except NoteNotFound:
+            newest = Tombstone(note_id)
+        with self._cache.transaction():
+            unwritten = all(one.note_id != note_id for one in self._cache.journal.in_flight())
+            if self._cache.notes.etag(note_id) == seen and unwritten:
+                self._cache.notes.apply([newest])
+        note = None if isinstance(newest, Tombstone) else self._cache.notes.get(note_id)
+        if note is None:
+            raise _no_note_error(note_id)
+        return note
+
+
+def _above(note: LiveNote, notes: Mapping[str, LiveNote]) -> set[str]:
+    """Return the ids of all notes above another."""
+    above: set[str] = set()
+    level = set(note.parents)
+    while level:
+        above |= level
+        parents = (notes[one].parents for one in level if one in notes)
+        level = {parent for ones in parents for parent in ones} - above
+    return above
+
+
+def _no_note_error(note_id: str) -> NoteNotFound:
+    return NoteNotFound(
+        "There is no note with this id.",
+        details={"id": note_id[:_ID_SHOWN]},
+        resolution_hint="Search for the note, or list the notes below another.",
+    )
