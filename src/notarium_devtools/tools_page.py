@@ -159,6 +159,9 @@ _BEHAVIOUR = {
   number of lines.
 * A note at another version than the given `local_version` is a `version_changed` error: parts of two
   versions are never mixed.
+* `version` reads what the note was: a `version` of a row of `manage` `history`, or a `local_version` or
+  `server_version` that it had. The answer has `old_version`, says in `note` that it is old, and has no
+  `local_version`: nothing can be saved over it. Parts, bounds and hidden parts are those of any note.
 * An unknown id is `NOT_FOUND`; `get` does not search.
 """,
     "save": """\
@@ -195,6 +198,20 @@ _BEHAVIOUR = {
   trash can be deleted permanently; one that is gone already is `NOT_FOUND`.
 * `pin`, `unpin`: the same two arguments; they set or remove the property `pinned`, where the store has it. A
   pin that is there already is no write.
+* `history`: `id`; ten rows, newest first, the present state too. Each has a `version` for `get` and
+  `restore_version`, `at`, `by` (the client that saved it here, if that is known) and `changed`, one line (lines
+  are counted; the first changed one is shown). `next_version`: give it as `version` for the rows before. The list
+  has what saves made here have replaced (90 days by default) and what the note store keeps (Simplenote: some sixty
+  versions, each of which costs a request; Trilium: its revisions, without their tags). What other programs have replaced
+  elsewhere is in no list.
+* `restore_version`: `id`, `local_version` and `version`. It saves title and text of the version; tags, trash and
+  properties stay. A note that is deleted for good has no versions and does not come back.
+* `undo`: `id` (and `local_version`, if you like). It saves all that the last change of this client to this note has
+  replaced, if nothing came after that. Otherwise it is a `changed_since` or `conflict` error, and
+  `details.came_after` says what came: `version`, `at`, `by`. A second `undo` takes back the first.
+* Neither is merged: a change elsewhere that was not known here is a `conflict`. Both are recoverable and ask nobody, unless most
+  of a text goes or a tag shares the note.
+* Annotated not idempotent because of `undo`, and open-world, because it can bring a tag back that shares.
 * `reset_cache` empties the local index and loads every note again in the running server. It keeps writes
   that are not confirmed yet. It empties nothing if the store cannot be reached.
 * `get_stats` returns the numbers below and sends no request to the store.
@@ -227,6 +244,7 @@ def _section(tool: Tool) -> Iterator[str]:
     yield from _table("argument", tool.request, demanded="required")
     yield from _table("answer", tool.answer, demanded="always")
     if tool.answer is schemas.ManageAnswer:
+        yield from _table("`history`", schemas.HistoryAnswer, demanded="always")
         yield from _table("`get_stats`", schemas.StatsAnswer, demanded="always")
 
 

@@ -21,6 +21,9 @@ hidden_tags = ["private"]
 """
 
 
+HISTORY = ("history", "restore_version", "undo")
+
+
 @pytest.fixture(name="simulator")
 def _simulator():
     simulator = Simulator()
@@ -88,7 +91,7 @@ def test_explain_says_why(env, tmp_path):
     kept = printed(env, "explain", "kept", "manage")
     assert (kept["visible"], kept["rule"]) == (False, 'hidden_tags "private"')
     assert "delete_permanently" in kept["refused"]
-    assert kept["permitted"] == ["trash", "untrash", "pin", "unpin", "get_stats"]
+    assert kept["permitted"] == ["trash", "untrash", "pin", "unpin", *HISTORY, "get_stats"]
     seen = printed(env, "explain", "seen", "save")
     assert (seen["visible"], seen["rule"], seen["offered"]) == (True, None, False)
     said = run(env, "policy", "explain", "kept", "save").stdout

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.characters import find_invisible
 from mcp_notarium.protocol.call_pipeline import success
 from mcp_notarium.tools import schemas
+from mcp_notarium.tools.tool_names import ToolNames
 from mcp_notarium.tools.untrusted_text import (
     BEGIN,
     END,
@@ -40,7 +41,7 @@ def listing(*texts, tags=()):
 
 def shown(answer):
     """What a client gets: the value, having checked that the text says the same."""
-    result = success(answer)
+    result = success(answer, ToolNames())
     assert json.loads(result.text) == result.value
     assert list(json.loads(result.text)) == list(result.value)
     assert result.size == len(result.text.encode())
@@ -110,7 +111,16 @@ def test_boundary_learnt_from_one_answer_is_of_no_use_in_the_next():
     assert sent.count(f'"{END}":') == 1
 
 
-@pytest.mark.parametrize("model", [schemas.ListAnswer, schemas.NoteAnswer, schemas.SavedAnswer])
+@pytest.mark.parametrize(
+    "model",
+    [
+        schemas.ListAnswer,
+        schemas.NoteAnswer,
+        schemas.SavedAnswer,
+        schemas.OldNoteAnswer,
+        schemas.HistoryAnswer,
+    ],
+)
 def test_boundaries_enclose_the_fields_in_the_order_of_the_alphabet_too(model):
     names = sorted(model.model_fields)
     assert (names[0], names[-1]) == (BEGIN, END)
@@ -123,7 +133,7 @@ def test_every_answer_with_note_text_is_marked_and_no_other():
         for model in vars(schemas).values()
         if isinstance(model, type)
         and issubclass(model, schemas.Answer)
-        and {"text", "content", "suggestions"} & model.model_fields.keys()
+        and {"text", "content", "suggestions", "next_version"} & model.model_fields.keys()
     }
     marked_ones = {model.__name__ for model in schemas.FromNotes.__subclasses__()}
     marked_ones |= {model.__name__ for model in schemas.NoteAnswer.__subclasses__()}

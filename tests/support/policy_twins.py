@@ -29,6 +29,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.protocol.call_pipeline import success
 from mcp_notarium.stores.contract import Acknowledgement, Ids, Traits
 from mcp_notarium.tools.catalog import NOTARIUM
+from mcp_notarium.tools.tool_names import ToolNames
 from support.memory_client import LIKE_SIMPERIUM, Fault
 from support.memory_store import Fields, Kept, MemoryStore, content_of
 from support.tool_harness import Caller, ToolHarness
@@ -58,7 +59,7 @@ class Twin(ToolHarness):
     def __init__(self, folder: Path, policy: Policy, traits: Traits) -> None:
         facts = {each.name: getattr(traits, each.name) for each in fields(traits)}
         super().__init__(folder, policy=policy, **facts)
-        self.caller = Caller(agrees=True)
+        self.caller = Caller(agrees=True, client="")
         self.before_push: list[Any] = []
         self.failing: dict[str, type[NotariumError]] = {}
         push, delete, get = self.remote.push, self.remote.delete, self.remote.get
@@ -98,7 +99,7 @@ class Twin(ToolHarness):
         return self._seen(made)
 
     def _seen(self, made: BaseModel) -> str:
-        value = success(made).value
+        value = success(made, ToolNames()).value
         assert value is not None
         value.pop("memory_rss_mb", None)
         return json.dumps(value, ensure_ascii=False)
@@ -342,6 +343,22 @@ class Twins:
         version = self.some_version(note_id)
         return {"action": action, "id": note_id, "local_version": version, "confirm": True}
 
+    def some_history(self) -> tuple[str, dict[str, Any]]:
+        """A call that reads or brings back what a note was; versions are often those of hidden notes."""
+        note_id = self.some_id()
+        newest = self.versions.get(note_id, 1)
+        asked = {"id": note_id, "version": str(max(1, newest - self.dice.randint(-2, 3)))}
+        version = {"local_version": self.some_version(note_id), "confirm": True}
+        return self.dice.choice(
+            (
+                ("get", asked),
+                ("manage", {"action": "history", "id": note_id}),
+                ("manage", {"action": "history"} | asked),
+                ("manage", {"action": "undo", "id": note_id, "confirm": True}),
+                ("manage", {"action": "restore_version"} | asked | version),
+            )
+        )
+
     async def agent_acts(self) -> None:
         """One random call of a tool, now and then while another device edits the same note."""
         if self.dice.random() < 0.1 and self.traits.ids is not Ids.NAMED:
@@ -349,7 +366,10 @@ class Twins:
         elif self.dice.random() < 0.15:
             await self.comes_too_late()
         roll = self.dice.random()
-        if roll < 0.45:
+        if roll < 0.2:
+            tool, arguments = self.some_history()
+            await self.call(tool, **arguments)
+        elif roll < 0.45:
             await self.call("list", **self.some_listing())
         elif roll < 0.65:
             note_id = self.some_id()

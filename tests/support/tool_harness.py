@@ -38,11 +38,11 @@ NOW = 1_750_000_000.0
 class Caller:
     """A ``CallContext``: agrees, declines, or (None) can be asked nothing; nothing is recorded."""
 
-    client = "test"
-    act = None
+    act: Any = None
 
-    def __init__(self, *, agrees: bool | None = None) -> None:
+    def __init__(self, *, agrees: bool | None = None, client: str = "test") -> None:
         self.agrees = agrees
+        self.client = client
         self.asked: list[str] = []
         self.progress_messages: list[str] = []
 

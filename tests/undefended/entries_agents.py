@@ -118,10 +118,40 @@ AGENTS = (
     ),
     Defence(
         "a version that the store has is hidden by its own tags",
-        "library.py",
-        "        if hidden or version not in self.versions(held):",
-        "        if version not in self.versions(held):",
-        ("unit/sync/test_versions.py::test_a_fetched_version_that_the_rules_hide_is_not_shown",),
+        "sync/history.py",
+        "is None or self._hides(revision):",
+        "is None:",
+        (
+            "unit/sync/test_versions.py::test_a_fetched_version_that_the_rules_hide_is_not_shown",
+            "unit/sync/test_history.py::test_nothing_before_a_version_that_the_rules_hide_is_listed_or_read",
+        ),
+    ),
+    Defence(
+        "what is older than a hidden version is not read either",
+        "sync/history.py",
+        "        if self._has_rules:  # a newer one may be hidden: then none before is shown\n",
+        "        if False:\n",
+        (
+            "unit/sync/test_history.py::test_nothing_before_a_version_that_the_rules_hide_is_listed_or_read",
+        ),
+    ),
+    Defence(
+        "undo takes nothing back that came after the last save",
+        "sync/history.py",
+        "        if row.made is None or row.made != self._cache.notes.etag(note_id):\n",
+        "        if False:\n",
+        (
+            "unit/sync/test_history.py::test_any_writes_and_then_undo_give_the_former_text_or_refuse",
+        ),
+    ),
+    Defence(
+        "a restore is mixed with no other edit",
+        "sync/writer.py",
+        "(exact or not self._journal.sees(note.id, wanted))",
+        "(not self._journal.sees(note.id, wanted))",
+        (
+            "unit/sync/test_history.py::test_any_writes_and_then_undo_give_the_former_text_or_refuse",
+        ),
     ),
     Defence(
         "tags that were not understood hide a note",

@@ -253,8 +253,8 @@ REDACTION = (
     Defence(
         "an unexpected error tells the client nothing of itself",
         "protocol/call_pipeline.py",
-        "            return _failure_of(tool, record.failed(report_unexpected(error, while_doing=tool.name)))\n",
-        "            return _failure_of(tool, record.failed(NotariumError(str(error))))\n",
+        "            failed = record.failed(report_unexpected(error, while_doing=tool.name))\n",
+        "            failed = record.failed(NotariumError(str(error)))\n",
         ("unit/protocol/test_sdk_server.py::test_unexpected_exception_shows_only_its_trace_id",),
         (32,),
     ),

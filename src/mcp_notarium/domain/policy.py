@@ -50,7 +50,8 @@ _CHANGEABLE = (
     "(`mcp-notarium policy show`); no tool can."
 )
 _IRREVERSIBLE = frozenset({"delete_permanently", "reset_cache"})
-_LOOKING = frozenset({"get_stats"})
+LOOKING = frozenset({"history", "get_stats"})
+"""Actions of ``manage`` that change nothing."""
 _NAMED = 10
 
 
@@ -72,7 +73,7 @@ class Policy:
 
     def offers(self, tool: str, action: str | None = None) -> bool:
         """Return whether the tool, or this one action of it, exists for an agent."""
-        changes = action is not None and action not in _LOOKING
+        changes = action is not None and action not in LOOKING
         return tool in self.tools and not (changes and self.mode is Mode.READ_ONLY)
 
     @property
@@ -105,7 +106,7 @@ class Policy:
         """Raise ``NotPermitted`` if the tool may not be used. ``action`` is that of ``manage``."""
         if tool in self.switched_off:
             raise _refusal(f"`{tool}` is switched off.")
-        changes = tool == "save" or (action is not None and action not in _LOOKING)
+        changes = tool == "save" or (action is not None and action not in LOOKING)
         if changes and self.mode is Mode.READ_ONLY:
             raise _refusal("Notes can only be read here, not changed.")
         if action in _IRREVERSIBLE and self.mode is not Mode.FULL:

@@ -17,7 +17,15 @@ from typing import Any, Final, Protocol, Self
 
 from pydantic import BaseModel
 
-from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, ActName, AuditEntry, Decision
+from mcp_notarium.audit.chain import (
+    OK,
+    OPEN,
+    UNKNOWN,
+    ActName,
+    AuditEntry,
+    Decision,
+    clean_client_name,
+)
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.storage.audit_log import Act, AuditLog
@@ -178,6 +186,11 @@ class Recording:
         action = getattr(request, "action", None)
         if isinstance(action, str):
             self._name += f".{action}"
+
+    @property
+    def client(self) -> str:
+        """Return the program that calls, as versions name it."""
+        return clean_client_name(self._call.client)
 
     @property
     def act(self) -> Act:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from mcp_notarium import logs
 from mcp_notarium.domain.characters import has_lone_surrogate, replace_surrogates
+from mcp_notarium.domain.policy import LOOKING
 from mcp_notarium.errors import (
     ConfirmationRequired,
     InvalidRequest,
@@ -106,10 +107,11 @@ class CallPipeline:
         app.config.policy.require_use(rule, action or getattr(request, "action", None))
         record.allow(app.audit, request, setting=app.config.destructive)
         made = await tool.handle(app, request, record)
-        if tool.read_only and not self._flow.has_room:
+        reads = tool.read_only or getattr(request, "action", None) in LOOKING
+        if reads and not self._flow.has_room:
             await self._flow.wait_for_room()  # it has waited for the network
         answer = success(made, self._names)
-        if tool.read_only:
+        if reads:
             app.usage_limits.charge_read(answer.size)
         else:  # an answer that tells of a change is never taken back
             app.usage_limits.record_read(answer.size)

@@ -36,6 +36,7 @@ class Version:
     modified_at: float
     made_by: str
     tags_known: bool = True
+    present: bool = False
 
 
 class History:
@@ -46,11 +47,32 @@ class History:
         self._store = store
         self._kind = store.traits.versions
 
-    async def walk(self, note_id: str) -> AsyncGenerator[Version]:
-        """Yield the present state of a note and the older ones, newest first.
+    async def walk(self, note_id: str, *, after: str | None = None) -> AsyncGenerator[Version]:
+        """Yield the present state of a note and the older ones, newest first, or those older than ``after``.
 
-        Nothing if the note is not visible. Raises what the store raises.
+        Nothing if the note is not visible. Raises ``NoteNotFound`` if there is no version of the name
+        ``after``, and what the store raises.
         """
+        passed = after is None
+        if after is not None and self._kind is Versions.BY_ETAG and not self._has_rules:
+            walk, passed = self._walk_listed(note_id, after), True  # what is newer is not asked for
+        else:
+            walk = self._walk(note_id)
+        async with aclosing(walk):
+            async for version in walk:
+                if passed:
+                    yield version
+                passed = passed or version.name == after
+        if not passed:
+            raise _missing_error(note_id, after or "")
+
+    async def _walk_listed(self, note_id: str, after: str) -> AsyncGenerator[Version]:
+        place = await self.read(note_id, after)
+        async with aclosing(self._listed(note_id, place.etag, self._makers(note_id))) as listed:
+            async for one in listed:
+                yield one
+
+    async def _walk(self, note_id: str) -> AsyncGenerator[Version]:
         note, base = self._cache.notes.get(note_id), self._cache.notes.base(note_id)
         if note is None or base is None:
             return
@@ -137,7 +159,14 @@ class History:
     def _present(self, note: Note, base: Revision, makers: dict[str, str]) -> Version:
         by_etag = self._kind is Versions.BY_ETAG
         name = base.etag if by_etag else str(note.local_version)
-        return Version(name, base.etag, base.content, base.modified_at, makers.get(base.etag, ""))
+        return Version(
+            name,
+            base.etag,
+            base.content,
+            base.modified_at,
+            makers.get(base.etag, ""),
+            present=True,
+        )
 
     def _makers(self, note_id: str) -> dict[str, str]:
         """Return which client made a revision, by its etag."""
@@ -174,9 +203,7 @@ class History:
     async def _find_listed(
         self, note_id: str, newest: str, etags: list[str], makers: dict[str, str]
     ) -> Version | None:
-        if (
-            self._cache.notes.visibility.rules.has_rules
-        ):  # a newer one may be hidden: then none before is shown
+        if self._has_rules:  # a newer one may be hidden: then none before is shown
             async with aclosing(self._listed(note_id, newest, makers)) as listed:
                 async for one in listed:
                     if one.etag in etags:
@@ -188,6 +215,10 @@ class History:
             except NoteNotFound:
                 continue
         return None
+
+    @property
+    def _has_rules(self) -> bool:
+        return self._cache.notes.visibility.rules.has_rules
 
     def _hides(self, revision: Revision) -> bool:
         return self._cache.notes.visibility.find_rule(revision) is not None

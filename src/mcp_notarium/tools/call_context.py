@@ -42,6 +42,10 @@ class CallContext(Protocol):
     """Represent one call: how to record a change, to ask the user, and to tell the client."""
 
     @property
+    def client(self) -> str | None:
+        """Return the program that calls, as versions name it; None: the user, at a terminal."""
+
+    @property
     def act(self) -> Act:
         """Return what a change is recorded by before it is made."""
 

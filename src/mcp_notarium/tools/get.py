@@ -8,7 +8,7 @@ because that is what is sent.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.lines import split_lines
@@ -17,16 +17,19 @@ from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.note_lookup import find_note, versions_of
-from mcp_notarium.tools.schemas import GetRequest, NoteAnswer, Properties
+from mcp_notarium.tools.schemas import GetRequest, NoteAnswer, OldNoteAnswer, Properties
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+    from mcp_notarium.sync.history import Version
 
 
 ANSWER_BYTES = 40_000
 """Largest text of one answer: about 10,000 tokens, so that no client cuts it."""
 
 TEXT_HIDDEN = "The text of notes is hidden by the user's policy."
+OLD = "This is an old version, not what the note says now; action `restore_version` brings its text back."
+OLD_TAGS = "The tags of that time are not kept."
 CUT_LINE = (
     "The last line here is longer than an answer may be and goes on: "
     "give both `next_…` fields as `range_line_start` and `range_char_start`."
@@ -39,6 +42,10 @@ async def handle(app: App, request: GetRequest, call: CallContext) -> NoteAnswer
     """Return the note, or the requested lines."""
     del call  # a read asks the user nothing
     note = await find_note(app, request.id)
+    if request.version is not None:
+        found = await app.library.history.read(note.id, request.version)
+        if not found.present:
+            return _old_answer(app, note, found, request)
     _check_version(note, request.local_version)
     return NoteAnswer(
         **fields_of(note, app.config.policy),
@@ -50,6 +57,32 @@ async def handle(app: App, request: GetRequest, call: CallContext) -> NoteAnswer
             character=request.range_char_start,
         ),
     )
+
+
+def _old_answer(app: App, note: Note, found: Version, request: GetRequest) -> OldNoteAnswer:
+    """Return a version in the place of the note, marked as old."""
+    then = found.content
+    old = replace(
+        note,
+        text=then.text,
+        title=then.title,
+        tags=then.tags,
+        trash=then.trash,
+        properties=then.properties,
+        modified_at=int(found.modified_at),
+    )
+    fields = fields_of(old, app.config.policy) | {"local_version": None, "server_version": None}
+    fields |= text_fields(
+        app,
+        old,
+        start=request.range_line_start,
+        count=request.range_line_count,
+        character=request.range_char_start,
+    )
+    fields["note"] = " ".join(
+        filter(None, (OLD, None if found.tags_known else OLD_TAGS, fields.get("note")))
+    )
+    return OldNoteAnswer(**fields, old_version=found.name)
 
 
 def _check_version(note: Note, version: int | None) -> None:

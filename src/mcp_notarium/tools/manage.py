@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from mcp_notarium import __version__
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.errors import InvalidRequest, VersionConflict
+from mcp_notarium.tools import history
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.note_lookup import find_at_version
 from mcp_notarium.tools.save import with_properties
@@ -41,9 +42,17 @@ _OF_A_PART = ("db_total_notes", "db_active_notes", "db_trashed_notes", "sync_loa
 """Numbers that would reveal, during the first load, how many notes are hidden."""
 
 
-async def handle(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer | StatsAnswer:
+async def handle(  # noqa: PLR0911 - one line an action
+    app: App, request: ManageRequest, call: CallContext
+) -> ManageAnswer | StatsAnswer:
     """Carry out the action. Raises ``InvalidRequest`` and what the action raises."""
     match request.action:
+        case "history":
+            return await history.list_versions(app, request)
+        case "restore_version":
+            return await history.restore_version(app, request, call)
+        case "undo":
+            return await history.undo(app, request, call)
         case "get_stats":
             return collect_stats(app)
         case "reset_cache":

@@ -62,9 +62,12 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
 
 
 async def carry_out(
-    app: App, drafting: Callable[[], Awaitable[Draft]], call: CallContext
+    app: App, drafting: Callable[[], Awaitable[Draft]], call: CallContext, *, exact: bool = False
 ) -> tuple[Note, Saved | None]:
-    """Save what ``drafting`` makes, if everybody agrees; return the note, and None if it was so already."""
+    """Save what ``drafting`` makes, if everybody agrees; return the note, and None if it was so already.
+
+    ``exact``: it is merged with nothing; see :meth:`Writer.save`.
+    """
     draft = await drafting()
     if draft.asks and not draft.changes_nothing:
         app.usage_limits.require_write()
@@ -75,7 +78,9 @@ async def carry_out(
         if draft.note is not None and draft.changes_nothing:
             return draft.note, None
         with app.usage_limits.write():
-            saved = await app.library.save(note=draft.note, content=draft.content, act=call.act)
+            saved = await app.library.save(
+                note=draft.note, content=draft.content, act=call.act, exact=exact
+            )
     return saved.note, saved
 
 

@@ -68,6 +68,11 @@ def _identifier(value: str) -> str:
     return value
 
 
+def _as_text(value: Any) -> Any:
+    """Take a number for the text of it."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def _day(value: str) -> str:
     if day_start(value) is None:
         raise PydanticCustomError("day", "Input should be a day of the calendar like 2025-01-31")
@@ -85,6 +90,8 @@ Positive = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 Tags = Annotated[list[str], BeforeValidator(_parse_tags)]
 Day = Annotated[str, AfterValidator(_day)]
 NoteId = Annotated[str, AfterValidator(_identifier)]
+VersionName = Annotated[str, BeforeValidator(_as_text), AfterValidator(_identifier)]
+"""Stores name their versions; most names are numbers."""
 ID_NAMES = AliasChoices("id", "uuid")
 """The names under which the id of a note may be sent; rows of ``list`` have it as ``uuid``."""
 MOST_ROWS = 100
@@ -140,6 +147,7 @@ class GetRequest(Wire):
 
     id: NoteId = Field(validation_alias=ID_NAMES)
     local_version: Whole | None = None
+    version: VersionName | None = None
     range_line_start: Positive | None = None
     range_line_count: Annotated[int, Field(ge=0), BeforeValidator(_whole)] | None = Field(
         default=None, description="0: to the end"
@@ -185,7 +193,16 @@ class TitledSaveRequest(SaveRequest):
 
 
 Action = Literal[
-    "trash", "untrash", "delete_permanently", "pin", "unpin", "get_stats", "reset_cache"
+    "trash",
+    "untrash",
+    "delete_permanently",
+    "pin",
+    "unpin",
+    "history",
+    "restore_version",
+    "undo",
+    "get_stats",
+    "reset_cache",
 ]
 
 
@@ -195,6 +212,7 @@ class ManageRequest(Wire):
     action: Action
     id: NoteId | None = Field(default=None, validation_alias=ID_NAMES)
     local_version: Whole | None = None
+    version: VersionName | None = None
     confirm: StrictBool | None = Field(default=None, description="the user has agreed")
 
 
@@ -282,6 +300,13 @@ class NoteAnswer(FromNotes):
     findings: list[InvisibleText] | None = Field(default=None, json_schema_extra=QUIET)
 
 
+class OldNoteAnswer(NoteAnswer):
+    """Hold an old version of a note. It has no ``local_version``, so nothing can be saved over it."""
+
+    local_version: int | None = None  # type: ignore[assignment] # that of the note would be taken for its
+    old_version: str
+
+
 class SavedAnswer(NoteAnswer):
     """Hold the answer of ``save``: the note as the store holds it now."""
 
@@ -293,6 +318,16 @@ class SavedAnswer(NoteAnswer):
     conflict_copy_id: str | None = Field(default=None, json_schema_extra=QUIET)
 
 
+class VersionRow(Answer):
+    """Hold one version of a note. ``at``: ISO 8601; ``by``: the client that saved it here, if known."""
+
+    version: str
+    at: str
+    by: str | None = None
+    changed: str
+    hidden: list[str] | None = Field(default=None, json_schema_extra=QUIET)
+
+
 class ManageAnswer(Answer):
     """Hold the answer of ``manage`` for a note and for ``reset_cache``."""
 
@@ -301,6 +336,16 @@ class ManageAnswer(Answer):
     new_local_version: int | None = None
     new_server_version: int | None = Field(default=None, json_schema_extra=QUIET)
     note: str | None = Field(default=None, json_schema_extra=QUIET)
+    history: list[VersionRow] | None = None
+
+
+class HistoryAnswer(FromNotes, ManageAnswer):
+    """Hold the answer of ``manage history``, newest first. ``next_version``: ask for those before it.
+
+    ``new_local_version`` is the note's own, for ``restore_version``.
+    """
+
+    next_version: str | None = None
 
 
 class PlainAnswer(Answer):

@@ -51,6 +51,8 @@ def add_findings(value: dict[str, Any]) -> dict[str, Any]:
 
     ``findings`` stands before the text, so that it is read first.
     """
+    if "history" in value:
+        return value | {"history": [_row(row) for row in value["history"]]}
     if "content" in value:
         kinds = find_invisible_kinds(value.get("suggestions", ()))
         rows = {"content": [_row(row) for row in value["content"]]}
@@ -60,7 +62,12 @@ def add_findings(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
-    texts = (row.get("title", ""), row.get("text", ""), *row.get("tags", ()))
+    texts = (
+        row.get("title", ""),
+        row.get("text", ""),
+        row.get("changed", ""),
+        *row.get("tags", ()),
+    )
     kinds = find_invisible_kinds(texts)
     return row | {"hidden": list(kinds)} if kinds else row
 

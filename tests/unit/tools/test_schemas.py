@@ -70,7 +70,7 @@ def test_every_hint_that_means_something_is_set_and_true():
         "list": reads,
         "get": reads,
         "save": writes | {"idempotentHint": False, "openWorldHint": True},
-        "manage": writes | {"idempotentHint": True, "openWorldHint": False},
+        "manage": writes | {"idempotentHint": False, "openWorldHint": True},
     }
 
 

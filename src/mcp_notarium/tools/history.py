@@ -1,0 +1,172 @@
+"""Handle ``manage history``, ``restore_version`` and ``undo``: what a note was, and bringing that back.
+
+A restore saves title and text of a version, and an undo all that the last change has replaced. Both are
+saves: the same policy, limits and consent hold, and what they replace is kept as a version. Neither merges:
+if the note has changed elsewhere, nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from mcp_notarium.domain.change_summary import ChangeSummary, summarize_change
+from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.policy import Field, Policy
+from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
+from mcp_notarium.tools.call_context import CallContext
+from mcp_notarium.tools.note_lookup import find_at_version, find_note
+from mcp_notarium.tools.save import Draft, carry_out, make_draft
+from mcp_notarium.tools.schemas import HistoryAnswer, ManageAnswer, ManageRequest, VersionRow
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+    from mcp_notarium.sync.history import Version
+
+ROWS = 10
+"""Versions of one answer. Where the store keeps them, each costs a request."""
+FIRST = "the first that is kept"
+
+
+async def list_versions(app: App, request: ManageRequest) -> HistoryAnswer:
+    """Return one page of the versions of a note, newest first, the present state too."""
+    note = await _find(app, request)
+    most = app.usage_limits.limit_rows(ROWS)
+    found: list[Version] = []
+    async with aclosing(app.library.history.walk(note.id, after=request.version)) as walk:
+        async for version in walk:
+            found.append(version)
+            if len(found) > most:
+                break
+    if app.library.get(note.id) is None:  # it went while the store was asked
+        raise NoteNotFound("There is no note with this id.", details={"id": note.id})
+    rows = list(_rows(found, app.config.policy))[:most]
+    return HistoryAnswer(
+        id=note.id,
+        new_local_version=note.local_version,
+        history=rows,
+        next_version=rows[-1].version if len(found) > most else None,
+    )
+
+
+async def restore_version(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
+    """Save title and text of a version again; tags, trash and properties stay. Raises as a save."""
+
+    async def draft() -> Draft:
+        if request.id is None or request.version is None:
+            raise InvalidRequest(
+                "`restore_version` needs `id`, `local_version` and `version`.",
+                resolution_hint="Action `history` lists the versions of a note.",
+            )
+        note = await find_at_version(app, request.id, request.local_version)
+        old = (await app.library.history.read(note.id, request.version)).content
+        title = old.title if app.library.traits.titles else note.title
+        return _draft(app, note, replace(note.content, text=old.text, title=title))
+
+    return await _save(app, draft, call, "restored")
+
+
+async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
+    """Save what the last change of this client to a note has replaced.
+
+    Raises ``VersionConflict`` that says what came after that change.
+    """
+    client = call.client
+
+    async def draft() -> Draft:
+        note = await _find(app, request)
+        if request.local_version is not None:
+            await find_at_version(app, note.id, request.local_version)
+        old = await app.library.history.read_replaced(note.id, client=client)
+        return _draft(app, note, old.content)
+
+    try:
+        return await _save(app, draft, call, "undone")
+    except VersionConflict as error:
+        note_id = error.details.get("id")
+        if isinstance(note_id, str):
+            error.details["came_after"] = await _came_after(app, note_id, client)
+        raise
+
+
+async def _find(app: App, request: ManageRequest) -> Note:
+    if request.id is None:
+        raise InvalidRequest(
+            f"`{request.action}` needs `id`.", resolution_hint="Use `list` to find the note."
+        )
+    return await find_note(app, request.id)
+
+
+def _draft(app: App, note: Note, content: Content) -> Draft:
+    """Return the checked draft. Raises ``NotPermitted`` for parts that are hidden."""
+    if content.wording != note.content.wording:
+        app.config.policy.require_edit(Field.TEXT)
+    if content.tags != note.tags:
+        app.config.policy.require_edit(Field.TAGS)
+    return make_draft(app, note, content)
+
+
+async def _save(
+    app: App, draft: Callable[[], Awaitable[Draft]], call: CallContext, status: str
+) -> ManageAnswer:
+    held: list[Content] = []
+
+    async def drafting() -> Draft:
+        made = await draft()
+        held[:] = [made.note.content] if made.note else []
+        return made
+
+    note, saved = await carry_out(app, drafting, call, exact=True)
+    said = "The note says this already; nothing was written."
+    if saved is not None:
+        said = f"Changed: {_summary(held[0], note.content, app.config.policy).facts}."
+        if saved.differs:
+            said += f" Stored differently: {saved.differs}."
+    return ManageAnswer(
+        id=note.id,
+        status=status,
+        new_local_version=note.local_version,
+        new_server_version=note.server_version,
+        note=said,
+    )
+
+
+async def _came_after(app: App, note_id: str, client: str | None) -> list[dict[str, str]]:
+    """Return the versions after the client's last change, without any words of the note."""
+    found = await app.library.history.since(note_id, client=client, most=ROWS)
+    return [
+        {"version": one.name, "at": _time(one.modified_at), "by": one.made_by or "made elsewhere"}
+        for one in found
+    ]
+
+
+def _rows(found: list[Version], policy: Policy) -> Iterator[VersionRow]:
+    for new, old in pairwise([*found, None]):
+        if new is None:
+            return
+        changed = FIRST if old is None else str(_summary(old.content, new.content, policy,
+            tags=new.tags_known and old.tags_known))  # fmt: skip
+        yield VersionRow(
+            version=new.name, at=_time(new.modified_at), by=new.made_by or None, changed=changed
+        )
+
+
+def _summary(old: Content, new: Content, policy: Policy, *, tags: bool = True) -> ChangeSummary:
+    return summarize_change(
+        old,
+        new,
+        text=not policy.hides(Field.TEXT),
+        tags=tags and not policy.hides(Field.TAGS),
+    )
+
+
+def _time(epoch: float) -> str:
+    """Return the time in ISO 8601; '' for one that no calendar has, as other programs store it."""
+    try:
+        return datetime.fromtimestamp(int(epoch), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return ""
