@@ -15,7 +15,7 @@ import pytest
 from notarium_devtools.simperium.api import Request, Response
 from notarium_devtools.trilium import TriliumSimulator
 from notarium_devtools.trilium.bodies import NoAnswer
-from notarium_devtools.trilium.document import Attachment
+from notarium_devtools.trilium.records import Attachment
 
 RECORDED = json.loads(
     (Path(__file__).parents[1] / "vectors" / "trilium_recorded.json").read_text("utf-8")

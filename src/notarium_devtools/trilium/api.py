@@ -22,8 +22,9 @@ from notarium_devtools.trilium.bodies import (
     parse_body,
     seconds_of,
 )
-from notarium_devtools.trilium.document import ROOT, Document, Note, branch_object, utc_date
+from notarium_devtools.trilium.document import ROOT, Document
 from notarium_devtools.trilium.parts import Handler, Parts
+from notarium_devtools.trilium.records import Note, branch_object, utc_date
 from notarium_devtools.trilium.search import Search
 from notarium_devtools.trilium.versions import Version
 

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from notarium_devtools.simperium.api import Request, Response
-from notarium_devtools.trilium.document import (
+from notarium_devtools.trilium.records import (
     Attachment,
     Note,
     OldState,

@@ -10,101 +10,28 @@ import hashlib
 import re
 import secrets
 import string
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
+
+from notarium_devtools.trilium.records import (
+    Attachment,
+    Attribute,
+    Branch,
+    Note,
+    OldState,
+    attribute_object,
+    blob_id,
+    local_date,
+    utc_date,
+)
 
 ROOT, HIDDEN = "root", "_hidden"
 _ALPHABET = string.ascii_letters + string.digits
-_TEXT_TYPES = frozenset(
-    {"text", "code", "mermaid", "canvas", "mindMap", "relationMap", "search", "book"}
-)
 _DATA_IMAGE = re.compile(r'(<img\b[^>]*?\bsrc=")data:(image/[\w+.-]+);base64,([^"]*)(")')
 _WEB_IMAGE = re.compile(r'(<img\b[^>]*?\bsrc=")https?://[^"]*(")')
 _KEPT_IMAGE = re.compile(r"api/attachments/(\w+)/image/")
 REVISION_SECONDS = 600
-
-
-@dataclass(slots=True)
-class Branch:
-    """Hold the place of a note below a parent."""
-
-    note_id: str
-    parent_id: str
-    position: int
-    changed: float
-    prefix: str | None = None
-    expanded: bool = False
-
-    @property
-    def id(self) -> str:
-        """Return the id: parent and note."""
-        return f"{self.parent_id}_{self.note_id}"
-
-
-@dataclass(slots=True)
-class Attribute:
-    """Hold a label or relation that a note owns."""
-
-    id: str
-    note_id: str
-    type: str
-    name: str
-    value: str
-    position: int
-    inheritable: bool
-    changed: float
-
-
-@dataclass(slots=True)
-class Attachment:
-    """Hold a file or image that belongs to a note."""
-
-    id: str
-    owner_id: str
-    role: str
-    mime: str
-    title: str
-    position: int
-    content: bytes
-    changed: float
-    unused_since: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OldState:
-    """Hold a revision: what a note was."""
-
-    id: str
-    title: str
-    type: str
-    mime: str
-    content: bytes
-    edited: float
-    created: float
-
-
-@dataclass(slots=True)
-class Note:
-    """Hold a note. ``stamp``: the local dates if a client sent its own."""
-
-    id: str
-    title: str
-    type: str
-    mime: str
-    content: bytes
-    created: float
-    changed: float
-    protected: bool = False
-    local_created: str = ""
-    local_changed: str = ""
-    revisions: list[OldState] = field(default_factory=list)
-
-    @property
-    def is_text(self) -> bool:
-        """Tell whether its content is kept as text."""
-        return self.type in _TEXT_TYPES or self.mime.startswith("text/")
 
 
 class Document:
@@ -123,6 +50,10 @@ class Document:
         self.attachments: dict[str, Attachment] = {}
         self.deleted: dict[str, tuple[Note, list[Branch], list[Attribute]]] = {}
         self._to_download: set[str] = set()
+        self._indexed: tuple[int, int, int] | None = None
+        self._lists: tuple[
+            dict[str, list[Branch]], dict[str, list[Branch]], dict[str, list[Attribute]]
+        ] = ({}, {}, {})
         for note_id, title, parent in (
             (ROOT, "root", "none"),
             (HIDDEN, "Hidden Notes", ROOT),
@@ -136,15 +67,34 @@ class Document:
         for name, value in (("docName", "hidden"), ("iconClass", "bx bx bx-hide")):
             self.set_attribute(f"{HIDDEN}_l{name}", HIDDEN, "label", name, value)
 
+    def _index(
+        self,
+    ) -> tuple[dict[str, list[Branch]], dict[str, list[Branch]], dict[str, list[Attribute]]]:
+        """Return branches above and below each note, and its attributes; tests change the tables themselves."""
+        state = (self.changes, len(self.branches), len(self.attributes))
+        if state != self._indexed:
+            above, below = (
+                defaultdict[str, list[Branch]](list),
+                defaultdict[str, list[Branch]](list),
+            )
+            owned = defaultdict[str, list[Attribute]](list)
+            for branch in self.branches.values():
+                above[branch.note_id].append(branch)
+                below[branch.parent_id].append(branch)
+            for one in self.attributes.values():
+                owned[one.note_id].append(one)
+            self._indexed, self._lists = state, (above, below, owned)
+        return self._lists
+
     # The tree
 
     def parents(self, note_id: str) -> list[Branch]:
         """Return the branches above a note."""
-        return [branch for branch in self.branches.values() if branch.note_id == note_id]
+        return list(self._index()[0].get(note_id, ()))
 
     def children(self, note_id: str) -> list[Branch]:
         """Return the branches below a note, in their order."""
-        found = [branch for branch in self.branches.values() if branch.parent_id == note_id]
+        found = self._index()[1].get(note_id, ())
         return sorted(found, key=lambda branch: branch.position)
 
     def below_root(self, note_id: str) -> bool:
@@ -210,7 +160,7 @@ class Document:
 
     def owned(self, note_id: str) -> list[Attribute]:
         """Return the attributes of a note itself, in their order."""
-        found = [one for one in self.attributes.values() if one.note_id == note_id]
+        found = self._index()[2].get(note_id, ())
         return sorted(found, key=lambda one: one.position)
 
     def effective(self, note_id: str) -> list[Attribute]:
@@ -373,53 +323,6 @@ class Document:
         for note in self.notes.values():
             if note.id == HIDDEN or self.below_root(note.id):
                 yield note
-
-
-def attribute_object(one: Attribute) -> dict[str, Any]:
-    """Return an attribute as the API shows it."""
-    return {
-        "attributeId": one.id,
-        "noteId": one.note_id,
-        "type": one.type,
-        "name": one.name,
-        "value": one.value,
-        "position": one.position,
-        "isInheritable": one.inheritable,
-        "utcDateModified": utc_date(one.changed),
-    }
-
-
-def branch_object(branch: Branch) -> dict[str, Any]:
-    """Return a branch as the API shows it."""
-    return {
-        "branchId": branch.id,
-        "noteId": branch.note_id,
-        "parentNoteId": branch.parent_id,
-        "prefix": branch.prefix,
-        "notePosition": branch.position,
-        "isExpanded": branch.expanded,
-        "utcDateModified": utc_date(branch.changed),
-    }
-
-
-def blob_id(content: bytes, *, salt: bool = False) -> str:
-    """Return the id of a content, which Trilium makes from its hash."""
-    digest = hashlib.sha512((b"salt" if salt else b"") + content).digest()
-    return base64.b64encode(digest).decode().replace("+", "X").replace("/", "Y")[:20]
-
-
-def utc_date(seconds: float) -> str:
-    """Return a date as Trilium writes it in UTC."""
-    return f"{_date(seconds)}Z"
-
-
-def local_date(seconds: float) -> str:
-    """Return a date as Trilium writes it on a server whose clock is UTC."""
-    return f"{_date(seconds)}+0000"
-
-
-def _date(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def _random_id() -> str:

@@ -16,11 +16,11 @@ from notarium_devtools.trilium.bodies import (
     parse_body,
     revision_object,
 )
-from notarium_devtools.trilium.document import (
+from notarium_devtools.trilium.document import Document
+from notarium_devtools.trilium.records import (
     Attachment,
     Attribute,
     Branch,
-    Document,
     Note,
     attribute_object,
     blob_id,

@@ -10,7 +10,8 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from notarium_devtools.trilium.document import HIDDEN, Document, Note, utc_date
+from notarium_devtools.trilium.document import HIDDEN, Document
+from notarium_devtools.trilium.records import Note, utc_date
 
 _TOKEN = re.compile(r'"((?:\\.|[^"\\])*)"|\'([^\']*)\'|(\S+)')
 _COMPARISON = re.compile(

@@ -15,8 +15,9 @@ from notarium_devtools.simperium.faults import Faults
 from notarium_devtools.simperium.http import Logged, Server
 from notarium_devtools.trilium.api import Etapi
 from notarium_devtools.trilium.bodies import NoAnswer
-from notarium_devtools.trilium.document import ROOT, Document, Note
+from notarium_devtools.trilium.document import ROOT, Document
 from notarium_devtools.trilium.parts import Parts
+from notarium_devtools.trilium.records import Note
 from notarium_devtools.trilium.versions import VERSIONS
 
 _FOREVER = 3600.0
