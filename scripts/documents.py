@@ -34,6 +34,8 @@ OTHERS = {
     "NOTARIUM_LONG_TESTS",
     "NOTARIUM_TEST_SEED",
     "NOTARIUM_TEST_JOBS",
+    "NOTARIUM_TEST_TRILIUM_TOKEN",
+    "NOTARIUM_TEST_TRILIUM_URL",
 }
 """Names that look like settings: a kind of error, and variables of the scripts and tests."""
 

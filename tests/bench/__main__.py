@@ -24,6 +24,7 @@ from bench.rows_local import local
 from bench.rows_start import start
 from bench.rows_sync import first_sync, size
 from bench.rows_tokens import tokens
+from bench.rows_trilium import trilium
 from bench.rows_writes import writes
 from bench.site import FULL, SMOKE, USUAL, Pace, Site
 
@@ -37,8 +38,9 @@ PER_SIZE: dict[str, tuple[Rows, ...]] = {
     "idle": (idle,),
     "writes": (writes,),
     "local": (local,),
+    "trilium": (trilium,),
 }
-"""In this order: the first loads the cache of the others, the last two add notes."""
+"""In this order: the first loads the cache of the others, the last ones add notes."""
 ONCE: dict[str, tuple[Rows, ...]] = {"transport": (transport,), "keys": (keys,)}
 GROUPS = (*ONCE, *PER_SIZE, "tokens")
 _SIZES = [1000, 10_000]

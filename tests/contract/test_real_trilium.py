@@ -1,0 +1,103 @@
+"""Run the contract, edits in parallel and the native tools on a running Trilium server, if one is named."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from contract.store_contract import Bench
+from contract.test_trilium_contract import TestTrilium
+from mcp_notarium.errors import NotariumError
+from mcp_notarium.tools.toolsets import find_toolset
+from support.real_trilium import needed, open_store, real_bench
+from support.sync_rig import Client
+from support.tool_client import connected
+from support.tool_harness import ToolHarness
+
+pytestmark = [needed, pytest.mark.anyio]
+ROUNDS = 20
+NOTE = "Parallel1234"
+
+
+class TestRealTrilium(TestTrilium):
+    @asynccontextmanager
+    async def open_bench(self) -> AsyncIterator[Bench]:
+        async with real_bench() as bench:
+            yield bench
+
+    async def test_older_revisions_are_listed_newest_first_and_can_be_read(self, bench):
+        if not (await bench.person.http.get("/notes/root/revisions")).is_success:
+            pytest.skip("this version keeps revisions, and has no way to list them")
+        await super().test_older_revisions_are_listed_newest_first_and_can_be_read(bench)
+
+
+async def test_edits_in_parallel_are_merged_or_kept_as_a_copy(tmp_path):
+    """A person and a client add lines to one note at the same time, without waiting for each other."""
+    async with real_bench() as bench:
+        await bench.person.write(NOTE, "Parallel", "<p>start</p>")
+        client = Client(tmp_path, None, remote=open_store())
+        await client.sync()
+        ours, theirs = [], []
+
+        async def save() -> None:
+            for number in range(ROUNDS):
+                note, line = client.note(NOTE), f"ours {number}"
+                try:
+                    content = replace(note.content, text=f"{line}\n\n{note.text}")
+                    await client.writer.save(note=note, content=content)
+                    ours.append(line)
+                except NotariumError:
+                    await client.run_cycles(1)
+
+        async def edit() -> None:
+            for number in range(ROUNDS):
+                line = f"theirs {number}"
+                content = await bench.person.read(NOTE)
+                await bench.person.write(NOTE, "Parallel", f"{content}<p>{line}</p>")
+                theirs.append((line, content))
+                await asyncio.sleep(0.02)
+
+        await asyncio.gather(save(), edit())
+        await client.run_cycles(3)
+        texts = "\n".join(content.text for content in client.contents().values())
+        # The person overwrites blindly, so lines of ours that they had not read are repaired or copied.
+        assert [line for line in ours if line not in texts] == []
+        lost = [line for line, _ in theirs if line not in texts]
+        assert len(lost) <= 2, "more than the few that can come between comparison and write"
+        assert client.cache.journal.all() == []
+        await client.remote.close()
+        client.close()
+
+
+async def test_the_native_tools_work(tmp_path):
+    async with real_bench() as bench:
+        await bench.person.write("Parent123456", "Parent", "<p>zebra</p>")
+        store = open_store()
+        harness = ToolHarness(tmp_path, remote=store)
+        async with connected(harness.opened, toolset=find_toolset("note_tree")) as client:
+
+            async def says(tool: str, **arguments: str) -> str:
+                result = await client.call_tool(tool, arguments)
+                assert not result.is_error
+                return result.content[0].text
+
+            hits = json.loads(await says("search_notes", query="zebra"))
+            assert [hit["noteId"] for hit in hits] == ["Parent123456"]
+            made = json.loads(
+                await says("create_note", parentNoteId="Parent123456", title="New", content="- a")
+            )
+            children = json.loads(await says("get_note_children", noteId="Parent123456"))
+            assert [(row["noteId"], row["title"]) for row in children] == [(made["noteId"], "New")]
+            assert await says("get_note_content", noteId=made["noteId"]) == "<ul><li>a</li></ul>"
+            html = '<p style="color:red">b</p>'
+            await says("update_note_content", noteId=made["noteId"], content=html)
+            assert await bench.person.read(made["noteId"]) == html
+            found = json.loads(await says("get_note_metadata", noteId=made["noteId"]))
+            assert found["parentNoteIds"] == ["Parent123456"]
+        await store.close()
+        harness.close()

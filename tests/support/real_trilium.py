@@ -1,0 +1,164 @@
+"""Act as a person on a running Trilium server, and give the contract's notes ids that it accepts.
+
+``NOTARIUM_TEST_TRILIUM_URL`` and ``NOTARIUM_TEST_TRILIUM_TOKEN`` name a server of this machine whose notes may
+all be deleted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from mcp_notarium.domain.note import Revision
+from mcp_notarium.secret import Secret
+from mcp_notarium.stores.contract import ListingPage, VersionPage
+from mcp_notarium.stores.http_rules import is_loopback
+from mcp_notarium.stores.trilium import html_codec
+from mcp_notarium.stores.trilium.store import TriliumStore
+from mcp_notarium.stores.trilium.urls import Urls
+from support.simplenote_client import MemoryTokens
+
+URL = os.environ.get("NOTARIUM_TEST_TRILIUM_URL", "")
+TOKEN = os.environ.get("NOTARIUM_TEST_TRILIUM_TOKEN", "")
+needed = pytest.mark.skipif(not URL, reason="no Trilium server was named (docs/testing.md)")
+_PREFIX = "contract_"
+_TEXT = {"content-type": "text/plain; charset=utf-8"}
+
+
+class Person:
+    """Writes through the API, as an app of its own."""
+
+    def __init__(self) -> None:
+        if not is_loopback(httpx.URL(URL).host):
+            raise RuntimeError("only a server of this machine is emptied")
+        self.http = httpx.AsyncClient(
+            base_url=f"{URL.rstrip('/')}/etapi", headers={"authorization": TOKEN}, timeout=30
+        )
+
+    async def ask(self, method: str, path: str, **options: object) -> httpx.Response:
+        reply = await self.http.request(method, path, **options)
+        if reply.status_code == 404:
+            raise KeyError(path)
+        reply.raise_for_status()
+        return reply
+
+    async def erase(self) -> None:
+        """Delete every note below the root."""
+        for child in (await self.ask("GET", "/notes/root")).json()["childNoteIds"]:
+            if not child.startswith("_"):
+                await self.ask("DELETE", f"/notes/{child}")
+
+    async def write(self, note_id: str, title: str, content: str, parent: str = "root") -> None:
+        try:
+            await self.ask("GET", f"/notes/{note_id}")
+        except KeyError:
+            value = {"parentNoteId": parent, "noteId": note_id, "title": title, "type": "text"}
+            await self.ask("POST", "/create-note", json={**value, "content": content})
+            return
+        await self.ask("PATCH", f"/notes/{note_id}", json={"title": title})
+        await self.ask("PUT", f"/notes/{note_id}/content", content=content, headers=_TEXT)
+
+    async def read(self, note_id: str) -> str:
+        return (await self.ask("GET", f"/notes/{note_id}/content")).text
+
+    async def label(self, note_id: str, *names: str) -> None:
+        """Give a note exactly these labels."""
+        for one in (await self.ask("GET", f"/notes/{note_id}")).json()["attributes"]:
+            if one["noteId"] == note_id:
+                await self.ask("DELETE", f"/attributes/{one['attributeId']}")
+        for place, name in enumerate(names, 1):
+            value = {"noteId": note_id, "type": "label", "name": name, "value": ""}
+            await self.ask("POST", "/attributes", json={**value, "position": 10 * place})
+
+
+def open_store() -> TriliumStore:
+    return TriliumStore(
+        urls=Urls.from_settings(URL, plain_http=False),
+        token=Secret(TOKEN),
+        tokens=MemoryTokens(),
+        timeout=30.0,
+    )
+
+
+class Renaming:
+    """The store, with longer ids at the server: Trilium refuses the contract's ``n1``."""
+
+    def __init__(self, store: TriliumStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def list_page(self, **options: object) -> ListingPage:
+        page = await self._store.list_page(**options)
+        return replace(page, entries=tuple(replace(one, id=_near(one.id)) for one in page.entries))
+
+    async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
+        return _renamed(await self._store.get(_far(note_id), etag=etag))
+
+    async def push(self, write):
+        answer = await self._store.push(replace(write, note_id=_far(write.note_id)))
+        return replace(answer, revision=_renamed(answer.revision))
+
+    async def list_versions(self, note_id: str, **options: object) -> VersionPage:
+        page = await self._store.list_versions(_far(note_id), **options)
+        return replace(page, revisions=tuple(map(_renamed, page.revisions)))
+
+    async def delete(self, note_id: str, **options: object) -> None:
+        await self._store.delete(_far(note_id), **options)
+
+
+def _far(note_id: str) -> str:
+    return _PREFIX + note_id
+
+
+def _near(note_id: str) -> str:
+    return note_id.removeprefix(_PREFIX)
+
+
+def _renamed(revision: Revision) -> Revision:
+    return replace(revision, id=_near(revision.id))
+
+
+class RealBench:
+    """A store on an emptied server. What needs a broken network is skipped."""
+
+    def __init__(self, person: Person) -> None:
+        self.person = person
+        self.store = Renaming(open_store())
+
+    async def put(self, note_id, text, *, tags=(), trash=False) -> None:
+        await self.person.write(_far(note_id), "", html_codec.to_html(text))
+        await self.person.label(_far(note_id), *tags)
+
+    async def remove(self, note_id) -> None:
+        await self.person.ask("DELETE", f"/notes/{_far(note_id)}")
+
+    async def text(self, note_id) -> str:
+        return html_codec.to_markdown(await self.person.read(_far(note_id)))
+
+    def forget_cursors(self) -> None:
+        """There are none."""
+
+    def forget_versions(self, note_id) -> None:
+        """The server keeps them."""
+
+    def __getattr__(self, name: str) -> object:
+        pytest.skip(f"a real server cannot be told to {name.replace('_', ' ')}")
+
+
+@asynccontextmanager
+async def real_bench() -> AsyncIterator[RealBench]:
+    person = Person()
+    await person.erase()
+    bench = RealBench(person)
+    try:
+        yield bench
+    finally:
+        await bench.store.close()
+        await person.http.aclose()
