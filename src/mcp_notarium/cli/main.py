@@ -52,6 +52,10 @@ COMMANDS = {
     "repair": Command("cache", "recover what can be read of a damaged cache"),
     "restore": Command("cache", "put a copy of the local notebook back"),
     "reset-cache": Command("cache", "empty the cache and load it again"),
+    "history": Command("history", "list the versions of a note"),
+    "diff": Command("history", "show what changed between two versions of a note"),
+    "restore-version": Command("history", "save the text of an older version again"),
+    "undo": Command("history", "take back the last change to a note"),
     "audit": Command("audit", "verify, show and export the audit log"),
 }
 

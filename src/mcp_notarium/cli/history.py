@@ -1,0 +1,256 @@
+"""Show what a note was, and bring that back: ``history``, ``diff``, ``restore-version`` and ``undo``.
+
+They work beside running servers and without any. The note is synced first, if the store can be reached. The
+rules on notes and the read-only mode of the policy hold; its limits and hidden parts are for agents.
+``undo`` takes back the last change that was saved from here, by whatever program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import difflib
+import textwrap
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mcp_notarium.account.key_changes import CLIENT
+from mcp_notarium.app import App, open_app
+from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, AuditEntry
+from mcp_notarium.cli import command_setup
+from mcp_notarium.cli.terminal import ask_yes, print_data, talk
+from mcp_notarium.config import Config
+from mcp_notarium.domain.change_summary import summarize_change
+from mcp_notarium.domain.lines import split_lines
+from mcp_notarium.domain.policy import Limits
+from mcp_notarium.errors import InvalidRequest, NotariumError, NoteNotFound
+from mcp_notarium.logs.redaction_rules import one_line, several_lines
+from mcp_notarium.storage.audit_log import Act
+from mcp_notarium.tools import history
+from mcp_notarium.tools.note_lookup import find_note
+from mcp_notarium.tools.schemas import ManageAnswer, ManageRequest, VersionRow
+
+_WIDTH = 96
+_SYNC_SECONDS = 15.0
+
+
+class _Person:
+    """Be the context of a tool's handler for whoever sits at the terminal."""
+
+    client = None
+
+    def __init__(self, act: Act, *, yes: bool) -> None:
+        self.act = act
+        self._yes = yes
+
+    async def confirm(self, message: str) -> bool:
+        """Return whether the user agrees."""
+        return self._yes or ask_yes(message)
+
+    async def progress(self, done: float, total: float | None, message: str) -> None:
+        """Report nothing: it is over at once."""
+
+
+def run_history(args: argparse.Namespace) -> int:
+    """List versions of the note, newest first."""
+    return asyncio.run(_history(_config(args), args))
+
+
+async def _history(config: Config, args: argparse.Namespace) -> int:
+    async with _open(config) as app:
+        request = ManageRequest(action="history", id=args.note, version=args.before)
+        found = await history.list_versions(app, request)
+        _record_read(app, "cli.history", args.note)
+    lines = [line for row in found.history or () for line in _row_lines(row)]
+    if found.next_version is not None:
+        lines.append(f"older ones: mcp-notarium history {args.note} --before {found.next_version}")
+    facts = found.model_dump(include={"id", "history", "next_version"}, exclude_none=True)
+    print_data(facts, "\n".join(lines), as_json=args.json)
+    return 0
+
+
+def _row_lines(row: VersionRow) -> list[str]:
+    made = f"{row.version:<14}{row.at}  {row.by or 'made elsewhere, or not known'}"
+    return [
+        one_line(made),
+        textwrap.fill(
+            one_line(row.changed), _WIDTH, initial_indent="    ", subsequent_indent="    "
+        ),
+    ]
+
+
+def run_diff(args: argparse.Namespace) -> int:
+    """Show what changed between two versions, as a unified diff."""
+    return asyncio.run(_diff(_config(args), args))
+
+
+async def _diff(config: Config, args: argparse.Namespace) -> int:
+    async with _open(config) as app:
+        note = await find_note(app, args.note)
+        versions = app.library.history
+        found = [await versions.read(note.id, name) for name in (args.version, args.other) if name]
+        if len(found) < 2:  # noqa: PLR2004 - a diff is of two
+            async with aclosing(versions.walk(note.id)) as walk:
+                newest = [version async for version in _first(walk, 2)]
+            found = [*(found or newest[1:]), *newest[:1]]
+        _record_read(app, "cli.diff", note.id)
+    if len(found) < 2:  # noqa: PLR2004 - as above
+        raise InvalidRequest(
+            "there is no older version of this note to compare it with",
+            resolution_hint=f"See `mcp-notarium history {args.note}`.",
+        )
+    old, new = found
+    facts = summarize_change(old.content, new.content, tags=old.tags_known and new.tags_known).facts
+    compared = difflib.unified_diff(
+        [line.rstrip("\n") for line in split_lines(old.content.text)],
+        [line.rstrip("\n") for line in split_lines(new.content.text)],
+        f"version {old.name}",
+        f"version {new.name}",
+        lineterm="",
+    )
+    lines = list(compared)
+    said = "\n".join([f"{facts}", *(several_lines(line) for line in lines)])
+    value = {"id": note.id, "from": old.name, "to": new.name, "changed": facts, "lines": lines}
+    print_data(value, said, as_json=args.json)
+    return 0
+
+
+async def _first(walk: AsyncIterator[Any], most: int) -> AsyncIterator[Any]:
+    async for one in walk:
+        yield one
+        most -= 1
+        if not most:
+            return
+
+
+def run_restore_version(args: argparse.Namespace) -> int:
+    """Save title and text of a version again."""
+    return asyncio.run(_change(_config(args), args, "restore_version"))
+
+
+def run_undo(args: argparse.Namespace) -> int:
+    """Take back the last change that was saved from here."""
+    return asyncio.run(_change(_config(args), args, "undo"))
+
+
+async def _change(config: Config, args: argparse.Namespace, action: str) -> int:
+    config.policy.require_use("manage", action)
+    async with _open(config) as app:
+        note = await find_note(app, args.note)
+        request = ManageRequest.model_validate(
+            {
+                "action": action,
+                "id": note.id,
+                "local_version": note.local_version,
+                "version": getattr(args, "version", None),
+            }
+        )
+        handle = history.undo if action == "undo" else history.restore_version
+        try:
+            answer = await _recorded(app, args, note.id, partial(handle, app, request))
+        except NotariumError as error:
+            for came in error.details.get("came_after", ()):
+                talk(one_line(f"after it: {came['version']}  {came['at']}  {came['by']}"))
+            raise
+    facts = answer.model_dump(exclude_none=True)
+    print_data(facts, f"{answer.status}. {answer.note}", as_json=args.json)
+    return 0
+
+
+async def _recorded(
+    app: App, args: argparse.Namespace, note_id: str, handle: Callable[[_Person], Any]
+) -> ManageAnswer:
+    """Run a change whose record is written before it, and its outcome after it."""
+
+    def entry(outcome: str, refers: int = 0) -> AuditEntry:
+        return AuditEntry(
+            at=app.clock(),
+            act=f"cli.{args.command_name}",
+            client=CLIENT,
+            notes=(app.audit.note_reference(note_id),),
+            outcome=outcome,
+            refers=refers,
+        )
+
+    act = Act(app.audit, lambda: entry(OPEN))
+    outcome = UNKNOWN
+    try:
+        answer: ManageAnswer = await handle(_Person(act, yes=args.yes))
+        outcome = OK
+    except NotariumError as error:
+        outcome = error.subcategory or error.category.lower()
+        raise
+    finally:
+        app.audit.record_outcome(entry(outcome, act.begun))
+    return answer
+
+
+def _record_read(app: App, act: str, note_id: str) -> None:
+    reference = app.audit.note_reference(note_id)
+    app.audit.buffer(
+        AuditEntry(at=app.clock(), act=act, client=CLIENT, notes=(reference,), outcome=OK)
+    )
+
+
+def _config(args: argparse.Namespace) -> Config:
+    config = command_setup.prepare(args)
+    policy = replace(config.policy, hidden_fields=frozenset(), limits=Limits())
+    return replace(config, policy=policy, on_unreadable="refuse")
+
+
+@asynccontextmanager
+async def _open(config: Config) -> AsyncIterator[App]:
+    """Open the account, in step with the store if that can be reached."""
+    async with open_app(config) as app, _named_errors():
+        if not app.library.traits.in_database and not await app.scheduler.sync_now(_SYNC_SECONDS):
+            why = app.library.status().last_error or "it did not answer in time"
+            talk(f"note: the note store was not asked: {why}")
+        yield app
+
+
+@asynccontextmanager
+async def _named_errors() -> AsyncIterator[None]:
+    """Say what a person gives as NOTE, where an agent would be told of its tools."""
+    try:
+        yield
+    except NoteNotFound as error:
+        if error.subcategory != "version":
+            error.resolution_hint = (
+                "Give the note's id: an agent sees it in `list`. The policy may hide the note."
+            )
+        raise
+
+
+def _arguments(
+    name: str, *more: str, before: bool = False, changes: bool = False
+) -> Callable[[argparse.ArgumentParser], None]:
+    def add(parser: argparse.ArgumentParser) -> None:
+        parser.set_defaults(command_name=name)
+        parser.add_argument("note", metavar="NOTE", help="the note's id")
+        for one in more:
+            optional, dest = one.startswith("["), one.strip("[]").lower()
+            parser.add_argument(
+                dest,
+                metavar=dest.upper(),
+                nargs="?" if optional else None,
+                help="a version as `history` shows it",
+            )
+        if before:
+            parser.add_argument("--before", metavar="VERSION", help="list those before this one")
+        command_setup.options(*(("--yes",) if changes else ()), "--json")(parser)
+
+    return add
+
+
+COMMANDS = {
+    "history": (_arguments("history", before=True), run_history),
+    "diff": (_arguments("diff", "[VERSION]", "[OTHER]"), run_diff),
+    "restore-version": (
+        _arguments("restore-version", "VERSION", changes=True),
+        run_restore_version,
+    ),
+    "undo": (_arguments("undo", changes=True), run_undo),
+}
