@@ -25,6 +25,7 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Ids, Retry, Store, Versions
 from mcp_notarium.sync.conflict_copy import differences, same_but_blanks
 from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.listing_pages import require_usable
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock
 from mcp_notarium.sync.push import Pusher, is_final
@@ -168,7 +169,10 @@ class EntryReplay:
     async def _find(self, write: PendingWrite) -> Revision | Tombstone:
         """Return what the store holds in place of the note."""
         if write.kind is WriteKind.CREATE and self._store.traits.ids is Ids.STORE:
-            return await self._store.find_created(write) or Tombstone(write.note_id)
+            made = await self._store.find_created(write)
+            if made is not None:
+                require_usable(made.id)
+            return made or Tombstone(write.note_id)
         return await get_newest(self._store, write.note_id)
 
     def _may_be_renamed(self, write: PendingWrite, head: Revision | Tombstone) -> bool:

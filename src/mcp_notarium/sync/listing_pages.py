@@ -54,6 +54,12 @@ def is_usable(note_id: str) -> bool:
     return 0 < len(note_id) <= LONGEST_ID and replace_surrogates(note_id) == note_id
 
 
+def require_usable(note_id: str) -> None:
+    """Raise ``StoreProtocolError`` for an id that :func:`is_usable` refuses: no call could name the note."""
+    if not is_usable(note_id):
+        raise StoreProtocolError("the note store gave a note an id that cannot be used")
+
+
 async def pages(store: Store, listing: Listing) -> Pages:
     """Yield all pages, in order. Raises ``MarkLost`` if the mark it starts from is refused."""
     mark, size = listing.mark, listing.first

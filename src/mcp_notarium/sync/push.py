@@ -25,6 +25,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.stores.contract import WITHDRAWN, Ids, Retry, Store, WriteGuard
 from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.listing_pages import require_usable
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.push_answers import NOTHING, AnswerCommitter
 from mcp_notarium.sync.push_results import PushOutcome, PushResult
@@ -91,6 +92,7 @@ class Pusher:
             if self._guarded_by_us:
                 await self._require_base(write)
             answer = await self._store.push(write)
+            require_usable(answer.revision.id)
             # Follow-ups of a stored write are sent even if the caller has left.
             WITHDRAWN.set(lambda: False)
         return await self._answers.commit(write, base, answer, repair=repair, replayed=replayed)

@@ -478,6 +478,24 @@ def test_a_creation_whose_note_was_made_and_removed_is_not_made_again_if_the_sto
     assert client.cache.journal.all() == []
 
 
+@pytest.mark.parametrize("note_id", ["", "x" * 1025, "half \ud83d"])
+def test_a_creation_that_gets_an_id_which_no_call_can_name_is_in_doubt_and_made_once(
+    clients, store, note_id
+):
+    client = clients(traits=LIKE_EXAMPLE)
+    store.fresh_id = lambda: note_id
+
+    async def scenario():
+        with pytest.raises(OutcomeUnknown):
+            await client.create("hello\n")
+        await client.run_cycles(3)
+
+    asyncio.run(scenario())
+    assert client.contents() == {}
+    assert texts(store) == ["hello\n"]
+    assert len(client.cache.journal.in_flight()) == 1
+
+
 def test_an_unanswered_note_of_a_name_is_not_made_twice_if_it_got_a_tag(clients, store):
     client = clients(traits=LIKE_VAULT)
 
