@@ -9,7 +9,7 @@ import pytest
 
 from mcp_notarium.sandbox import landlock
 from notarium_devtools.trilium import TriliumSimulator
-from support.whole import RAW_KEY, Server, run
+from support.whole import RAW_KEY, Server, call, run
 
 pytestmark = pytest.mark.slow("each test starts a server of its own")
 
@@ -103,4 +103,36 @@ def test_doctor_names_the_version_of_the_server(env):
     with Server(env) as server:
         server.loaded(1)
         assert server.leave() == 0
-    assert "Trilium 0.102.1 is reachable, and the login is accepted" in run(env, "doctor").stdout
+    assert (
+        "Trilium 0.102.1 (its clock: +0 s) is reachable, and the login is accepted"
+        in run(env, "doctor").stdout
+    )
+
+
+def test_neither_log_nor_error_says_the_token_or_what_notes_say(env, sim, tmp_path):
+    title, body, label = "Ti-canary-1a", "Bo-canary-2b", "La_canary_3c"
+    words = (title, body, label, sim.token, sim.token.partition("_")[2])
+    sim.write("Ab12cd34Ef56", title, f"<p>{body}</p>")
+    sim.set_labels("Ab12cd34Ef56", label)
+    log = tmp_path / "log"
+    env = env | {"LOG_LEVEL": "trace", "LOG_FILE_PATH": str(log), "NOTARIUM_TOOLS": "both"}
+    failures = []
+    with Server(env) as server:
+        server.loaded(1)
+        note = server.tool("get", id="Ab12cd34Ef56")
+        version = note["local_version"]
+        text = f"{body}\n\n{body} more"
+        server.tool("save", id="Ab12cd34Ef56", local_version=version, text=text)
+        server.result("search_notes", query=body)
+        server.result("update_note_content", noteId="Ab12cd34Ef56", content=f"<p>{body} new</p>")
+        server.result("create_note", title=title, content=f"<p>{body}</p>")
+        sim.faults.status(400, path="*/content", times=9, body=f"{body} {sim.token}".encode())
+        failures += [server.error("save", text=f"{body} x", tags=["a b"])]
+        failures += [server.ask(call(77, "get_note_content", noteId="Ab12cd34Ef56"))]
+        sim.faults.clear()
+        sim.etapi.tokens.clear()
+        failures += [server.ask(call(78, "get_note_metadata", noteId="Ab12cd34Ef56"))]
+        assert server.leave() == 0
+        written = f"{log.read_text()} {server.errors()} {failures}"
+    assert len(written) > 5000
+    assert [word for word in words if word in written] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from mcp_notarium.errors import (
     ConfigError,
     CursorLost,
     LoginRequired,
+    NotariumError,
     NoteNotFound,
     OutcomeUnknown,
     RateLimited,
@@ -24,7 +26,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.contract import ChangePage, Entry, PushStatus
 from mcp_notarium.stores.kind import StoreSettings
-from mcp_notarium.stores.trilium import login, note_reader
+from mcp_notarium.stores.trilium import login, note_codec, note_reader
 from mcp_notarium.stores.trilium.kind import ALLOW_HTTP, KIND, TOKEN, URL
 from mcp_notarium.stores.trilium.urls import Urls
 from notarium_devtools.trilium import TriliumSimulator
@@ -82,7 +84,9 @@ async def test_every_version_serves_a_note_through_its_whole_life(version):
         assert old.content == b"<p>one</p><ul><li>two</li></ul>"
         await store.delete(ID, etag=kept.etag, write_id="0d")
         assert ID not in sim.document.notes
-        assert await store.version() == version
+        assert (await store.describe(now=time.time() - 90)).startswith(
+            f"Trilium {version} (its clock: +9"
+        )
         await store.close()
 
 
@@ -516,3 +520,74 @@ def test_only_the_environment_says_where_a_token_goes():
     trusts = {variable.name: variable.trust for variable in KIND.variables}
     assert trusts[URL] == trusts[ALLOW_HTTP] == 1
     assert {variable.name for variable in KIND.variables if variable.secret} == {TOKEN}
+
+
+def test_the_id_of_a_content_is_the_one_that_trilium_makes():
+    assert note_codec.blob_id(b"") == "z4PhNX7vuL3xVChQ1m2A"
+
+
+async def test_an_empty_note_is_made_with_an_empty_content(sim, store):
+    await store.push(pending(store, Content("", title="Empty")))
+    assert (sim.document.notes[ID].title, sim.document.notes[ID].content) == ("Empty", b"")
+
+
+async def test_a_change_with_an_old_date_is_noticed(sim, store):
+    """Another device that syncs late writes old dates."""
+    sim.write(ID, "Plan", "<p>a</p>")
+    (before,) = (await listing(store)).entries
+    sim.write(ID, "Plan", "<p>b</p>")
+    sim.document.notes[ID].changed = 1e9
+    (after,) = (await listing(store)).entries
+    assert after.etag != before.etag
+
+
+async def test_a_database_that_was_put_back_is_listed(sim, store):
+    sim.write(ID, "Plan", "<p>a</p>")
+    cursor = (await listing(store)).cursor
+    sim.document.changes -= 2
+    with pytest.raises(CursorLost):
+        await store.changes(cursor, wait=False, base_of=nothing_known)
+
+
+@pytest.mark.parametrize("strange", ["unknown", "", "\x00"])
+def test_facts_of_a_strange_server_are_unknown(strange):
+    said = note_codec.server_facts({"appVersion": "1\n2", "utcDateTime": strange}, now=0.0)
+    assert said == "of unknown version (its clock: unknown)"
+
+
+CANARY = "Ca-canary-5171"
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 409, 429, 500])
+@pytest.mark.parametrize("body", ["text", "json", "code"])
+async def test_no_error_says_the_token_or_what_a_note_says(sim, status, body):
+    store = open_trilium(sim)
+    sim.write(ID, CANARY, f"<p>{CANARY}</p>")
+    base = await store.get(ID)
+    answers = {
+        "text": CANARY,
+        "json": json.dumps({"message": f"{CANARY} {sim.token}"}),
+        "code": json.dumps({"code": CANARY, "message": sim.token}),
+    }
+    sim.faults.status(status, times=1000, body=answers[body].encode())
+    edit = replace(base.content, text=f"{CANARY} changed")
+    for call in (
+        listing(store),
+        store.get(ID),
+        store.push(pending(store, edit, base=base)),
+        store.push(pending(store, edit, note_id="New1234567")),
+        store.delete(ID, etag=base.etag, write_id="0d"),
+        store.describe(now=0.0),
+        store.live.search(CANARY, each_alone=False),
+        store.live.text(ID),
+        store.live.note(ID),
+    ):
+        with pytest.raises(NotariumError) as failure:
+            await call
+        error: BaseException | None = failure.value
+        while error is not None:
+            said = f"{error!r} {error.to_dict() if isinstance(error, NotariumError) else error}"
+            assert CANARY not in said
+            assert sim.token not in said
+            error = error.__cause__ or error.__context__
+    await store.close()

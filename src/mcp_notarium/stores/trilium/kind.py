@@ -5,6 +5,7 @@ Every start imports this module, so it imports what talks to the server only whe
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from mcp_notarium.config_variable import Kind, Trust, Variable
@@ -100,7 +101,8 @@ def _live(store: Store) -> LiveNotes | None:
 async def _describe(store: Store) -> str:
     from mcp_notarium.stores.trilium.store import TriliumStore  # noqa: PLC0415 - see the top
 
-    return f"Trilium {await store.version()}" if isinstance(store, TriliumStore) else "Trilium"
+    now = time.time()
+    return await store.describe(now=now) if isinstance(store, TriliumStore) else "Trilium"
 
 
 KIND = StoreKind(

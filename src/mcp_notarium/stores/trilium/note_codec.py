@@ -189,6 +189,18 @@ def live_note(value: Any) -> LiveNote:
     )
 
 
+def server_facts(value: Any, *, now: float) -> str:
+    """Return version and clock difference of what ``app-info`` says."""
+    facts = value if isinstance(value, dict) else {}
+    version = facts.get("appVersion")
+    known = version[:40] if isinstance(version, str) and version.isprintable() else None
+    try:
+        clock = f"{round(_seconds(facts['utcDateTime']) - now):+d} s"
+    except (KeyError, TypeError, ValueError, OverflowError):
+        clock = "unknown"
+    return f"{known or 'of unknown version'} (its clock: {clock})"
+
+
 def given(text: str, base: Revision | None, **fields: Any) -> Content:
     """Return the content of a text: of HTML, which is kept as it is, or of what ``compose`` takes."""
     kind = fields.get("type", HTML) if base is None else json.loads(base.raw)["type"]

@@ -264,11 +264,10 @@ class TriliumStore:
         if not reply.ok:
             raise refusal_of(reply)
 
-    async def version(self) -> str:
-        """Return the version that the server says it has."""
+    async def describe(self, *, now: float) -> str:
+        """Return the version that the server says it has, and by how much its clock differs from ``now``."""
         answer = value_of(await self._session.send(Request("GET", self._urls.api("app-info"))))
-        found = answer.get("appVersion") if isinstance(answer, dict) else None
-        return found[:40] if isinstance(found, str) and found.isprintable() else "unknown"
+        return f"Trilium {note_codec.server_facts(answer, now=now)}"
 
     async def close(self) -> None:
         """See ``Store.close``."""
