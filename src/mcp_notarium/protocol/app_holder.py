@@ -73,9 +73,12 @@ class AppHolder:
 
     async def app(self) -> App:
         """Return the open ``App``. Raises the ``NotariumError`` for which it cannot be opened."""
-        if self._app is None and not self.locked:
+        while self._app is None and not self.locked:
             self.open()
-            await self._tried.wait()
+            tried = self._tried
+            await tried.wait()
+            if tried is self._tried or self._error is not None:
+                break  # otherwise it was let go of before we woke, and is opened again
         if self._app is None:
             raise self._refusal()
         return self._app

@@ -10,6 +10,7 @@ from mcp_notarium.errors import (
     CacheDamaged,
     ConfigError,
     LockedError,
+    NotariumError,
     NoteNotFound,
     OutcomeUnknown,
     Verdict,
@@ -170,3 +171,43 @@ async def test_damage_met_by_a_call_in_a_locked_app_is_answered_as_the_lock():
         sent = holder.answer(OutcomeUnknown("sent"))
         assert sent.resolution_hint == "Do not repeat the write. unlock"
         assert sent.details["exit_code"] == 13
+
+
+async def test_a_call_that_waits_while_the_account_is_found_damaged_gets_the_one_opened_again():
+    opener, found = Opener(), []
+    opener.visibility = anyio.Event()
+
+    async def ask(holder):
+        found.append(await holder.app())
+
+    async with kept(opener) as holder, anyio.create_task_group() as calls:
+        holder.on_open = lambda: opener.opened == 1 and calls.start_soon(damage, holder)
+        calls.start_soon(ask, holder)
+        await anyio.wait_all_tasks_blocked()
+        opener.visibility.set()
+    assert found == ["the app"]
+    assert opener.opened == 2
+
+
+async def damage(holder):
+    """Comes before whoever waits hears that the account is open."""
+    holder.reopen(locked(Verdict.DATABASE_DAMAGED))
+
+
+async def test_a_call_that_waits_while_the_server_leaves_is_refused():
+    opener = Opener()
+    opener.visibility = anyio.Event()
+    refusals = []
+
+    async def ask(holder):
+        with pytest.raises(NotariumError) as caught:
+            await holder.app()
+        refusals.append(caught.value.message)
+
+    async with anyio.create_task_group() as tasks:
+        holder = AppHolder(opener, report=lambda _error: None)
+        tasks.start_soon(ask, holder)
+        await anyio.wait_all_tasks_blocked()
+        await holder.leave(within=0)
+        tasks.start_soon(holder.keep)
+    assert refusals == ["The server is stopping."]
