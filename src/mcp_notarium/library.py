@@ -6,7 +6,7 @@ the store has answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp_notarium.search.query import Query
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
-    from mcp_notarium.storage.note_scan import ScannedNote
+    from mcp_notarium.storage.note_scan import Key, Matches, ScannedNote
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.stores.contract import Store, Traits
@@ -84,9 +84,21 @@ class Library:
         """Return how many notes match."""
         return self._cache.search.find(query, limit=1).total
 
-    def scan(self, *, containing: str | None = None) -> Iterator[list[ScannedNote]]:
-        """Yield all notes outside the trash in slices, or with their texts those that may contain a text."""
-        return note_scan.scan(self._cache.database, containing=containing)
+    def count_active(self) -> int:
+        """Return how many notes are outside the trash."""
+        return self._cache.notes.counts().active
+
+    def find_newest(self, most: int) -> list[Key]:
+        """Return the keys of the ``most`` notes outside the trash that were created last, newest first."""
+        return note_scan.find_newest(self._cache.database, most)
+
+    def find_literally(self, text: str, matches: Matches) -> Iterator[list[Key]]:
+        """Yield the keys of all notes outside the trash with this text in slices; ``matches`` tells if SQLite cannot."""
+        return note_scan.find_literally(self._cache.database, text, matches)
+
+    def read(self, keys: Sequence[Key], *, texts: bool) -> list[ScannedNote]:
+        """Return the notes of these keys in this order; some may have gone meanwhile."""
+        return note_scan.read(self._cache.database, keys, texts=texts)
 
     def times(self, note_id: str) -> tuple[float, float]:
         """Return when a note was created and last changed, in epoch seconds with fractions."""

@@ -11,7 +11,7 @@ from mcp_types import ElicitResult
 from mcp_notarium.domain.policy import Field, Limits, Mode, Policy
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.stores.contract import Changes, WriteGuard
-from mcp_notarium.tools.toolsets import find_toolset
+from mcp_notarium.tools.toolsets import find_toolset, plain_notes_text
 from mcp_notarium.tools.toolsets.plain_notes_prompts import make_title
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
@@ -478,6 +478,29 @@ async def test_limits_hold(tmp_path):
         assert listed.endswith("\n\n(1 more are not shown; search for them.)")
         code, message = await notes.fails("GetNote", id="a3f7b2c1")
         assert "1500 may be read at a time" in message
+    harness.close()
+
+
+@pytest.mark.parametrize("by_policy", [True, False])
+async def test_a_listing_ends_where_an_answer_is_full(tmp_path, monkeypatch, by_policy):
+    harness = harness_with(
+        tmp_path, **({"limits": Limits(bytes_per_call=1500)} if by_policy else {})
+    )
+    if not by_policy:
+        monkeypatch.setattr(plain_notes_text, "LARGEST", 1500)
+    for number in range(150):
+        harness.store.put(f"{number:08x}", "größer", title=f"Note {number}", now=START + number)
+    async with plain(harness) as notes:
+        for listed in (
+            await notes("ListNotes"),
+            await notes("SearchNotes", query="größe"),
+            await notes("SearchNotes", query="g"),
+        ):
+            assert 1000 < len("".join(listed).encode()) < 1500
+            rows = re.findall(r"^(\d+)\. \[(\w+)\] Note", listed[0], re.MULTILINE)
+            assert rows == [(str(at + 1), f"{149 - at:08x}") for at in range(len(rows))]
+            more = f"({150 - len(rows)} more are not shown; search for them.)"
+            assert listed[0].endswith(f"\n\n{more}")
     harness.close()
 
 

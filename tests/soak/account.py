@@ -17,7 +17,7 @@ from typing import Any
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.changes import Change
 from soak.measures import Measures
-from soak.promises import Promises
+from soak.promises import Promises, Truth
 from support.talker import Talker, call
 from support.whole import RAW_KEY, account_folder, environment
 
@@ -52,13 +52,16 @@ class Clock:
 class Account:
     """What all actors of a run share. ``began``: the monotonic clock at the beginning."""
 
+    has_service = True
+    """Another device writes the notes as well, at a service that knows at once what has arrived."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.clock = Clock(folder / "clock")
         self.service_clock = Clock()
         self.simulator = Simulator(clock=self.service_clock.now, poll_seconds=5.0)
         self.simulator.bucket().listeners.append(self._changed)
-        self.promises = Promises()
+        self.promises = Promises(witnessed=self.has_service)
         self.measures = Measures()
         self.counts: Counter[str] = Counter()
         self.began = time.monotonic()
@@ -67,7 +70,7 @@ class Account:
         self.logins = 0
         """How often the password was changed for good: a client that has an older one starts again."""
         self.secrets = {RAW_KEY.removeprefix("raw:"), self.simulator.password, self.simulator.token}
-        self._key, self._keys = RAW_KEY, 0
+        self.key, self._keys = RAW_KEY, 0
         self._opening = threading.Lock()
         self._lock = threading.Lock()
 
@@ -76,12 +79,19 @@ class Account:
         """The folder of the cache."""
         return account_folder(self.simulator, self.folder)
 
+    def truth(self) -> Truth:
+        """The notes where they live."""
+        return self.simulator.notes()
+
+    def judge(self) -> None:
+        """Look at the files when everybody has left; complain of what is wrong with them."""
+
     def env(self) -> dict[str, str]:
         """What a client has configured now."""
         return environment(
             self.simulator,
             self.folder,
-            DB_ENCRYPTION_KEY=self._key,
+            DB_ENCRYPTION_KEY=self.key,
             API_TIMEOUT_SECONDS="5",
             # The records' days are counted by the clock that jumps, by years as well.
             NOTARIUM_AUDIT_DAYS="36500",
@@ -135,7 +145,7 @@ class Account:
             self.secrets.add(key.removeprefix("raw:"))
             done = self.run("rotate-key", "--new-key-file", str(file))
             if done.returncode == 0:
-                self._key = key
+                self.key = key
                 self.count("key changes")
             else:
                 self.promises.complain(f"rotate-key ended with {done.returncode}: {done.stderr}")

@@ -157,6 +157,7 @@ class Agent(Actor):
         if answer is None:
             return
         self._promises.saved(token, answer["id"])
+        self._promises.told(answer["id"], answer["local_version"])
         self._account.count("acknowledged writes")
         for what in ("merged", "conflict_copy_id"):
             if answer.get(what):
@@ -243,7 +244,7 @@ class Agent(Actor):
         )
         if answer is not None:
             self._known.pop(note["id"], None)
-            self._promises.removed(note["id"], self._account.simulator.notes())
+            self._promises.removed(note["id"], self._account.truth())
             self._account.count("acknowledged writes")
 
 

@@ -18,6 +18,7 @@ OURS = re.compile(
     r"|(keys|server|sync|policy)\.lock|audit_anchor\.json"
 )
 """What may lie in the folder of an account when everybody has left."""
+OURS_OF_A_NOTEBOOK = re.compile(rf"{OURS.pattern}|copies|quarantine")
 
 
 def shown(client: Client) -> dict[str, tuple[Any, ...]]:
@@ -41,10 +42,10 @@ def _content(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 def truth(account: Account) -> dict[str, tuple[Any, ...]]:
-    """The same as the service has it."""
+    """The same where the notes live."""
     return {
         note_id: (note["content"], sorted(note["tags"]), bool(note["deleted"]))
-        for note_id, note in account.simulator.notes().items()
+        for note_id, note in account.truth().items()
     }
 
 
@@ -92,9 +93,15 @@ def close(account: Account, clients: Iterable[Client]) -> None:
     exported = _succeed(account, "audit", "export")
     for what in unrecorded(exported.splitlines(), account.promises.acts):
         account.promises.complain(what)
+    account.judge()
     _succeed(account, "rotate-key", "--reencrypt")
+    if not account.has_service:
+        _succeed(account, "restore", "--make")
+        _succeed(account, "restore", "--yes")
+        account.judge()
     _succeed(account, "audit", "verify")
-    unknown = [path.name for path in account.cache.iterdir() if not OURS.fullmatch(path.name)]
+    ours = OURS if account.has_service else OURS_OF_A_NOTEBOOK
+    unknown = [path.name for path in account.cache.iterdir() if not ours.fullmatch(path.name)]
     if unknown:
         account.promises.complain(f"left in the folder: {', '.join(sorted(unknown))}")
     last = Client(account, "the last server")

@@ -31,11 +31,19 @@ def tokens_in(note: Mapping[str, Any] | None) -> Counter[str]:
 
 @dataclass
 class Promises:
-    """One run's ledger. ``acknowledged`` gives the note that each token was said to be saved in."""
+    """One run's ledger. ``acknowledged`` gives the note that each token was said to be saved in.
 
+    ``witnessed``: :meth:`arrived` tells of every write before it is acknowledged.
+    """
+
+    witnessed: bool = True
     acknowledged: dict[str, str] = field(default_factory=dict)
     acts: Counter[str] = field(default_factory=Counter)
     """How many acts of agents were said to be done, by note."""
+    versions: dict[str, set[int]] = field(default_factory=dict)
+    """Every version that an agent was told of, by note."""
+    deleted: set[str] = field(default_factory=set)
+    """Notes that an agent was told are gone for good."""
     broken: list[str] = field(default_factory=list)
     _elsewhere: set[str] = field(default_factory=set)
     _creating: set[str] = field(default_factory=set)
@@ -70,8 +78,13 @@ class Promises:
         with self._lock:
             self.acknowledged[token] = note_id
             self.acts[note_id] += 1
-            if token not in self._arrived:
+            if self.witnessed and token not in self._arrived:
                 self.broken.append(f"{token} was said to be saved and never reached the service")
+
+    def told(self, note_id: str, version: int) -> None:
+        """An agent was told that its write made this version."""
+        with self._lock:
+            self.versions.setdefault(note_id, set()).add(version)
 
     def not_shown(self, token: str, note_id: str, version: object) -> None:
         """The answer that says it is saved is without it: right only if somebody set out to take it away.
@@ -88,7 +101,7 @@ class Promises:
         """An agent was told that the note is in the trash, or is not."""
         with self._lock:
             self.acts[note_id] += 1
-            if (note_id, trash) not in self._trashed:
+            if self.witnessed and (note_id, trash) not in self._trashed:
                 word = "in" if trash else "out of"
                 self.broken.append(f"note {note_id} was said to be {word} the trash and never was")
 
@@ -96,7 +109,8 @@ class Promises:
         """An agent was told that the note is gone for good."""
         with self._lock:
             self.acts[note_id] += 1
-            if note_id in truth:
+            self.deleted.add(note_id)
+            if self.witnessed and note_id in truth:
                 self.broken.append(f"note {note_id} was said to be deleted and is there")
 
     def written_elsewhere(self, token: str) -> None:

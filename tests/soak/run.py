@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,18 +87,19 @@ def soak(
     *,
     pace: float = 1.5,
     enough: Callable[[Counter[str]], bool] = lambda _counts: False,
+    kind: type[Account] = Account,
 ) -> Outcome:
     """Run for so long, then come to rest and judge. Everything is made in a folder that goes away.
 
-    ``pace``: the longest pause between two troubles, and between two edits elsewhere, in seconds.
+    ``kind``: what the agents share. ``pace``: the longest pause between two troubles, and between two edits elsewhere, in seconds.
     ``enough`` ends the run before its time, by what has been counted.
     """
     with tempfile.TemporaryDirectory(prefix="notarium-soak-") as place:
-        account = Account(Path(place).resolve())
-        with account.simulator.running():
+        account = kind(Path(place).resolve())
+        with account.simulator.running() if account.has_service else nullcontext():
             _run(account, seconds, seed, pace, enough)
         promises, measures = account.promises, account.measures
-        wrong = [*promises.check(account.simulator.notes()), *measures.check()]
+        wrong = [*promises.check(account.truth()), *measures.check()]
         if not promises.acknowledged:
             wrong.append("nothing was saved at all")
         lasted = time.monotonic() - account.began
@@ -112,16 +113,14 @@ def _run(
     pace: float,
     enough: Callable[[Counter[str]], bool],
 ) -> None:
-    elsewhere = Elsewhere(account, seed, pace=pace)
-    for _ in range(NOTES):
-        elsewhere.create()
+    others = _others(account, seed, pace)
     agents = [Agent(account, "steady", seed, steady=True), Agent(account, "second", seed)]
     agents.append(Agent(account, "visitor", seed, visit=12))
     trouble = Trouble(account, agents, seed, pace=pace)
     watching = Watching(account)
-    actors: list[Actor] = [*agents, elsewhere, watching, trouble]
+    actors: list[Actor] = [*agents, *others, watching, trouble]
     try:
-        for one in (*agents, elsewhere, watching):
+        for one in (*agents, *others, watching):
             one.start()
         _wait(actors, FIRST_PATIENCE, lambda: account.counts["acknowledged writes"] >= FIRST_WRITES)
         trouble.start()
@@ -140,6 +139,15 @@ def _run(
         account.over.set()
         for client in list(account.servers.values()):
             client.__exit__()
+
+
+def _others(account: Account, seed: str, pace: float) -> list[Actor]:
+    if not account.has_service:
+        return []
+    elsewhere = Elsewhere(account, seed, pace=pace)
+    for _ in range(NOTES):
+        elsewhere.create()
+    return [elsewhere]
 
 
 def _wait(actors: list[Actor], seconds: float, enough: Callable[[], bool]) -> None:

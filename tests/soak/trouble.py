@@ -31,10 +31,12 @@ class Trouble(Actor):
 
     def act(self) -> None:
         """Until the run is over. Each kind of trouble comes once, quick ones first, before any again."""
-        quick = [(self._kill, 8), (self._stop, 5), (self._fault, 24), (self._offline, 3)]
-        quick += [(self._clocks, 8), (self._token, 3), (self._feed, 4)]
-        slow = [(self._password, 1), (self._rotate, 2), (self._reencrypt, 1), (self._verify, 2)]
-        slow += [(self._status, 1)]
+        kills = 8 if self._account.has_service else 24
+        quick = [(self._kill, kills), (self._stop, 5), (self._clocks, 8)]
+        slow = [(self._rotate, 2), (self._reencrypt, 1), (self._verify, 2), (self._status, 1)]
+        if self._account.has_service:
+            quick += [(self._fault, 24), (self._offline, 3), (self._token, 3), (self._feed, 4)]
+            slow += [(self._password, 1)]
         kinds, weights = zip(*quick, *slow, strict=True)
         once = [kind for kind, _ in self._dice.sample(slow, len(slow))]
         once += [kind for kind, _ in self._dice.sample(quick, len(quick))]
@@ -48,9 +50,10 @@ class Trouble(Actor):
             self._end_faults()
 
     def _end_faults(self) -> None:
-        self._simulator.faults.clear()
-        self._simulator.latency = 0.0
-        self._simulator.resume()
+        if self._account.has_service:
+            self._simulator.faults.clear()
+            self._simulator.latency = 0.0
+            self._simulator.resume()
         self._account.clock.set(0.0)
         self._account.service_clock.set(0.0)
 

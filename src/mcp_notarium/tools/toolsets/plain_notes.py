@@ -9,7 +9,7 @@ message is such a string.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -31,9 +31,15 @@ from mcp_notarium.tools.toolsets.plain_notes_prompts import make_prompts
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.storage.note_scan import ScannedNote
+    from mcp_notarium.storage.note_scan import Key, ScannedNote
 
 _ID_SHOWN = 80
+_MOST_ROWS = 5000
+"""More rows do not fit into an answer."""
+_READ_AT_ONCE = 100
+"""Notes of which the texts are in memory together."""
+_ROOM_FOR_MARK = 300
+"""Bytes for what stands behind the rows."""
 
 
 class AddNoteRequest(Wire):
@@ -105,12 +111,19 @@ async def search(app: App, request: SearchNotesRequest, call: CallContext) -> Pl
     if not request.query.strip():
         return await _list(app, call)
     app.config.policy.require_filter(Field.TEXT)
+    await wait_for_notes(app, call)
     matcher = wording.Matcher(request.query)
-    found = await _collect(app, call, matcher.matches, containing=request.query)
-    shown = found[: app.usage_limits.limit_rows(len(found))]
-    rows = [wording.search_row(number, one, matcher) for number, one in enumerate(shown, 1)]
-    text = wording.hits(request.query, rows, total=len(found))
-    return PlainAnswer(text=text, notes=tuple(one.id for one in shown), from_notes=bool(found))
+    found: list[Key] = []
+    for part in app.library.find_literally(request.query, matcher.matches):
+        found += part
+        await asyncio.sleep(0)  # other calls are answered between two slices
+    found.sort(reverse=True)
+
+    def word(number: int, note: ScannedNote) -> str:
+        return wording.search_row(number, note, matcher)
+
+    head = wording.hits(request.query, len(found))
+    return await _answer(app, head, found, word, total=len(found), texts=True)
 
 
 async def update(app: App, request: UpdateNoteRequest, call: CallContext) -> PlainAnswer:
@@ -164,33 +177,47 @@ async def _find(app: App, note_id: str) -> Note:
 
 
 async def _list(app: App, call: CallContext) -> PlainAnswer:
-    hidden = app.config.policy.hides(Field.TEXT)
-    notes = await _collect(app, call, lambda _note: True)
-    shown = notes[: app.usage_limits.limit_rows(len(notes))]
-    rows = [
-        wording.list_row(number, one, title=wording.HIDDEN if hidden else None)
-        for number, one in enumerate(shown, 1)
-    ]
-    text = wording.listing(rows, total=len(notes))
-    return PlainAnswer(text=text, notes=tuple(one.id for one in shown), from_notes=bool(notes))
-
-
-async def _collect(
-    app: App,
-    call: CallContext,
-    wanted: Callable[[ScannedNote], bool],
-    *,
-    containing: str | None = None,
-) -> list[ScannedNote]:
-    """Return the wanted notes, newest first. Other calls are answered between two slices."""
     await wait_for_notes(app, call)
-    found: list[ScannedNote] = []
-    for part in app.library.scan(containing=containing):
-        found += filter(wanted, part)
+    title = wording.HIDDEN if app.config.policy.hides(Field.TEXT) else None
+
+    def word(number: int, note: ScannedNote) -> str:
+        return wording.list_row(number, note, title=title)
+
+    total, found = app.library.count_active(), app.library.find_newest(_MOST_ROWS)
+    return await _answer(app, wording.listing(total), found, word, total=total, texts=False)
+
+
+async def _answer(
+    app: App,
+    head: str,
+    found: Sequence[Key],
+    word: Callable[[int, ScannedNote], str],
+    *,
+    total: int,
+    texts: bool,
+) -> PlainAnswer:
+    """Show as many of the notes as an answer can hold, in slices, and say how many more there are."""
+    shown = found[: app.usage_limits.limit_rows(len(found))]
+    room = min(wording.LARGEST, app.usage_limits.bytes_left or wording.LARGEST)
+    room -= len(head.encode("utf-8", "replace")) + _ROOM_FOR_MARK
+    rows: list[str] = []
+    ids: list[str] = []
+    for at in range(0, len(shown), _READ_AT_ONCE):
+        part = shown[at : at + _READ_AT_ONCE]
+        notes = app.library.read(part, texts=texts)
+        total -= len(part) - len(notes)
+        for note in notes:
+            row = word(len(rows) + 1, note)
+            room -= len(row.encode("utf-8", "replace")) + 2
+            if room < 0:
+                break
+            rows.append(row)
+            ids.append(note.id)
+        if room < 0:
+            break
         await asyncio.sleep(0)
-    found.reverse()  # of equally old ones the last stored comes first
-    found.sort(key=lambda one: one.created_at, reverse=True)
-    return found
+    text = wording.join(head, rows, more=total - len(rows))
+    return PlainAnswer(text=text, notes=tuple(ids), from_notes=bool(ids))
 
 
 def _title(given: str) -> str:

@@ -24,8 +24,8 @@ HIDDEN = "(hidden by the user's policy)"
 
 CONTEXT = 28
 """Characters shown before and after a hit, cut to whole words."""
-LARGEST = 4_000_000
-"""Characters of a listing: some clients stop at 10 MB."""
+LARGEST = 200_000
+"""Bytes of a listing, some 1,500 notes: more is too much for an agent to read."""
 _LATEST = 253_402_300_799  # the end of the year 9999
 _ELLIPSIS = "..."
 _BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
@@ -71,18 +71,22 @@ def list_row(number: int, one: ScannedNote, *, title: str | None = None) -> str:
     return f"{_first_line(number, one, title)}\n   Created: {created} | Updated: {changed}"
 
 
-def listing(rows: Sequence[str], *, total: int) -> str:
-    """Word the answer of ``ListNotes``."""
-    if not total:
-        return NO_NOTES
-    return _join(f"📝 All Notes ({total} total)", rows, total=total)
+def listing(total: int) -> str:
+    """Word the beginning of ``ListNotes``, which is all of it without a note."""
+    return f"📝 All Notes ({total} total)" if total else NO_NOTES
 
 
-def hits(query: str, rows: Sequence[str], *, total: int) -> str:
-    """Word the answer of ``SearchNotes``."""
+def hits(query: str, total: int) -> str:
+    """Word the beginning of ``SearchNotes``, which is all of it without a hit."""
     if not total:
         return f"No notes found matching '{query}' 🔍"
-    return _join(f"Found {total} note(s) matching '{query}' 🔍", rows, total=total)
+    return f"Found {total} note(s) matching '{query}' 🔍"
+
+
+def join(head: str, rows: Sequence[str], *, more: int) -> str:
+    """Word a whole listing; so many ``more`` notes are not in it."""
+    end = [f"({more} more are not shown; search for them.)"] if more > 0 else []
+    return "\n\n".join([head, *rows, *end])
 
 
 def search_row(number: int, one: ScannedNote, matcher: Matcher) -> str:
@@ -102,9 +106,9 @@ class Matcher:
         self._lowered = query.lower()
         self._pattern = re.compile(re.escape(query), re.IGNORECASE)
 
-    def matches(self, one: ScannedNote) -> bool:
+    def matches(self, title: str | None, content: str) -> bool:
         """Tell whether title or content contains it."""
-        return self.is_in(one.title or "") or self.is_in(one.text)
+        return self.is_in(title or "") or self.is_in(content)
 
     def is_in(self, text: str) -> bool:
         """Tell whether the text contains it."""
@@ -141,18 +145,6 @@ def _word_end(text: str, end: int) -> int:
     if not text[high].isspace():
         whole = re.sub(r"\s\S*\Z", "", whole)
     return end + len(whole.rstrip(" \t\r\n,;:.-"))
-
-
-def _join(head: str, rows: Sequence[str], *, total: int) -> str:
-    parts, size = [head], 0
-    for one in rows:
-        size += len(one)
-        if size > LARGEST:
-            break
-        parts.append(one)
-    if len(parts) - 1 < total:
-        parts.append(f"({total - len(parts) + 1} more are not shown; search for them.)")
-    return "\n\n".join(parts)
 
 
 def _first_line(number: int, one: ScannedNote, title: str | None) -> str:
