@@ -244,7 +244,8 @@ class Agent(Actor):
         )
         if answer is not None:
             self._known.pop(note["id"], None)
-            self._promises.removed(note["id"], self._account.truth())
+            account = self._account
+            self._promises.removed(note["id"], account.truth() if account.has_service else {})
             self._account.count("acknowledged writes")
 
 

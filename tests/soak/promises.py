@@ -110,7 +110,7 @@ class Promises:
         with self._lock:
             self.acts[note_id] += 1
             self.deleted.add(note_id)
-            if self.witnessed and note_id in truth:
+            if note_id in truth:
                 self.broken.append(f"note {note_id} was said to be deleted and is there")
 
     def written_elsewhere(self, token: str) -> None:
@@ -126,7 +126,11 @@ class Promises:
     def check(self, truth: Truth) -> list[str]:
         """Everything that is wrong, now that nothing is on its way any more."""
         with self._lock:
-            return [*self.broken, *self._lost(truth), *_copied_twice(truth), *self._twice(truth)]
+            wrong = [*self.broken, *self._lost(truth), *_copied_twice(truth), *self._twice(truth)]
+            if not self.witnessed:
+                back = sorted(self.deleted & truth.keys())
+                wrong += [f"note {note_id} was said to be deleted and is there" for note_id in back]
+            return wrong
 
     def _lost(self, truth: Truth) -> list[str]:
         there = {token for note in truth.values() for token in tokens_in(note)} | self._removable
