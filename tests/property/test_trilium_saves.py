@@ -4,6 +4,7 @@ Real HTTP to a simulated server, the real writer and scheduler. One client and o
 """
 
 import asyncio
+import itertools
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,7 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.stores.trilium.html_codec import to_markdown
 from notarium_devtools.trilium import TriliumSimulator
-from support.sync_rig import Client, quick_folder
+from support.sync_rig import Client, Crash, quick_folder
 from support.trilium_client import open_trilium
 
 pytestmark = pytest.mark.slow("a save is disturbed at each of some twenty requests over real HTTP")
@@ -145,5 +146,61 @@ def test_an_edit_at_any_point_of_a_save_is_kept(same_line):
                     assert f"also theirs {nth}" in kept
                     assert not same_line or f">theirs {nth}<" in kept
             raise AssertionError("a save has more requests than are disturbed here")
+
+    asyncio.run(run())
+
+
+def end_at(client, nth, *, after):
+    """Let the process end at one of its requests to the server: before it is sent, or after its answer."""
+    session, count = client.remote._session, itertools.count(1)
+    send = session.send
+
+    async def send_or_end(request):
+        ends = next(count) == nth
+        if ends and not after:
+            raise Crash
+        reply = await send(request)
+        if ends:
+            raise Crash
+        return reply
+
+    session.send = send_or_end
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("new", [False, True])
+def test_a_process_that_ends_anywhere_in_a_save_leaves_it_whole_or_not_done(new, after):
+    async def run():
+        with quick_folder() as place:
+            async with TriliumSimulator().serving() as sim:
+                sim.write(NOTE, "Plan", "<p>start</p>")
+                for nth in range(1, MOST_REQUESTS):
+                    client = Client(place, None, remote=open_trilium(sim))
+                    await client.sync()
+                    note = None if new else client.note(NOTE)
+                    content = Content(f"text {nth}", (f"a{nth}",), title=f"Title {nth}")
+                    before = None if new else stored(sim)
+                    end_at(client, nth, after=after)
+                    ended = False
+                    try:
+                        await client.writer.save(note=note, content=content)
+                    except Crash:
+                        ended = True
+                    await client.remote.close()
+                    client.close()
+                    client = Client(
+                        place, None, remote=open_trilium(sim), owner_ended=lambda _owner: True
+                    )
+                    await client.run_cycles(2)
+                    wanted = (content.title, content.text, list(content.tags))
+                    made = [one.id for one in sim.document.notes.values() if one.title == wanted[0]]
+                    assert [stored(sim, one) for one in made] in ([wanted], [])
+                    assert made or (ended and (new or stored(sim) == before))
+                    assert client.cache.journal.all() == []
+                    await client.remote.close()
+                    client.close()
+                    if not ended:
+                        return
+        raise AssertionError("a save has more requests than are disturbed here")
 
     asyncio.run(run())

@@ -195,9 +195,9 @@ class EntryReplay:
     async def _create(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
         traits = self._store.traits
         sent = self._store.revision_of(write.note_id, write.body)
-        asks = traits.retry is Retry.ASK
         named = traits.ids is Ids.NAMED
-        held = held_for_creation(head, sent.content, named=named, in_parts=asks)
+        in_parts = traits.retry is Retry.ASK and not named
+        held = held_for_creation(head, sent.content, named=named, in_parts=in_parts)
         step = decide(write.kind, Attempt.REPEATED, held)
         if isinstance(head, Revision) and step is Step.DONE:
             return self._finish_created(write, head, sent)

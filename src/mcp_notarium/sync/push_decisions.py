@@ -119,11 +119,11 @@ def held_for_creation(
     """
     if isinstance(head, Tombstone):
         return Held.NOTHING
-    if head.content.wording == sent.wording:  # it may have got a tag, or gone to the trash
-        return Held.OURS
     lacks_tags = not set(sent.tags) <= set(head.content.tags)
     if in_parts and lacks_tags and replace(head.content, tags=sent.tags) == sent:
         return Held.PART
+    if head.content.wording == sent.wording:  # it may have got a tag, or gone to the trash
+        return Held.OURS
     return Held.CLASHING if named else Held.MERGEABLE
 
 
