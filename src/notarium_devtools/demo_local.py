@@ -67,6 +67,7 @@ async def run(screen: Screen) -> None:
         started = time.perf_counter()
         async with open_client(environment, folder) as client:
             note = await _write_and_find(screen, client)
+            note = await _take_back(screen, client, note)
             await _share(screen, client, environment, folder, note)
         await _reopen(screen, environment, folder, note)
         demo_offline.encrypted_file(screen, folder)
@@ -87,6 +88,22 @@ async def _write_and_find(screen: Screen, client: Client) -> dict[str, Any]:
         found["total_items"] == 1,
         f"the changed note is found in {(time.perf_counter() - started) * 1000:.0f} ms",
     )
+    return note
+
+
+async def _take_back(screen: Screen, client: Client, note: dict[str, Any]) -> dict[str, Any]:
+    screen.step("Spoil the note, see what changed, take it back")
+    identity = {"id": note["id"]}
+    before = (await call(client, "get", **identity))["text"]
+    await call(
+        client, "save", local_version=note["local_version"], text="Garden plan\n", **identity
+    )
+    found = await call(client, "manage", action="history", **identity)
+    for row in found["history"]:
+        screen.quote(f"{row['version']}  {row['at']}  {row['changed']}")
+    await call(client, "manage", action="undo", **identity)
+    note = await call(client, "get", **identity)
+    screen.check(note["text"] == before, "`undo` gave the former text back")
     return note
 
 

@@ -322,3 +322,35 @@ def test_much_is_read_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch, muc
 
     monkeypatch.setattr(note_codec, "page_from", noting)
     with_simulator(step)
+
+
+def test_versions_are_found_over_the_gaps_that_the_service_leaves() -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
+        for number in range(90):
+            sim.put("n1", content=f"text {number + 1}")
+        kept = sorted(sim.bucket()._find("n1").versions, reverse=True)
+        assert kept[59:] == [31, 21, 11, 1]
+        place, found = "90", []
+        while place is not None:
+            page = await store.list_versions("n1", before=place, limit=10)
+            found += page.revisions
+            place = page.more
+        assert [one.server_version for one in found] == kept[1:]
+        assert [one.content.text for one in found][-1] == "text 1"
+
+    with_simulator(step)
+
+
+def test_a_history_that_the_service_has_forgotten_ends_after_few_requests() -> None:
+    async def step(sim: Simulator, store: SimplenoteStore) -> None:
+        sim.put("n1", content="x")
+        entity = sim.bucket()._find("n1")
+        entity.version, entity.versions = 50_000, {50_000: entity.head}
+        sim.reset_log()
+        page = await store.list_versions("n1", before="50000", limit=10)
+        assert (page.revisions, page.more) == ((), None)
+        asked = [one for one in sim.requests if "/v/" in one.path]
+        assert len(asked) == simplenote_store.MISSING_VERSIONS
+        assert await store.list_versions("n1", before="not of ours", limit=10) == page
+
+    with_simulator(step)

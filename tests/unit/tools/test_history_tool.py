@@ -286,6 +286,7 @@ async def test_limits_hold_for_histories(governed):
         await agent.manage("undo", id=note.id)
 
 
+@pytest.mark.slow("imports the protocol library")
 @pytest.mark.parametrize("mode", [Mode.READ_ONLY, Mode.WRITE])
 async def test_on_the_wire_history_reads_and_the_rest_changes(governed, mode):
     agent = governed(Policy(mode=mode, limits=Limits(bytes_per_call=1100)))
