@@ -233,6 +233,34 @@ async def test_no_edit_during_an_update_is_lost_without_a_revision(notes):
     raise AssertionError("an update has more requests than are disturbed here")
 
 
+@pytest.mark.parametrize("way", ["cut_before", "cut_after"])
+async def test_html_whose_answer_was_lost_is_stored_as_it_was_given(notes, way):
+    html = '<p style="color:red">a</p>'
+    getattr(notes.sim.faults, way)(method="PUT", path="*/content", times=1000)
+    assert (await notes.fails("update_note_content", noteId=ID, content=html))[0] == -32603
+    getattr(notes.sim.faults, way)(method="POST", path="*/create-note", times=1000)
+    assert (await notes.fails("create_note", parentNoteId=ID, title="New", content=html))[
+        0
+    ] == -32603
+    notes.sim.faults.clear()
+    await notes.harness.sync()
+    await notes.harness.sync()
+    new = [one for one in notes.document.notes.values() if one.title == "New"]
+    for note in (notes.document.notes[ID], *new):
+        assert note.content.decode() == html
+    assert [notes.document.parents(one.id)[0].parent_id for one in new] == [ID] * len(new)
+    assert way == "cut_before" or new
+    assert notes.harness.app.cache.journal.all() == []
+
+
+async def test_a_large_content_is_given_whole(notes):
+    large = f"<p>{'x' * 100_000}</p>"
+    notes.sim.write(ID, "Plan", large)
+    assert await notes.says("get_note_content", noteId=ID) == large
+    notes.sim.write(ID, "Plan", large * 11)
+    assert (await notes.fails("get_note_content", noteId=ID))[0] == -32602
+
+
 @pytest.mark.parametrize(
     "html",
     [

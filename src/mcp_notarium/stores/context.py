@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 from mcp_notarium.secret import Secret
 
+_DOMAIN_PORT = 53
+
 
 class TokenStore(Protocol):
     """Keep a token beyond the process. It may decline to store, by raising a NotariumError."""
@@ -103,6 +105,11 @@ class Access:
     ports: tuple[int, ...] = ()
     attributes: bool = False
     watch: bool = False
+
+
+def network_access(*ports: int) -> Access:
+    """Return what a store needs that talks to servers at these ports: these, and the one for looking up names."""
+    return Access(ports=(_DOMAIN_PORT, *ports))
 
 
 class LoginDialog(Protocol):

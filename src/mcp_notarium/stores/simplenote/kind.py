@@ -27,7 +27,6 @@ LOGIN_HINT = (
 )
 _API_KEY = "e2f0978acfea407aa23fdf557478d3f2"
 """The application key of the Simplenote applications; it identifies the program, not a person."""
-_DOMAIN_PORT = 53
 _WIRE_WORDS = frozenset(
     {
         "1", APP_ID, "note", "tag", "index", "changes", "i", "authorize", "account", "request-login",
@@ -132,9 +131,9 @@ def _open(settings: StoreSettings, context: StoreContext) -> Store:
 
 
 def _access(settings: StoreSettings) -> Access:
-    from mcp_notarium.stores.context import Access  # noqa: PLC0415 - see the top
+    from mcp_notarium.stores.context import network_access  # noqa: PLC0415 - see the top
 
-    return Access(ports=(_DOMAIN_PORT, *urls_of(settings).ports()))
+    return network_access(*urls_of(settings).ports())
 
 
 async def _log_in(settings: StoreSettings, seconds: float, dialog: LoginDialog) -> Secret:

@@ -24,7 +24,6 @@ LOGIN_HINT = (
     "Ask the user to run `mcp-notarium login` in a terminal, or to make a token in Trilium "
     "(Options > ETAPI) and set TRILIUM_TOKEN in the client's configuration."
 )
-_DOMAIN_PORT = 53
 _WIRE_WORDS = frozenset(
     {
         "etapi", "api", "setup", "status", "auth", "login", "app-info", "notes", "content", "create-note",
@@ -81,9 +80,9 @@ def _open(settings: StoreSettings, context: StoreContext) -> Store:
 
 
 def _access(settings: StoreSettings) -> Access:
-    from mcp_notarium.stores.context import Access  # noqa: PLC0415 - see the top
+    from mcp_notarium.stores.context import network_access  # noqa: PLC0415 - see the top
 
-    return Access(ports=(_DOMAIN_PORT, urls_of(settings).port()))
+    return network_access(urls_of(settings).port())
 
 
 async def _log_in(settings: StoreSettings, seconds: float, dialog: LoginDialog) -> Secret:

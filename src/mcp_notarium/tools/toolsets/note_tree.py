@@ -20,7 +20,7 @@ from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, NoteNotFound
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.catalog import Tool, Toolset
-from mcp_notarium.tools.get import ANSWER_BYTES, TEXT_HIDDEN
+from mcp_notarium.tools.get import TEXT_HIDDEN
 from mcp_notarium.tools.save import Draft, carry_out, make_draft
 from mcp_notarium.tools.save_checks import check_title
 from mcp_notarium.tools.schemas import QUIET, PlainAnswer, Wire
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MOST_HITS = 100
 MOST_CHILDREN = 1000
+LARGEST_CONTENT = 1_000_000
+"""Bytes. A content is given whole: an agent that got a part of it would write that back."""
 _ID_SHOWN = 80
 _LONGEST_QUERY = 4000
 _ROOT = "root"
@@ -92,9 +94,9 @@ async def get_content(app: App, request: NoteIdRequest, call: CallContext) -> Pl
             subcategory="no_text",
             resolution_hint="`get_note_metadata` tells its type.",
         )
-    if len(text.encode()) > ANSWER_BYTES:
+    if len(text.encode()) > LARGEST_CONTENT:
         raise InvalidRequest(
-            f"The content has more than {ANSWER_BYTES} bytes.",
+            f"The content has more than {LARGEST_CONTENT} bytes.",
             subcategory="too_large",
             resolution_hint="The user can read it in the note server's own app.",
         )
