@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.errors import NoteNotFound
-from mcp_notarium.storage import driver, note_scan
+from mcp_notarium.storage import driver, duplicates, note_scan, tag_counts
 from mcp_notarium.storage.note_search import Found
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.judged_notes import JudgedNotes
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from mcp_notarium.search.query import Query
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
+    from mcp_notarium.storage.duplicates import Hashes, Twin
     from mcp_notarium.storage.note_scan import Key, Matches, ScannedNote
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
+    from mcp_notarium.storage.tag_counts import TaggedNote, TagPage
     from mcp_notarium.stores.contract import Store, Traits
     from mcp_notarium.stores.live_notes import LiveNotes
     from mcp_notarium.sync.scheduler import Scheduler
@@ -103,6 +105,22 @@ class Library:
     def times(self, note_id: str) -> tuple[float, float]:
         """Return when a note was created and last changed, in epoch seconds with fractions."""
         return note_scan.read_times(self._cache.database, note_id)
+
+    def count_tags(self, *, limit: int, offset: int) -> TagPage:
+        """Return one page of the tags of notes outside the trash, most used first."""
+        return tag_counts.count_tags(self._cache.database, limit=limit, offset=offset)
+
+    def find_tagged(self, tag: str) -> list[TaggedNote]:
+        """Return the notes with this tag; those in the trash, too."""
+        return tag_counts.find_tagged(self._cache.database, tag)
+
+    def collect_hashes(self, hashes: Hashes) -> Iterator[None]:
+        """Add the hashes of what notes outside the trash say, a slice at each step."""
+        return duplicates.collect_hashes(self._cache.database, hashes)
+
+    def read_twins(self, keys: list[int]) -> list[Twin]:
+        """Return the notes of these keys, which have one hash."""
+        return duplicates.read_twins(self._cache.database, keys)
 
     def suggest(self, word: str, *, within: Query) -> list[str]:
         """Return words like this one that would find something."""

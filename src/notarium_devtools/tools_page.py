@@ -73,7 +73,7 @@ of them. A server that lacks a required setting answers in the same way with `se
 
 ## Consent
 
-Four actions need the user's consent: permanent deletion, `reset_cache`, dropping more than nine
+Five actions need the user's consent: permanent deletion, `reset_cache`, `rename_tag`, dropping more than nine
 tenths of a text of more than 500 characters, and adding a tag that is an e-mail address or could be read
 as one (Simplenote shares the note with that person). `NOTARIUM_DESTRUCTIVE` decides how consent is
 obtained:
@@ -212,6 +212,17 @@ _BEHAVIOUR = {
 * Neither is merged: a change elsewhere that was not known here is a `conflict`. Both are recoverable and ask nobody, unless most
   of a text goes or a tag shares the note.
 * Annotated not idempotent because of `undo`, and open-world, because it can bring a tag back that shares.
+* `list_tags`: `tags` has each tag of notes outside the trash with their number, most used first, 300 a page (`page`).
+  Spellings of one tag count as one.
+* `rename_tag`: `tag` becomes `new_tag` in all notes, those in the trash too; a note that has both keeps its
+  spelling of `new_tag`. The user is asked once, with the number of notes (and with whom they would be shared);
+  `dry_run` only counts. Notes are saved one after another; each is whole, and counts as one write for the
+  policy's limits. The call can be repeated after it was cut off or has met a limit: it does the rest. An error on
+  the way says how many notes were `renamed`; `left` and `ids` name notes that the store refused. The audit
+  record has the ids of up to 200.
+* `find_duplicates`: `duplicates` has groups of notes outside the trash with the same title and text, 20 a page: `title`,
+  `count`, and id and `local_version` of the ten that were changed last. White space at the end of lines
+  and of the text does not count, and neither do tags and dates; nothing else is normalised.
 * `reset_cache` empties the local index and loads every note again in the running server. It keeps writes
   that are not confirmed yet. It empties nothing if the store cannot be reached.
 * `get_stats` returns the numbers below and sends no request to the store.
@@ -243,7 +254,7 @@ def _section(tool: Tool) -> Iterator[str]:
     yield _BEHAVIOUR[tool.name]
     yield from _table("argument", tool.request, demanded="required")
     yield from _table("answer", tool.answer, demanded="always")
-    if tool.answer is schemas.ManageAnswer:
+    if tool.answer is schemas.ManageOutput:
         yield from _table("`history`", schemas.HistoryAnswer, demanded="always")
         yield from _table("`get_stats`", schemas.StatsAnswer, demanded="always")
 

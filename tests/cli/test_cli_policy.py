@@ -21,6 +21,7 @@ hidden_tags = ["private"]
 """
 
 
+OVER_ALL = ("list_tags", "rename_tag", "find_duplicates")
 HISTORY = ("history", "restore_version", "undo")
 
 
@@ -91,7 +92,15 @@ def test_explain_says_why(env, tmp_path):
     kept = printed(env, "explain", "kept", "manage")
     assert (kept["visible"], kept["rule"]) == (False, 'hidden_tags "private"')
     assert "delete_permanently" in kept["refused"]
-    assert kept["permitted"] == ["trash", "untrash", "pin", "unpin", *HISTORY, "get_stats"]
+    assert kept["permitted"] == [
+        "trash",
+        "untrash",
+        "pin",
+        "unpin",
+        *HISTORY,
+        *OVER_ALL,
+        "get_stats",
+    ]
     seen = printed(env, "explain", "seen", "save")
     assert (seen["visible"], seen["rule"], seen["offered"]) == (True, None, False)
     said = run(env, "policy", "explain", "kept", "save").stdout

@@ -119,6 +119,8 @@ def test_boundary_learnt_from_one_answer_is_of_no_use_in_the_next():
         schemas.SavedAnswer,
         schemas.OldNoteAnswer,
         schemas.HistoryAnswer,
+        schemas.TagsAnswer,
+        schemas.DuplicatesAnswer,
     ],
 )
 def test_boundaries_enclose_the_fields_in_the_order_of_the_alphabet_too(model):
@@ -133,12 +135,13 @@ def test_every_answer_with_note_text_is_marked_and_no_other():
         for model in vars(schemas).values()
         if isinstance(model, type)
         and issubclass(model, schemas.Answer)
-        and {"text", "content", "suggestions", "next_version"} & model.model_fields.keys()
+        and {"text", "content", "next_version", "tags", "duplicates"} & model.model_fields.keys()
     }
     marked_ones = {model.__name__ for model in schemas.FromNotes.__subclasses__()}
     marked_ones |= {model.__name__ for model in schemas.NoteAnswer.__subclasses__()}
-    # A ListItem stands in a ListAnswer; a PlainAnswer says by itself whether its text is from notes.
-    assert holding == marked_ones | {"ListItem", "PlainAnswer"}
+    # A ListItem stands in a ListAnswer; a PlainAnswer says by itself whether its text is from notes. A
+    # ManageOutput is never sent.
+    assert holding == marked_ones | {"ListItem", "PlainAnswer", "ManageOutput"}
 
 
 @given(TEXT, TAGS)

@@ -337,8 +337,13 @@ class Twins:
 
     def some_managing(self) -> dict[str, Any]:
         action = self.dice.choice(("trash", "untrash", "delete_permanently", "get_stats"))
-        if action == "get_stats":
+        if self.dice.random() < 0.4:
+            action = self.dice.choice(("list_tags", "find_duplicates", "rename_tag"))
+        if action in ("get_stats", "list_tags", "find_duplicates"):
             return {"action": action}
+        if action == "rename_tag":
+            old, new = (self.dice.choice(self.some_tags() or ["home"]) for _ in range(2))
+            return {"action": action, "tag": old, "new_tag": new, "confirm": True}
         note_id = self.some_id()
         version = self.some_version(note_id)
         return {"action": action, "id": note_id, "local_version": version, "confirm": True}

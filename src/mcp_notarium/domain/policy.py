@@ -50,7 +50,7 @@ _CHANGEABLE = (
     "(`mcp-notarium policy show`); no tool can."
 )
 _IRREVERSIBLE = frozenset({"delete_permanently", "reset_cache"})
-LOOKING = frozenset({"history", "get_stats"})
+LOOKING = frozenset({"history", "list_tags", "find_duplicates", "get_stats"})
 """Actions of ``manage`` that change nothing."""
 _NAMED = 10
 

@@ -271,5 +271,6 @@ def notes_in(value: dict[str, Any] | None) -> tuple[str, ...]:
 def _rows(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield value
     for part in value.values():
-        if isinstance(part, list):
-            yield from (row for row in part if isinstance(row, dict))
+        for row in part if isinstance(part, list) else ():
+            if isinstance(row, dict):
+                yield from _rows(row)

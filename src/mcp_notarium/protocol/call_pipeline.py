@@ -35,7 +35,7 @@ from mcp_notarium.protocol.call_audit import (
 from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_notarium.tools.catalog import NOTARIUM, Tool, Toolset, describe_arguments
-from mcp_notarium.tools.schemas import FromNotes, PlainAnswer
+from mcp_notarium.tools.schemas import FromNotes, ManageAnswer, PlainAnswer
 from mcp_notarium.tools.tool_names import ToolNames
 from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings, mark_plain
 
@@ -181,7 +181,8 @@ def success(answer: BaseModel, names: ToolNames) -> CallResult:
         text = replace_surrogates(text)
         value = json.loads(text)
         size = len(text.encode())
-    return CallResult(text, size, value, notes=notes_in(value))
+    changed = answer.changed if isinstance(answer, ManageAnswer) else ()
+    return CallResult(text, size, value, notes=(*changed, *notes_in(value)))
 
 
 def failure(error: NotariumError, names: ToolNames) -> CallResult:

@@ -26,7 +26,7 @@ from mcp_notarium.storage.note_rows import (
 )
 from mcp_notarium.storage.version_table import VersionTable
 
-__all__ = ["VERSION_FLOOR", "Applied", "Counts", "NoteTable", "TagCount"]
+__all__ = ["VERSION_FLOOR", "Applied", "Counts", "NoteTable"]
 
 VERSION_FLOOR = "local_version_floor"
 """The row of ``sync_metadata`` with the lowest ``local_version`` that a note may be stored with."""
@@ -43,14 +43,6 @@ class Counts:
     def total(self) -> int:
         """Return the number of all notes, the trash included."""
         return self.active + self.trashed
-
-
-@dataclass(frozen=True, slots=True)
-class TagCount:
-    """Hold a tag in one of its spellings, and how many notes outside the trash carry it."""
-
-    tag: str
-    notes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +133,6 @@ class NoteTable:
         """Return the totals that triggers keep; the cost is the same at any size."""
         row = self._db.row("SELECT active, trashed FROM note_counts")
         return Counts(*row) if row else Counts(0, 0)
-
-    def tags(self, limit: int = 100) -> list[TagCount]:
-        """Return the most used tags of notes outside the trash, most used first, then by name."""
-        return [TagCount(*row) for row in self._db.rows(_TAGS, (limit,))]
 
     def apply(self, changes: Iterable[Change]) -> Applied:
         """Store revisions and remove notes with a tombstone, in the order given.
@@ -378,8 +366,3 @@ ON CONFLICT (pk) DO UPDATE SET
   tags_understood = excluded.tags_understood, identity = excluded.identity, raw = excluded.raw
 """
 _PUT_TAG = "INSERT OR IGNORE INTO note_tags(pk, tag, key) VALUES (?, ?, ?)"
-_TAGS = """
-SELECT t.tag, count(DISTINCT t.pk) AS uses
-FROM note_tags t CROSS JOIN notes n INDEXED BY notes_meta ON n.pk = t.pk AND n.trash = 0
-GROUP BY t.key ORDER BY uses DESC, t.key LIMIT ?
-"""

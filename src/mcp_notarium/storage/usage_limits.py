@@ -64,6 +64,16 @@ class UsageLimits:
         """Count an answer that can no longer be refused, because something was written."""
         self._read += size
 
+    @property
+    def writes_left(self) -> int | None:
+        """Return how many writes are permitted now; None: any number."""
+        bounds = []
+        if self._limits.writes_per_session is not None:
+            bounds.append(self._limits.writes_per_session - self._written)
+        if self._limits.writes_per_hour is not None:
+            bounds.append(self._limits.writes_per_hour - len(self._last_hour()))
+        return max(0, min(bounds)) if bounds else None
+
     def require_write(self) -> None:
         """Raise ``NotPermitted`` if no further write is permitted now; count nothing."""
         most = self._limits.writes_per_session

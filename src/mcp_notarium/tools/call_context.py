@@ -111,6 +111,12 @@ def client_error(message: str) -> ConfirmationRequired:
     )
 
 
+def quote(text: str) -> str:
+    """Return a tag for a question or a message: its visible characters, at most 60, in quotation marks."""
+    seen = _visible_part(text)
+    return f"“{seen if len(seen) <= WIDTH else shorten(seen, WIDTH) + '…'}”"
+
+
 async def require_consent(call: CallContext, message: str) -> None:
     """Raise ``ConfirmationRequired`` unless the user agrees to ``message``."""
     if not await call.confirm(message):

@@ -144,12 +144,12 @@ TOOLS: tuple[Tool, ...] = (
         name="manage",
         title="Manage notes",
         description=(
-            "`trash`, `untrash`, `pin`, `unpin` or `delete_permanently` (from trash, if any) a note; "
-            "`undo`: your last change; "
-            "`get_stats`: state of cache and sync; `reset_cache`: load all again if the cache seems wrong."
+            "Organise notes; `delete_permanently`: from trash, if any; `undo`: your last change; "
+            "`list_tags`: with counts; `get_stats`: cache and sync; `reset_cache`: load all again if the "
+            "cache seems wrong."
         ),
         request=schemas.ManageRequest,
-        answer=schemas.ManageAnswer,
+        answer=schemas.ManageOutput,
         destructive=True,
         open_world=True,
         handle=manage.handle,

@@ -1,5 +1,7 @@
 """Handle ``manage``: trash, restore, pin or remove one note, show statistics, reset the index.
 
+``tags`` and ``duplicates`` handle what concerns many notes.
+
 Trashing can be undone and needs no confirmation. Permanent deletion works on trashed notes only; it and
 ``reset_cache`` need one. Success of a note action means that the store has carried it out. The statistics
 hold no note text, path or secret.
@@ -10,7 +12,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,11 +20,18 @@ from typing import TYPE_CHECKING
 from mcp_notarium import __version__
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.errors import InvalidRequest, VersionConflict
-from mcp_notarium.tools import history
+from mcp_notarium.tools import duplicates, history, tags
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.note_lookup import find_at_version
 from mcp_notarium.tools.save import with_properties
-from mcp_notarium.tools.schemas import ManageAnswer, ManageRequest, StatsAnswer
+from mcp_notarium.tools.schemas import (
+    Action,
+    DuplicatesAnswer,
+    ManageAnswer,
+    ManageRequest,
+    StatsAnswer,
+    TagsAnswer,
+)
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -42,27 +51,12 @@ _OF_A_PART = ("db_total_notes", "db_active_notes", "db_trashed_notes", "sync_loa
 """Numbers that would reveal, during the first load, how many notes are hidden."""
 
 
-async def handle(  # noqa: PLR0911 - one line an action
-    app: App, request: ManageRequest, call: CallContext
-) -> ManageAnswer | StatsAnswer:
+Answers = ManageAnswer | StatsAnswer | TagsAnswer | DuplicatesAnswer
+
+
+async def handle(app: App, request: ManageRequest, call: CallContext) -> Answers:
     """Carry out the action. Raises ``InvalidRequest`` and what the action raises."""
-    match request.action:
-        case "history":
-            return await history.list_versions(app, request)
-        case "restore_version":
-            return await history.restore_version(app, request, call)
-        case "undo":
-            return await history.undo(app, request, call)
-        case "get_stats":
-            return collect_stats(app)
-        case "reset_cache":
-            return await _reset(app, call)
-        case "trash" | "untrash":
-            return await _set_trash(app, request, call, trash=request.action == "trash")
-        case "pin" | "unpin":
-            return await _set_pin(app, request, call, pin=request.action == "pin")
-        case "delete_permanently":
-            return await _remove(app, request, call)
+    return await _ACTIONS[request.action](app, request, call)
 
 
 async def _find_note(app: App, request: ManageRequest) -> Note:
@@ -82,18 +76,17 @@ async def _find_note(app: App, request: ManageRequest) -> Note:
         raise
 
 
-async def _set_trash(
-    app: App, request: ManageRequest, call: CallContext, *, trash: bool
-) -> ManageAnswer:
+async def _set_trash(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
+    trash = request.action == "trash"
     note, said = await _change(app, request, call, lambda held: replace(held, trash=trash))
     if note.trash != trash:
         raise _not_kept_error(note, "in the trash" if note.trash else "not in the trash")
     return _note_answer(note, "trashed" if trash else "untrashed", said=said)
 
 
-async def _set_pin(
-    app: App, request: ManageRequest, call: CallContext, *, pin: bool
-) -> ManageAnswer:
+async def _set_pin(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
+    pin = request.action == "pin"
+
     def wanted(held: Content) -> Content:
         return replace(held, properties=with_properties(held.properties, {"pinned": pin}))
 
@@ -158,7 +151,7 @@ def _check_trashed(app: App, note: Note) -> None:
         )
 
 
-async def _reset(app: App, call: CallContext) -> ManageAnswer:
+async def _reset(app: App, _request: ManageRequest, call: CallContext) -> ManageAnswer:
     if not app.config.store.persistent:
         raise InvalidRequest(
             "The notes are in the memory of this server; there is no cache to load again.",
@@ -171,6 +164,14 @@ async def _reset(app: App, call: CallContext) -> ManageAnswer:
         status="reset",
         note="All notes are being loaded again, newest first. Unconfirmed writes are kept.",
     )
+
+
+async def _history(app: App, request: ManageRequest, _call: CallContext) -> ManageAnswer:
+    return await history.list_versions(app, request)
+
+
+async def _stats(app: App, _request: ManageRequest, _call: CallContext) -> StatsAnswer:
+    return collect_stats(app)
 
 
 def collect_stats(app: App) -> StatsAnswer:
@@ -232,3 +233,20 @@ def _rss_mb() -> float | None:
         return None
     unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, kilobytes elsewhere
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / _MB, 1)
+
+
+_ACTIONS: Mapping[Action, Callable[[App, ManageRequest, CallContext], Awaitable[Answers]]] = {
+    "trash": _set_trash,
+    "untrash": _set_trash,
+    "delete_permanently": _remove,
+    "pin": _set_pin,
+    "unpin": _set_pin,
+    "history": _history,
+    "restore_version": history.restore_version,
+    "undo": history.undo,
+    "list_tags": tags.count,
+    "rename_tag": tags.rename,
+    "find_duplicates": duplicates.find,
+    "get_stats": _stats,
+    "reset_cache": _reset,
+}

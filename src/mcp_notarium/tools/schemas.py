@@ -9,6 +9,7 @@ JSON text, one tag as text, and an ``id`` as ``uuid``, because agents send them 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -18,6 +19,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     StrictBool,
 )
 from pydantic_core import PydanticCustomError
@@ -201,6 +203,9 @@ Action = Literal[
     "history",
     "restore_version",
     "undo",
+    "list_tags",
+    "rename_tag",
+    "find_duplicates",
     "get_stats",
     "reset_cache",
 ]
@@ -213,6 +218,10 @@ class ManageRequest(Wire):
     id: NoteId | None = Field(default=None, validation_alias=ID_NAMES)
     local_version: Whole | None = None
     version: VersionName | None = None
+    tag: str | None = None
+    new_tag: str | None = None
+    dry_run: StrictBool | None = None
+    page: Positive | None = Field(default=None, json_schema_extra=QUIET)
     confirm: StrictBool | None = Field(default=None, description="the user has agreed")
 
 
@@ -329,14 +338,30 @@ class VersionRow(Answer):
 
 
 class ManageAnswer(Answer):
-    """Hold the answer of ``manage`` for a note and for ``reset_cache``."""
+    """Hold the answer of ``manage`` for what it changes.
+
+    ``notes``: how many a renaming has changed, or would change; ``ids``: some of those that it could not.
+    """
 
     id: str | None = None
     status: str | None = None
     new_local_version: int | None = None
     new_server_version: int | None = Field(default=None, json_schema_extra=QUIET)
+    notes: int | None = Field(default=None, json_schema_extra=QUIET)
+    left: int | None = Field(default=None, json_schema_extra=QUIET)
+    ids: list[str] | None = Field(default=None, json_schema_extra=QUIET)
     note: str | None = Field(default=None, json_schema_extra=QUIET)
     history: list[VersionRow] | None = None
+    _changed: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Return the ids of the changed notes, for the audit log alone."""
+        return self._changed
+
+    def record_changed(self, ids: Iterable[str]) -> None:
+        """Note which notes were changed, if they are too many for an answer."""
+        self._changed = tuple(ids)
 
 
 class HistoryAnswer(FromNotes, ManageAnswer):
@@ -346,6 +371,50 @@ class HistoryAnswer(FromNotes, ManageAnswer):
     """
 
     next_version: str | None = None
+
+
+class TagsAnswer(FromNotes):
+    """Hold the answer of ``manage list_tags``: each tag with its number of notes, most used first."""
+
+    tags: dict[str, int]
+    total: int
+    next_page: int | None = None
+    findings: list[InvisibleText] | None = None
+    sync: Sync | None = None
+
+
+class DuplicateNote(Answer):
+    """Name one of the notes that say the same."""
+
+    id: str
+    local_version: int
+
+
+class Duplicate(Answer):
+    """Hold notes that say the same. ``title``: of the last changed one, or its first line."""
+
+    title: str
+    count: int
+    notes: list[DuplicateNote]
+    hidden: list[str] | None = None
+
+
+class DuplicatesAnswer(FromNotes):
+    """Hold the answer of ``manage find_duplicates``, the largest groups first."""
+
+    duplicates: list[Duplicate]
+    total: int
+    next_page: int | None = None
+    sync: Sync | None = None
+
+
+class ManageOutput(ManageAnswer):
+    """Describe every field of an answer of ``manage`` but those of ``get_stats``."""
+
+    tags: dict[str, int] | None = None
+    duplicates: list[dict[str, Any]] | None = None
+    total: int | None = Field(default=None, json_schema_extra=QUIET)
+    next_page: int | None = None
 
 
 class PlainAnswer(Answer):

@@ -57,6 +57,8 @@ def add_findings(value: dict[str, Any]) -> dict[str, Any]:
         kinds = find_invisible_kinds(value.get("suggestions", ()))
         rows = {"content": [_row(row) for row in value["content"]]}
         return value | rows | ({"hidden": list(kinds)} if kinds else {})
+    if "duplicates" in value:
+        return value | {"duplicates": [_row(row) for row in value["duplicates"]]}
     findings = list(_findings(value))
     return {"findings": findings, **value} if findings else value
 
@@ -85,11 +87,12 @@ def _findings(note: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a JSON value, but no field names: those are ours."""
+    """Yield every text in a JSON value, and every name of a field: a tag may be one."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for inner in value.values():
+        for name, inner in value.items():
+            yield name
             yield from _texts(inner)
     elif isinstance(value, list):
         for inner in value:

@@ -31,15 +31,12 @@ def refusal(require: Callable[..., None], *arguments: object) -> NotPermitted | 
     return None
 
 
-HISTORY = ("history", "restore_version", "undo")
-
-
 @pytest.mark.parametrize(
     ("mode", "permitted"),
     [
         (Mode.FULL, {"save", *ACTIONS}),
-        (Mode.WRITE, {"save", "trash", "untrash", "pin", "unpin", "get_stats", *HISTORY}),
-        (Mode.READ_ONLY, {"get_stats", "history"}),
+        (Mode.WRITE, {"save", *ACTIONS} - {"delete_permanently", "reset_cache"}),
+        (Mode.READ_ONLY, {"history", "list_tags", "find_duplicates", "get_stats"}),
     ],
 )
 def test_a_mode_permits_these_changes_and_all_reading(mode, permitted):

@@ -9,7 +9,7 @@ from mcp_notarium.search.parser import parse
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.fts_index import MOST_DELETED_SECURELY
 from mcp_notarium.storage.note_rows import BATCH
-from mcp_notarium.storage.note_table import Applied, Counts, TagCount
+from mcp_notarium.storage.note_table import Applied, Counts
 from support import corpus
 from support.cache_room import make, reopen, store
 
@@ -126,7 +126,6 @@ def test_clearing_leaves_nothing_to_find_and_a_sound_index(cache):
         cache.notes.clear()
     assert cache.notes.counts() == Counts(0, 0)
     assert cache.notes.etags() == {}
-    assert cache.notes.tags() == []
     assert cache.search.find(parse("note"), limit=5).total == 0
     assert integrity.check(cache.database) == ()
     store(cache, corpus.revisions(40))
@@ -294,29 +293,6 @@ class _Explodes:
     @property
     def id(self):
         raise ZeroDivisionError
-
-
-def test_tags_are_counted_over_spellings_and_without_the_trash(cache):
-    apply(
-        cache,
-        note(1, tags=("Work", "home")),
-        note(2, tags=("work",)),
-        note(3, tags=("WORK",), trash=True),
-        note(4, tags=("zeta",)),
-    )
-    assert [(found.tag.lower(), found.notes) for found in cache.notes.tags()] == [
-        ("work", 2),
-        ("home", 1),
-        ("zeta", 1),
-    ]
-    assert cache.notes.tags(1)[0].notes == 2
-    assert isinstance(cache.notes.tags(1)[0], TagCount)
-
-
-def test_tags_that_are_taken_off_are_gone(cache):
-    apply(cache, note(tags=("old", "kept")))
-    apply(cache, edited(replace(note(), content=Content("t", ("kept",)))))
-    assert [found.tag for found in cache.notes.tags()] == ["kept"]
 
 
 @pytest.mark.parametrize(
