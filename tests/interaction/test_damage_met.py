@@ -162,7 +162,10 @@ def test_beside_a_second_server_it_is_repaired_when_that_lets_go(
     other = ServerLock(folder)
     other.share()
     with Server(env) as server:
-        assert server.error("list")["subcategory"] == "busy"
+        error = server.error(
+            "list"
+        )  # it has met the damage itself, or waited for a start that sync began
+        assert "busy" in (error["subcategory"], error.get("details", {}).get("verdict"))
         other.release()
         server.loaded(_active(simulator))
         assert server.leave() == 0
