@@ -172,11 +172,11 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
     )
     usage_limits = UsageLimits(config.policy.limits, cache, clock=time.time)
     anchor_notice = opened.anchor.notice(audit.table, opened.database)
-    notices = (*opened.notices, anchor_notice) if anchor_notice else opened.notices
+    found = (anchor_notice, _describe_copies(config, opened, audit))
     library = Library(cache, store, writer, scheduler, config.store.live(store))
     return App(
         *(config, cache, store, writer, scheduler, tokens, audit, usage_limits, library),
-        notices=notices,
+        notices=(*opened.notices, *filter(None, found)),
     )
 
 
@@ -235,6 +235,17 @@ async def _close(app: App, time_to_close: Callable[[], float]) -> None:
         await _await_in_time(app.writer.drain(), time_to_close)
     finally:
         await _await_in_time(app.store.close(), time_to_close)
+
+
+def _describe_copies(config: Config, opened: OpenedCache, audit: AuditLog) -> str | None:
+    """Say that the copies of a database whose notes are nowhere else are too old; None if not."""
+    tables, keep = config.store.tables, config.store.copies(config.store_settings)
+    if tables is None or keep == 0 or opened.data_key is None:
+        return None
+    number, now = audit.table.first(), time.time()
+    first = next(audit.table.records(first=number, last=number), None)
+    began = first.at_ms / 1000 if first is not None else now
+    return database_copies.describe_age(opened, tables, began=began, now=now)
 
 
 def _copy_database(config: Config, opened: OpenedCache, log: Logger, *, most: float) -> None:

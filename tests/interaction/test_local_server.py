@@ -188,7 +188,12 @@ def test_a_stop_after_changes_makes_a_copy_that_a_command_restores(env):
         "2.sqlite.encrypted",
     ]
     assert "ok    copies" in run(env, "doctor").stdout
-    (Path(listed["folder"]) / listed["copies"][0]).unlink()
+    copies = Path(listed["folder"])
+    (copies / listed["copies"][0]).unlink()
+    listed["copies"][1] = "20250101T000000Z-2.sqlite.encrypted"
+    next(copies.iterdir()).rename(copies / listed["copies"][1])
+    assert "warn  age of copies" in run(env, "doctor").stdout
+    assert "restore --make" in str(json.loads(run(env, "status", "--json").stdout)["notices"])
     assert json.loads(run(env, "restore", "--make", "--json").stdout)["copies"][0].endswith(
         "-3.sqlite.encrypted"
     )

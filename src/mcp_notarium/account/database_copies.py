@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +28,10 @@ from mcp_notarium.storage import database_opener, integrity
 from mcp_notarium.storage.integrity import SALT_SIZE
 from mcp_notarium.stores.kind import LentTables
 
+OLD = 7
+"""Days after which a changed notebook needs a new copy."""
+MAKE = "`mcp-notarium restore --make` makes one when no server runs."
+_DAY = 86_400
 _NAME = re.compile(r"(\d{8}T\d{6}Z)-(\d+)(\.kept)?\.sqlite\.encrypted")
 _STAMP = "%Y%m%dT%H%M%SZ"
 _END = ".sqlite.encrypted"
@@ -70,7 +75,7 @@ def copy_after_changes(
     folder, data_key = opened.anchor.folder, opened.data_key
     if data_key is None or keep == 0:
         return None
-    change = opened.database.number(tables.last_change)
+    change = _read_last_change(opened, tables)
     newest = next(iter(list_copies(folder)), None)
     if newest is not None and newest.change == change and _opens(newest, data_key):
         return None
@@ -117,6 +122,27 @@ def make_copy(
     for old in others[keep - 1 :]:
         old.path.unlink(missing_ok=True)
     return target
+
+
+def describe_age(
+    opened: OpenedCache, tables: LentTables, *, began: float, now: float
+) -> str | None:
+    """Say that notes have changed since a copy that is old by now; None if not.
+
+    ``began``: since when the database is used, as far as is known; without a copy its age counts.
+    """
+    newest = next(iter(list_copies(opened.anchor.folder)), None)
+    days = int((now - (newest.at if newest else began)) / _DAY)
+    if days < OLD or (newest and newest.change == _read_last_change(opened, tables)):
+        return None
+    if newest is None:
+        return f"The notebook is {days} days old or more, and there is no copy of it: {MAKE}"
+    return f"Notes have changed since the newest copy of the notebook, {days} days ago: {MAKE}"
+
+
+def find_age_notice(notices: Iterable[str]) -> str | None:
+    """Return what :func:`describe_age` has said of a database, if that is among the notices of its opening."""
+    return next((one for one in notices if one.endswith(MAKE)), None)
 
 
 def keep_newest(folder: AccountFolder, data_key: DataKey) -> None:
@@ -175,6 +201,10 @@ def describe_failure(error: CacheError | OSError) -> str:
     if isinstance(error, CacheError):
         return error.message
     return error.strerror or type(error).__name__
+
+
+def _read_last_change(opened: OpenedCache, tables: LentTables) -> int:
+    return opened.database.number(tables.last_change)
 
 
 def _opens(copy: DatabaseCopy, data_key: DataKey) -> bool:

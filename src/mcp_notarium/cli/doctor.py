@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from mcp_notarium import __version__
-from mcp_notarium.account import audit_anchor, damage_marker, opener
+from mcp_notarium.account import audit_anchor, damage_marker, database_copies, opener
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, doctor_checks, status
 from mcp_notarium.cli.doctor_checks import BAD, NOT_CHECKED, OK, WARN, Finding, check_folder
@@ -131,6 +131,7 @@ async def _check_open_cache(config: Config, *, deep: bool, offline: bool) -> lis
             _check_sync(app),
             _check_writes(app),
             *_check_differences(app),
+            *_check_copy_age(app),
             doctor_checks.check_policy_digest(app),
             _check_chain(app),
         ]
@@ -179,6 +180,11 @@ def _check_differences(app: App) -> list[Finding]:
     seen = describe_differences(app.cache.sync_state)
     hint = f"Compare such a note in {app.config.store.title}; look for a proxy on the way."
     return [Finding("texts", WARN, seen, hint)] if seen else []
+
+
+def _check_copy_age(app: App) -> list[Finding]:
+    notice = database_copies.find_age_notice(app.notices)
+    return [Finding("age of copies", WARN, notice)] if notice else []
 
 
 def _check_chain(app: App) -> Finding:

@@ -43,6 +43,7 @@ from support.account import (
 from support.local_notebook import OtherProcess, local
 
 NOW = 1_763_683_200.0
+DAY = 86_400
 FULL = SimpleNamespace(free=4096)
 GIVEN = ChangeOptions(bounds=BOUNDS, clock=lambda: NOW + 1000, timeout=0.1)
 
@@ -108,6 +109,20 @@ def test_what_is_too_large_for_a_stop_is_not_begun(config):
         with pytest.raises(CacheError, match="restore --make"):
             database_copies.copy_after_changes(opened, TABLES, keep=3, now=NOW, most=4096)
         assert copied(opened) is not None
+
+
+def test_a_changed_notebook_whose_copy_is_old_is_reported(config):
+    assert change(config, n1="x") is not None
+    with closing(open_cheaply(config)) as opened:
+        describe = partial(database_copies.describe_age, opened, TABLES, began=NOW)
+        assert describe(now=NOW + 70 * DAY) is None, "nothing has changed since"
+        OtherProcess(Cache(opened.database)).put("n1", "y")
+        assert describe(now=NOW + 7 * DAY - 1) is None
+        said = describe(now=NOW + 7 * DAY)
+        assert said.startswith("Notes have changed since the newest copy of the notebook, 7 days")
+        folder_of(config).copies.joinpath(names(config)[0]).unlink()
+        assert describe(now=NOW + 7 * DAY - 1) is None
+        assert "there is no copy of it" in describe(now=NOW + 7 * DAY)
 
 
 def test_a_damaged_database_is_no_copy_and_pushes_none_out(config):
