@@ -47,6 +47,9 @@ async def story(twins: Twins, *, rounds: int, calls: int, edits: int) -> None:
     await twins.sync()
     for note_id in IDS:
         await twins.call("get", id=note_id)
+        await twins.call("manage", action="history", id=note_id)
+        for version in range(1, twins.versions.get(note_id, 1)):
+            await twins.call("get", id=note_id, version=version)
     await twins.call("list", limit=100, trash_status=2)
 
 
