@@ -7,12 +7,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_notarium.domain.diff import NO_PARTNER, find_partners
+from mcp_notarium.domain.excerpts import changed_lines
 from mcp_notarium.domain.lines import (
     content_of,
     preview,
     split_lines,
 )
-from mcp_notarium.domain.merge import merge, merge_tags
+from mcp_notarium.domain.merge import find_overlaps, merge, merge_tags
 from mcp_notarium.domain.patch import Operation, apply_patch
 from mcp_notarium.errors import PatchError
 from mcp_notarium.tools.get import cut_portion, json_bytes
@@ -199,6 +200,33 @@ def test_every_merged_line_comes_from_somewhere_whole(base, mine, theirs):
 @given(small_texts(), small_texts(), small_texts())
 def test_whether_two_changes_overlap_does_not_depend_on_whose_they_are(base, mine, theirs):
     assert (merge(base, mine, theirs) is None) == (merge(base, theirs, mine) is None)
+
+
+@given(small_texts() | ANY_TEXT, small_texts(), small_texts())
+def test_an_overlap_is_named_exactly_where_there_is_no_merge(base, mine, theirs):
+    overlaps = find_overlaps(base, mine, theirs)
+    assert bool(overlaps) == (merge(base, mine, theirs) is None)
+    lines = split_lines(theirs)
+    for one in overlaps:
+        assert one.mine != one.theirs
+        assert one.mine in mine
+        there = split_lines(one.theirs)
+        assert lines[one.line - 1 : one.line - 1 + len(there)] == there
+
+
+@given(small_texts() | ANY_TEXT, small_texts() | ANY_TEXT, st.integers(0, 60))
+def test_changed_lines_are_lines_of_the_new_text_and_all_changes_are_among_them(old, new, most):
+    lines = split_lines(new)
+    for room in (most, 10**6):
+        parts, complete = changed_lines(old, new, most=room)
+        assert sum(len(part.text) for part in parts) <= room
+        for part in parts:
+            there = split_lines(part.text)
+            assert lines[part.line - 1 : part.line - 1 + len(there)] == there
+    assert complete
+    shown = {part.line + n for part in parts for n in range(len(split_lines(part.text)))}
+    hidden = Counter(line for number, line in enumerate(lines, 1) if number not in shown)
+    assert hidden <= Counter(split_lines(old))
 
 
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT)

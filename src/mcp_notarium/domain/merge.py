@@ -49,11 +49,21 @@ class _Cluster:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Hold a cluster and what each side has in its place."""
+    """Hold a cluster and what each side has in its place; ``start``: where that is in theirs."""
 
     cluster: _Cluster
     mine: list[_Line]
     theirs: list[_Line]
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Hold lines that both sides changed, as each has them; ``line`` is the first of them in theirs."""
+
+    line: int
+    mine: str
+    theirs: str
 
 
 def merge(base: str, mine: str, theirs: str) -> str | None:
@@ -65,15 +75,22 @@ def merge(base: str, mine: str, theirs: str) -> str | None:
         return theirs
     if theirs == base:
         return mine
-    lines = _Merge(*map(_lines_of, (base, mine, theirs))).run()
-    if lines is None:
+    run = _Merge(*map(_lines_of, (base, mine, theirs)))
+    if run.overlaps:
         return None
     final_end = _final_end(base, mine, theirs)
-    return _join(lines, newline=newline_of(theirs or mine), final_end=final_end)
+    return _join(run.merged, newline=newline_of(theirs or mine), final_end=final_end)
+
+
+def find_overlaps(base: str, mine: str, theirs: str) -> list[Overlap]:
+    """Return the lines for which :func:`merge` gives no text; none if it gives one."""
+    if mine in (base, theirs) or theirs == base:
+        return []
+    return _Merge(*map(_lines_of, (base, mine, theirs))).overlaps
 
 
 class _Merge:
-    """Run one merge of three texts; ``run`` returns the merged lines, or None for an overlap.
+    """Run one merge of three texts: ``merged`` has theirs where they overlap, ``overlaps`` says where.
 
     ``mine_shift``, ``theirs_shift``: how many lines further down each side is than the base.
     """
@@ -81,18 +98,14 @@ class _Merge:
     def __init__(self, base: list[_Line], mine: list[_Line], theirs: list[_Line]) -> None:
         self.base, self.mine, self.theirs = base, mine, theirs
         self.mine_shift = self.theirs_shift = 0
-
-    def run(self) -> list[_Line] | None:
-        merged: list[_Line] = []
+        self.overlaps: list[Overlap] = []
+        self.merged: list[_Line] = []
         at = 0
-        for block in _blocks(*map(_texts_of, (self.base, self.mine, self.theirs))):
-            merged += self._keep(at, block[0].low)
-            lines = self._block([self._piece(cluster) for cluster in block])
-            if lines is None:
-                return None
-            merged += lines
+        for block in _blocks(*map(_texts_of, (base, mine, theirs))):
+            self.merged += self._keep(at, block[0].low)
+            self.merged += self._block([self._piece(cluster) for cluster in block])
             at = block[-1].high
-        return merged + self._keep(at, len(self.base))
+        self.merged += self._keep(at, len(base))
 
     def _piece(self, cluster: _Cluster) -> _Piece:
         mine_low, theirs_low = cluster.low + self.mine_shift, cluster.low + self.theirs_shift
@@ -102,22 +115,25 @@ class _Merge:
             cluster,
             self.mine[mine_low : cluster.high + self.mine_shift],
             self.theirs[theirs_low : cluster.high + self.theirs_shift],
+            theirs_low,
         )
 
-    def _block(self, pieces: list[_Piece]) -> list[_Line] | None:
+    def _block(self, pieces: list[_Piece]) -> list[_Line]:
         """Merge clusters that touch. As a whole they may be one edit that both sides made."""
         theirs = [line for piece in pieces for line in piece.theirs]
         if _texts_of(theirs) == [text for piece in pieces for text, _ in piece.mine]:
             return theirs
         return self._in_turn(pieces)
 
-    def _in_turn(self, pieces: list[_Piece]) -> list[_Line] | None:
+    def _in_turn(self, pieces: list[_Piece]) -> list[_Line]:
         merged: list[_Line] = []
         before: tuple[_Cluster, list[_Line]] | None = None
         for piece in pieces:
             lines = self._resolve(piece)
             if lines is None:
-                return None
+                sides = ("".join(map("".join, side)) for side in (piece.mine, piece.theirs))
+                self.overlaps.append(Overlap(piece.start + 1, *sides))
+                lines = piece.theirs
             shared = _find_shared_border(before, piece.cluster, lines) if before else 0
             merged += lines[shared:]
             before = None if shared else (piece.cluster, lines)

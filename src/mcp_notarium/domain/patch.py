@@ -1,4 +1,4 @@
-r"""Apply a line patch to a text. All line numbers are those of the given text; the first line is 1.
+r"""Patch a text by lines, at its ends, or where it says something. Line numbers are those of the given text, from 1.
 
 Deletions are applied first, from high to low; then modifications; then additions, from low to high.
 Every number refers to the given text, so the order of the operations in the list matters only for
@@ -15,6 +15,9 @@ several additions at one line. The edges:
   line is empty: without its end it would not be a line.
 * Deleting every line gives the empty text.
 
+``append`` and ``prepend`` are additions. ``replace_once`` is exact; new lines get the note's own line end, and
+``\n`` finds that, too.
+
 Versions are not compared here; the caller makes sure that the numbers refer to this text.
 """
 
@@ -24,10 +27,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mcp_notarium.domain.lines import LF, content_of, end_of, newline_of, split_lines, with_end
+from mcp_notarium.domain.lines import (
+    CRLF,
+    LF,
+    content_of,
+    end_of,
+    newline_of,
+    split_lines,
+    with_end,
+)
 from mcp_notarium.errors import PatchError
 
 Kind = Literal["addition", "modification", "deletion"]
+_NAMED = 10
+"""Lines that an error names, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,75 @@ def apply_patch(text: str, operations: Sequence[Operation]) -> str:
             )
     patched = _replace_lines(lines, added, replaced, newline=newline_of(text))
     return _join(patched, final_end=text.endswith(LF))
+
+
+def append(text: str, value: str) -> str:
+    """Return the text with these lines after its last one."""
+    return apply_patch(text, [Operation("addition", len(split_lines(text)) + 1, value)])
+
+
+def prepend(text: str, value: str, *, below_title: bool) -> str:
+    """Return the text with these lines before its first one.
+
+    ``below_title``: the first line that is not blank is the title, so they stand below that and the blank
+    lines after it.
+    """
+    blank = [not line.strip() for line in split_lines(text)]
+    line = 1
+    if below_title and False in blank:
+        below = blank.index(False) + 1
+        line += below + next(
+            (n for n, one in enumerate(blank[below:]) if not one), len(blank) - below
+        )
+    return apply_patch(text, [Operation("addition", line, value)])
+
+
+def replace_once(text: str, find: str, replacement: str) -> str:
+    """Return the text with ``replacement`` in the one place where it says ``find``.
+
+    Raises ``PatchError`` if ``find`` is empty, nowhere, or in several places (naming their lines).
+    """
+    newline = newline_of(text)
+    found = _places(text, find)
+    if not found and newline != LF:
+        find = _with_ends(find, newline)
+        found = _places(text, find)
+    if len(found) == 1:
+        start = found[0]
+        return text[:start] + _with_ends(replacement, newline) + text[start + len(find) :]
+    lines = [text.count(LF, 0, start) + 1 for start in found[:_NAMED]]
+    raise _not_once_error(len(found), lines)
+
+
+def _not_once_error(count: int, lines: Sequence[int]) -> PatchError:
+    named = ", ".join(map(str, lines)) + (f" and {count - _NAMED} more" if count > _NAMED else "")
+    error = PatchError(
+        f"`find` is in the note {count} times, from lines {named}."
+        if count
+        else "`find` is nowhere in the note.",
+        details={"found": count, "line_numbers": list(lines)},
+        resolution_hint="Give more of the text around the one place, or use `text_patch`."
+        if count
+        else "Give the exact text, with its blanks and line ends, as `get` returns it.",
+    )
+    error.tells_text = True
+    return error
+
+
+def _places(text: str, find: str) -> list[int]:
+    """Return where ``find`` begins, places that overlap included."""
+    if not find:
+        raise PatchError("`find` is empty.", resolution_hint="Give the text to be replaced.")
+    places: list[int] = []
+    start = text.find(find)
+    while start >= 0:
+        places.append(start)
+        start = text.find(find, start + 1)
+    return places
+
+
+def _with_ends(value: str, newline: str) -> str:
+    return value.replace(CRLF, LF).replace(LF, newline)
 
 
 def _check_line(operation: Operation, *, last: int, total: int) -> None:
