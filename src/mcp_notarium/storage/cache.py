@@ -66,6 +66,7 @@ def apply_rules(cache: Cache) -> int:
         visibility.clear()
         cache.notes.hide(hidden)
         cache.versions.remove_hidden(cache.notes.visibility)
+        cache.notes.merge_bases.clear()  # what they said then may be hidden now
         cache.sync_state.set_cursor(None)
         if not cache.sync_state.progress().complete:
             # Pages that were read already held notes that may be shown now.

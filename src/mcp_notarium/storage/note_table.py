@@ -16,6 +16,7 @@ from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.hidden_names import Named
 from mcp_notarium.storage.hidden_note_filter import HiddenNote, VisibilityFilter
+from mcp_notarium.storage.merge_bases import MergeBases
 from mcp_notarium.storage.note_aliases import NoteNames
 from mcp_notarium.storage.note_rows import (
     Applied,
@@ -61,6 +62,7 @@ class NoteTable:
         self._db = database
         self._index = FtsIndex(database)
         self._versions = VersionTable(database)
+        self.merge_bases = MergeBases(database)
         self.names = NoteNames(database)
         self.visibility = VisibilityFilter(database, rules)
 
@@ -187,6 +189,7 @@ class NoteTable:
         self.raise_version_floor()
         self._index.empty()
         self._db.run("DELETE FROM note_tags")
+        self.merge_bases.clear()
         self._db.run("DELETE FROM note_base")
         self._db.run("DELETE FROM notes")
 
@@ -279,6 +282,9 @@ class NoteTable:
         self._store_parts(new)
 
     def _update(self, changed: list[tuple[_ExistingNote, Rows]]) -> None:
+        if not changed:
+            return
+        self.merge_bases.keep(old.pk for old, _ in changed)
         numbered = [
             (max(old.local_version + 1, one.revision.server_version or 0), old.pk, one)
             for old, one in changed

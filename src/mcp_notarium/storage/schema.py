@@ -22,6 +22,7 @@ Shapes that matter:
 * ``note_versions`` has the revisions that our writes have replaced (``version_table.py``); ``text`` is NULL
   where the store keeps the revision, under ``etag``. Its ``number`` is a ``local_version``, ``made`` the etag of
   what the write has made of it, NULL if somebody else's change came into that.
+* ``merge_bases`` has the last revisions of each note that remote changes replaced (``merge_bases.py``).
 * ``note_aliases`` has the old ids of notes that their store has renamed or named.
 * ``hidden_names`` has every id and identity of the notes that a rule hides by an id (``rule``), so that the
   rule holds after renames (``hidden_names.py``).
@@ -68,6 +69,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "notes": Table(Kind.INDEX, ("pk",)),
         "note_base": Table(Kind.INDEX, ("pk",)),
         "note_tags": Table(Kind.INDEX, ("pk", "tag")),
+        "merge_bases": Table(Kind.INDEX, ("number",)),
         "hidden_notes": Table(Kind.INDEX, ("id",)),
         "notes_fts": Table(Kind.INDEX),
         "search_index": Table(Kind.INDEX),
@@ -198,6 +200,20 @@ CREATE TABLE note_base (
 ) STRICT
 """
 _IDENTITY = "CREATE INDEX note_base_identity ON note_base(identity) WHERE identity IS NOT NULL"
+
+_MERGE_BASES = """
+CREATE TABLE merge_bases (
+  number        INTEGER PRIMARY KEY,
+  pk            INTEGER NOT NULL REFERENCES notes(pk) ON DELETE CASCADE,
+  local_version INTEGER NOT NULL,
+  trash         INTEGER NOT NULL CHECK (trash IN (0, 1)),
+  properties    TEXT NOT NULL,
+  tags          TEXT NOT NULL,
+  title         TEXT,
+  text          TEXT NOT NULL,
+  UNIQUE (pk, local_version)
+) STRICT
+"""
 
 _PENDING = """
 CREATE TABLE journal (
@@ -341,6 +357,7 @@ STATEMENTS = (
     *_TAGS,
     _BASE,
     _IDENTITY,
+    _MERGE_BASES,
     _PENDING,
     *_VERSIONS,
     *_ALIASES,

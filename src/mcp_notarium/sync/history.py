@@ -117,6 +117,24 @@ class History:
             raise _missing_error(note.id, name)
         return found
 
+    async def content_at(self, note_id: str, local_version: int) -> Content | None:
+        """Return what a note said at this version, as the base of a merge; None if that is not known.
+
+        Raises what the store raises.
+        """
+        note, base = self._cache.notes.get(note_id), self._cache.notes.base(note_id)
+        if note is None or base is None:
+            return None
+        if (kept := self._cache.notes.merge_bases.get(note.id, local_version)) is not None:
+            return kept
+        row = self._cache.versions.get(note.id, local_version)
+        if row is None or row[1] is not None:
+            return None if row is None else row[1]
+        found = await self._find_listed(note.id, base.etag, [row[0].etag], {})
+        if found is None or not found.tags_known or self._cache.notes.get(note.id) is None:
+            return None
+        return found.content
+
     async def read_replaced(self, note_id: str, *, client: str | None) -> Version:
         """Return what the last save of ``client`` (None: of any program, made here) has replaced.
 

@@ -500,6 +500,37 @@ def test_a_process_that_ends_at_any_step_of_a_save_leaves_one_note_with_the_new_
     assert after.cache.journal.all() == []
 
 
+@pytest.mark.parametrize("step", ["recorded", "pushed", "committed"])
+def test_a_process_that_ends_at_any_step_of_a_late_save_leaves_both_edits_once(
+    clients, store, step
+):
+    def end(reached):
+        if reached == step and client.ended:
+            raise Crash
+
+    client = clients(on_step=end)
+
+    async def scenario():
+        read = await client.create("one\ntwo\nthree\n")
+        store.edit(read.id, lambda text: text.replace("one", "theirs"))
+        await client.sync()
+        assert client.note(read.id).text == "theirs\ntwo\nthree\n"
+        client.ended = True
+        with pytest.raises(Crash):
+            await client.change(read, "one\ntwo\nmine\n")
+        (entry,) = client.cache.journal.all() if step != "committed" else (None,)
+        assert entry is None or entry.content.text == "theirs\ntwo\nmine\n"
+        client.close()
+        after = clients(owner_ended=lambda owner: owner == client.owner)
+        await after.sync()
+        return read, after
+
+    read, after = asyncio.run(scenario())
+    assert store.contents() == {read.id: Content("theirs\ntwo\nmine\n")}
+    assert after.contents() == store.contents()
+    assert after.cache.journal.all() == []
+
+
 def test_a_copy_that_cannot_be_sent_now_is_not_named_and_is_sent_later(client, store):
     async def scenario():
         note = await client.create("hello world\n")
