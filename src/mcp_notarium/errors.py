@@ -60,7 +60,7 @@ class NotariumError(Exception):
     """Base every error that the program raises on purpose: the caller gives the message, the class the rest.
 
     ``resolution_hint`` says what to do next (``agent_hint`` to an agent, if that differs); ``details`` are
-    plain JSON values.
+    plain JSON values. ``tells_text``: they tell what notes say, so they are marked and counted like an answer.
     """
 
     category: ClassVar[str] = "INTERNAL"
@@ -70,6 +70,7 @@ class NotariumError(Exception):
     retryable: ClassVar[bool] = False
     resolution_hint: str | None = None
     agent_hint: str | None = None
+    tells_text: bool = False
 
     def __init__(
         self,
@@ -199,6 +200,7 @@ class ConfirmationRequired(InvalidRequest):
 
     subcategory = "confirmation_required"
     http_status_code = 403
+    tells_text = True
 
 
 class NotPermitted(InvalidRequest):

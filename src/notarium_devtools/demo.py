@@ -227,20 +227,14 @@ class DemoRun:
     async def conflict(self, client: Client, note: dict[str, Any]) -> None:
         """Show an edit of another device while the agent still holds the old version."""
         self.screen.step("A conflict with another device")
-        theirs = note["text"].replace("- beans", "- beans, climbing ones")
+        theirs = self.simulator.note(note["id"])["content"]
+        theirs = theirs.replace("- beans", "- beans, climbing ones")
         self.simulator.edit(note["id"], content=theirs)
         self.screen.say("another device changed line 3; the agent, not knowing, changes line 5 ...")
         patch = [{"operation": "modification", "line_number": 5, "value": "- leeks, late"}]
-        arguments = {"id": note["id"], "text_patch": patch}
-        result = await client.call_tool(
-            "save", arguments | {"local_version": note["local_version"]}
-        )
-        if result.is_error:
-            self.screen.say("  refused: the note has moved on; the agent reads it again")
-            fresh = await call(client, "get", id=note["id"])
-            await call(client, "save", **arguments, local_version=fresh["local_version"])
-        else:
-            self.screen.say("  merged by lines against the newest version")
+        about = {"id": note["id"], "local_version": note["local_version"]}
+        answer = await call(client, "save", **about, text_patch=patch)
+        self.screen.check(answer["merged"] is True, "merged by lines with the newest version")
         merged = self.simulator.note(note["id"])["content"]
         self.screen.quote(merged)
         self.screen.check(

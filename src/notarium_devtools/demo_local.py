@@ -81,7 +81,7 @@ async def _write_and_find(screen: Screen, client: Client) -> dict[str, Any]:
     note = await call(
         client, "save", id=note["id"], local_version=note["local_version"], text_patch=patch
     )
-    screen.quote(note["text"])
+    screen.quote(note["changed"][0]["text"])
     started = time.perf_counter()
     found = await call(client, "list", query='"two rows" tag:garden')
     screen.check(
@@ -116,13 +116,15 @@ async def _share(
 ) -> None:
     screen.step("A second server on the same notebook")
     async with open_client(environment, folder) as other:
-        text = note["text"].replace("- leeks", "- leeks, late")
-        await call(other, "save", id=note["id"], local_version=note["local_version"], text=text)
+        await call(other, "save", id=note["id"], find="- leeks", replace="- leeks, late")
         seen = await call(client, "get", id=note["id"])
-        screen.check(seen["text"] == text, "the first one sees its change at once")
-        arguments = {"id": note["id"], "local_version": note["local_version"], "text": "mine\n"}
-        refused = await client.call_tool("save", arguments)
-        screen.check(refused.is_error is True, "a save over the version of before is refused")
+        screen.check("leeks, late" in seen["text"], "the first one sees its change at once")
+        stale = {"id": note["id"], "local_version": note["local_version"]}
+        top = [{"operation": "modification", "line_number": 1, "value": "Garden"}]
+        merged = await call(client, "save", **stale, text_patch=top)
+        screen.check(merged["merged"] is True, "its change of another line, made late, is merged")
+        refused = await client.call_tool("save", stale | {"text": "mine\n"})
+        screen.check(refused.is_error is True, "a late save over the same lines is refused")
 
 
 async def _reopen(

@@ -165,20 +165,31 @@ _BEHAVIOUR = {
 * An unknown id is `NOT_FOUND`; `get` does not search.
 """,
     "save": """\
-* Create: `text` (it may be empty), optionally `tags` and `trash`. Change: `id`, `local_version`, and
-  at least one of `text`, `text_patch`, `tags`, `trash`, `properties`. `text` and `text_patch` exclude each other.
+* Create: `text` (it may be empty), optionally `tags` and `trash`. Change: `id` and one of `text`, `text_patch`, `append`,
+  `prepend`, `find` with `replace`; or `tags`, `trash`, `properties`, with one of these or alone.
+* `append`, `prepend`, `find` and `properties` need no `local_version` and compare none: they change the newest text,
+  whatever has come since. All else needs the `local_version` that was read.
+* `append` puts lines at the end, `prepend` at the top: above the text where the store has titles, elsewhere below the
+  first line that is not blank (the title) and the blank lines after it. If somebody else has added the
+  same lines there at the same moment, they are there once.
+* `find` is exact and must be in the text once; the error says how often it is there and from which lines. It may span
+  lines, and `\\n` in it finds the note's own line ends. `replace`: "" removes it.
 * `title` is an argument as well where the store has titles (at most 1,000 characters, one line; an empty one
   removes it), and alone reason enough for a change. Elsewhere the first line of the text is the title.
 * `text_patch`: all line numbers are those of the text at `local_version`. Deletions are applied from
   high to low, then modifications, then additions from low to high. An addition stands before its line,
   at last+1 it appends. A value may hold several lines. Line ends and a missing last line end stay as
   they are. Conflicting operations on one line, and lines outside the text, are errors.
-* The answer is a `conflict` error with `current_local_version` if the local note has changed since
-  `local_version` (or is not at a given `server_version`). A change elsewhere that was not known here is
-  merged by lines (`merged`). It is a conflict, and nothing is written, if both changed the same lines or
-  the title.
+* A change elsewhere is merged by lines (`merged`), one that was not known here and, as a rule, one that came since
+  `local_version`: the last three texts of a note that other devices replaced, and those that saves replaced, are
+  known. It is a `conflict` error with `current_local_version`, and nothing is written, if that text is not known any
+  more, if both changed the same lines or the title, if the change needs consent, or if a given `server_version` is
+  not the note's. `overlaps` then has the lines that both changed (`yours`, `theirs`, and `line`, their number now;
+  at most five places and 4,000 characters), so the next save needs no `get`.
 * Nothing is written, and the answer has `unchanged`, if nothing would change.
-* The answer's text has the same bounds as that of `get`.
+* The answer has the versions and, in `changed`, the lines of the new text that differ from the text that the change
+  was made from, with two lines around them: at most 4,000 characters in all and 500 of a line. `note` says if that
+  is not all. `return_text` gives the whole text instead, as `get` does. A new note's text is not repeated.
 * `properties` sets (`true`) or removes (`false`) what it names; the others stay. Simplenote has `pinned` and
   `markdown`, the notebooks have `pinned`, Trilium has none; another one is an error. They merge one by one.
   Answers show those that are set.

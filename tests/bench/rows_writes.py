@@ -61,14 +61,14 @@ class _Saves:
 
     def create(self) -> None:
         """A new note."""
-        self.last = self._server.tool("save", text=_text())
+        self.last = self._server.tool("save", text=_text(), return_text=True)
         self._site.saved += 1
 
     def update(self) -> None:
         """A new text of the last one."""
         version = self.last["local_version"]
         self.last = self._server.tool(
-            "save", id=self.last["id"], local_version=version, text=_text()
+            "save", id=self.last["id"], local_version=version, text=_text(), return_text=True
         )
 
 

@@ -123,10 +123,13 @@ def test_two_servers_see_each_other_at_once(env):
         note = one.tool("save", text="a\n")
         assert two.tool("list")["total_items"] == 1
         version = note["local_version"]
-        two.tool("save", id=note["id"], local_version=version, text="a\nb\n")
-        assert one.tool("get", id=note["id"])["text"] == "a\nb\n"
-        stale = one.error("save", id=note["id"], local_version=version, text="0\na\n")
+        two.tool("save", id=note["id"], local_version=version, text="A\nb\n")
+        assert one.tool("get", id=note["id"])["text"] == "A\nb\n"
+        stale = one.error("save", id=note["id"], local_version=version, text="0\n")
         assert stale["subcategory"] == "conflict"
+        both = one.tool("save", id=note["id"], local_version=version, text="0\na\n")
+        assert both["merged"]
+        assert both["changed"] == [{"line": 1, "text": "0\nA\nb\n"}]
         assert time.monotonic() - began < 5
         assert (one.leave(), two.leave()) == (0, 0)
 

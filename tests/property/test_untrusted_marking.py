@@ -139,9 +139,9 @@ def test_every_answer_with_note_text_is_marked_and_no_other():
     }
     marked_ones = {model.__name__ for model in schemas.FromNotes.__subclasses__()}
     marked_ones |= {model.__name__ for model in schemas.NoteAnswer.__subclasses__()}
-    # A ListItem stands in a ListAnswer; a PlainAnswer says by itself whether its text is from notes. A
-    # ManageOutput is never sent.
-    assert holding == marked_ones | {"ListItem", "PlainAnswer", "ManageOutput"}
+    # A ListItem stands in a ListAnswer, ChangedLines in a SavedAnswer; a PlainAnswer says by itself whether its
+    # text is from notes. A ManageOutput is never sent.
+    assert holding == marked_ones | {"ListItem", "ChangedLines", "PlainAnswer", "ManageOutput"}
 
 
 @given(TEXT, TAGS)

@@ -144,13 +144,13 @@ class Agent(Actor):
     def _create(self) -> None:
         token = self._promises.token(creates=True)
         body = "\n".join(" ".join(self._dice.choices(WORDS, k=6)) for _ in range(12))
-        answer = self._ask("save", text=f"{self._line(token)}\n{body}\n", tags=["soak"])
+        text = f"{self._line(token)}\n{body}\n"
+        answer = self._ask("save", text=text, tags=["soak"], return_text=True)
         self._kept(token, answer)
 
     def _save(self, token: str, note: dict[str, Any], **changes: Any) -> None:
-        answer = self._ask(
-            "save", id=note["id"], local_version=note["local_version"], confirm=True, **changes
-        )
+        about = {"id": note["id"], "local_version": note["local_version"]}
+        answer = self._ask("save", confirm=True, return_text=True, **about | changes)
         self._kept(token, answer)
 
     def _kept(self, token: str, answer: dict[str, Any] | None) -> None:
@@ -171,11 +171,9 @@ class Agent(Actor):
         note = self._get()
         if note is None or len(note["text"]) > LARGEST:
             return
-        token, lines = self._promises.token(), _lines(note["text"])
-        patch = [
-            {"operation": "addition", "line_number": len(lines) + 1, "value": self._line(token)}
-        ]
-        self._save(token, note, text_patch=patch)
+        token = self._promises.token()
+        at_end = self._dice.random() < 0.5
+        self._save(token, note, **{"append" if at_end else "prepend": self._line(token)})
 
     def _insert(self) -> None:
         note = self._get()

@@ -331,6 +331,9 @@ class Twins:
                         {"operation": "addition", "line_number": 1, "value": self.some_text()}
                     ]
                 },
+                {"append": self.some_text()},
+                {"prepend": self.some_text(), "return_text": True},
+                {"find": self.some_text().split("\n")[0] or "a", "replace": self.some_text()},
             )
         )
         return {"id": note_id, "local_version": self.some_version(note_id), "confirm": True} | what

@@ -290,6 +290,53 @@ AGENTS = (
         (40,),
     ),
     Defence(
+        "what needs consent is not merged with a text that nobody has seen with it",
+        "tools/save.py",
+        "        await find_at_version(app, note.id, request.local_version)\n",
+        "        pass\n",
+        (
+            "unit/tools/test_late_saves.py::test_what_needs_consent_is_never_merged_with_a_later_text",
+        ),
+    ),
+    Defence(
+        "consent to one change is not used for another",
+        "tools/save.py",
+        "            if draft.asks and draft != agreed:\n",
+        "            if False:\n",
+        (
+            "unit/tools/test_late_saves.py::test_replacing_most_of_a_text_needs_consent_to_that_text",
+            "unit/tools/test_late_saves.py::test_what_became_a_loss_of_most_while_the_call_waited_is_not_done_unasked",
+        ),
+    ),
+    Defence(
+        "replacing is no search when enough has been read",
+        "tools/save.py",
+        "        app.usage_limits.require_read()\n",
+        "        pass\n",
+        (f"{_POLICY}::test_a_session_that_has_read_enough_cannot_search_by_replacing",),
+        (38,),
+    ),
+    Defence(
+        "a conflict that shows text is marked and counted like an answer",
+        "tools/save_answer.py",
+        "    error.tells_text = True\n",
+        "    pass\n",
+        (
+            "unit/tools/test_late_saves.py::test_overlap_is_a_conflict_with_both_texts_of_those_lines_and_nothing_is_written",
+        ),
+        (37,),
+    ),
+    Defence(
+        "new rules leave no base of a merge",
+        "storage/cache.py",
+        "        cache.notes.merge_bases.clear()",
+        "        pass",
+        (
+            "unit/tools/test_late_saves.py::test_nothing_of_a_note_that_was_hidden_or_removed_is_a_base",
+        ),
+        (38,),
+    ),
+    Defence(
         "sharing needs consent",
         "tools/save.py",
         "    if added:\n",

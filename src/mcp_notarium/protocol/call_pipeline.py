@@ -91,8 +91,8 @@ class CallPipeline:
             return self._failure_of(tool, record.failed(error))
         except NotariumError as error:
             answer = self._failure_of(tool, record.failed(self.holder.answer(error)))
-            if isinstance(error, ConfirmationRequired) and self.holder.opened is not None:
-                self.holder.opened.usage_limits.record_read(answer.size)  # it names a note
+            if error.tells_text and self.holder.opened is not None:
+                self.holder.opened.usage_limits.record_read(answer.size)
             return answer
         except Exception as error:  # noqa: BLE001 - the last line before the wire
             failed = record.failed(report_unexpected(error, while_doing=tool.name))
@@ -186,13 +186,13 @@ def success(answer: BaseModel, names: ToolNames) -> CallResult:
 
 
 def failure(error: NotariumError, names: ToolNames) -> CallResult:
-    """Return an error the agent sees and can act on. A question nobody has answered names a note."""
+    """Return an error the agent sees and can act on."""
     value = logs.scrub_for_client(error.to_dict())
     asks = isinstance(error, ConfirmationRequired)
     for said in ("resolution_hint",) if asks else ("message", "resolution_hint"):
         if said in value:
             value[said] = names.in_text(value[said])
-    if asks:
+    if error.tells_text:
         value = add_boundaries(value)
     text = replace_surrogates(_json(value))
     return CallResult(text, len(text.encode()), is_error=True)

@@ -41,6 +41,11 @@ class UsageLimits:
             bounds.append(max(0, self._limits.bytes_per_session - self._read))
         return min((bound for bound in bounds if bound is not None), default=None)
 
+    def require_read(self) -> None:
+        """Raise ``NotPermitted`` if nothing may be read any more; count nothing."""
+        if self.bytes_left == 0:
+            self.charge_read(1)
+
     def charge_read(self, size: int) -> None:
         """Count an answer of ``size`` bytes. Raises ``NotPermitted`` beyond a limit."""
         largest, whole = self._limits.bytes_per_call, self._limits.bytes_per_session

@@ -82,13 +82,13 @@ class Prompt:
 INSTRUCTIONS = """\
 The user's notes, kept in an encrypted local copy of their note store.
 Work in this order: `list` to find a note, `get` to read it.
-- `save` needs the `local_version` that `get` gave.
+- `save` needs the `local_version` that `get` gave, except for `append`, `prepend` and `find`.
 - `list` rows are previews. Take a row's `uuid` as `id`. No `query` lists the newest notes.
-- For a small change use `text_patch`: line numbers are those of the text you read, all operations at once. \
-For a rewrite use `text` (the whole text).
+- For a small change use `find` and `replace`, or `text_patch`: line numbers are those of the text you read, \
+all operations at once. For a rewrite use `text` (the whole text).
 - Long notes come in parts (`text_is_partial`): read on with `range_line_start` = `next_range_line_start` \
 (`range_char_start` likewise, if given) and the same `local_version`. Never save a part as `text`.
-- On a conflict nothing was written: `get` again, redo the change on the new text, `save` again.
+- On a conflict nothing was written: decide from its `overlaps`, or `get` again, then `save` again.
 - Success of a change means the note store has stored it. If it cannot be reached, reading still \
 works; `sync` in an answer says what may be missing or old. After an `in_doubt` error do not repeat the write.
 - Old versions: `manage` with `history`, then `get` with `version`. `undo` and `restore_version` only if the user asks.
@@ -130,9 +130,9 @@ TOOLS: tuple[Tool, ...] = (
         name="save",
         title="Save a note",
         description=(
-            "Create a note (`text`, no `id`) or change text, tags or trash of one (`id` and "
-            "`local_version` from `get`). Changes elsewhere are merged, or it is a conflict and "
-            "nothing is written."
+            "Create a note (`text`, no `id`) or change one by `id`. `append`, `prepend` and `find` with "
+            "`replace` need no reading, the rest `local_version` from `get`. Changes elsewhere are "
+            "merged; a conflict writes nothing."
         ),
         request=schemas.SaveRequest,
         answer=schemas.SavedAnswer,

@@ -120,7 +120,7 @@ async def _save(
         held[:] = [made.note.content] if made.note else []
         return made
 
-    note, saved = await carry_out(app, drafting, call, exact=True)
+    _, note, saved = await carry_out(app, drafting, call, exact=True)
     said = "The note says this already; nothing was written."
     if saved is not None:
         said = f"Changed: {_summary(held[0], note.content, app.config.policy).facts}."

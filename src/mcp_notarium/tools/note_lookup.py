@@ -5,6 +5,7 @@ Nothing else is searched: an unknown id is an error.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Note
@@ -57,6 +58,39 @@ async def _fetch(app: App, note_id: str) -> Note | None:
                 "again when the note store can be reached."
             )
         raise
+
+
+async def find_as_read(
+    app: App, note_id: str, version: int | None, *, server_version: int | None = None
+) -> Note:
+    """Return the note as the caller has read it, at an older version as far as that is still known.
+
+    Raises ``VersionConflict`` if it is not, or if the note is not at this ``server_version``.
+    """
+    try:
+        note = await find_at_version(app, note_id, version)
+    except VersionConflict:
+        note = await find_note(app, note_id)
+        if version is None:
+            raise
+        was = await app.library.history.content_at(note.id, version)
+        if was is None:
+            raise
+        return replace(
+            note,
+            local_version=version,
+            text=was.text,
+            tags=was.tags,
+            trash=was.trash,
+            title=was.title,
+            properties=was.properties,
+        )
+    if server_version not in (None, note.server_version):
+        raise VersionConflict(
+            f"The note is at server_version {note.server_version}, not {server_version}.",
+            details=versions_of(note),
+        )
+    return note
 
 
 async def find_at_version(app: App, note_id: str, version: int | None) -> Note:

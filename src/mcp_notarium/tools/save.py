@@ -1,7 +1,9 @@
-"""Handle ``save``: create a note, or change text, tags or trash of the version the caller has read.
+"""Handle ``save``: create a note, or change text, tags or trash of one.
 
-Success means that the store has stored it. Nothing is written if nothing would change, if the note is
-at another version, or if nobody has agreed to sharing it or dropping most of it.
+What replaces something is a change of the version that the caller has read: if the note is at another one by
+now, the two are merged, or nothing is written. Lines for the end or the top, and a text that is found once, need
+no version: they are put into the newest text. Success means that the store has stored it. Nothing is written
+if nothing would change, or if nobody has agreed to sharing the note or dropping most of it.
 """
 
 from __future__ import annotations
@@ -11,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, Note
-from mcp_notarium.domain.patch import Operation, apply_patch
-from mcp_notarium.domain.policy import Field, Policy
+from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend, replace_once
+from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
-from mcp_notarium.tools.get import fields_of, text_fields
-from mcp_notarium.tools.note_lookup import find_at_version, versions_of
+from mcp_notarium.tools.note_lookup import find_as_read, find_at_version, find_note
+from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import check_tags, check_title, drops_most, find_new_addresses
 from mcp_notarium.tools.schemas import SavedAnswer, SaveRequest, TitledSaveRequest
 
@@ -28,18 +30,22 @@ if TYPE_CHECKING:
 LARGEST_NOTE = 1_048_576
 """Bytes of UTF-8; stores accept about 1 MB."""
 
-_SERVICE_CHANGED_IT = (
-    "The note store changed that. The answer is what it holds; it would change it again."
-)
+_ATTEMPTS = 3
+"""How often a change that needs no version is made from the newest text, if that goes on changing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Hold the content to write, and the questions a person has to agree to first."""
+    """Hold the content to write, and the questions a person has to agree to first.
+
+    ``note``: as the caller has read it; None: a new one. ``on_newest``: made from the newest text, whatever
+    that is.
+    """
 
     note: Note | None
     content: Content
     asks: tuple[str, ...]
+    on_newest: bool = False
 
     @property
     def changes_nothing(self) -> bool:
@@ -48,59 +54,81 @@ class Draft:
 
 
 async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnswer:
-    """Save, and return the note as the store holds it now.
+    """Save, and return what has changed in the note as the store holds it now.
 
     Raises ``InvalidRequest``, ``PatchError``, ``NoteNotFound``, ``VersionConflict``,
     ``ConfirmationRequired``, and what the writer raises.
     """
     _check_shape(request)
-    _check_hidden_fields(app.config.policy, request)
-    note, saved = await carry_out(app, lambda: _draft(app, request), call)
-    if saved is None:
-        return _answer(app, note, unchanged=True)
-    return _answer(app, note, merged=saved.merged, copy_id=saved.copy_id, differs=saved.differs)
+    _check_permitted(app, request)
+    draft, note, saved = await carry_out(app, lambda: _draft(app, request), call)
+    before = None if draft.note is None else draft.note.content
+    return make_answer(app, note, saved, before=before, whole=bool(request.return_text))
 
 
 async def carry_out(
     app: App, drafting: Callable[[], Awaitable[Draft]], call: CallContext, *, exact: bool = False
-) -> tuple[Note, Saved | None]:
+) -> tuple[Draft, Note, Saved | None]:
     """Save what ``drafting`` makes, if everybody agrees; return the note, and None if it was so already.
 
     ``exact``: it is merged with nothing; see :meth:`Writer.save`.
     """
-    draft = await drafting()
-    if draft.asks and not draft.changes_nothing:
+    agreed = await drafting()
+    if agreed.asks and not agreed.changes_nothing:
         app.usage_limits.require_write()
-        await require_consent(call, " ".join(draft.asks))
+        await require_consent(call, " ".join(agreed.asks))
     async with app.library.writing():
-        # Draft again: the note may have changed while the user was asked or another write ran.
-        draft = await drafting()
-        if draft.note is not None and draft.changes_nothing:
-            return draft.note, None
-        with app.usage_limits.write():
-            saved = await app.library.save(
-                note=draft.note, content=draft.content, act=call.act, exact=exact
-            )
-    return saved.note, saved
+        for attempt in range(1, _ATTEMPTS + 1):
+            # Draft again: the note may have changed while the user was asked or another write ran.
+            draft = await drafting()
+            if draft.note is not None and draft.changes_nothing:
+                return draft, app.library.get(draft.note.id) or draft.note, None
+            if draft.asks and draft != agreed:
+                raise VersionConflict(
+                    "The note has changed since the user was asked; nothing was saved."
+                )
+            try:
+                with app.usage_limits.write():
+                    saved = await app.library.save(
+                        note=draft.note, content=draft.content, act=call.act, exact=exact
+                    )
+            except VersionConflict as error:
+                if draft.note is None or exact:
+                    raise
+                if not draft.on_newest or attempt == _ATTEMPTS:
+                    raise add_overlaps(app, error, base=draft.note, mine=draft.content) from None
+            else:
+                return draft, saved.note, saved
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _check_shape(request: SaveRequest) -> None:
     """Raise ``InvalidRequest`` for arguments that make no sense for any note."""
-    if request.text is not None and request.text_patch is not None:
+    given = _text_arguments(request)
+    if len(given) > 1:
         raise InvalidRequest(
-            "Give `text` or `text_patch`, not both.",
-            resolution_hint="`text` replaces the whole note, `text_patch` changes lines of it.",
+            f"Give only one of {' and '.join(f'`{name}`' for name in given)}.",
+            resolution_hint="`text` replaces the whole note, `text_patch` changes lines of it, `append` and "
+            "`prepend` add lines, `find` with `replace` changes one place. Several changes are several calls.",
+        )
+    if (request.find is None) != (request.replace is None):
+        raise InvalidRequest(
+            "`find` and `replace` belong together.",
+            resolution_hint='Give both; `replace`: "" removes what is found.',
         )
     if request.id is not None:
-        changes = (request.text, request.text_patch, request.tags, request.trash, _title(request))
-        if changes == (None,) * 5 and not _properties(request):
+        if not given and not _replaces_more(request) and not _properties(request):
             raise InvalidRequest(
                 "Nothing to save.",
-                resolution_hint="Give `text`, `text_patch`, `tags`, `trash` or `properties`.",
+                resolution_hint="Give `text`, `text_patch`, `append`, `prepend`, `find` with `replace`, "
+                "`tags`, `trash` or `properties`.",
             )
         return
-    if request.text_patch is not None:
-        raise InvalidRequest("A new note has no lines to patch.", resolution_hint="Give `text`.")
+    if given and given != ["text"]:
+        raise InvalidRequest(
+            f"A new note has no text for `{given[0]}`.",
+            resolution_hint="Give `id` to change a note, or `text` for a new one.",
+        )
     if request.local_version is not None or request.server_version is not None:
         raise InvalidRequest(
             "A version was given without `id`.",
@@ -110,31 +138,61 @@ def _check_shape(request: SaveRequest) -> None:
         raise InvalidRequest("A new note needs `text`.", resolution_hint="Or give `id`.")
 
 
-def _check_hidden_fields(policy: Policy, request: SaveRequest) -> None:
-    """Raise ``NotPermitted`` for overwriting what the agent cannot have read."""
+def _text_arguments(request: SaveRequest) -> list[str]:
+    """Return the names of those arguments that change the text."""
+    given = {
+        "text": request.text,
+        "text_patch": request.text_patch,
+        "append": request.append,
+        "prepend": request.prepend,
+        "find": request.find,
+    }
+    return [name for name, value in given.items() if value is not None]
+
+
+def _replaces_more(request: SaveRequest) -> bool:
+    """Return whether something beside the text is replaced as a whole."""
+    return (request.tags, request.trash, _title(request)) != (None,) * 3
+
+
+def _is_on_newest(request: SaveRequest) -> bool:
+    """Return whether the request means the newest text, whichever version the caller has read."""
+    replaces_text = request.text is not None or request.text_patch is not None
+    return not replaces_text and not _replaces_more(request)
+
+
+def _check_permitted(app: App, request: SaveRequest) -> None:
+    """Raise ``NotPermitted`` for overwriting or looking for what the agent cannot have read."""
     if request.id is None:
         return
-    if (request.text, request.text_patch, _title(request)) != (None,) * 3:
+    policy = app.config.policy
+    if _title(request) is not None or _text_arguments(request):
         policy.require_edit(Field.TEXT)
     if request.tags is not None:
         policy.require_edit(Field.TAGS)
+    if request.find is not None:
+        app.usage_limits.require_read()
 
 
 async def _draft(app: App, request: SaveRequest) -> Draft:
-    """Return the content to write, checked against the note as it is now."""
+    """Return the content to write, checked against the note as the caller has read it, or as it is now."""
     note = await _find_target(app, request)
     old, title = Content("") if note is None else note.content, _title(request)
     tags, spaced = old.tags, app.library.traits.spaced_tags
     if request.tags is not None:
         tags = check_tags(request.tags, present=old.tags, spaced=spaced)
     content = Content(
-        text=_text(request, old.text),
+        text=_text(request, old.text, titles=app.library.traits.titles),
         tags=tags,
         trash=old.trash if request.trash is None else request.trash,
         title=old.title if title is None else check_title(title),
         properties=with_properties(old.properties, _properties(request)),
     )
-    return make_draft(app, note, content)
+    draft = replace(make_draft(app, note, content), on_newest=_is_on_newest(request))
+    if draft.asks and request.local_version is not None and note is not None:
+        # What a person has to agree to is never merged with a text that nobody has seen with it.
+        await find_at_version(app, note.id, request.local_version)
+    return draft
 
 
 def with_properties(held: frozenset[str], changes: Mapping[str, bool]) -> frozenset[str]:
@@ -169,13 +227,11 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
     """Return the note to change, or None to create one."""
     if request.id is None:
         return None
-    note = await find_at_version(app, request.id, request.local_version)
-    if request.server_version is not None and request.server_version != note.server_version:
-        raise VersionConflict(
-            f"The note is at server_version {note.server_version}, not {request.server_version}.",
-            details=versions_of(note),
-        )
-    return note
+    if _is_on_newest(request):
+        return await find_note(app, request.id)
+    return await find_as_read(
+        app, request.id, request.local_version, server_version=request.server_version
+    )
 
 
 def _title(request: SaveRequest) -> str | None:
@@ -187,9 +243,16 @@ def _properties(request: SaveRequest) -> dict[str, bool]:
     return {} if given is None else given.model_dump(exclude_none=True)
 
 
-def _text(request: SaveRequest, old: str) -> str:
+def _text(request: SaveRequest, old: str, *, titles: bool) -> str:
+    """Return the new text; ``titles``: the store keeps the title beside it."""
     if request.text is not None:
         return request.text
+    if request.append is not None:
+        return append(old, request.append)
+    if request.prepend is not None:
+        return prepend(old, request.prepend, below_title=not titles)
+    if request.find is not None and request.replace is not None:
+        return replace_once(old, request.find, request.replace)
     if request.text_patch is None:
         return old
     return apply_patch(
@@ -226,29 +289,3 @@ def _asks(old: Content, new: Content, *, name: str, shares: bool) -> tuple[str, 
             f"({len(old.text)} characters, {len(new.text)} after)?"
         )
     return tuple(asks)
-
-
-def _answer(
-    app: App,
-    note: Note,
-    *,
-    merged: bool = False,
-    unchanged: bool = False,
-    copy_id: str | None = None,
-    differs: str = "",
-) -> SavedAnswer:
-    fields = text_fields(app, note)
-    if copy_id is not None:
-        fields["note"] = (
-            "Your change collided with one made elsewhere; the copy keeps your text too."
-        )
-    if differs:
-        sentence = f"stored differently: {differs}. {_SERVICE_CHANGED_IT}"
-        fields["note"] = " ".join(filter(None, (sentence, fields.get("note"))))
-    return SavedAnswer(
-        **fields_of(note, app.config.policy),
-        **fields,
-        merged=merged or None,
-        unchanged=unchanged or None,
-        conflict_copy_id=copy_id,
-    )

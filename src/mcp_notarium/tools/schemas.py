@@ -177,15 +177,19 @@ class SaveRequest(Wire):
     text: str | None = Field(default=None, description="whole text")
     text_patch: Patch | None = Field(
         default=None,
-        description="or this; lines numbered as in the text read; "
-        "addition goes before its line, last+1 appends",
+        description="line numbers of the text read; addition: before its line",
     )
+    append: str | None = None
+    prepend: str | None = Field(default=None, description="below the title")
+    find: str | None = Field(default=None, description="exact, once")
+    replace: str | None = None
     tags: Tags | None = Field(
         default=None, description="replaces all; an e-mail address may share it"
     )
     trash: StrictBool | None = None
     properties: Annotated[Properties, BeforeValidator(_parse_json)] | None = None
     confirm: StrictBool | None = Field(default=None, description="the user has agreed")
+    return_text: StrictBool | None = None
 
 
 class TitledSaveRequest(SaveRequest):
@@ -316,12 +320,21 @@ class OldNoteAnswer(NoteAnswer):
     old_version: str
 
 
-class SavedAnswer(NoteAnswer):
-    """Hold the answer of ``save``: the note as the store holds it now."""
+class ChangedLines(Answer):
+    """Hold lines of the new text: some that changed, with two around them. ``line``: number of the first."""
 
+    line: int
+    text: str
+
+
+class SavedAnswer(NoteAnswer):
+    """Hold the answer of ``save``: what the store holds now. ``text``: only on request."""
+
+    text: str | None = Field(default=None, json_schema_extra=QUIET)  # type: ignore[assignment]
     text_is_partial: bool | None = Field(default=None, json_schema_extra=QUIET)
     next_range_line_start: int | None = Field(default=None, json_schema_extra=QUIET)
     next_range_char_start: int | None = Field(default=None, json_schema_extra=QUIET)
+    changed: list[ChangedLines] | None = None
     merged: bool | None = None
     unchanged: bool | None = Field(default=None, json_schema_extra=QUIET)
     conflict_copy_id: str | None = Field(default=None, json_schema_extra=QUIET)

@@ -47,7 +47,7 @@ def mark_plain(text: str) -> str:
 
 
 def add_findings(value: dict[str, Any]) -> dict[str, Any]:
-    """Add ``findings`` (of a note) or ``hidden`` (of rows and suggestions) to the answer.
+    """Add ``findings`` (of a note, after those that it has) or ``hidden`` (of rows and suggestions).
 
     ``findings`` stands before the text, so that it is read first.
     """
@@ -59,8 +59,8 @@ def add_findings(value: dict[str, Any]) -> dict[str, Any]:
         return value | rows | ({"hidden": list(kinds)} if kinds else {})
     if "duplicates" in value:
         return value | {"duplicates": [_row(row) for row in value["duplicates"]]}
-    findings = list(_findings(value))
-    return {"findings": findings, **value} if findings else value
+    findings = [*value.get("findings", ()), *_findings(value)]
+    return {"findings": None} | value | {"findings": findings} if findings else value
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:

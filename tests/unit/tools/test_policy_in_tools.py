@@ -21,6 +21,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.tools import get, manage, save
 from mcp_notarium.tools import list as list_
+from mcp_notarium.tools.save_answer import NOT_ALL_SHOWN
 from mcp_notarium.tools.schemas import GetRequest, ListRequest, ManageRequest, SaveRequest
 from support.memory_client import LIKE_VAULT
 from support.sync_rig import quick_folder
@@ -105,15 +106,26 @@ def test_hidden_text_shows_nowhere(make_harness):
     with pytest.raises(NotPermitted):
         listed(harness, query="-secretive tag:x")
     assert listed(harness, query="tag:x trash:any").total_items == 1
-    for change in ({"text": "new"}, {"text_patch": '[{"operation":"deletion","line_number":1}]'}):
-        with pytest.raises(NotPermitted):
+    for change in (
+        {"text": "new"},
+        {"text_patch": '[{"operation":"deletion","line_number":1}]'},
+        {"append": "x"},
+        {"prepend": "x"},
+        {"find": "secretive", "replace": "x"},
+        {"find": "no such word", "replace": "x"},
+    ):
+        with pytest.raises(NotPermitted, match="is hidden and cannot be changed"):
             saved(harness, id="a", local_version=trashed.new_local_version, **change)
     answer = saved(harness, id="a", local_version=trashed.new_local_version, tags=["y"])
-    assert answer.text == ""
+    assert (answer.text, answer.changed, answer.text_total_lines) == (None, None, None)
+    whole = saved(harness, id="a", local_version=answer.local_version, tags=["z"], return_text=True)
+    assert (whole.text, whole.text_total_lines) == ("", None)
+    answer = whole
     with pytest.raises(Exception, match="Delete the note") as asked:
         managed(harness, action="delete_permanently", id="a", local_version=answer.local_version)
     assert "secretive" not in json.dumps(asked.value.to_dict())
-    assert saved(harness, text="a new one").text == ""
+    made = saved(harness, text="a new\u202e one")
+    assert (made.text, made.findings) == (None, None)
 
 
 def test_hidden_tags_show_nowhere_and_cannot_be_guessed(make_harness):
@@ -170,10 +182,23 @@ def test_a_session_that_has_read_enough_gets_no_text_by_saving_either(make_harne
     budget.charge_read(4990)
     with pytest.raises(NotPermitted):
         budget.charge_read(11)
-    answer = saved(harness, id="a", local_version=1, trash=False)
+    answer = saved(harness, id="a", local_version=1, trash=False, return_text=True)
     assert answer.unchanged
     assert answer.text == ""
     assert answer.text_is_partial
+    answer = saved(harness, id="a", append="and more")
+    assert answer.changed is None
+    assert answer.note == NOT_ALL_SHOWN
+
+
+def test_a_session_that_has_read_enough_cannot_search_by_replacing(make_harness):
+    harness = synced(make_harness(Policy(limits=Limits(bytes_per_session=5000)), a=("text",)))
+    saved(harness, id="a", find="text", replace="word")
+    harness.app.usage_limits.record_read(5000)
+    for guess in ("word", "other"):
+        with pytest.raises(NotPermitted, match="may be read in one session"):
+            saved(harness, id="a", find=guess, replace="x")
+    assert harness.store.text("a") == "word"
 
 
 def test_a_question_about_a_note_names_it_by_id_alone_when_enough_has_been_read(make_harness):

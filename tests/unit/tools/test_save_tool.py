@@ -40,6 +40,10 @@ async def noted(harness: ToolHarness, text="one\ntwo\nthree\n", **fields):
     return harness.app.cache.notes.get("n").local_version
 
 
+def shown(answer):
+    return [(part.line, part.text) for part in answer.changed]
+
+
 def change(operation, line, value=None):
     return {"operation": operation, "line_number": line, "value": value}
 
@@ -50,7 +54,7 @@ async def test_new_note_is_stored_by_the_service_before_it_is_reported(harness):
     assert harness.store.text(answer.id) == "hello \U0001f44b\r\n"
     assert answer.tags == ["a"]
     assert (answer.local_version, answer.server_version) == (1, 1)
-    assert answer.merged is None
+    assert (answer.merged, answer.text, answer.changed) == (None, None, None)
     assert harness.app.cache.notes.get(answer.id).text == "hello \U0001f44b\r\n"
 
 
@@ -73,6 +77,14 @@ async def test_new_note_may_be_empty(harness):
         {"id": "n", "local_version": 1},
         {"id": "n", "text": "x"},
         {"id": "n", "local_version": 1, "text": "x", "text_patch": []},
+        {"id": "n", "append": "x", "prepend": "x"},
+        {"id": "n", "append": "x", "tags": ["a"]},
+        {"id": "n", "find": "one"},
+        {"id": "n", "replace": "one"},
+        {"id": "n", "find": "", "replace": "x"},
+        {"append": "x"},
+        {"find": "x", "replace": "y"},
+        {"text": "x", "append": "y"},
         {"text": "x", "tags": ["two words"]},
         {"text": "x" * 1_048_577},
         {"text": "\u20ac" * 400_000},
@@ -88,7 +100,7 @@ async def test_request_that_cannot_be_meant_is_refused_and_nothing_is_sent(harne
 async def test_whole_text_replaces_and_keeps_tags(harness):
     version = await noted(harness, tags=["keep"])
     answer = await write(harness, id="n", local_version=version, text="new")
-    assert (answer.text, answer.tags, answer.local_version) == ("new", ["keep"], version + 1)
+    assert (answer.tags, answer.local_version) == (["keep"], version + 1)
     assert harness.store.fields("n")["text"] == "new"
 
 
@@ -100,7 +112,7 @@ async def test_patch_changes_the_named_lines_only(harness):
         change("deletion", 1),
         change("addition", 1, "top"),
     ]
-    answer = await write(harness, id="n", local_version=version, text_patch=patch)
+    answer = await write(harness, id="n", local_version=version, text_patch=patch, return_text=True)
     assert answer.text == harness.store.text("n") == "top\r\nB\r\nc\r\nend"
 
 
@@ -124,7 +136,8 @@ async def test_patch_that_does_not_fit_changes_nothing(harness, patch):
 async def test_tags_or_trash_alone_leave_the_text_alone(harness):
     version = await noted(harness, tags=["old tag", "b"])
     answer = await write(harness, id="n", local_version=version, tags=["old tag", "new"])
-    assert (answer.tags, answer.text) == (["old tag", "new"], "one\ntwo\nthree\n")
+    assert (answer.tags, answer.changed) == (["old tag", "new"], None)
+    assert harness.store.text("n") == "one\ntwo\nthree\n"
     answer = await write(harness, id="n", local_version=answer.local_version, trash=True)
     assert (answer.trash, answer.tags) == (True, ["old tag", "new"])
     answer = await write(harness, id="n", local_version=answer.local_version, tags=[], trash=False)
@@ -172,7 +185,8 @@ async def test_unseen_change_elsewhere_is_merged_and_said_so(harness):
     patch = [change("modification", 1, "ONE")]
     answer = await write(harness, id="n", local_version=version, text_patch=patch)
     assert answer.merged
-    assert answer.text == harness.store.text("n") == "ONE\ntwo\nthree\nfour\n"
+    assert harness.store.text("n") == "ONE\ntwo\nthree\nfour\n"
+    assert shown(answer) == [(1, "ONE\ntwo\nthree\nfour\n")]
 
 
 async def test_unseen_change_of_the_same_line_is_a_conflict_and_nothing_is_written(harness):
@@ -340,7 +354,7 @@ async def test_too_large_note_from_elsewhere_can_still_be_tagged(harness):
 async def test_megabyte_and_hundred_tags_go_through(harness):
     await harness.sync()
     text = "0123456789abcde\n" * 65_536
-    answer = await write(harness, text=text, tags=[f"t{n}" for n in range(100)])
+    answer = await write(harness, text=text, tags=[f"t{n}" for n in range(100)], return_text=True)
     assert harness.store.text(answer.id) == text
     assert len(answer.tags) == 100
     assert answer.text_is_partial
@@ -352,7 +366,8 @@ async def test_what_the_service_stores_differently_is_reported_by_lines_and_to_t
     harness.store.rewrite = lambda fields: fields | {"text": fields["text"].replace("\0", "")}
     answer = await write(harness, id="n", local_version=version, text="one\nt\0wo\nthree\n\0\n")
     assert answer.note.startswith("stored differently: lines 2, 4. ")
-    assert answer.text == harness.store.text("n") == "one\ntwo\nthree\n\n"
+    assert harness.store.text("n") == "one\ntwo\nthree\n\n"
+    assert shown(answer) == [(2, "two\nthree\n\n")]
     assert (answer.merged, answer.conflict_copy_id) == (None, None)
     assert len(harness.store.ids()) == 1
     one, notice = collect_stats(harness.app).notices
@@ -365,7 +380,7 @@ async def test_a_creation_stored_differently_is_reported_when_it_is_repeated(har
     harness.remote.faults.plan(Fault.LOST_ANSWER, on="push")
     with pytest.raises(OutcomeUnknown):
         await write(harness, text="new\n")
-    answer = await write(harness, text="new\n")
+    answer = await write(harness, text="new\n", return_text=True)
     assert answer.note.startswith("stored differently: line 1. ")
     assert (answer.text, answer.merged) == ("NEW\n", None)
     assert len(harness.store.ids()) == 1

@@ -65,10 +65,10 @@ async def test_a_word_that_has_left_a_title_finds_nothing(harness):
 
 async def test_save_sets_a_title_changes_it_alone_and_takes_it_away(harness):
     await harness.sync()
-    made = await saved(harness, title="  New\nline ", text="x\n")
+    made = await saved(harness, title="  New\nline ", text="x\n", return_text=True)
     assert (made.title, made.text) == ("New line", "x\n")
     after = await saved(harness, id=made.id, local_version=made.local_version, title="Newer")
-    assert (after.title, after.text) == ("Newer", "x\n")
+    assert (after.title, after.text, after.changed) == ("Newer", None, None)
     assert harness.store.contents()[made.id] == Content("x\n", title="Newer")
     same = await saved(harness, id=made.id, local_version=after.local_version, title="Newer")
     assert same.unchanged
@@ -91,11 +91,14 @@ async def test_a_store_without_titles_refuses_one(tmp_path):
 async def test_titles_merge_as_a_field_and_two_new_ones_conflict(harness):
     await harness.sync()
     harness.store.put("plan", "Ship it.\n", title="Theirs")
-    both = await saved(harness, id="plan", local_version=1, text="Ship it.\nSoon.\n")
+    both = await saved(
+        harness, id="plan", local_version=1, text="Ship it.\nSoon.\n", return_text=True
+    )
     assert (both.title, both.text, both.merged) == ("Theirs", "Ship it.\nSoon.\n", True)
     harness.store.put("plan", both.text, title="Again")
-    with pytest.raises(VersionConflict):
+    with pytest.raises(VersionConflict) as caught:
         await saved(harness, id="plan", local_version=both.local_version, title="Mine")
+    assert caught.value.details["current_title"] == "Again"
     assert harness.store.fields("plan")["title"] == "Again"
 
 

@@ -139,7 +139,7 @@ async def create(app: App, request: CreateNoteRequest, call: CallContext) -> Pla
         content = _live(app).given_below(parent, request.content, kind=request.type, title=title)
         return make_draft(app, None, content)
 
-    note, _ = await carry_out(app, draft, call)
+    _, note, _ = await carry_out(app, draft, call)
     return PlainAnswer(text=_json({"noteId": note.id, "type": request.type}), notes=(note.id,))
 
 
@@ -159,7 +159,7 @@ async def update_content(
         note = await _live(app).refresh(note_id)
         return make_draft(app, note, replace(note.content, text=request.content))
 
-    note, saved = await carry_out(app, draft, call)
+    _, note, saved = await carry_out(app, draft, call)
     _live(app).forget_shown(note_id)
     copy_id = saved.copy_id if saved is not None else None
     copies = {} if copy_id is None else {"conflictCopyId": copy_id}

@@ -82,7 +82,7 @@ async def add(app: App, request: AddNoteRequest, call: CallContext) -> PlainAnsw
     async def draft() -> Draft:
         return make_draft(app, None, content)
 
-    note, _ = await carry_out(app, draft, call)
+    _, note, _ = await carry_out(app, draft, call)
     return PlainAnswer(text=wording.added(title, note.id), notes=(note.id,))
 
 
@@ -138,7 +138,7 @@ async def update(app: App, request: UpdateNoteRequest, call: CallContext) -> Pla
         app.config.policy.require_edit(Field.TEXT)
         return make_draft(app, note, replace(note.content, title=title, text=text))
 
-    note, _ = await carry_out(app, draft, call)
+    _, note, _ = await carry_out(app, draft, call)
     text = wording.updated(_shown_title(app, note), note.id)
     return PlainAnswer(text=text, notes=(note.id,), from_notes=True)
 

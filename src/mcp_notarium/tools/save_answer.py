@@ -1,0 +1,126 @@
+"""Show what a save has changed, or where it met another change: lines of the note, never all of a long one.
+
+Both show no more than the policy lets an agent read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mcp_notarium.domain.characters import find_invisible, find_invisible_kinds
+from mcp_notarium.domain.excerpts import changed_lines, cut
+from mcp_notarium.domain.lines import shorten, split_lines
+from mcp_notarium.domain.merge import find_overlaps, titles_clash
+from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.policy import Field
+from mcp_notarium.errors import VersionConflict
+from mcp_notarium.tools.get import RESERVED_BYTES, TEXT_HIDDEN, fields_of, json_bytes, text_fields
+from mcp_notarium.tools.schemas import ChangedLines, SavedAnswer
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+    from mcp_notarium.sync.writer import Saved
+
+MOST_SHOWN = 4_000
+"""Characters of changed lines in one answer: about 1,000 tokens."""
+MOST_OVERLAPS = 5
+NOT_ALL_SHOWN = "Not all changed lines are shown, or not whole; `get` reads them."
+_BYTES_OF_ONE = 6
+"""A character has at most as many bytes in JSON."""
+_COLLIDED = "Your change collided with one made elsewhere; the copy keeps your text too."
+_SERVICE_CHANGED_IT = (
+    "The note store changed that. The answer is what it holds; it would change it again."
+)
+_OVERLAP_HINT = (
+    "`overlaps` has the lines that both changed, as you and as they wrote them, with their line number now. "
+    "Decide what they should say, and `save` that with `current_local_version`."
+)
+
+
+def make_answer(
+    app: App, note: Note, saved: Saved | None, *, before: Content | None, whole: bool
+) -> SavedAnswer:
+    """Return the answer; ``saved`` None: nothing changed, ``before`` None: a new note.
+
+    ``whole``: with the whole text instead of what changed in it.
+    """
+    policy = app.config.policy
+    if whole:
+        fields = text_fields(app, note)
+    elif policy.hides(Field.TEXT):
+        fields = {"note": TEXT_HIDDEN}
+    else:
+        fields = _changed_fields(app, note, before if saved else None)
+    if saved is not None:
+        notes = (
+            f"stored differently: {saved.differs}. {_SERVICE_CHANGED_IT}" if saved.differs else "",
+            _COLLIDED if saved.copy_id else fields.get("note"),
+        )
+        fields["note"] = " ".join(filter(None, notes)) or None
+    return SavedAnswer(
+        **fields_of(note, policy),
+        **fields,
+        merged=(saved is not None and saved.merged) or None,
+        unchanged=saved is None or None,
+        conflict_copy_id=saved.copy_id if saved else None,
+    )
+
+
+def _changed_fields(app: App, note: Note, before: Content | None) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "text_total_lines": len(split_lines(note.text)),
+        "findings": [
+            {"kind": each.kind, "count": each.count, "first_line": each.first_line}
+            for each in find_invisible(note.text)
+        ]
+        or None,
+    }
+    if before is not None and before.text != note.text:
+        room = _room(app, note)
+        parts, complete = changed_lines(before.text, note.text, most=room)
+        fields["changed"] = [ChangedLines(line=part.line, text=part.text) for part in parts] or None
+        fields["note"] = None if complete else NOT_ALL_SHOWN
+    return fields
+
+
+def _room(app: App, note: Note) -> int:
+    """Return how many characters of the note may be shown."""
+    left = app.usage_limits.bytes_left
+    if left is None:
+        return MOST_SHOWN
+    free = left - RESERVED_BYTES - json_bytes("".join(note.tags))
+    return max(0, min(MOST_SHOWN, free // _BYTES_OF_ONE))
+
+
+def add_overlaps(app: App, error: VersionConflict, *, base: Note, mine: Content) -> VersionConflict:
+    """Add to a conflict what both sides have in the lines that both changed.
+
+    ``base``: the note as the caller read it.
+    """
+    theirs = app.library.get(base.id)
+    if theirs is None or app.config.policy.hides(Field.TEXT):
+        return error
+    room = _room(app, theirs)
+    shown: list[dict[str, Any]] = []
+    found = find_overlaps(base.text, mine.text, theirs.text)
+    for each in found[:MOST_OVERLAPS]:
+        sides = [
+            cut(split_lines(side), line=each.line, most=room // 2)
+            for side in (each.mine, each.theirs)
+        ]
+        room -= sum(len(side.text) for side in sides)
+        yours, now = sides
+        cut_off = {} if yours.whole and now.whole else {"cut_off": True}
+        shown.append({"line": each.line, "yours": yours.text, "theirs": now.text} | cut_off)
+    if shown:
+        error.details |= {"overlaps": shown}
+        if len(found) > len(shown):
+            error.details["more_overlaps"] = len(found) - len(shown)
+        error.resolution_hint = _OVERLAP_HINT
+    if titles_clash(base.content, mine, theirs.content):
+        error.details["current_title"] = shorten(theirs.title or "")
+    texts = [each[side] for each in shown for side in ("yours", "theirs")]
+    if hidden := find_invisible_kinds([*texts, error.details.get("current_title", "")]):
+        error.details["hidden"] = list(hidden)
+    error.tells_text = True
+    return error
