@@ -177,7 +177,7 @@ class SaveRequest(Wire):
     text: str | None = Field(default=None, description="whole text")
     text_patch: Patch | None = Field(
         default=None,
-        description="line numbers of the text read; addition: before its line",
+        description="line numbers as read; addition: before its line",
     )
     append: str | None = None
     prepend: str | None = Field(default=None, description="below the title")
