@@ -63,6 +63,7 @@ BUILDERS = {
     "mcp_notarium.storage.database_opener:_configure": "settings written out there, and two numbers it computes",
     "mcp_notarium.storage.note_search:SearchIndex.find": "search/sql_builder.py, the builder of searches",
     "mcp_notarium.storage.note_search:SearchIndex._find_written_form": "search/sql_builder.py, the builder of searches",
+    "mcp_notarium.storage.note_search:SearchIndex._few": "search/sql_builder.py, the builder of searches",
 }
 """``module:function`` -> why its statements are fixed, although they are not constants."""
 

@@ -77,9 +77,9 @@ class Library:
         return self._store.traits
 
     def find(self, query: Query, *, limit: int, offset: int, preview_lines: int) -> Found:
-        """Return one page of the notes that match."""
+        """Return one page of the notes that match, with where."""
         return self._cache.search.find(
-            query, limit=limit, offset=offset, preview_lines=preview_lines
+            query, limit=limit, offset=offset, preview_lines=preview_lines, explain=True
         )
 
     def count(self, query: Query) -> int:

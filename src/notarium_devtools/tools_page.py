@@ -24,7 +24,7 @@ because some clients show the model only one of them. Fields without a value are
 Unix epoch seconds (UTC). Unknown arguments are refused; `null` means "not given"; a whole number may
 arrive as `"3"` or `3.0`, a list as JSON text, one tag as text, and an `id` under the name `uuid`, which rows of
 `list` have. The schemas a client sees are shortened to what a
-model needs (no titles, no lower bounds, no rare fields); this page is complete.
+model needs (no titles, no lower bounds; answers have the names of their fields, or are open); this page is complete.
 `NOTARIUM_TOOL_PREFIX=notes_` turns `list` into `notes_list`, and so on, in everything that a client sees; the
 policy and the audit log know the names of this page.
 
@@ -139,8 +139,12 @@ _BEHAVIOUR = {
   kinds of invisible characters in the row.
 * A page beyond the end is empty and has the true totals. A `limit` or `preview_lines` above the maximum counts
   as the maximum, and `note` says so.
-* The server searches inside words if no whole word matches, and the answer has `inside_words`.
-* If several words find nothing together, `word_hits` says how many notes each word and phrase finds alone, with the same
+* `match` shows where a row has the query's words: the number of the line with most of them, as `get` counts lines, and that
+  line or the part of it around the first (120 characters, `…` where it is cut). It is left out if title, `text` and tags
+  of the row show them all, and beyond the first 262,144 characters of a text.
+* If fewer than 10 notes have the whole words, those with parts of compounds follow (`schiff` in `Dampfschiff`), and the
+  answer has `inside_words`. If none has, any part of a word counts.
+* If several words find nothing together, `hits_alone` says how many notes each word and phrase finds alone, with the same
   filters. `suggestions` are words that would find something, for those that find nothing: spelled with at most one
   mistake from four letters on, two from eight.
 * `sync` appears only if something may be missing or old: `state`, `loaded` (of `total`, where the store tells it), `complete`,

@@ -139,9 +139,10 @@ def test_every_answer_with_note_text_is_marked_and_no_other():
     }
     marked_ones = {model.__name__ for model in schemas.FromNotes.__subclasses__()}
     marked_ones |= {model.__name__ for model in schemas.NoteAnswer.__subclasses__()}
-    # A ListItem stands in a ListAnswer, ChangedLines in a SavedAnswer; a PlainAnswer says by itself whether its
-    # text is from notes. A ManageOutput is never sent.
-    assert holding == marked_ones | {"ListItem", "ChangedLines", "PlainAnswer", "ManageOutput"}
+    # A ListItem stands in a ListAnswer, a Match in that, ChangedLines in a SavedAnswer; a PlainAnswer says by
+    # itself whether its text is from notes. A ManageOutput is never sent.
+    within = {"ListItem", "Match", "ChangedLines", "PlainAnswer", "ManageOutput"}
+    assert holding == marked_ones | within
 
 
 @given(TEXT, TAGS)
@@ -168,6 +169,16 @@ def test_lines_of_findings_are_those_of_the_note_and_not_of_the_part():
 def test_findings_come_before_the_text():
     order = list(shown(note("\u202e"))[0])
     assert order.index("findings") < order.index("text")
+
+
+def test_what_is_hidden_in_the_line_of_a_hit_is_named_and_cannot_end_the_marking():
+    plain = listing("x")
+    (row,) = plain.content
+    hit = row.model_copy(update={"match": schemas.Match(line=2, text="a\u202eb")})
+    value, _ = shown(plain.model_copy(update={"content": [hit]}))
+    assert value["content"][0]["hidden"] == ["bidi"]
+    drawn = iter(["a\u202eb", "other"])
+    assert add_boundaries(value, draw=lambda: next(drawn))[END] == "other"
 
 
 def test_rows_name_what_is_hidden_in_preview_and_tags():

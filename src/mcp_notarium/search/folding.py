@@ -145,6 +145,11 @@ def pieces(folded: str) -> list[str]:
     return _piece().findall(folded)
 
 
+def next_piece(folded: str, place: int) -> re.Match[str] | None:
+    """Return the word or run that begins next at or after ``place``, or the rest of one that ``place`` is in."""
+    return _piece().search(folded, place)
+
+
 def is_run(piece: str) -> bool:
     """Tell whether a piece is a run, indexed by grams."""
     return bool(_gram_run().match(piece))

@@ -83,11 +83,17 @@ _LITERAL = (
 
 
 def build(
-    query: Query, *, limit: int, offset: int = 0, expansions: Expansions | None = None
+    query: Query,
+    *,
+    limit: int,
+    offset: int = 0,
+    expansions: Expansions | None = None,
+    first: Sequence[int] = (),
 ) -> Statements:
     """Build the statements for one page of ``limit`` notes after the first ``offset``.
 
-    ``expansions`` replaces words (those of ``words_of``) by index terms, any of which will do.
+    ``expansions`` replaces words (those of ``words_of``) by index terms, any of which will do. The notes
+    ``first`` (pk) come before the others.
     """
     expansions = expansions or {}
     terms = query.terms.conditions if isinstance(query.terms, And) else (query.terms,)
@@ -100,8 +106,8 @@ def build(
         return Statements(rows, rows, _listing_count(query, narrow))
     expression = _in_scope(query, expression)
     matched = Statement(_MATCHED_NOTES, (expression,))
-    rows = unranked = _rank(query, matched, narrow, limit, offset)
-    if isinstance(query.terms, Word):
+    rows = unranked = _rank(query, matched, narrow, limit, offset, first=first)
+    if isinstance(query.terms, Word) and not first:
         found = [Statement(_MATCHED, (expression,)), *narrow]
         unranked = _listing(query, found, limit, offset, tagged=tagged)
     if not narrow and not _has_dates(query):
@@ -219,13 +225,23 @@ def _listing(
 
 
 def _rank(
-    query: Query, matched: Statement, narrow: Sequence[Statement], limit: int, offset: int
+    query: Query,
+    matched: Statement,
+    narrow: Sequence[Statement],
+    limit: int,
+    offset: int,
+    *,
+    first: Sequence[int],
 ) -> Statement:
     """Select a page of what full-text search finds, the best match first."""
     columns = f"m.pk AS pk, f.rank AS rank, m.{_SORTS[query.sort_by]} AS sorted"
+    order = f"rank, {_order(query)}"
+    if first:
+        columns += f", m.pk NOT IN ({', '.join('?' * len(first))}) AS later"
+        order = f"later, {order}"
     everything = [matched, *_metadata(query, _TRASH[query.trash]), *narrow]
     found = _select(columns, " AND ", everything)
-    return _page(found, f"rank, {_order(query)}", limit, offset)
+    return _page(Statement(found.sql, (*first, *found.parameters)), order, limit, offset)
 
 
 def _listing_count(query: Query, narrow: Sequence[Statement]) -> Statement:

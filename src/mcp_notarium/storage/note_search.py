@@ -1,8 +1,8 @@
 """Find one page of the notes a query asks for, and count all of them.
 
-``search/sql_builder.py`` turns a query into SQL; this module runs it. If words find nothing, it looks
-once more inside words (``fahrt`` in ``Schifffahrt``) and says so. For misspelt words it offers words
-that do find something within the same limits.
+``search/sql_builder.py`` turns a query into SQL; this module runs it. If words find little, it looks
+once more inside words (``fahrt`` in ``Schifffahrt``), puts what that finds behind the rest, and says so. For
+misspelt words it offers words that do find something within the same limits.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.lines import preview
 from mcp_notarium.search.folding import fold, words_only
 from mcp_notarium.search.query import Query, Word
+from mcp_notarium.search.snippets import Snippet, Term, find_snippet, terms_of
 from mcp_notarium.search.sql_builder import build, words_of
 from mcp_notarium.search.stemming import spelling, stem
 from mcp_notarium.storage.database import Database, Row
@@ -25,10 +26,18 @@ MOST_RANKED = 1000
 """Notes of a single-word query that are ranked. Ranking takes three times as long as finding, and says
 little if a thousand notes have the word; beyond that the newest come first."""
 
+FEW = 10
+"""With fewer hits of whole words than this, parts of compounds are looked for as well."""
+
 _SHORTEST_PART = 3
+_SHORTEST_BESIDE_WORDS = 4
+_SHORTEST_REST = 3
+_MOST_BESIDE_WORDS = 200
 _MOST_EXPANSIONS = 1000
 _MOST_CANDIDATES = 12
 _MOST_PREVIEWED = 16_384
+_MOST_EXPLAINED = 262_144
+"""Characters of a text, at most, in which the place of a hit is looked for."""
 _WORD = re.compile(r"\w+")
 
 
@@ -36,7 +45,8 @@ _WORD = re.compile(r"\w+")
 class Summary:
     """Hold a note of a listing.
 
-    ``head`` is the preview of its text: the first lines, cut, without blank ones.
+    ``head`` is the preview of its text: the first lines, cut, without blank ones. ``match`` is where the
+    query's words stand, if not all of them stand in title, ``head`` and tags.
     """
 
     id: str
@@ -47,11 +57,12 @@ class Summary:
     title: str | None
     head: str
     properties: frozenset[str] = frozenset()
+    match: Snippet | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Hold one page. ``total`` counts all pages; ``inside_words``: no whole word matched."""
+    """Hold one page. ``total`` counts all pages; ``inside_words``: the last ones match inside words only."""
 
     notes: list[Summary]
     total: int
@@ -65,20 +76,35 @@ class SearchIndex:
         self._db = database
         self._vocabulary = Vocabulary(database)
 
-    def find(self, query: Query, *, limit: int, offset: int = 0, preview_lines: int = 1) -> Found:
-        """Return ``limit`` notes after the first ``offset``, in the order the query asks for."""
+    def find(
+        self,
+        query: Query,
+        *,
+        limit: int,
+        offset: int = 0,
+        preview_lines: int = 1,
+        explain: bool = False,
+    ) -> Found:
+        """Return ``limit`` notes after the first ``offset``, in the order the query asks for.
+
+        ``explain``: with what matches in each.
+        """
         statements = build(query, limit=limit, offset=offset)
         total = self._db.number(statements.count.sql, statements.count.parameters)
         inside_words = False
-        if not total and (expansions := self._expansions(query)):
-            statements = build(query, limit=limit, offset=offset, expansions=expansions)
-            total = self._db.number(statements.count.sql, statements.count.parameters)
+        if total < FEW and (expansions := self._expansions(query, beside_words=total > 0)):
+            first = self._few(query) if total else []
+            wider = build(query, limit=limit, offset=offset, expansions=expansions, first=first)
+            found = self._db.number(wider.count.sql, wider.count.parameters)
             # Only for hits: a term of the index may belong to a note that is gone.
-            inside_words = total > 0
+            if inside_words := found > total:
+                statements, total = wider, found
         page = statements.rows if total <= MOST_RANKED else statements.unranked
         notes = [_summary(row) for row in self._db.rows(page.sql, page.parameters)]
         if preview_lines > 1:
             notes = self._lengthen_heads(notes, preview_lines)
+        if explain and (terms := terms_of(query.terms, inside=inside_words)):
+            notes = self._explain(notes, terms)
         if notes:  # another process may have written since they were counted
             total = max(total, offset + len(notes))
         return Found(notes, total, inside_words)
@@ -99,14 +125,34 @@ class SearchIndex:
                 break
         return found
 
-    def _expansions(self, query: Query) -> dict[str, list[str]]:
-        """Return the index terms that contain each word of the query."""
+    def _few(self, query: Query) -> list[int]:
+        """Return the notes (pk) that whole words find."""
+        statements = build(query, limit=FEW)
+        rows = self._db.rows(statements.rows.sql, statements.rows.parameters)
+        return [row[-1] for row in rows]
+
+    def _expansions(self, query: Query, *, beside_words: bool) -> dict[str, list[str]]:
+        """Return the index terms that contain each word of the query.
+
+        ``beside_words``: the word itself, and the compounds that it is a part of.
+        """
         inside = {}
         for word in words_of(query):
             folded = words_only(word)
-            if len(folded) >= _SHORTEST_PART:
+            if beside_words:
+                inside[word] = self._compounds(folded)
+            elif len(folded) >= _SHORTEST_PART:
                 inside[word] = self._inside(folded)
         return {word: terms for word, terms in inside.items() if terms}
+
+    def _compounds(self, folded: str) -> list[str]:
+        """Return the word's own term and those of compounds; nothing if there are none."""
+        if len(folded) < _SHORTEST_BESIDE_WORDS:
+            return []
+        own = stem(folded)
+        terms = self._vocabulary.containing(folded, limit=_MOST_BESIDE_WORDS)
+        compounds = [term for term in terms if term != own and _is_compound(term, folded)]
+        return [own, *compounds] if compounds else []
 
     def _inside(self, folded: str) -> list[str]:
         terms = self._vocabulary.containing(folded, limit=_MOST_EXPANSIONS)
@@ -135,16 +181,37 @@ class SearchIndex:
         words = dict.fromkeys(_WORD.findall(text[0])) if text else ()
         return next((word.lower() for word in words if stem(fold(word)) == term), None)
 
-    def _lengthen_heads(self, notes: Sequence[Summary], lines: int) -> list[Summary]:
+    def _explain(self, notes: Sequence[Summary], terms: Sequence[Term]) -> list[Summary]:
+        texts = self._read_beginnings(notes, _MOST_EXPLAINED)
+        return [
+            replace(note, match=find_snippet(texts.get(note.id, ""), terms, shown=_shown(note)))
+            for note in notes
+        ]
+
+    def _read_beginnings(self, notes: Sequence[Summary], characters: int) -> dict[str, str]:
         ids = json.dumps([note.id for note in notes])
-        texts: dict[str, str] = dict(self._db.rows(_BEGINNINGS, (_MOST_PREVIEWED, ids)))
+        return dict(self._db.rows(_BEGINNINGS, (characters, ids)))
+
+    def _lengthen_heads(self, notes: Sequence[Summary], lines: int) -> list[Summary]:
+        texts = self._read_beginnings(notes, _MOST_PREVIEWED)
         return [replace(note, head=preview(texts.get(note.id, note.head), lines)) for note in notes]
+
+
+def _is_compound(term: str, part: str) -> bool:
+    """Tell whether the part ends a compound (perhaps inflected) or begins one, in which others begin anew."""
+    before = term.find(part)
+    after = len(term) - before - len(part)
+    return before >= _SHORTEST_REST or (before == 0 and after >= _SHORTEST_REST)
 
 
 def _is_near(word: str, wanted: str) -> bool:
     """Tell whether a whole word is near: its stem may be nearer than itself."""
     reach = reach_of(wanted)
     return 0 < distance(word, wanted, at_most=reach) <= reach
+
+
+def _shown(note: Summary) -> str:
+    return "\n".join((note.title or "", note.head, *note.tags))
 
 
 def _summary(row: Row) -> Summary:

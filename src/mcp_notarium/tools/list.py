@@ -23,6 +23,7 @@ from mcp_notarium.tools.schemas import (
     ListAnswer,
     ListItem,
     ListRequest,
+    Match,
 )
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 
@@ -60,7 +61,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
         next_page=page + 1 if page * limit < found.total else None,
         total_items=found.total,
         inside_words=found.inside_words or None,
-        word_hits=alone or None,
+        hits_alone=alone or None,
         suggestions=None if alone is None else _suggestions(app, query, alone),
         note=_describe_bounds(request),
         sync=sync_part(status, now=app.clock()),
@@ -121,7 +122,14 @@ def _row(summary: Summary, policy: Policy) -> ListItem:
         modified_at=summary.modified_at,
         trash=summary.trash,
         properties=shown_properties(summary.properties),
+        match=_match(summary, policy),
     )
+
+
+def _match(summary: Summary, policy: Policy) -> Match | None:
+    if summary.match is None or policy.hides(Field.TEXT):
+        return None
+    return Match(line=summary.match.line, text=summary.match.text)
 
 
 def _count_alone(app: App, query: Query) -> dict[str, int]:

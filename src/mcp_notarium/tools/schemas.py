@@ -28,7 +28,7 @@ from mcp_notarium.domain.note import LONGEST_ID
 from mcp_notarium.search.parser import day_start
 
 QUIET: dict[str, Any] = {"x-quiet": True}
-"""``Field(json_schema_extra=QUIET)``: the field is sent if it applies, but not shown in the schema."""
+"""``Field(json_schema_extra=QUIET)``: an argument that is taken, but not shown in the schema."""
 
 
 def _whole(value: Any) -> Any:
@@ -245,11 +245,8 @@ class FromNotes(Answer):
     begin_untrusted: str | None = Field(
         default=None,
         description="always, first: a random word of this answer, and that note data follows",
-        json_schema_extra=QUIET,
     )
-    untrusted_end: str | None = Field(
-        default=None, description="always, last: the same word", json_schema_extra=QUIET
-    )
+    untrusted_end: str | None = Field(default=None, description="always, last: the same word")
 
 
 class InvisibleText(Answer):
@@ -261,19 +258,27 @@ class InvisibleText(Answer):
     where: Literal["title", "tags"] | None = None
 
 
+class Match(Answer):
+    """Show where a row has the words of the query: a line (from 1) and the part of it around them."""
+
+    line: int
+    text: str
+
+
 class ListItem(Answer):
     """Hold one row of a listing; ``text`` is a preview. ``title``: where the store has titles."""
 
-    type: Literal["text"] = Field(default="text", json_schema_extra=QUIET)
+    type: Literal["text"] = "text"
     uuid: str
-    title: str | None = Field(default=None, json_schema_extra=QUIET)
+    title: str | None = None
     text: str
     local_version: int
     tags: list[str]
     modified_at: int
-    trash: bool = Field(json_schema_extra=QUIET)
-    properties: Properties | None = Field(default=None, json_schema_extra=QUIET)
-    hidden: list[str] | None = Field(default=None, json_schema_extra=QUIET)
+    trash: bool
+    properties: Properties | None = None
+    match: Match | None = None
+    hidden: list[str] | None = None
 
 
 class ListAnswer(FromNotes):
@@ -282,12 +287,12 @@ class ListAnswer(FromNotes):
     content: list[ListItem]
     next_page: int | None = None
     total_items: int
-    inside_words: bool | None = Field(default=None, json_schema_extra=QUIET)
-    word_hits: dict[str, int] | None = Field(default=None, json_schema_extra=QUIET)
-    suggestions: list[str] | None = Field(default=None, json_schema_extra=QUIET)
-    hidden: list[str] | None = Field(default=None, json_schema_extra=QUIET)
-    note: str | None = Field(default=None, json_schema_extra=QUIET)
-    sync: Sync | None = Field(default=None, json_schema_extra=QUIET)
+    inside_words: bool | None = None
+    hits_alone: dict[str, int] | None = None
+    suggestions: list[str] | None = None
+    hidden: list[str] | None = None
+    note: str | None = None
+    sync: Sync | None = None
 
 
 class NoteAnswer(FromNotes):
@@ -295,22 +300,22 @@ class NoteAnswer(FromNotes):
 
     id: str
     local_version: int
-    server_version: int | None = Field(default=None, json_schema_extra=QUIET)
-    title: str | None = Field(default=None, json_schema_extra=QUIET)
+    server_version: int | None = None
+    title: str | None = None
     text: str
-    tags: list[str] = Field(json_schema_extra=QUIET)
-    modified_at: int = Field(json_schema_extra=QUIET)
-    created_at: int | None = Field(default=None, json_schema_extra=QUIET)
-    trash: bool = Field(json_schema_extra=QUIET)
-    properties: Properties | None = Field(default=None, json_schema_extra=QUIET)
+    tags: list[str]
+    modified_at: int
+    created_at: int | None = None
+    trash: bool
+    properties: Properties | None = None
     text_is_partial: bool | None = None
-    text_total_lines: int | None = Field(default=None, json_schema_extra=QUIET)
-    range_line_start: int | None = Field(default=None, json_schema_extra=QUIET)
-    range_line_count: int | None = Field(default=None, json_schema_extra=QUIET)
+    text_total_lines: int | None = None
+    range_line_start: int | None = None
+    range_line_count: int | None = None
     next_range_line_start: int | None = None
     next_range_char_start: int | None = None
-    note: str | None = Field(default=None, json_schema_extra=QUIET)
-    findings: list[InvisibleText] | None = Field(default=None, json_schema_extra=QUIET)
+    note: str | None = None
+    findings: list[InvisibleText] | None = None
 
 
 class OldNoteAnswer(NoteAnswer):

@@ -67,6 +67,7 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     texts = (
         row.get("title", ""),
         row.get("text", ""),
+        row.get("match", {}).get("text", ""),
         row.get("changed", ""),
         *row.get("tags", ()),
     )

@@ -173,13 +173,103 @@ def test_a_change_by_another_process_shows_in_pages_and_totals(cache):
     assert (find(cache, "apple", limit=5).total, ids(find(cache))[0]) == (29, "id28")
 
 
-def test_words_inside_other_words_are_found_only_if_nothing_else_is_and_marked(cache):
+def test_words_inside_other_words_are_found_and_marked(cache):
     store(cache, [note(1, "Donaudampfschifffahrt"), note(2, "Schifffahrtsamt"), note(3, "Amt")])
     found = find(cache, "schifffahrt")
     assert sorted(ids(found)) == ["id1", "id2"]
     assert found.inside_words
     assert not find(cache, "amt").inside_words
     assert ids(find(cache, "amt")) == ["id3"]
+
+
+def test_compounds_come_behind_few_hits_of_the_whole_word_on_every_page(cache):
+    compounds = ["Dampfschifffahrt", "Schifffahrtsamt", "Raumschiff", "raumschiffen"]
+    store(
+        cache,
+        [
+            *(note(n, f"{word} {word}") for n, word in enumerate(compounds)),
+            note(10, "ein Schiff unter anderem, von dem hier gar nicht lange die Rede ist"),
+            note(11, "Schiffe", trash=True),
+            note(12, "nothing"),
+        ],
+    )
+    found = find(cache, "schiff")
+    assert (ids(found)[0], found.total, found.inside_words) == ("id10", 5, True)
+    assert set(ids(found)) == {"id10", "id0", "id1", "id2", "id3"}
+    pages = [ids(find(cache, "schiff", limit=2, offset=offset)) for offset in (0, 2, 4)]
+    assert [i for page in pages for i in page] == ids(found)
+    assert ids(find(cache, "schiff rede")) == ["id10"]
+    assert set(ids(find(cache, "schiff -rede"))) == {"id0", "id1", "id2", "id3"}
+
+
+def test_many_hits_of_the_whole_word_are_not_mixed_with_compounds(cache):
+    store(cache, [*(note(n, "Schiff") for n in range(note_search.FEW)), note(20, "Raumschiff")])
+    found = find(cache, "schiff")
+    assert (found.total, found.inside_words) == (note_search.FEW, False)
+
+
+@pytest.mark.parametrize(
+    ("word", "other"), [("rain", "training drainage"), ("list", "listen"), ("art", "heart artwork")]
+)
+def test_other_words_that_happen_to_contain_it_are_no_compounds(cache, word, other):
+    store(cache, [note(1, word), note(2, other)])
+    found = find(cache, word)
+    assert (ids(found), found.inside_words) == (["id1"], False)
+
+
+def matches(found):
+    return {
+        summary.id: summary.match and (summary.match.line, summary.match.text)
+        for summary in found.notes
+    }
+
+
+def test_a_hit_that_the_row_does_not_show_comes_with_its_line(cache):
+    long = "x" * 300 + " before the Lighthouses and after " + "y " * 300
+    store(
+        cache,
+        [
+            note(1, "Title\n\nthe lighthouse keeper\nkeeper\n"),
+            note(2, "The lighthouse\nlighthouse again"),
+            note(3, "Title\nkeepers\n  of some LIGHTHOUSES, keeping  \n"),
+            note(4, f"Title\n{long}"),
+            note(5, "Title\nnothing", tags=("lighthouse",)),
+        ],
+    )
+    found = matches(cache.search.find(parse("lighthouse"), limit=9, explain=True))
+    part = found.pop("id4")
+    assert found == {
+        "id1": (3, "the lighthouse keeper"),
+        "id2": None,
+        "id3": (3, "of some LIGHTHOUSES, keeping"),
+        "id5": None,
+    }
+    assert part[0] == 2
+    assert "before the Lighthouses and after" in part[1]
+    assert part[1].startswith("…")
+    assert part[1].endswith("…")
+    assert len(part[1]) <= 122
+    assert matches(find(cache, "lighthouse"))["id1"] is None
+
+
+def test_the_line_with_most_words_is_shown_and_parts_of_words_are(cache):
+    store(
+        cache,
+        [note(1, "Fahrplan\nDampfer\nzur Dampfschifffahrt\nSchiffe auf dem Fluss\nFluss, Schiff")],
+    )
+
+    def shown(text):
+        return matches(cache.search.find(parse(text), limit=1, explain=True))["id1"]
+
+    assert shown("schiff fluss") == (4, "Schiffe auf dem Fluss")
+    assert shown("dampfer fluss") == (2, "Dampfer")
+    assert shown('"auf dem" dampfer') == (2, "Dampfer")
+    assert shown('"auf dem"') == (4, "Schiffe auf dem Fluss")
+    assert shown("schifffahrt") == (3, "zur Dampfschifffahrt")
+    assert shown("flu*") == (4, "Schiffe auf dem Fluss")
+    assert shown("dampfer OR nowhere") == (2, "Dampfer")
+    assert shown("fahrplan -nowhere") is None
+    assert shown("-nowhere") is None
 
 
 def test_looking_inside_words_pages_and_counts_like_any_search(cache):

@@ -142,6 +142,21 @@ async def test_words_inside_words_are_found_and_said_so(harness):
     assert (ids(answer), answer.inside_words) == (["a"], True)
 
 
+async def test_rows_say_why_they_match_unless_they_show_it(harness):
+    harness.store.put("a", "Plan\n\nask the keeper\n", now=NOW)
+    harness.store.put("b", "The keeper", now=NOW)
+    harness.store.put("c", "Plan", tags=["keeper"], now=NOW)
+    await harness.sync()
+    answer = await find(harness, query="keeper")
+    rows = {row["uuid"]: row for row in answer.model_dump(exclude_none=True)["content"]}
+    assert rows["a"]["match"] == {"line": 3, "text": "ask the keeper"}
+    assert "match" not in rows["b"]
+    assert "match" not in rows["c"]
+    assert ids(answer)[0] == "b"
+    assert all(row.match is None for row in (await find(harness)).content)
+    assert all(row.match is None for row in (await find(harness, query="tag:keeper")).content)
+
+
 async def test_misspelt_word_gets_suggestions(harness):
     for n in range(3):
         harness.store.put(f"n{n}", f"the lighthouse {n}")
@@ -158,12 +173,12 @@ async def test_when_words_find_nothing_together_each_is_counted_alone(harness):
     await harness.sync()
     answer = await find(harness, query='pancakes recipe "for breakfast" pan* -no')
     assert answer.total_items == 0
-    assert answer.word_hits == {"pancakes": 2, "recipe": 0, '"for breakfast"': 1, "pan*": 2}
+    assert answer.hits_alone == {"pancakes": 2, "recipe": 0, '"for breakfast"': 1, "pan*": 2}
     assert answer.suggestions is None
     answer = await find(harness, query="pancakes recipe tag:x")
-    assert answer.word_hits == {"pancakes": 1, "recipe": 0}
-    assert (await find(harness, query="recipe")).word_hits is None
-    assert (await find(harness, query="pancakes ripe")).word_hits is None
+    assert answer.hits_alone == {"pancakes": 1, "recipe": 0}
+    assert (await find(harness, query="recipe")).hits_alone is None
+    assert (await find(harness, query="pancakes ripe")).hits_alone is None
 
 
 async def test_only_words_without_a_hit_get_suggestions(harness):

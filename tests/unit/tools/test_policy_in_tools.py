@@ -145,7 +145,7 @@ def test_hidden_tags_show_nowhere_and_cannot_be_guessed(make_harness):
     for words in ("zymurgist", "zymurgisd", "zymur", "zymur*", "text zymurgist", '"zymurgist"'):
         found = listed(harness, query=words)
         assert (found.total_items, found.suggestions) == (0, None)
-        assert (found.word_hits or {}).get("zymurgist", 0) == 0
+        assert (found.hits_alone or {}).get("zymurgist", 0) == 0
     assert listed(harness, query="text -zymurgist").total_items == 2
     for tags in (["x"], ["y"]):
         with pytest.raises(NotPermitted):
