@@ -9,8 +9,9 @@ idempotent, because a repeated ``undo`` takes back the first, and it may bring s
 
 JSON Schemas are flat, without references, unions or noise. Some clients refuse a whole tool list for one
 ``$ref`` or ``anyOf``, some model services refuse ``additionalProperties``, and a model reads every byte. So
-those, titles and empty defaults are removed; answers show neither what is required nor their ``QUIET``
-fields. Nothing here checks a value; the models do that, and they refuse unknown arguments.
+those, titles and empty defaults are removed. An output schema names every field that the tool may answer,
+without types, because typed clients drop a field that is not named; where the fields depend on the arguments
+it is an open object, of which they keep all. Nothing here checks a value; the models do that, and they refuse unknown arguments.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Tool:
     """Describe one tool, ready to be listed and called.
 
     ``read_only`` and the next three say what a client may rely on when it decides whether to ask its user.
-    ``stands_for``: the tool of ours, and its action, whose rules of the policy hold for this one; '' for
+    ``other_answer``: what some calls get instead. ``stands_for``: the tool of ours, and its action, whose rules of the policy hold for this one; '' for
     one of ours. ``protocol_errors``: its errors are those of the protocol, not answers; they end with
     ``failure_sign``.
     """
@@ -47,6 +48,7 @@ class Tool:
     request: type[BaseModel]
     answer: type[BaseModel]
     handle: Handler
+    other_answer: type[BaseModel] | None = None
     read_only: bool = False
     destructive: bool = False
     idempotent: bool = False
@@ -122,6 +124,7 @@ TOOLS: tuple[Tool, ...] = (
         ),
         request=schemas.GetRequest,
         answer=schemas.NoteAnswer,
+        other_answer=schemas.OldNoteAnswer,
         read_only=True,
         idempotent=True,
         handle=get.handle,
@@ -209,7 +212,7 @@ def wire_form(tool: Tool) -> dict[str, Any]:
     """Return the tool as ``tools/list`` shows it.
 
     A tool that only reads has no destructive and idempotent hints, as the protocol says. Lower bounds
-    are obvious (pages and lines begin at 1); no field of an answer is required.
+    are obvious (pages and lines begin at 1).
     """
     is_plain = issubclass(tool.answer, schemas.PlainAnswer)
     writing = {"destructiveHint": tool.destructive, "idempotentHint": tool.idempotent}
@@ -218,13 +221,21 @@ def wire_form(tool: Tool) -> dict[str, Any]:
         "title": tool.title,
         "description": tool.description,
         "inputSchema": flat_schema(tool.request, without="minimum"),
-        **({} if is_plain else {"outputSchema": flat_schema(tool.answer, without="required")}),
+        **({} if is_plain else {"outputSchema": _output_schema(tool)}),
         "annotations": {
             "readOnlyHint": tool.read_only,
             **({} if tool.read_only else writing),
             "openWorldHint": tool.open_world,
         },
     }
+
+
+def _output_schema(tool: Tool) -> dict[str, Any]:
+    if not tool.read_only:
+        return {"type": "object"}
+    answers = (tool.answer, tool.other_answer or tool.answer)
+    names: dict[str, Any] = {name: {} for answer in answers for name in answer.model_fields}
+    return {"properties": names, "type": "object"}
 
 
 def describe_arguments(tool: Tool) -> str:
