@@ -16,7 +16,7 @@ from typing import Any
 
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.changes import Change
-from soak.measures import Measures
+from soak.measures import MOST_GROWTH, Measures
 from soak.promises import Promises, Truth
 from support.talker import Talker, call
 from support.whole import RAW_KEY, account_folder, environment
@@ -54,6 +54,7 @@ class Account:
 
     has_service = True
     """Another device writes the notes as well, at a service that knows at once what has arrived."""
+    most_growth = MOST_GROWTH
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,7 +63,7 @@ class Account:
         self.simulator = Simulator(clock=self.service_clock.now, poll_seconds=5.0)
         self.simulator.bucket().listeners.append(self._changed)
         self.promises = Promises(witnessed=self.has_service)
-        self.measures = Measures()
+        self.measures = Measures(self.most_growth)
         self.counts: Counter[str] = Counter()
         self.began = time.monotonic()
         self.over = threading.Event()

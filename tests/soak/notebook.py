@@ -13,7 +13,9 @@ from mcp_notarium import config
 from mcp_notarium.account import database_copies, opener
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.storage import integrity
+from mcp_notarium.storage.database_opener import PAGE_CACHE
 from soak.account import Account
+from soak.measures import MOST_GROWTH
 from soak.promises import Truth
 
 _ALL = "SELECT id, text, tags, trash FROM notebook_notes"
@@ -26,6 +28,8 @@ class Notebook(Account):
     """A notebook that two servers and a visitor share. Its clock jumps, so nothing may go by its age."""
 
     has_service = False
+    most_growth = MOST_GROWTH + PAGE_CACHE
+    """It begins empty, so the cache of pages fills as it grows."""
 
     @property
     def cache(self) -> Path:
