@@ -209,7 +209,7 @@ class EntryReplay:
         if renamed is not None:
             return self._finish_created(write, renamed, sent)
         try:
-            return await self._send_dated(write, None)
+            return await self._send_dated(write, None, was_free=isinstance(head, Tombstone))
         except NoteNotFound:
             # The store remembers the write but has no such note: it was removed after it arrived.
             return self._finish_with(write, Tombstone(write.note_id))
@@ -289,20 +289,24 @@ class EntryReplay:
         except (NoteNotFound, VersionConflict):
             return PushResult(PushOutcome.AGAIN)
 
-    async def _send_dated(self, write: PendingWrite, head: Revision | None) -> PushResult:
+    async def _send_dated(
+        self, write: PendingWrite, head: Revision | None, *, was_free: bool = False
+    ) -> PushResult:
         """Send over ``head``; once more with the present time if the clock was wrong before."""
         try:
-            return await self._send_over(write, head)
+            return await self._send_over(write, head, was_free=was_free)
         except DateRefused:
             body = self._store.compose(head, write.content, now=self._clock())
             dated = self._journal.rebase(write, base=head, content=write.content, body=body)
             if dated is None:
                 return PushResult(PushOutcome.AGAIN)
-            return await self._send_over(dated, head)
+            return await self._send_over(dated, head, was_free=was_free)
 
-    async def _send_over(self, write: PendingWrite, head: Revision | None) -> PushResult:
+    async def _send_over(
+        self, write: PendingWrite, head: Revision | None, *, was_free: bool
+    ) -> PushResult:
         if head is None:
-            return await self._pusher.create(write, replayed=True)
+            return await self._pusher.create(write, replayed=True, was_free=was_free)
         return await self._pusher.send(write, base=head.content, replayed=True)
 
     async def _remove(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:

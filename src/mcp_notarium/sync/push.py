@@ -97,11 +97,18 @@ class Pusher:
             WITHDRAWN.set(lambda: False)
         return await self._answers.commit(write, base, answer, repair=repair, replayed=replayed)
 
-    async def create(self, write: PendingWrite, *, replayed: bool = False) -> PushResult:
-        """Push a CREATE, under another id where its own is taken. Raises as :meth:`send` does."""
+    async def create(
+        self, write: PendingWrite, *, replayed: bool = False, was_free: bool = False
+    ) -> PushResult:
+        """Push a CREATE, under another id where its own is taken. Raises as :meth:`send` does.
+
+        ``was_free``: nothing had its id a moment ago, so what has it now may be this very write: AGAIN.
+        """
         for attempt in range(1, MOST_IDS):
             with suppress(IdTaken):
                 return await self.send(write, base=NOTHING, replayed=replayed)
+            if was_free:
+                return PushResult(PushOutcome.AGAIN)
             renamed = self._journal.rebase(
                 write,
                 base=None,

@@ -26,6 +26,7 @@ from support.memory_client import (
     Fault,
     MemoryClient,
 )
+from support.sync_rig import raced
 
 BASE = "Title\none\ntwo\nthree\n"
 LAST_WRITERS = [LIKE_TRILIUM, LIKE_VAULT, LIKE_EXAMPLE]
@@ -509,6 +510,24 @@ def test_an_unanswered_note_of_a_name_is_not_made_twice_if_it_got_a_tag(clients,
 
     asyncio.run(scenario())
     assert client.contents() == store.contents() == {"hello.md": Content("hello\n", ("theirs",))}
+    assert client.cache.journal.all() == []
+
+
+@pytest.mark.parametrize("text", ["hello\n", "hello\nsomebody else's\n"])
+def test_a_name_that_is_taken_while_a_creation_is_repeated_is_looked_at(clients, store, text):
+    client = clients(traits=LIKE_VAULT)
+
+    async def scenario():
+        await client.sync()
+        client.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.create("hello\n")
+        raced(client, lambda: store.put("hello.md", text))  # its owner was slow, and is there now
+        await client.run_cycles(4)
+
+    asyncio.run(scenario())
+    assert texts(store) == sorted({"hello\n", text})
+    assert client.contents() == store.contents()
     assert client.cache.journal.all() == []
 
 
