@@ -16,6 +16,12 @@ from mcp_notarium.errors import NotPermitted
 
 TOOLS = ("list", "get", "save", "manage")
 """The tools a policy may switch off. Same as the catalogue's, which is not loaded this early."""
+ACTIONS = (
+    *("trash", "untrash", "delete_permanently", "pin", "unpin"),
+    *("history", "restore_version", "undo"),
+    *("list_tags", "rename_tag", "find_duplicates", "get_stats", "reset_cache"),
+)
+"""The actions of ``manage``, from the same place."""
 
 
 class Mode(StrEnum):
@@ -73,8 +79,12 @@ class Policy:
 
     def offers(self, tool: str, action: str | None = None) -> bool:
         """Return whether the tool, or this one action of it, exists for an agent."""
-        changes = action is not None and action not in LOOKING
-        return tool in self.tools and not (changes and self.mode is Mode.READ_ONLY)
+        return tool in self.tools and self._forbids(tool, action) is None
+
+    @property
+    def forbidden_actions(self) -> frozenset[str]:
+        """Return the actions of ``manage`` that do not exist for an agent."""
+        return frozenset(name for name in ACTIONS if self._forbids("manage", name) is not None)
 
     @property
     def meaning(self) -> dict[str, object]:
@@ -106,11 +116,17 @@ class Policy:
         """Raise ``NotPermitted`` if the tool may not be used. ``action`` is that of ``manage``."""
         if tool in self.switched_off:
             raise _refusal(f"`{tool}` is switched off.")
+        if (forbidden := self._forbids(tool, action)) is not None:
+            raise _refusal(forbidden)
+
+    def _forbids(self, tool: str, action: str | None) -> str | None:
+        """Return why the mode forbids a tool or an action of it, or None."""
         changes = tool == "save" or (action is not None and action not in LOOKING)
         if changes and self.mode is Mode.READ_ONLY:
-            raise _refusal("Notes can only be read here, not changed.")
+            return "Notes can only be read here, not changed."
         if action in _IRREVERSIBLE and self.mode is not Mode.FULL:
-            raise _refusal(f"`{action}` is not permitted here.")
+            return f"`{action}` is not permitted here."
+        return None
 
     def require_edit(self, part: Field) -> None:
         """Raise ``NotPermitted`` if an existing note may not get other text or tags.

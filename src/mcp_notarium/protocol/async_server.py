@@ -65,7 +65,8 @@ def run(
             lambda: _open_app(config, deadline, holder), report=report, refused=refused
         )
         deadline.enforce(lambda: _exit_code(holder))
-        toolset = find_toolset(config.toolset).prefixed(config.tool_prefix).permitted(config.policy)
+        toolset = find_toolset(config.toolset).prefixed(config.tool_prefix)
+        toolset = toolset.permitted(config.policy, config.store.lacking)
         pipeline = CallPipeline(holder, toolset, flow=flow)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(holder.keep)

@@ -84,7 +84,9 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, notice: 
     confinement = Confinement(settings.config, mode, opens=opens)
     flow, buffer = FlowControl(), LineBuffer()
     config = settings.config
-    replies = offering(read_replies(config.toolset), config.policy, config.tool_prefix)
+    replies = offering(
+        read_replies(config.toolset), config.policy, config.tool_prefix, config.store.lacking
+    )
     session = Session(StaticReplies(replies), flow)
     read_lines(incoming, queue, flow, buffer, first=confinement.drop_all_rights)
 

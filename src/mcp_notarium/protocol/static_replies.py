@@ -7,11 +7,12 @@ protocol version. Nothing here knows the connection: see ``session``.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from mcp_notarium.domain.policy import Policy
-from mcp_notarium.tools.tool_names import ToolNames, instructions_without
+from mcp_notarium.tools.tool_names import ToolNames, form_without, instructions_without
 
 Json = dict[str, Any]
 Reply = dict[str, Json]
@@ -32,11 +33,15 @@ def read_replies(toolset: str = "notarium") -> Json:
     return replies
 
 
-def offering(replies: Json, policy: Policy, prefix: str = "") -> Json:
+def offering(
+    replies: Json, policy: Policy, prefix: str = "", lacking: Collection[str] = ()
+) -> Json:
     """Return the replies of a server whose policy leaves out what it forbids altogether.
 
-    ``prefix`` stands before the name of every tool.
+    ``prefix`` stands before the name of every tool. ``lacking``: see ``Toolset.permitted``.
     """
+    parts = {*policy.forbidden_actions, *lacking}
+    ours = {name for name, rule in replies["rules"].items() if rule == [name, None]}
     gone = {name for name, rule in replies["rules"].items() if not policy.offers(*rule)}
     without = {
         "tools": gone,
@@ -51,10 +56,13 @@ def offering(replies: Json, policy: Policy, prefix: str = "") -> Json:
         if isinstance(node, list):
             left_out = without.get(key, ())
             kept = [narrow(each) for each in node if not left_out or each["name"] not in left_out]
-            return list(map(names.in_tool, kept)) if key == "tools" else kept
+            if key != "tools":
+                return kept
+            forms = [form_without(x, parts) if parts and x["name"] in ours else x for x in kept]
+            return list(map(names.in_tool, forms))
         return {k: narrow(v, k) for k, v in node.items()} if isinstance(node, dict) else node
 
-    narrowed: Json = narrow(replies) if gone or prefix else replies
+    narrowed: Json = narrow(replies) if gone or prefix or parts else replies
     return narrowed
 
 

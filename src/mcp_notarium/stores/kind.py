@@ -117,6 +117,14 @@ class StoreKind:
     live: Callable[[Store], LiveNotes | None] = lambda _store: None
     persistent: bool = True
 
+    @property
+    def lacking(self) -> frozenset[str]:
+        """Return the actions and arguments of tools that mean nothing here."""
+        lacking = {"markdown"} - self.properties
+        lacking |= set() if self.trash else {"trash", "untrash"}
+        lacking |= set() if "pinned" in self.properties else {"pin", "unpin", "pinned"}
+        return frozenset(lacking if self.properties else {*lacking, "properties"})
+
     def require_login(self) -> Login:
         """Return the login. Raises ``InvalidRequest`` for a store without one."""
         if self.login is None:

@@ -16,7 +16,7 @@ it is an open object, of which they keep all. Nothing here checks a value; the m
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from pydantic_core import core_schema
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.tools import get, manage, save, schemas
 from mcp_notarium.tools import list as list_
-from mcp_notarium.tools.tool_names import ToolNames, instructions_without
+from mcp_notarium.tools.tool_names import ToolNames, form_without, instructions_without
 
 Handler = Callable[..., Awaitable[BaseModel]]
 
@@ -39,7 +39,7 @@ class Tool:
     ``read_only`` and the next three say what a client may rely on when it decides whether to ask its user.
     ``other_answer``: what some calls get instead. ``stands_for``: the tool of ours, and its action, whose rules of the policy hold for this one; '' for
     one of ours. ``protocol_errors``: its errors are those of the protocol, not answers; they end with
-    ``failure_sign``.
+    ``failure_sign``. ``without``: actions and arguments that clients are not shown.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Tool:
     stands_for: str = ""
     action: str | None = None
     protocol_errors: bool = False
+    without: frozenset[str] = frozenset()
     failure_sign: str = ""
 
     @property
@@ -188,10 +189,19 @@ class Toolset:
             (*self.prompts, *other.prompts),
         )
 
-    def permitted(self, policy: Policy) -> Toolset:
-        """Return the toolset without what the policy forbids altogether."""
+    def permitted(self, policy: Policy, lacking: Collection[str] = ()) -> Toolset:
+        """Return the toolset without what the policy forbids altogether.
+
+        Nor with the actions and arguments of ``lacking``, which the store has not.
+        """
         gone = {tool.name for tool in self.tools if not policy.offers(*tool.rule)}
-        kept = tuple(tool for tool in self.tools if tool.name not in gone)
+        kept = tuple(
+            replace(tool, without=frozenset({*policy.forbidden_actions, *lacking}))
+            if not tool.stands_for
+            else tool
+            for tool in self.tools
+            if tool.name not in gone
+        )
         prompts = tuple(prompt for prompt in self.prompts if gone.isdisjoint(prompt.tools))
         said = instructions_without(self.instructions, gone)
         return replace(self, tools=kept, instructions=said, prompts=prompts)
@@ -214,6 +224,11 @@ def wire_form(tool: Tool) -> dict[str, Any]:
     A tool that only reads has no destructive and idempotent hints, as the protocol says. Lower bounds
     are obvious (pages and lines begin at 1).
     """
+    form = _whole_form(tool)
+    return form_without(form, tool.without) if tool.without else form
+
+
+def _whole_form(tool: Tool) -> dict[str, Any]:
     is_plain = issubclass(tool.answer, schemas.PlainAnswer)
     writing = {"destructiveHint": tool.destructive, "idempotentHint": tool.idempotent}
     return {

@@ -17,6 +17,31 @@ def instructions_without(instructions: str, gone: Collection[str]) -> str:
     return "\n".join(line for line in lines if not any(f"`{name}`" in line for name in gone))
 
 
+def form_without(form: dict[str, Any], gone: Collection[str]) -> dict[str, Any]:
+    """Return an entry of ``tools/list`` without these actions and arguments, and what is said of them."""
+
+    def narrow(schema: dict[str, Any]) -> dict[str, Any]:
+        fields = {
+            name: narrow(field)
+            for name, field in schema.get("properties", {}).items()
+            if name not in gone
+        }
+        values = [value for value in schema.get("enum", ()) if value not in gone]
+        return (
+            schema
+            | ({"properties": fields} if "properties" in schema else {})
+            | ({"enum": values} if "enum" in schema else {})
+        )
+
+    said = form["description"].split("; ")
+    kept = [part for part in said if not any(f"`{name}`" in part for name in gone)]
+    ending = "" if kept and kept[-1] == said[-1] else "."
+    return form | {
+        "description": "; ".join(kept) + ending,
+        "inputSchema": narrow(form["inputSchema"]),
+    }
+
+
 class ToolNames:
     """Hold what a client calls the tools: a prefix before each plain name."""
 

@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.policy import PERMISSIVE, TOOLS, Field, Mode, Policy
+from mcp_notarium.domain.policy import ACTIONS, PERMISSIVE, TOOLS, Field, Mode, Policy
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import NotPermitted
 from mcp_notarium.tools import catalog
 from mcp_notarium.tools.schemas import Action
 
-ACTIONS = get_args(Action)
 tags = st.lists(st.sampled_from(["work", "Work", "private", "PRIVATE", "x"]), max_size=3).map(tuple)
 
 
 def test_tools_a_policy_knows_are_those_of_the_catalogue():
     assert tuple(tool.name for tool in catalog.TOOLS) == TOOLS
+    assert get_args(Action) == ACTIONS
 
 
 def refusal(require: Callable[..., None], *arguments: object) -> NotPermitted | None:

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from mcp_notarium.domain.policy import PERMISSIVE, TOOLS, Policy
+from mcp_notarium.domain.policy import ACTIONS, LOOKING, PERMISSIVE, TOOLS, Mode, Policy
 from mcp_notarium.protocol.static_replies import StaticReplies, offering, read_replies
+from mcp_notarium.stores import registry
+from mcp_notarium.tools.catalog import wire_form
 from mcp_notarium.tools.toolsets import find_toolset, toolset_names
 from notarium_devtools import static_replies as generator
 
@@ -42,6 +44,48 @@ def test_tools_that_a_policy_switches_off_are_missing_as_they_are_from_the_sdk(p
         assert tuple(tool["name"] for tool in listed["tools"]) == policy.tools
     listed = replies.by_envelope(MODERN, "tools/list", {})["result"]
     assert tuple(tool["name"] for tool in listed["tools"]) == policy.tools
+
+
+def manage_form(policy=PERMISSIVE, lacking=(), tool="manage"):
+    replies = StaticReplies(offering(STORED, policy, lacking=lacking))
+    listed = replies.by_handshake(HANDSHAKES[-1], "tools/list", {})["result"]["tools"]
+    made = find_toolset("notarium").permitted(policy, lacking).tools
+    forms = {each["name"]: each for each in listed}
+    assert list(forms) == [each.name for each in made]
+    for each in made:
+        assert wire_form(each)["inputSchema"] == forms[each.name]["inputSchema"]
+        assert wire_form(each)["description"] == forms[each.name]["description"]
+    return forms[tool]
+
+
+@pytest.mark.parametrize(
+    ("policy", "gone"),
+    [
+        (PERMISSIVE, set()),
+        (Policy(mode=Mode.WRITE), {"delete_permanently", "reset_cache"}),
+        (Policy().read_only(), set(ACTIONS) - LOOKING),
+    ],
+)
+def test_what_a_mode_forbids_is_neither_offered_nor_described(policy, gone):
+    form = manage_form(policy)
+    assert set(form["inputSchema"]["properties"]["action"]["enum"]) == set(ACTIONS) - gone
+    assert not any(f"`{action}`" in form["description"] for action in gone)
+    assert "`get_stats`" in form["description"]
+    assert form["description"].endswith(".")
+
+
+def test_what_a_store_has_not_is_not_offered():
+    kinds = {kind.name: kind for kind in registry.kinds()}
+    assert not kinds["simplenote"].lacking
+    local, trilium = kinds["local"].lacking, kinds["trilium"].lacking
+    fields = manage_form(lacking=local, tool="save")["inputSchema"]["properties"]
+    assert list(fields["properties"]["properties"]) == ["pinned"]
+    assert "trash" in fields
+    gone = {"trash", "untrash", "pin", "unpin"}
+    actions = manage_form(lacking=trilium)["inputSchema"]["properties"]["action"]["enum"]
+    assert set(actions) == set(ACTIONS) - gone
+    fields = manage_form(lacking=trilium, tool="save")["inputSchema"]["properties"]
+    assert not {"trash", "properties"} & fields.keys()
 
 
 @pytest.mark.parametrize("gone", TOOLS)
