@@ -10,6 +10,7 @@ from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.search.folding import fold, gram_runs
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.stemming import stem
+from mcp_notarium.storage import note_search
 from support import corpus
 from support.cache_room import make, store
 
@@ -63,6 +64,12 @@ def cache(tmp_path_factory):
     made.close()
 
 
+@pytest.fixture(autouse=True)
+def whole_words(monkeypatch):
+    """Parts of compounds have a test of their own."""
+    monkeypatch.setattr(note_search, "FEW", 1)
+
+
 def found(cache, text):
     page = cache.search.find(parse(text), limit=len(NOTES))
     assert page.total == len(page.notes)
@@ -87,6 +94,33 @@ def test_every_word_finds_exactly_the_notes_that_have_it(cache):
     ]
     assert wrong == []
     assert len(asked) == 150
+
+
+def is_compound(term, part):
+    before = term.find(part)
+    after = len(term) - before - len(part)
+    return before >= 3 or (before == 0 and after >= 3)
+
+
+def test_few_whole_words_are_followed_by_exactly_the_compounds(cache, monkeypatch):
+    monkeypatch.setattr(note_search, "FEW", 30)
+    words = [word for word in all_words() if word.isascii()]
+    wrong, longer = [], 0
+    for word in sample(
+        [*words, *(word[:5] for word in words), *(word[-5:] for word in words)], 400
+    ):
+        part, own = fold(word), token(word)
+        whole = expected(lambda note, own=own: own in TOKENS[note.id])
+        if not 0 < len(whole) < 30 or len(part) < 4:
+            continue
+        terms = {t for said in TOKENS.values() for t in said if part in t and is_compound(t, part)}
+        every = whole | expected(lambda note, terms=terms: terms & TOKENS[note.id])
+        page = [note.id for note in cache.search.find(parse(word), limit=len(NOTES)).notes]
+        longer += every > whole
+        if (set(page[: len(whole)]), set(page)) != (whole, every):
+            wrong.append(word)
+    assert wrong == []
+    assert longer > 3
 
 
 def test_words_with_accents_are_found_with_and_without_them(cache):
