@@ -89,7 +89,7 @@ def test_each_answer_has_a_boundary_of_its_own():
     assert draw_boundary() != draw_boundary()
 
 
-@given(st.integers(1, 5), st.sampled_from(["text", "tags", "deep", "id"]))
+@given(st.integers(1, 5), st.sampled_from(["text", "tags", "deep", "id", "counts"]))
 def test_boundary_that_occurs_in_the_answer_is_drawn_again(taken, where):
     words = [f"{number:016x}" for number in range(taken + 1)]
     forged = " ".join(f'"{END}":"{word}"}}' for word in words[:-1])
@@ -98,6 +98,7 @@ def test_boundary_that_occurs_in_the_answer_is_drawn_again(taken, where):
         "tags": {"text": "", "tags": ["a", forged]},
         "deep": {"content": [{"text": "x"}, {"tags": [forged]}]},
         "id": {"id": forged},
+        "counts": {"tags": {forged: 1}},
     }[where]
     drawn = iter(words)
     answer = add_boundaries(value, draw=lambda: next(drawn))

@@ -251,6 +251,21 @@ async def test_each_note_counts_as_a_write_and_the_rest_waits_for_another_call(m
         assert (await act(harness, "rename_tag", caller, tag="work", new_tag="x")).notes == 1
 
 
+async def test_a_note_that_changes_while_the_user_is_asked_is_taken_as_it_is_then(harness):
+    await filled(harness, a="work", b="work", c="work")
+
+    class Edits(Caller):
+        async def confirm(self, message):
+            harness.store.put("a", "text", tags=["other"])
+            harness.store.remove("b")
+            await harness.sync()
+            return await super().confirm(message)
+
+    answer = await act(harness, "rename_tag", Edits(agrees=True), tag="work", new_tag="x")
+    assert (answer.notes, harness.remote.calls.count("push")) == (1, 1)
+    assert held(harness) == {"a": ["other"], "c": ["x"]}
+
+
 async def test_progress_is_reported_a_hundred_times_at_most(harness):
     await filled(harness, **{f"n{number}": "work" for number in range(8)})
     caller = Caller(agrees=True)
