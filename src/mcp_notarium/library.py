@@ -102,6 +102,14 @@ class Library:
         """Return the notes of these keys in this order; some may have gone meanwhile."""
         return note_scan.read(self._cache.database, keys, texts=texts)
 
+    def stamp(self) -> tuple[int, int]:
+        """Return a value that changes whenever anything is written, by any process."""
+        return self._cache.database.stamp()
+
+    def etags(self, note_ids: Sequence[str]) -> dict[str, str]:
+        """Return id to etag of those of these notes that are in the index now."""
+        return self._cache.notes.etags(note_ids)
+
     def times(self, note_id: str) -> tuple[float, float]:
         """Return when a note was created and last changed, in epoch seconds with fractions."""
         return note_scan.read_times(self._cache.database, note_id)

@@ -50,6 +50,7 @@ async def _make(toolset: Toolset) -> Json:
     return {
         "rules": {tool.name: tool.rule for tool in toolset.tools},
         "needs": {prompt.name: prompt.tools for prompt in toolset.prompts},
+        "stands": {one.name: one.stands_for for one in toolset.resources},
         "initialize": {key: value for key, value in first.items() if key != "protocolVersion"},
         "lists": lists,
         "list_of": {version: lists.index(listed) for version, (_, listed) in greeted.items()},

@@ -12,7 +12,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from mcp_notarium.tools import schemas
-from mcp_notarium.tools.catalog import INSTRUCTIONS, TOOLS, Tool, flat_schema
+from mcp_notarium.tools.catalog import INSTRUCTIONS, TOOLS, flat_schema
+from mcp_notarium.tools.tool import Tool
 
 _HEAD = """\
 # Tools

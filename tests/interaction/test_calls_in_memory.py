@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from mcp_notarium.protocol import sdk_server
+from mcp_notarium.protocol import change_watch, progress, sdk_server
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.flow_control import FlowControl
@@ -118,20 +118,73 @@ def recorded(harness):
 
 
 @pytest.mark.parametrize("in_modern", [False, True])
-async def test_progress_is_sent_to_a_client_that_asks_for_it(harness, in_modern):
+async def test_long_call_tells_a_client_that_asks_for_it_what_is_waited_for(
+    harness, in_modern, monkeypatch
+):
+    monkeypatch.setattr(progress, "SECONDS", 0.05)
     asked = modern(0, "tools/call", name="list", arguments={}) if in_modern else call(1, "list")
+    silent = json.loads(json.dumps(asked | {"id": 9}))
     asked["params"]["_meta"] = asked["params"].get("_meta", {}) | META
     async with (
         notes_that_wait(harness) as come,
         connected(harness, handshake=None if in_modern else HELLO) as client,
     ):
-        message, progress = await client.ask(asked), []
-        while message.get("id") != asked["id"]:
-            progress.append(message["params"])
-            come.set()
+        client.send(silent, asked)
+        told, answered = [], set()
+        while len(answered) < 2:
             message = await client.receive()
-    assert progress
-    assert all(params["progressToken"] == "t" for params in progress)
+            if "id" in message:
+                answered.add(message["id"])
+                assert "error" not in message
+                continue
+            told.append(message["params"])
+            if len(told) == 3:
+                come.set()
+        assert await client.end() == []
+    assert {params["progressToken"] for params in told} == {"t"}
+    assert [params["progress"] for params in told][:3] == [1, 2, 3]
+    assert told[2]["message"].startswith("Loading the notes: 0")
+
+
+@pytest.mark.parametrize("end", ["close", "cancel"])
+async def test_stream_of_changes_delays_nothing_and_ends_with_its_client(harness, monkeypatch, end):
+    monkeypatch.setattr(change_watch, "SECONDS", 0.02)
+    wanted = {"resourceSubscriptions": ["note://diary"]}
+    await harness.sync()
+    async with connected(harness, handshake=None) as client:
+        ack = await client.ask(modern(7, "subscriptions/listen", notifications=wanted))
+        assert ack["method"] == "notifications/subscriptions/acknowledged"
+        assert ack["params"]["notifications"] == wanted
+        harness.store.put("diary", "changed")
+        await harness.sync()
+        changed = await client.receive()
+        assert changed["params"]["uri"] == "note://diary"
+        assert changed["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": 7}
+        if end == "cancel":
+            client.send(CANCEL_7)
+            asked = modern(8, "resources/read", uri="note://diary")
+            text = (await client.ask(asked))["result"]["contents"][0]["text"]
+            assert json.loads(text)["text"] == "changed"
+            harness.store.put("diary", "again")
+            await harness.sync()
+            await anyio.sleep(0.1)
+        with anyio.fail_after(0.5):
+            assert [message for message in await client.end() if "method" in message] == []
+
+
+async def test_handshake_era_knows_subscriptions_of_its_own_only(harness):
+    await harness.sync()
+    async with connected(harness) as client:
+        stream = {
+            "jsonrpc": "2.0",
+            "id": 3,
+            "method": "subscriptions/listen",
+            "params": {"notifications": {}},
+        }
+        assert (await client.ask(stream))["error"]["code"] == -32601
+    async with connected(harness, handshake=None) as client:
+        asked = modern(4, "resources/subscribe", uri="note://diary")
+        assert (await client.ask(asked))["error"]["code"] == -32601
 
 
 @pytest.mark.parametrize("in_modern", [False, True])

@@ -152,7 +152,7 @@ def test_the_native_tools_serve_the_same_notes_beside_ours(env):
 
         names = [tool["name"] for tool in ask("tools/list")["result"]["tools"]]
         assert names[:5] == ["list", "get", "save", "manage", "add_note"]
-        assert len(ask("prompts/list")["result"]["prompts"]) == 5
+        assert len(ask("prompts/list")["result"]["prompts"]) == 3 + 5
         asked = ask("prompts/get", name="quick_note", arguments={"content": "Buy tea"})
         assert "`add_note`" in asked["result"]["messages"][0]["content"]["text"]
 

@@ -581,11 +581,6 @@ async def test_a_prompt_without_what_it_needs_is_refused(harness, name, argument
     assert caught.value.error.code == -32602
 
 
-async def test_our_tools_alone_have_no_prompts(harness):
-    async with connected(harness.opened) as client:
-        assert client.server_capabilities.prompts is None
-
-
 @pytest.mark.parametrize(
     ("content", "title"),
     [

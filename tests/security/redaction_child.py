@@ -27,6 +27,7 @@ from mcp_notarium.logs import logger, redactor, third_party
 from mcp_notarium.protocol import call_pipeline, sdk_server
 from mcp_notarium.protocol.consent import Call
 from mcp_notarium.secret import Secret
+from mcp_notarium.tools.tool_names import ToolNames
 
 OWN = logs.get("matrix")
 SINKS = {}
@@ -278,7 +279,7 @@ def command_line_fault(text):
 @sink
 def tool_error(text):
     error = StoreError(text, resolution_hint=text, details={"why": [text, {"more": text}]})
-    (block,) = sdk_server.result_of(call_pipeline.failure(error)).content
+    (block,) = sdk_server.result_of(call_pipeline.failure(error, ToolNames())).content
     _to_the_client(block.text)
 
 

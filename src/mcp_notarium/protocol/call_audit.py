@@ -29,7 +29,7 @@ from mcp_notarium.audit.chain import (
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.storage.audit_log import Act, AuditLog
-from mcp_notarium.tools.catalog import Tool
+from mcp_notarium.tools.tool import Tool
 
 SECONDS: Final = 0.5
 """Seconds that a record of a read may be in memory only."""
@@ -145,7 +145,7 @@ class Recording:
     def __init__(self, recorder: Recorder, call: IncomingCall, tool: Tool | None) -> None:
         self._recorder = recorder
         self._call = call
-        self._name: str = ActName.UNKNOWN_TOOL if tool is None else f"tool.{tool.name}"
+        self._name: str = ActName.UNKNOWN_TOOL if tool is None else f"{tool.family}.{tool.name}"
         self._act: Act | None = None
         self._setting = "deny"
         self._log: AuditLog | None = None

@@ -34,8 +34,9 @@ from mcp_notarium.protocol.call_audit import (
 )
 from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
-from mcp_notarium.tools.catalog import NOTARIUM, Tool, Toolset, describe_arguments
+from mcp_notarium.tools.catalog import NOTARIUM, Toolset, describe_arguments
 from mcp_notarium.tools.schemas import FromNotes, ManageAnswer, PlainAnswer
+from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.tool_names import ToolNames
 from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings, mark_plain
 
@@ -70,12 +71,12 @@ class CallPipeline:
         self._names = toolset.names
         self.recorder = Recorder(holder)
 
-    async def answer(self, call: IncomingCall) -> CallResult:
-        """Return the answer to one call.
+    async def answer(self, call: IncomingCall, tool: Tool | None = None) -> CallResult:
+        """Return the answer to one call, of a tool or of what no client can call by a name.
 
         Raises ``PassOn`` only: an unknown tool, or what asking brings in.
         """
-        tool = self._tools.get(call.tool)
+        tool = tool or self._tools.get(call.tool)
         with Recording(self.recorder, call, tool) as record:
             if tool is None:
                 raise UnknownTool(sorted(self._tools))

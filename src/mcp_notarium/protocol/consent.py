@@ -96,10 +96,26 @@ class Call:
         self.tool = params.name
         self.arguments = params.arguments or {}
         self.decision = Decision.ALLOWED
+        self._ticks = 0
+        self._reports = False
+
+    @property
+    def wants_progress(self) -> bool:
+        """Tell whether the client asked to hear of progress."""
+        return "progress_token" in (self._context.meta or {})
+
+    async def tick(self, message: str) -> None:
+        """Report that a second has passed, unless the call reports its progress itself."""
+        if not self._reports:
+            self._ticks += 1
+            await self._context.session.report_progress(self._ticks, None, message)
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
-        """Report how far the call is, if the client asked for that."""
-        await self._context.session.report_progress(done, total, logs.scrub_for_client(message))
+        """Report how far the call is, if the client asked for that; numbers only grow."""
+        self._reports = True
+        whole = None if total is None else self._ticks + total
+        said = logs.scrub_for_client(message)
+        await self._context.session.report_progress(self._ticks + done, whole, said)
 
     async def ask(self, message: str, *, setting: str) -> bool:
         """Return whether the user agrees. Raises ``ConfirmationRequired`` if nobody can say."""

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import anyio
 import mcp_types as types
-from mcp.server.caching import CacheHint
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.caching import CacheableMethod
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
@@ -28,12 +28,10 @@ from mcp_notarium.protocol.call_audit import CallResult
 from mcp_notarium.protocol.call_pipeline import SHOWN, CallPipeline, UnknownTool, report_unexpected
 from mcp_notarium.protocol.consent import Call, NeedsAnswer
 from mcp_notarium.protocol.jsonrpc import INVALID_REQUEST, Refusal
+from mcp_notarium.protocol.progress import reporting
+from mcp_notarium.protocol.sdk_resources import STATIC, Context, SdkResources
 from mcp_notarium.protocol.transport import Transport
 from mcp_notarium.tools.catalog import wire_form
-
-_STATIC = CacheHint(ttl_ms=3_600_000, scope="public")
-
-Context = ServerRequestContext[Any, Any]
 
 
 def build(pipeline: CallPipeline) -> Server[Any]:
@@ -42,15 +40,17 @@ def build(pipeline: CallPipeline) -> Server[Any]:
     async def list_tools(
         _context: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        forms = map(wire_form, toolset.tools)
-        tools = [types.Tool.model_validate(names.in_tool(form)) for form in forms]
-        return types.ListToolsResult(tools=tools)
+        forms = map(names.in_descriptions, map(wire_form, toolset.tools))
+        named = [form | {"name": names.shown(form["name"])} for form in forms]
+        return types.ListToolsResult(tools=[types.Tool.model_validate(form) for form in named])
 
     async def call_tool(
         context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         try:
-            answer = await pipeline.answer(Call(context, params))
+            call = Call(context, params)
+            async with reporting(call, pipeline.holder):
+                answer = await pipeline.answer(call)
         except NeedsAnswer as needs:
             return needs.result
         except UnknownTool as unknown:
@@ -112,6 +112,7 @@ def build(pipeline: CallPipeline) -> Server[Any]:
 
     toolset, names = pipeline.toolset, pipeline.toolset.names
     prompts = {prompt.name: prompt for prompt in toolset.prompts}
+    resources = SdkResources(pipeline)
     server: Server[Any] = Server(
         "mcp-notarium",
         version=__version__,
@@ -119,12 +120,24 @@ def build(pipeline: CallPipeline) -> Server[Any]:
         instructions=names.in_text(toolset.instructions),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        on_list_prompts=list_prompts if prompts else None,
-        on_get_prompt=get_prompt if prompts else None,
-        cache_hints={"tools/list": _STATIC, "prompts/list": _STATIC, "server/discover": _STATIC},
+        on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt,
+        on_list_resources=resources.list,
+        on_list_resource_templates=resources.list_templates,
+        on_read_resource=resources.read,
+        on_subscribe_resource=resources.subscribe,
+        on_unsubscribe_resource=resources.unsubscribe,
+        on_subscriptions_listen=resources.listen,
+        lifespan=resources.lifespan,
+        cache_hints=dict.fromkeys(_NEVER_CHANGE, STATIC),
     )
     server.middleware[:] = [guard]  # instead of tracing, which nothing here collects
     return server
+
+
+_NEVER_CHANGE: tuple[CacheableMethod, ...] = (
+    *("tools/list", "prompts/list", "resources/templates/list", "server/discover"),
+)
 
 
 async def serve(server: Server[Any], transport: Transport) -> None:

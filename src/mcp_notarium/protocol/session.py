@@ -30,6 +30,9 @@ from mcp_notarium.protocol.stdio import TooLong
 _VERSION = "io.modelcontextprotocol/protocolVersion"
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 
+_STREAM = "subscriptions/listen"
+"""The request whose answer comes when the client ends it, so that nothing waits for that."""
+
 _NO_ENVELOPE = (
     f"Send `initialize` first, or `params._meta` with '{_VERSION}' and '{_CAPABILITIES}'."
 )
@@ -148,9 +151,11 @@ class Session:
         """Return the static reply, or queue the call for the SDK."""
         if found is not None:
             return reply(message["id"], **found)
-        self._open_calls.setdefault(id_key(message["id"]), []).append(size)
-        self._flow.begin_call()
-        self._queue(_Waiting(message, size, is_call=True))
+        is_call = message["method"] != _STREAM
+        if is_call:
+            self._open_calls.setdefault(id_key(message["id"]), []).append(size)
+            self._flow.begin_call()
+        self._queue(_Waiting(message, size, is_call=is_call))
         return b""
 
     def _initialize(self, request_id: RequestId, params: Json) -> bytes:

@@ -27,7 +27,8 @@ def path_of(toolset: str) -> Path:
 def read_replies(toolset: str = "notarium") -> Json:
     """Return the content of the file: the replies of a server with all tools of the toolset.
 
-    ``rules`` name what the policy calls each tool, ``needs`` the tools that each prompt asks for.
+    ``rules`` name what the policy calls each tool, ``needs`` the tools that each prompt asks for, ``stands``
+    the tool whose rules hold for each resource.
     """
     replies: Json = json.loads(path_of(toolset).read_bytes())
     return replies
@@ -43,9 +44,12 @@ def offering(
     parts = {*policy.forbidden_actions, *lacking}
     ours = {name for name, rule in replies["rules"].items() if rule == [name, None]}
     gone = {name for name, rule in replies["rules"].items() if not policy.offers(*rule)}
+    unread = {name for name, tool in replies["stands"].items() if not policy.offers(tool)}
     without = {
         "tools": gone,
         "prompts": {name for name, tools in replies["needs"].items() if gone & set(tools)},
+        "resources": unread,
+        "resourceTemplates": unread,
     }
 
     names = ToolNames(prefix, replies["rules"])
@@ -59,10 +63,15 @@ def offering(
             if key != "tools":
                 return kept
             forms = [form_without(x, parts) if parts and x["name"] in ours else x for x in kept]
-            return list(map(names.in_tool, forms))
-        return {k: narrow(v, k) for k, v in node.items()} if isinstance(node, dict) else node
+            return [form | {"name": names.shown(form["name"])} for form in forms]
+        if isinstance(node, dict):
+            pages = ("nextCursor",) if unread else ()
+            return {k: narrow(v, k) for k, v in node.items() if k not in pages}
+        return node
 
-    narrowed: Json = narrow(replies) if gone or prefix or parts else replies
+    if not (gone or unread or prefix or parts):
+        return replies
+    narrowed: Json = names.in_descriptions(narrow(replies))
     return narrowed
 
 

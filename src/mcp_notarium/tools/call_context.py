@@ -129,7 +129,7 @@ async def require_consent(call: CallContext, message: str) -> None:
 
 def describe_note(text: str, *, note_id: str | None) -> str:
     """Return for example ``note “Shopping” (id 8f3c)``; without an id ``new note “Shopping”``."""
-    line = _first_line(text)
+    line = first_visible_line(text)
     name = f" “{line}”" if line else " without text"
     return f"new note{name}" if note_id is None else f"note{name} (id {_cut(one_line(note_id))})"
 
@@ -146,7 +146,7 @@ def name_note(app: App, text: str, *, note_id: str | None) -> str:
     return describe_note(text, note_id=note_id)
 
 
-def _first_line(text: str) -> str:
+def first_visible_line(text: str) -> str:
     """Return the first visible line, at most 60 characters; '' if there is none."""
     for line in _LINES.split(text[:SEARCHED_CHARACTERS]):
         if seen := _visible_part(line):

@@ -16,7 +16,7 @@ it is an open object, of which they keep all. Nothing here checks a value; the m
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,59 +27,10 @@ from pydantic_core import core_schema
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.tools import get, manage, save, schemas
 from mcp_notarium.tools import list as list_
+from mcp_notarium.tools.prompts import PROMPTS, Prompt
+from mcp_notarium.tools.resources import RESOURCES, Resource
+from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.tool_names import ToolNames, form_without, instructions_without
-
-Handler = Callable[..., Awaitable[BaseModel]]
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """Describe one tool, ready to be listed and called.
-
-    ``read_only`` and the next three say what a client may rely on when it decides whether to ask its user.
-    ``other_answer``: what some calls get instead. ``stands_for``: the tool of ours, and its action, whose rules of the policy hold for this one; '' for
-    one of ours. ``protocol_errors``: its errors are those of the protocol, not answers; they end with
-    ``failure_sign``. ``without``: actions and arguments that clients are not shown.
-    """
-
-    name: str
-    title: str
-    description: str
-    request: type[BaseModel]
-    answer: type[BaseModel]
-    handle: Handler
-    other_answer: type[BaseModel] | None = None
-    read_only: bool = False
-    destructive: bool = False
-    idempotent: bool = False
-    open_world: bool = False
-    stands_for: str = ""
-    action: str | None = None
-    protocol_errors: bool = False
-    without: frozenset[str] = frozenset()
-    failure_sign: str = ""
-
-    @property
-    def rule(self) -> tuple[str, str | None]:
-        """Return what the policy calls it: a tool of ours, and an action of that."""
-        return self.stands_for or self.name, self.action
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """Describe a prompt that the user may choose.
-
-    ``arguments``: name, description, whether it is required. ``write`` makes the text from them and from
-    what the client calls a tool; ``tools`` are the plain names of those that the text asks for.
-    """
-
-    name: str
-    title: str
-    description: str
-    arguments: tuple[tuple[str, str, bool], ...]
-    write: Callable[[dict[str, str], Callable[[str], str]], str]
-    tools: tuple[str, ...]
-
 
 # A line that names a tool is left out where that tool is switched off (``static_replies``).
 INSTRUCTIONS = """\
@@ -171,6 +122,7 @@ class Toolset:
     tools: tuple[Tool, ...]
     instructions: str
     prompts: tuple[Prompt, ...] = ()
+    resources: tuple[Resource, ...] = RESOURCES
     names: ToolNames = ToolNames()  # noqa: RUF009 - never changed
 
     def by_name(self) -> dict[str, Tool]:
@@ -203,17 +155,23 @@ class Toolset:
             if tool.name not in gone
         )
         prompts = tuple(prompt for prompt in self.prompts if gone.isdisjoint(prompt.tools))
-        said = instructions_without(self.instructions, gone)
-        return replace(self, tools=kept, instructions=said, prompts=prompts)
+        return replace(
+            self,
+            tools=kept,
+            instructions=instructions_without(self.instructions, gone),
+            prompts=prompts,
+            resources=tuple(one for one in self.resources if policy.offers(one.stands_for)),
+        )
 
 
-NOTARIUM = Toolset(TOOLS, INSTRUCTIONS)
+NOTARIUM = Toolset(TOOLS, INSTRUCTIONS, PROMPTS)
 TITLED = Toolset(
     tuple(
         replace(tool, request=schemas.TitledSaveRequest) if tool.name == "save" else tool
         for tool in TOOLS
     ),
     INSTRUCTIONS,
+    PROMPTS,
 )
 """The same tools for a store whose notes have titles of their own."""
 

@@ -25,8 +25,9 @@ async def find(app: App, request: ManageRequest, call: CallContext) -> Duplicate
 
     Raises ``NotPermitted`` if texts are hidden: which are equal would reveal them.
     """
+    del call  # a read asks the user nothing
     app.config.policy.require_filter(Field.TEXT)
-    status = await wait_for_notes(app, call)
+    status = await wait_for_notes(app)
     hashes: dict[bytes, list[int]] = {}
     for _ in app.library.collect_hashes(hashes):
         await asyncio.sleep(0)

@@ -44,9 +44,10 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     Raises ``QueryError`` for a filter that makes no sense, ``NotPermitted`` for a filter by a hidden
     field, and what ``wait_for_notes`` raises.
     """
+    del call  # a read asks the user nothing
     query = replace(query_of(request), in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app.config.policy, query)
-    status = await wait_for_notes(app, call)
+    status = await wait_for_notes(app)
     limit = app.usage_limits.limit_rows(min(request.limit or DEFAULT_LIMIT, MOST_ROWS))
     page = request.page or 1
     found = app.library.find(

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import LoginRequired, NotariumError, StillLoading, StoreUnavailable
-from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.schemas import Sync
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ _NEEDS_PERSON = ("needs_auth", "halted")
 _POLL_SECONDS = 0.25
 
 
-async def wait_for_notes(app: App, call: CallContext) -> SyncStatus:
+async def wait_for_notes(app: App) -> SyncStatus:
     """Wait a moment for the first sync: for its first page, or for all notes if rules hide some.
 
     Returns how sync stands then. Does not wait for a sync that has failed already or that only a person
@@ -32,14 +31,12 @@ async def wait_for_notes(app: App, call: CallContext) -> SyncStatus:
     reveal how many notes are hidden. Raises why nothing can be listed yet, with the way out.
     """
     all_needed = app.config.policy.visibility.has_rules
-    for poll in range(round(FIRST_PAGE_SECONDS / _POLL_SECONDS) + 1):
+    for _ in range(round(FIRST_PAGE_SECONDS / _POLL_SECONDS) + 1):
         status = app.library.status()
         if status.complete or (status.loaded and not all_needed):
             return status
         if status.last_error or status.state in _NEEDS_PERSON:
             break
-        if not poll:
-            await call.progress(0, None, "Loading the notes")
         await asyncio.sleep(_POLL_SECONDS)
     raise _nothing_loaded(app, status)
 

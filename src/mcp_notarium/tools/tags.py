@@ -38,8 +38,9 @@ _REPORTS = 100
 
 async def count(app: App, request: ManageRequest, call: CallContext) -> TagsAnswer:
     """Return one page of the tags of visible notes outside the trash, most used first."""
+    del call  # a read asks the user nothing
     app.config.policy.require_filter(Field.TAGS)
-    status = await wait_for_notes(app, call)
+    status = await wait_for_notes(app)
     size, page = app.usage_limits.limit_rows(MOST_TAGS), request.page or 1
     found = app.library.count_tags(limit=size, offset=(page - 1) * size)
     return TagsAnswer(
@@ -59,7 +60,7 @@ async def rename(app: App, request: ManageRequest, call: CallContext) -> ManageA
     """
     old, new = _names(request)
     app.config.policy.require_edit(Field.TAGS)
-    if not (await wait_for_notes(app, call)).complete:
+    if not (await wait_for_notes(app)).complete:
         raise still_loading(app, "a tag can be renamed when all are here.")
     todo = _find_notes(app, old, new)
     said = _describe(todo, old, new)

@@ -57,21 +57,17 @@ class ToolNames:
         """Return a text of ours with the names that the client knows."""
         return text if self._named is None else self._named.sub(rf"`{self._prefix}\1`", text)
 
-    def in_tool(self, form: dict[str, Any]) -> dict[str, Any]:
-        """Return an entry of ``tools/list`` with these names, in its descriptions too."""
+    def in_descriptions(self, node: Any) -> Any:
+        """Return a JSON value of ours with these names in every ``description``."""
         if self._named is None:
-            return form
-        renamed: dict[str, Any] = self._described(form)
-        return renamed | {"name": self.shown(form["name"])}
-
-    def _described(self, node: Any) -> Any:
+            return node
         if isinstance(node, list):
-            return [self._described(each) for each in node]
+            return [self.in_descriptions(each) for each in node]
         if not isinstance(node, dict):
             return node
         return {
             key: self.in_text(value)
             if key == "description" and isinstance(value, str)
-            else self._described(value)
+            else self.in_descriptions(value)
             for key, value in node.items()
         }

@@ -21,7 +21,7 @@ from support.talker import ENVELOPE, HELLO, INITIALIZED, call, modern
 
 STORED = read_replies()
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
-NOT_HERE = ["prompts/list", "resources/list", "resources/templates/list"]
+LISTS = ["prompts/list", "resources/list", "resources/templates/list"]
 INVALID_REQUEST, INVALID_PARAMS, UNSUPPORTED, NO_METHOD = -32600, -32602, -32022, -32601
 
 
@@ -56,6 +56,10 @@ def calls(session):
 
 def ask(method, request_id=5, **params):
     return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+
+
+def said(content, request_id=5):
+    return {"jsonrpc": "2.0", "id": request_id} | content
 
 
 def hello(**params):
@@ -95,9 +99,10 @@ def test_handshake_ping_and_lists_are_answered_in_every_version_for_the_whole_se
             assert reply_to(session, message) is None
         assert reply_to(session, ask("tools/list"))["result"] == listed
         assert reply_to(session, ask("ping"))["result"] == {}
-        for method in (*NOT_HERE, "server/discover"):
-            error = reply_to(session, ask(method))["error"]
-            assert error == {"code": NO_METHOD, "message": "Method not found", "data": method}
+        for method in LISTS:
+            assert reply_to(session, ask(method)) == said(STORED["handshake"][method])
+        error = {"code": NO_METHOD, "message": "Method not found", "data": "server/discover"}
+        assert reply_to(session, ask("server/discover")) == said({"error": error})
     assert [message["method"] for message in waiting(session)] == [
         "initialize",
         "notifications/initialized",
@@ -122,8 +127,9 @@ def test_the_modern_era_needs_the_sdk_from_its_first_call_only():
     discovered = reply_to(session, modern(1, "server/discover"))["result"]
     assert discovered["supportedVersions"] == ["2026-07-28"]
     assert len(reply_to(session, modern(2, "tools/list"))["result"]["tools"]) == 4
-    for method in ("ping", *NOT_HERE):
-        assert reply_to(session, modern(3, method))["error"]["code"] == NO_METHOD
+    assert reply_to(session, modern(3, "ping"))["error"]["code"] == NO_METHOD
+    for method in LISTS:
+        assert reply_to(session, modern(5, method)) == said(STORED["modern"]["2026-07-28"][method])
     assert not session.stays
     assert reply_to(session, modern_call(4)) is None
     assert session.stays
@@ -131,7 +137,7 @@ def test_the_modern_era_needs_the_sdk_from_its_first_call_only():
     assert reply_to(session, modern(5, "tools/list"))["result"]["ttlMs"] == 3_600_000
 
 
-@pytest.mark.parametrize("asked", [[], ["server/discover", "tools/list", *NOT_HERE]])
+@pytest.mark.parametrize("asked", [[], ["server/discover", "tools/list", *LISTS]])
 def test_client_may_still_shake_hands_after_looking_for_the_modern_era(asked):
     session = opened(*(modern(1, method) for method in asked), ask("ping"))
     assert reply_to(session, HELLO)["result"]["protocolVersion"] == "2025-11-25"
@@ -143,6 +149,8 @@ def test_request_without_an_envelope_is_refused_while_the_era_is_unknown(method)
     assert refused(session, ask(method)) == INVALID_PARAMS
     assert not session.stays
     assert reply_to(session, ask("ping"))["result"] == {}
+    assert "result" in reply_to(session, modern(1, "server/discover"))
+    assert "result" in reply_to(session, HELLO)
     settled = opened(modern_call(1))
     assert refused(settled, ask(method)) == INVALID_PARAMS
     assert refused(settled, ask("ping")) == INVALID_PARAMS
@@ -347,7 +355,7 @@ def test_the_sdk_gets_only_the_client_details_that_this_server_uses(offered, pas
 @pytest.mark.parametrize("version", [*VERSIONS, "2026-07-28"])
 def test_static_replies_are_those_of_the_sdk_on_the_same_connection(version):
     """The two are asked the same; the file is compared elsewhere, this is about how it is used."""
-    methods = ["ping", "tools/list", "server/discover", *NOT_HERE]
+    methods = ["ping", "tools/list", "server/discover", *LISTS]
     if version == "2026-07-28":
         lines = [modern(n, method) for n, method in enumerate(methods, 1)]
     else:

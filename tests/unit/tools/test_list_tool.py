@@ -195,7 +195,6 @@ async def test_brand_new_cache_waits_for_the_first_page(harness):
         with anyio.fail_after(10):
             answer = await find(harness)
     assert answer.total_items == 3
-    assert harness.caller.progress_messages == ["Loading the notes"]
 
 
 async def test_incomplete_cache_says_how_far_it_is(harness):

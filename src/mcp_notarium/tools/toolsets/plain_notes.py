@@ -20,12 +20,13 @@ from mcp_notarium.domain.note import LONGEST_ID, Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteNotFound
 from mcp_notarium.tools.call_context import CallContext
-from mcp_notarium.tools.catalog import Tool, Toolset
+from mcp_notarium.tools.catalog import Toolset
 from mcp_notarium.tools.note_lookup import find_note
 from mcp_notarium.tools.save import Draft, carry_out, make_draft
 from mcp_notarium.tools.save_checks import check_title
 from mcp_notarium.tools.schemas import QUIET, PlainAnswer, Wire
 from mcp_notarium.tools.sync_notice import wait_for_notes
+from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.toolsets import plain_notes_text as wording
 from mcp_notarium.tools.toolsets.plain_notes_prompts import make_prompts
 
@@ -102,16 +103,17 @@ async def get(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswe
 
 async def list_all(app: App, request: ListNotesRequest, call: CallContext) -> PlainAnswer:
     """List all notes, newest first."""
-    del request
-    return await _list(app, call)
+    del request, call  # a read asks the user nothing
+    return await _list(app)
 
 
 async def search(app: App, request: SearchNotesRequest, call: CallContext) -> PlainAnswer:
     """List the notes with the query in title or content, newest first; all of them for an empty query."""
+    del call  # a read asks the user nothing
     if not request.query.strip():
-        return await _list(app, call)
+        return await _list(app)
     app.config.policy.require_filter(Field.TEXT)
-    await wait_for_notes(app, call)
+    await wait_for_notes(app)
     matcher = wording.Matcher(request.query)
     found: list[Key] = []
     for part in app.library.find_literally(request.query, matcher.matches):
@@ -176,8 +178,8 @@ async def _find(app: App, note_id: str) -> Note:
     return note
 
 
-async def _list(app: App, call: CallContext) -> PlainAnswer:
-    await wait_for_notes(app, call)
+async def _list(app: App) -> PlainAnswer:
+    await wait_for_notes(app)
     title = wording.HIDDEN if app.config.policy.hides(Field.TEXT) else None
 
     def word(number: int, note: ScannedNote) -> str:

@@ -7,10 +7,9 @@ hold for whatever comes of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 
-from mcp_notarium.tools.catalog import Prompt
+from mcp_notarium.tools.prompts import Named, Prompt
 
 _FEW_WORDS, _FIRST_WORDS, _LONGEST = 10, 5, 50
 _CUT = "..."
@@ -26,9 +25,6 @@ def make_title(content: str) -> str:
         sentence = _SENTENCE.match(content.strip())
         title = " ".join((sentence[0] if sentence else content).split())
     return title if len(title) <= _LONGEST else title[: _LONGEST - len(_CUT)] + _CUT
-
-
-Named = Callable[[str], str]
 
 
 def make_prompts(add: str, get: str, list_: str, search: str) -> tuple[Prompt, ...]:

@@ -1,0 +1,192 @@
+"""Serve resources and subscriptions through the SDK, in both eras.
+
+Reading and subscribing go through the call pipeline, as calls that no client can make by a name. A list
+without a cursor names no note, so that it can be answered before anything is opened. Changes reach a client
+of the handshake era as notifications after ``resources/subscribe``, one of the modern era in the stream of
+its ``subscriptions/listen``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.server.caching import CacheHint
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    ResourcesListChanged,
+    ResourceUpdated,
+)
+from mcp.shared.exceptions import MCPError
+
+from mcp_notarium.protocol.call_audit import CallResult
+from mcp_notarium.protocol.call_pipeline import CallPipeline
+from mcp_notarium.protocol.change_watch import LISTING, ChangeWatch
+from mcp_notarium.protocol.consent import Call
+from mcp_notarium.protocol.progress import reporting
+from mcp_notarium.tools import resources
+from mcp_notarium.tools.resources import Asked, Resource
+
+MOST_SUBSCRIBED = 1_000
+"""Resources that one connection may be subscribed to."""
+MOST_STREAMS = 32
+STATIC = CacheHint(ttl_ms=3_600_000, scope="public")
+
+Context = ServerRequestContext[Any, Any]
+
+
+class SdkResources:
+    """Answer the requests on resources of one connection."""
+
+    def __init__(self, pipeline: CallPipeline) -> None:
+        self._pipeline = pipeline
+        self._offered = pipeline.toolset.resources
+        self._names = pipeline.toolset.names
+        self._bus = InMemorySubscriptionBus()
+        self._streams = ListenHandler(self._bus, max_subscriptions=MOST_STREAMS)
+        self._subscribed: dict[str, ServerSession] = {}
+        self._watch = ChangeWatch(pipeline.holder, self._tell)
+
+    @asynccontextmanager
+    async def lifespan(self, _server: object) -> AsyncIterator[None]:
+        """Watch for changes while the connection lasts, if anybody subscribes."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch.keep_looking)
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def list(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """Return the resources that there always are; behind them, page by page, the notes."""
+        if params is None or params.cursor is None:
+            listed = [self._form(one) for one in self._offered if not one.is_template]
+            shows_notes = resources.shows_notes(self._offered)
+            return types.ListResourcesResult(
+                resources=[types.Resource.model_validate(form) for form in listed],
+                next_cursor="1" if shows_notes else None,
+                ttl_ms=STATIC.ttl_ms,
+                cache_scope=STATIC.scope,
+            )
+        if not resources.shows_notes(self._offered) or not params.cursor.isdecimal():
+            raise MCPError(types.INVALID_PARAMS, "Unknown cursor")
+        arguments = {"limit": resources.PAGE, "page": int(params.cursor[:15])}
+        value = await self._ask(context, (resources.LISTING, arguments), "resources/list")
+        page = value.get("next_page")
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(
+                    uri=resources.uri_of(row["uuid"]),
+                    name=resources.display_name(row),
+                    mime_type=resources.MIME_TYPE,
+                )
+                for row in value["content"]
+            ],
+            next_cursor=None if page is None else str(page),
+        )
+
+    async def list_templates(
+        self, _context: Context, _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        """Return the templates."""
+        forms = [self._form(one) for one in self._offered if one.is_template]
+        templates = [types.ResourceTemplate.model_validate(form) for form in forms]
+        return types.ListResourceTemplatesResult(resource_templates=templates)
+
+    async def read(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """Return the resource, as the JSON of the tool that it stands for."""
+        answer = await self._answer(context, resources.reading(params.uri), "resources/read")
+        content = types.TextResourceContents(
+            uri=params.uri, mime_type=resources.MIME_TYPE, text=answer.text
+        )
+        return types.ReadResourceResult(contents=[content])
+
+    async def subscribe(
+        self, context: Context, params: types.SubscribeRequestParams
+    ) -> types.EmptyResult:
+        """Notify this client of changes from now on."""
+        self._require_room(1)
+        await self._answer(context, resources.subscribing(params.uri), "resources/subscribe")
+        if params.uri not in self._subscribed:
+            self._watch.add([params.uri])
+        self._subscribed[params.uri] = context.session
+        return types.EmptyResult()
+
+    async def unsubscribe(
+        self, _context: Context, params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
+        """Stop that."""
+        if self._subscribed.pop(params.uri, None) is not None:
+            self._watch.remove([params.uri])
+        return types.EmptyResult()
+
+    async def listen(
+        self, context: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """Stream changes of what is permitted of this, until the client ends it."""
+        wanted = params.notifications
+        uris = list(dict.fromkeys(wanted.resource_subscriptions or ()))
+        self._require_room(len(uris))
+        permitted = [uri for uri in uris if await self._is_permitted(context, uri)]
+        listing = bool(wanted.resources_list_changed) and resources.shows_notes(self._offered)
+        honored = types.SubscriptionFilter(
+            resource_subscriptions=permitted or None,
+            resources_list_changed=listing or None,
+        )
+        with self._watch.watching([*permitted, LISTING] if listing else permitted):
+            return await self._streams(
+                context, params.model_copy(update={"notifications": honored})
+            )
+
+    def _form(self, one: Resource) -> dict[str, str]:
+        return {
+            "uriTemplate" if one.is_template else "uri": one.uri,
+            "name": one.name,
+            "title": one.title,
+            "description": self._names.in_text(one.description),
+            "mimeType": resources.MIME_TYPE,
+        }
+
+    async def _ask(self, context: Context, asked: Asked, method: str) -> dict[str, Any]:
+        answer = await self._answer(context, asked, method)
+        return answer.value or {}
+
+    async def _answer(self, context: Context, asked: Asked, method: str) -> CallResult:
+        """Return the pipeline's answer. Raises its error as one of the protocol."""
+        tool, arguments = asked
+        call = Call(context, types.CallToolRequestParams(name=method, arguments=arguments))
+        async with reporting(call, self._pipeline.holder):
+            answer = await self._pipeline.answer(call, tool)
+        if answer.is_error:
+            facts = json.loads(answer.text)
+            wrong = facts["category"] in {"VALIDATION", "NOT_FOUND"}
+            code = types.INVALID_PARAMS if wrong else types.INTERNAL_ERROR
+            raise MCPError(code, facts["message"], data=facts)
+        return answer
+
+    async def _is_permitted(self, context: Context, uri: str) -> bool:
+        try:
+            await self._answer(context, resources.subscribing(uri), "subscriptions/listen")
+        except MCPError:
+            return False
+        return True
+
+    def _require_room(self, more: int) -> None:
+        if self._watch.count + more > MOST_SUBSCRIBED:
+            raise MCPError(types.INVALID_PARAMS, f"At most {MOST_SUBSCRIBED} subscriptions")
+
+    async def _tell(self, uri: str) -> None:
+        """Tell whoever is subscribed to it."""
+        if (session := self._subscribed.get(uri)) is not None:
+            await session.send_resource_updated(uri)
+        event = ResourcesListChanged() if uri == LISTING else ResourceUpdated(uri)
+        await self._bus.publish(event)

@@ -1,0 +1,230 @@
+"""Define the resources: notes, their versions and two lists, each read as the answer of a tool.
+
+A resource has no rules of its own. Reading one is a call of ours that only reads: the pipeline asks the
+policy for the tool it stands for, charges the limits, records it, and marks the text of notes as untrusted.
+The text of a resource is therefore the JSON that the tool answers with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+from mcp_notarium.domain.policy import Field
+from mcp_notarium.errors import NoteNotFound
+from mcp_notarium.search import parser
+from mcp_notarium.tools import get
+from mcp_notarium.tools import list as list_
+from mcp_notarium.tools.call_context import CallContext, first_visible_line
+from mcp_notarium.tools.schemas import (
+    Answer,
+    FromNotes,
+    GetRequest,
+    ListRequest,
+    PlainAnswer,
+    Sync,
+    Wire,
+)
+from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
+from mcp_notarium.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+
+MIME_TYPE = "application/json"
+RECENT, TAGS = "notes://recent", "notes://tags"
+PAGE = 100
+"""Notes on one page of ``resources/list``."""
+MOST_RECENT = 20
+MOST_TAGS = 1_000
+
+
+class NothingRequest(Wire):
+    """Hold the arguments of a resource without any."""
+
+
+class UriRequest(Wire):
+    """Hold the arguments of a subscription."""
+
+    uri: str
+
+
+class TagItem(Answer):
+    """Hold a tag, and how many notes outside the trash have it."""
+
+    tag: str
+    notes: int
+
+
+class TagsAnswer(FromNotes):
+    """Hold the tags, most used first."""
+
+    content: list[TagItem]
+    sync: Sync | None = None
+
+
+async def _tags(app: App, request: NothingRequest, call: CallContext) -> TagsAnswer:
+    """Return the tags. Raises ``NotPermitted`` if the policy hides tags, and ``StillLoading``."""
+    del request, call  # a read asks the user nothing
+    app.config.policy.require_filter(Field.TAGS)
+    status = await wait_for_notes(app)
+    found = app.library.count_tags(limit=app.usage_limits.limit_rows(MOST_TAGS), offset=0).tags
+    return TagsAnswer(
+        content=[TagItem(tag=one.tag, notes=one.notes) for one in found],
+        sync=sync_part(status, now=app.clock()),
+    )
+
+
+async def _unknown(app: App, request: NothingRequest, call: CallContext) -> PlainAnswer:
+    """Raise ``NoteNotFound``."""
+    del app, request, call
+    raise NoteNotFound(
+        "There is no resource of this URI.",
+        resolution_hint=f"Use note://ID, {RECENT} or {TAGS}; `resources/templates/list` describes them.",
+    )
+
+
+async def _subscribe(app: App, request: UriRequest, call: CallContext) -> PlainAnswer:
+    """Check what the pipeline cannot know. Raises ``NotPermitted``."""
+    del call
+    if request.uri == TAGS:
+        app.config.policy.require_filter(Field.TAGS)
+    return PlainAnswer(text="")
+
+
+def _reading(name: str, request: type[Wire], handle: Any, *, stands_for: str) -> Tool:
+    return Tool(
+        family="resource",
+        name=name,
+        title="",
+        description="",
+        request=request,
+        answer=FromNotes,
+        handle=handle,
+        read_only=True,
+        stands_for=stands_for,
+    )
+
+
+LISTING = _reading("list", ListRequest, list_.handle, stands_for="list")
+"""Read a page of the notes that ``resources/list`` shows."""
+_NOTE = _reading("note", GetRequest, get.handle, stands_for="get")
+_VERSION = _reading("version", GetRequest, get.handle, stands_for="get")
+_RECENT = _reading("recent", ListRequest, list_.handle, stands_for="list")
+_TAGS = _reading("tags", NothingRequest, _tags, stands_for="list")
+_UNKNOWN = _reading("unknown", NothingRequest, _unknown, stands_for="get")
+_SUBSCRIBE = _reading("subscribe", UriRequest, _subscribe, stands_for="get")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Describe a resource, or with ``{...}`` in its URI a template of many.
+
+    ``stands_for``: the tool whose rules of the policy hold for it.
+    """
+
+    uri: str
+    name: str
+    title: str
+    description: str
+    stands_for: str
+
+    @property
+    def is_template(self) -> bool:
+        """Tell whether it stands for many."""
+        return "{" in self.uri
+
+
+RESOURCES = (
+    Resource(
+        uri=RECENT,
+        name="recent_notes",
+        title="Recent notes",
+        description=f"The {MOST_RECENT} notes that were changed last, as rows of `list`.",
+        stands_for="list",
+    ),
+    Resource(
+        uri=TAGS,
+        name="tags",
+        title="Tags",
+        description="The tags of all notes, with how many notes have each.",
+        stands_for="list",
+    ),
+    Resource(
+        uri="note://{id}",
+        name="note",
+        title="Note",
+        description="A note as `get` gives it.",
+        stands_for="get",
+    ),
+    Resource(
+        uri="note://{id}/versions/{version}",
+        name="note_version",
+        title="Version of a note",
+        description="An earlier version of a note as `get` gives it.",
+        stands_for="get",
+    ),
+)
+Asked = tuple[Tool, dict[str, Any]]
+"""What reading a resource calls, and the arguments."""
+
+
+def reading(uri: str) -> Asked:
+    """Return what reads the resource of this URI."""
+    if uri == RECENT:
+        return _RECENT, {"limit": MOST_RECENT}
+    if uri == TAGS:
+        return _TAGS, {}
+    if (note_id := note_id_of(uri)) is not None:
+        return _NOTE, {"id": note_id}
+    if (found := _VERSION_URI.fullmatch(uri)) is not None:
+        return _VERSION, {"id": unquote(found[1]), "version": unquote(found[2])}
+    return _UNKNOWN, {}
+
+
+def subscribing(uri: str) -> Asked:
+    """Return what asks whether changes of the resource of this URI may be told."""
+    tool, _ = reading(uri)
+    if tool is _UNKNOWN:
+        return tool, {}
+    return replace(_SUBSCRIBE, stands_for=tool.stands_for), {"uri": uri}
+
+
+_NOTE_URI = re.compile(r"note://([^/?#]+)/?")
+_VERSION_URI = re.compile(r"note://([^/?#]+)/versions/([^/?#]+)")
+
+
+def note_id_of(uri: str) -> str | None:
+    """Return the id in the URI of a note; None if it is no such URI."""
+    found = _NOTE_URI.fullmatch(uri)
+    return unquote(found[1]) if found else None
+
+
+def uri_of(note_id: str) -> str:
+    """Return the URI of a note."""
+    return f"note://{quote(note_id, safe='')}"
+
+
+def shows_notes(offered: Collection[Resource]) -> bool:
+    """Return whether ``resources/list`` may go on to notes: they can be listed, and read."""
+    return {one.stands_for for one in offered} >= {"list", "get"}
+
+
+def newest_notes(app: App) -> object:
+    """Return a value that is another one when the notes that were changed last have changed."""
+    query = parser.parse("", sort_by="modified_at", sort_order="DESC")
+    found = app.library.find(query, limit=MOST_RECENT, offset=0, preview_lines=1)
+    return [(note.id, note.local_version) for note in found.notes]
+
+
+def tag_counts(app: App) -> object:
+    """Return a value that is another one when the tags have changed."""
+    return app.library.count_tags(limit=MOST_TAGS, offset=0)
+
+
+def display_name(row: dict[str, Any]) -> str:
+    """Return what a person may read of a row of a listing: its first visible words, or its id."""
+    return first_visible_line(row.get("title") or row["text"]) or row["uuid"]
