@@ -234,8 +234,8 @@ AGENTS = (
     Defence(
         "tools that are off do not exist",
         "tools/catalog.py",
-        "        kept = tuple(tool for tool in self.tools if tool.name not in gone)\n",
-        "        kept = self.tools\n",
+        "            if tool.name not in gone\n",
+        "",
         (
             "interaction/test_policy.py::test_a_tool_that_is_off_is_neither_listed_nor_callable_in_both_eras",
         ),
