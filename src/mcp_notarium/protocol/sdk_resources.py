@@ -129,7 +129,7 @@ class SdkResources:
             self._watch.remove([params.uri])
         return types.EmptyResult()
 
-    async def listen(
+    async def stream_changes(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         """Stream changes of what is permitted of this, until the client ends it."""

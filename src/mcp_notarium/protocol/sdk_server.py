@@ -127,7 +127,7 @@ def build(pipeline: CallPipeline) -> Server[Any]:
         on_read_resource=resources.read,
         on_subscribe_resource=resources.subscribe,
         on_unsubscribe_resource=resources.unsubscribe,
-        on_subscriptions_listen=resources.listen,
+        on_subscriptions_listen=resources.stream_changes,
         lifespan=resources.lifespan,
         cache_hints=dict.fromkeys(_NEVER_CHANGE, STATIC),
     )
