@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 
 from mcp_notarium.domain.lines import LF, shorten
@@ -25,6 +26,7 @@ _MOST_CANDIDATES = 500
 _LONGEST_MAPPED = 4096
 _SHORTEST_PREFIX = 2
 _CUT = "…"
+_stem = lru_cache(maxsize=4096)(stem)  # the same few words in note after note
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def _hits(folded: str, term: Term) -> Iterator[int]:
 
 def _common_part(word: str) -> str:
     """Return what every word with the stem of this one begins with, nearly always."""
-    root = stem(word)
+    root = _stem(word)
     return root[:-1] if len(root) > _SHORTEST_PREFIX else root
 
 
@@ -134,7 +136,7 @@ def _fits(there: str, piece: str, term: Term, index: int, last: int) -> bool:
         return there.startswith(piece) if index == last else there == piece
     if _is_prefix(term, index):
         return there.startswith(piece)
-    return stem(there) == stem(piece)
+    return _stem(there) == _stem(piece)
 
 
 def _place_in(line: str, folded_place: int) -> int:
