@@ -63,8 +63,8 @@ async def converse(account, era):
         saved = await use(
             "save", id="shopping", local_version=note["local_version"], text_patch=patch
         )
-        assert saved["text"] == note["text"] + "- eggs\n"
-        assert account.simulator.notes()["shopping"]["content"] == saved["text"]
+        assert saved["changed"] == [{"line": 2, "text": "- milk\n- bread\n- eggs\n"}]
+        assert account.simulator.notes()["shopping"]["content"] == note["text"] + "- eggs\n"
         gone = await use(
             "manage", action="trash", id="shopping", local_version=saved["local_version"]
         )
