@@ -13,7 +13,7 @@ SLICE = 500
 """Notes looked at in one statement."""
 
 Key = tuple[float, int]
-"""When a note was created, and its row: later ones are newer, and of equally old ones the last stored."""
+"""Order notes by the time of creation, then by row: of equally old ones the last stored is newer."""
 Matches = Callable[[str | None, str], bool]
 """Tell from title and text whether a note is wanted."""
 

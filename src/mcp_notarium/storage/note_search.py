@@ -1,7 +1,7 @@
 """Find one page of the notes a query asks for, and count all of them.
 
-``search/sql_builder.py`` turns a query into SQL; this module runs it. If words find little, it looks
-once more inside words (``fahrt`` in ``Schifffahrt``), puts what that finds behind the rest, and says so. For
+``search/sql_builder.py`` turns a query into SQL; this module runs it. It looks once more inside words
+(``fahrt`` in ``Schifffahrt``) if words find little, puts what that finds behind the rest, and says so. For
 misspelt words it offers words that do find something within the same limits.
 """
 

@@ -111,7 +111,7 @@ class Traits:
     titles: bool = False
     """A note has a title beside its text (``Content.title``)."""
     properties: frozenset[str] = frozenset()
-    """What can be set of a note (``Content.properties``)."""
+    """A note can have these set (``Content.properties``)."""
     dates: bool = True
     """A write sets the date of its change, and an answer shows that date."""
     in_database: bool = False

@@ -1,4 +1,4 @@
-"""Define what a store offers beyond the contract to the tools of its own kind: reads that ask the store itself.
+"""Define the live reads that a store offers to native tools beyond the contract: they ask the store itself.
 
 Nothing here is judged: ``library`` asks, and shows only what the policy shows. Words of the service's own
 syntax stay inside its package.

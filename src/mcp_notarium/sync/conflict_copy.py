@@ -77,7 +77,7 @@ class StoredAs(Enum):
     MERGED = "merged"
     """Somebody else's change is in it too, and every line of ours."""
     TAGS_LOST = "tags lost"
-    """Every line of ours is there, but not every tag or property, or not the trash flag or the title."""
+    """Every line of ours is there; a tag, a property, the trash flag or the title is not."""
     TEXT_LOST = "text lost"
 
 

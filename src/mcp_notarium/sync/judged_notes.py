@@ -1,4 +1,4 @@
-"""Read notes from the store itself for tools of its own kind, and show only what the policy shows.
+"""Read notes from the store itself for native tools, and show only what the policy shows.
 
 The index may be older than an answer of the store. So each answer is judged by itself: a note that was hidden a
 moment ago is hidden here, and nothing that names it is shown.

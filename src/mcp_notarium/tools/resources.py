@@ -169,7 +169,7 @@ RESOURCES = (
     ),
 )
 Asked = tuple[Tool, dict[str, Any]]
-"""What reading a resource calls, and the arguments."""
+"""Hold what reading a resource calls, and its arguments."""
 
 
 def reading(uri: str) -> Asked:

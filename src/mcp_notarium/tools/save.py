@@ -31,7 +31,7 @@ LARGEST_NOTE = 1_048_576
 """Bytes of UTF-8; stores accept about 1 MB."""
 
 _ATTEMPTS = 3
-"""How often a change that needs no version is made from the newest text, if that goes on changing."""
+"""Limit how often a change that needs no version is made, each time from the newest text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Adapt what a model reads to the tools that are there, and to their names. Light: the handshake imports it.
+"""Prefix the names of tools in all that a client reads, and leave out what is switched off. Light: the handshake imports it.
 
 Everything of ours that names a tool writes its plain name between backticks. The plain name is also the
 policy's and the audit log's; a prefix exists for the client alone.

@@ -1,4 +1,4 @@
-"""Read a Trilium server for the tools of its own kind: by its own search syntax, and texts as it has them.
+"""Read a Trilium server for native tools: by its own search syntax, and texts as it has them.
 
 Protected notes are no notes here either.
 """

@@ -1,4 +1,4 @@
-"""Read notes of a Trilium server: one, its content, all of them."""
+"""Read notes of a Trilium server: a single one, its content, or all of them."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ EVERYTHING = {
     "includeArchivedNotes": "true",
     "orderBy": "utcDateModified",
 }
-"""What lists all notes: it is constant, so nobody's text can change its meaning."""
+"""List all notes. The query is constant, so nobody's text can change its meaning."""
 _LIKE = "Write TRILIUM_URL like http://127.0.0.1:8080 or https://notes.example.org: the address that a browser shows, up to the path."
 
 
