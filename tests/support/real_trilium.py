@@ -25,7 +25,6 @@ from support.simplenote_client import MemoryTokens
 
 URL = os.environ.get("NOTARIUM_TEST_TRILIUM_URL", "")
 TOKEN = os.environ.get("NOTARIUM_TEST_TRILIUM_TOKEN", "")
-needed = pytest.mark.skipif(not URL, reason="no Trilium server was named (docs/testing.md)")
 _PREFIX = "contract_"
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 
