@@ -42,7 +42,7 @@ def test_the_readmes_walk_works_typed_line_by_line(simulator: Simulator, tmp_pat
     unset = ("SIMPLENOTE_USERNAME", "SIMPLENOTE_PASSWORD", "DB_ENCRYPTION_KEY", "NOTARIUM_DATA_DIR")
     bare = environment(simulator, tmp_path, **dict.fromkeys(unset))
     bare["PATH"] = f"{Path(sys.executable).parent}:{bare['PATH']}"
-    make_key, log_in = (
+    make_key, log_in, *_ = (
         block for block in blocks("sh") if "mcp-notarium " in block and "claude" not in block
     )
     with Terminal(bare | {"PS1": "next> "}, program=["/bin/sh", "-i"]) as shell:

@@ -460,7 +460,7 @@ async def test_an_html_text_is_kept_as_it_is_by_our_own_tool_as_well(tmp_path):
     async with tree(tmp_path, beside=True) as notes:
         note = notes.harness.app.library.get(ID)
         html = "<p>one <u>two</u></p>\n<hr>"
-        asked = {"id": ID, "local_version": note.local_version, "text": html}
+        asked = {"id": ID, "local_version": note.local_version, "text": html, "return_text": True}
         saved = (await notes.client.call_tool("save", asked)).structured_content
         assert notes.content(ID) == html
         assert saved["text"] == "one two\n\n---"

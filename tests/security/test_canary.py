@@ -102,7 +102,9 @@ def _read_and_write(simulator: Simulator, env: dict[str, str]) -> bytes:
         made = server.tool("save", text=f"{TITLE}\nmade here", tags=[TAG])
         simulator.edit(f"{4:032x}", content=f"{BODY} changed elsewhere")
         until(lambda: "elsewhere" in server.tool("get", id=f"{4:032x}")["text"])
-        server.error("save", id=note["id"], local_version=1, text=f"{BODY} stale")
+        for way, text in (server.tool, "theirs"), (server.error, "ours"):
+            line = {"operation": "modification", "line_number": 1, "value": f"{BODY} {text}"}
+            way("save", id=note["id"], local_version=saved["local_version"], text_patch=[line])
         server.error("get", id=f"{BODY}")
         server.error("list", query="before:2024-99-99 " + QUERY)
         server.error("save", text=BODY, text_patch=patch)

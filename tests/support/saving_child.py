@@ -27,6 +27,7 @@ class Call(Caller):
 
     arguments: dict[str, object]
     tool = "save"
+    client = "test"
     decision = Decision.ALLOWED
 
 
