@@ -77,9 +77,10 @@ def configure_full() -> None:
 
 def close() -> None:
     """Restore everything: handlers, hooks, stderr, the file. Idempotent."""
-    chain = sys.modules.get("mcp_notarium.logs.pipeline")
-    if chain is not None:
-        chain.stop()
+    # Another thread may still be importing it.
+    stop = getattr(sys.modules.get("mcp_notarium.logs.pipeline"), "stop", None)
+    if stop is not None:
+        stop()
     _remove_hooks()
     wrapped: object = sys.stderr
     if isinstance(wrapped, RedactingStream):

@@ -67,7 +67,14 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
         title = old.title if app.library.traits.titles else note.title
         return _draft(app, note, replace(note.content, text=old.text, title=title))
 
-    return await _save(app, draft, call, "restored")
+    try:
+        return await _save(app, draft, call, "restored")
+    except VersionConflict as error:
+        error.resolution_hint = (
+            "Nothing was changed. Read the note again with `get`, and restore the version with the "
+            "note's new `local_version` only if the user still wants that."
+        )
+        raise
 
 
 async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:

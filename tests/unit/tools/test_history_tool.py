@@ -154,8 +154,9 @@ async def test_restore_saves_the_old_text_and_keeps_tags_and_trash(agent):
     arguments = {"id": note.id, "version": version}
     with pytest.raises(InvalidRequest):
         await agent.manage("restore_version", **arguments)
-    with pytest.raises(VersionConflict):
+    with pytest.raises(VersionConflict) as stale:
         await agent.manage("restore_version", **arguments, local_version=note.local_version - 1)
+    assert "restore the version" in stale.value.resolution_hint
     done = await agent.manage("restore_version", **arguments, local_version=note.local_version)
     assert (done.status, done.note) == ("restored", "Changed: +1 -1 lines.")
     held = await agent.get(note.id)
