@@ -15,6 +15,7 @@ from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.storage import driver, duplicates, note_scan, tag_counts
 from mcp_notarium.storage.note_search import Found
+from mcp_notarium.stores.contract import SEEDED
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.judged_notes import JudgedNotes
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from mcp_notarium.sync.scheduler import Scheduler
     from mcp_notarium.sync.status import SyncStatus
     from mcp_notarium.sync.writer import Saved, Writer
+
+_ANY_SEED = "0" * 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,12 @@ class Library:
             with self._cache.transaction():
                 self._cache.notes.apply([revision])
         return self.get(note_id)
+
+    def find_place(self, content: Content) -> str:
+        """Return the path that a new note would get, but for its name; '' if no rule is about paths."""
+        if not self._cache.notes.visibility.rules.names_paths:
+            return ""
+        return self._store.new_id(content.cleaned(), seed=_ANY_SEED, attempt=SEEDED)
 
     def status(self) -> SyncStatus:
         """Return how complete and how fresh the index is."""

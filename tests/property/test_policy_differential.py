@@ -27,6 +27,10 @@ POLICIES = {
     "hidden ids": Visibility(hidden_ids=IDS[::3]),
     "allowed ids and tags": Visibility(allowed_ids=IDS[:4], allowed_tags=("work",), untagged=False),
     "untagged hidden": Visibility(untagged=False),
+    "hidden paths": Visibility(hidden_paths=(*IDS[::4], *NAMES[:3])),
+    "allowed paths and tags": Visibility(
+        allowed_paths=(*IDS[:6], *NAMES[:2]), allowed_tags=("work",), untagged=False
+    ),
 }
 SEEDS = sample("twins", range(3), 1)
 ROUNDS = 40

@@ -435,7 +435,8 @@ class Twins:
         """Tags that hide any note under the policy; None if none do."""
         rules = self.policy.visibility
         choices = [tags for tags in (["private"], ["other"], []) if not rules.sees("any", tags)]
-        return self.dice.choice(choices) if choices and rules.allowed_ids is None else None
+        named = (rules.allowed_ids, rules.allowed_paths) != (None, None)
+        return self.dice.choice(choices) if choices and not named else None
 
     def device_acts(self, note_id: str | None = None) -> None:
         """One random edit from another device."""

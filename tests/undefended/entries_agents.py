@@ -176,6 +176,16 @@ AGENTS = (
         (38,),
     ),
     Defence(
+        "a note that moves between folders is judged where it lies",
+        "sync/batch_reader.py",
+        "        judged = rules.names_paths\n",
+        "        judged = False\n",
+        (
+            "unit/sync/test_renamed_hidden_notes.py::test_a_rule_on_a_folder_goes_by_where_a_note_lies_now",
+        ),
+        (38,),
+    ),
+    Defence(
         "an odd list of tags is not understood",
         "stores/simplenote/note_codec.py",
         '        tags_understood=_all_strings(fields.get("tags", [])),\n',

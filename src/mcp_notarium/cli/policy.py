@@ -107,6 +107,8 @@ def rules(found: FoundPolicy) -> list[tuple[str, Any, str]]:
             ("hidden_ids", seen.hidden_ids),
             ("allowed_tags", seen.allowed_tags),
             ("allowed_ids", seen.allowed_ids),
+            ("hidden_paths", seen.hidden_paths),
+            ("allowed_paths", seen.allowed_paths),
         )
     ]
     rows.append(("notes.untagged", "show" if seen.untagged else "hide"))
@@ -160,9 +162,8 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
 
 def _explain_id(config: Config, note_id: str) -> dict[str, Any]:
     """Return what can be said of a note whose tags are unknown."""
-    if note_id in config.policy.visibility.hidden_ids:
-        return {"rule": "hidden_ids", "visible": False}
-    return {}
+    rule = config.policy.visibility.hidden_by_name(note_id)
+    return {} if rule is None else {"rule": rule, "visible": False}
 
 
 def _explain_tool(policy: Policy, tool: str) -> dict[str, Any]:

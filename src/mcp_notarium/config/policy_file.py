@@ -74,6 +74,17 @@ def refuse_misplaced_file(found: FoundPolicy, *, account_dir: Path) -> None:
     )
 
 
+def refuse_paths(found: FoundPolicy, store: str) -> None:
+    """Raise ``ConfigError`` for rules on paths where notes have none: they would hide nothing, or all."""
+    if found.path is None or not found.policy.visibility.names_paths:
+        return
+    raise ConfigError(
+        f"the policy file {display_path(found.path)} has rules on paths, and the notes of {store} have none",
+        resolution_hint="Remove hidden_paths and allowed_paths, or give this server a NOTARIUM_DATA_DIR and a "
+        "policy file of its own.",
+    )
+
+
 def read_policy(path: Path, *, named: bool) -> FoundPolicy:
     """Return the policy of one file; the permissive one if it is missing and was not ``named``."""
     try:

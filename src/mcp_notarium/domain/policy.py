@@ -146,17 +146,22 @@ class Policy:
         """Raise ``NotPermitted`` if a note may not become ``new``. ``old`` None is a new note.
 
         A note that an agent sees must stay visible to it: no tag may come that hides the note, no tag may
-        go that allows it.
+        go that allows it. ``note_id`` of a new note is its path, or '' in a store without paths.
         """
         rules = self.visibility
         if rules.sees(note_id, new.tags):
             return
+        what = "A new note" if old is None else "The note"
+        if rules.names_paths and note_id and rules.hidden_by_name(note_id) is not None:
+            raise _refusal(f"{what} would lie in a place that is not open to you.")
         if added := rules.hiding_tags(new.tags):
             raise _refusal(f"This tag may not be given here: {_quote(added)}.", "Leave it out. ")
-        what = "A new note" if old is None else "The note"
         if rules.allowed_tags:
             hint = f"Give it at least one of these tags: {_quote(rules.allowed_tags)}. "
             raise _refusal(f"{what} needs another tag.", hint)
+        if rules.allowed_paths:
+            hint = f"Only notes in these places are open to you: {_quote(rules.allowed_paths)}. "
+            raise _refusal(f"{what} would lie outside of them.", hint)
         hint = "Give it at least one tag. "
         if rules.allowed_ids is not None:
             hint = "Only certain notes are open to you; none can be added. "

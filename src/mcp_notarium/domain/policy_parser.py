@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_notarium.domain.note import LONGEST_ID
+from mcp_notarium.domain.note_paths import clean_prefix
 from mcp_notarium.domain.policy import TOOLS, Field, Limits, Mode, Policy
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import ConfigError
@@ -36,6 +37,7 @@ _TABLES = {
     "tools": TOOLS,
     "notes": (
         *("hidden_tags", "hidden_ids", "allowed_tags", "allowed_ids"),
+        *("hidden_paths", "allowed_paths"),
         *("untagged", "hidden_fields"),
     ),
     "limits": tuple(_LIMITS),
@@ -123,6 +125,8 @@ class _Reader:
             hidden_ids=self._names("hidden_ids", table, LONGEST_ID) or (),
             allowed_tags=allowed_tags,
             allowed_ids=self._names("allowed_ids", table, LONGEST_ID, may_be_empty=False),
+            hidden_paths=self._paths("hidden_paths", table) or (),
+            allowed_paths=self._paths("allowed_paths", table, may_be_empty=False),
             untagged=untagged,
         )
 
@@ -135,7 +139,8 @@ class _Reader:
             return True
         if table["untagged"] not in ("show", "hide"):
             raise self._wrong("notes.untagged", "it must be show or hide", say)
-        if needed or table["untagged"] == "hide" or "allowed_ids" not in table:
+        named = "allowed_ids" in table or "allowed_paths" in table
+        if needed or table["untagged"] == "hide" or not named:
             return bool(table["untagged"] == "show")
         raise self._wrong(
             "notes.untagged",
@@ -167,6 +172,17 @@ class _Reader:
         if not all(0 < len(name.strip()) <= longest for name in names):
             raise self._wrong(full, f"an entry is empty or has more than {longest} letters", write)
         return tuple(name.strip() if longest == LONGEST_TAG else name for name in names)
+
+    def _paths(
+        self, key: str, table: Mapping[str, Any], *, may_be_empty: bool = True
+    ) -> tuple[str, ...] | None:
+        names = self._names(key, table, LONGEST_ID, may_be_empty=may_be_empty)
+        cleaned = [clean_prefix(name) for name in names or ()]
+        if None in cleaned:
+            problem = "an entry is no folder or note inside the notes"
+            write = 'Write it from the top of the notes, as in "Work/Projects" or "Work/plan.md".'
+            raise self._wrong(f"notes.{key}", problem, write)
+        return None if names is None else tuple(filter(None, cleaned))
 
     def _number(self, key: str, table: Mapping[str, Any]) -> int:
         number, least = table[key], _LIMITS[key]

@@ -65,6 +65,7 @@ def apply_rules(cache: Cache) -> int:
         hidden = cache.notes.find_hidden(cache.notes.etags())
         visibility.clear()
         cache.notes.hide(hidden)
+        cache.notes.names.drop_aliases(visibility.rules)
         cache.versions.remove_hidden(cache.notes.visibility)
         cache.notes.merge_bases.clear()  # what they said then may be hidden now
         cache.sync_state.set_cursor(None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.hidden_names import Named
 
@@ -53,6 +54,12 @@ class NoteNames:
     def add_alias(self, alias: str, note_id: str) -> None:
         """Let another id mean the note, too, if it is there; inside a transaction."""
         self._db.run(_ADD_ALIAS, (alias, note_id))
+
+    def drop_aliases(self, rules: Visibility) -> None:
+        """Forget the old ids that rules on paths close, so that none can be guessed; inside a transaction."""
+        aliases = [row[0] for row in self._db.rows("SELECT DISTINCT alias FROM note_aliases")]
+        hidden = [(alias,) for alias in aliases if rules.closes(alias)]
+        self._db.run_many("DELETE FROM note_aliases WHERE alias = ?", hidden)
 
     def rename(self, old: str, new: str) -> bool:
         """Give the note another id, with its unfinished write and its versions; inside a transaction.

@@ -296,12 +296,11 @@ class BatchReader:
         hidden = visibility.hidden_notes()
         hidden_names = {note_id: one.identity for note_id, one in hidden.items() if one.identity}
         etags = {note_id: one.etag for note_id, one in hidden.items()}
-        # An id may be allowed; another revision may be visible.
-        moved = find_moved(
-            etags,
-            hidden_names,
-            [e for e in listed if e.id not in (visibility.rules.allowed_ids or ())],
-        )
+        # An id or a place may be allowed; another revision may be visible.
+        rules = visibility.rules
+        judged = rules.names_paths
+        still = [] if judged else [e for e in listed if e.id not in (rules.allowed_ids or ())]
+        moved = find_moved(etags, hidden_names, still)
         shown = [entry for entry in listed if entry.id not in {*moved.values()}]
         # Also of notes whose content is the same: a file that was written anew is another one.
         everything, named = known | etags, names | hidden_names

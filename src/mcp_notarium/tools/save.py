@@ -212,7 +212,8 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
         if given is not None:
             content = replace(content, text=given.text, native=given.native)
     if note is None or content != note.content:
-        known_as = "" if note is None else note.id  # the agent may have given an older id
+        # The agent may have given an older id; a new note has none yet, but a place.
+        known_as = app.library.find_place(content) if note is None else note.id
         app.config.policy.require_write(known_as, None if note is None else old, content)
     shares = app.library.traits.shares_by_tag
     name = (

@@ -2,12 +2,14 @@
 
 import os
 import stat
+from dataclasses import replace
 
 import pytest
 
 from mcp_notarium.config import load
 from mcp_notarium.domain.policy import PERMISSIVE, Mode
 from mcp_notarium.errors import ConfigError
+from mcp_notarium.stores.simplenote import kind as simplenote
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="modes and links of POSIX")
 BASE = {"SIMPLENOTE_USERNAME": "someone@example.com"}
@@ -52,6 +54,15 @@ def test_policy_file_in_the_data_folder_holds(room):
     assert found.config.policy.mode is Mode.WRITE
     assert found.policy.path == path
     assert found.policy.lines == {"mode": 1}
+
+
+@pytest.mark.parametrize("rule", ["hidden_paths", "allowed_paths"])
+def test_rules_on_paths_are_refused_where_notes_have_none(room, monkeypatch, rule):
+    put(room / "data" / "policy.toml", f'[notes]\n{rule} = ["Private"]')
+    assert "rules on paths" in refused(room)
+    kind = replace(simplenote.KIND, paths=True)
+    monkeypatch.setattr("mcp_notarium.stores.registry.kind", lambda _name: kind)
+    assert loaded(room).config.policy.visibility.names_paths
 
 
 def test_a_named_file_holds_instead_and_must_exist(room):

@@ -87,6 +87,25 @@ def test_new_notes_are_refused_where_only_certain_ones_are_open():
     policy.require_write("1", Content(""), Content("", ("any",)))
 
 
+def test_a_note_may_be_written_only_in_a_place_that_is_open():
+    closed = Policy(visibility=Visibility(hidden_paths=("Private",), hidden_tags=("private",)))
+    found = refusal(closed.require_write, "private/new.md", None, Content(""))
+    assert "Private" not in found.message + found.resolution_hint
+    closed.require_write("Work/new.md", None, Content(""))
+    narrow = Policy(visibility=Visibility(allowed_paths=("Work",), allowed_tags=("home",)))
+    found = refusal(narrow.require_write, "new.md", None, Content("", ("x",)))
+    assert '"home"' in found.resolution_hint
+    narrow.require_write("new.md", None, Content("", ("home",)))
+    narrow.require_write("Work/new.md", None, Content(""))
+    found = refusal(
+        Policy(visibility=Visibility(allowed_paths=("Work",))).require_write,
+        "new.md",
+        None,
+        Content(""),
+    )
+    assert '"Work"' in found.resolution_hint
+
+
 def test_hidden_parts_can_be_neither_changed_nor_looked_for():
     policy = Policy(hidden_fields=frozenset({Field.TEXT}))
     assert refusal(policy.require_edit, Field.TEXT)

@@ -21,6 +21,8 @@ hidden_tags = ["private", " finance "]
 hidden_ids = ["one"]
 allowed_tags = ["work"]
 allowed_ids = ["two"]
+hidden_paths = ["Private/", "Work/old.md"]
+allowed_paths = ["Work"]
 untagged = "hide"
 hidden_fields = ["tags"]
 
@@ -43,6 +45,8 @@ def test_everything_a_file_can_say():
             hidden_ids=("one",),
             allowed_tags=("work",),
             allowed_ids=("two",),
+            hidden_paths=("Private", "Work/old.md"),
+            allowed_paths=("Work",),
             untagged=False,
         ),
         hidden_fields=frozenset({Field.TAGS}),
@@ -57,7 +61,7 @@ def test_everything_a_file_can_say():
     assert read.lines["mode"] == 1
     assert read.lines["tools.manage"] == 4
     assert read.lines["notes.hidden_tags"] == 8
-    assert read.lines["limits.writes_per_hour"] == 20
+    assert read.lines["limits.writes_per_hour"] == 22
 
 
 @pytest.mark.parametrize(
@@ -81,6 +85,12 @@ def test_everything_a_file_can_say():
         ('[notes]\nallowed_tags = ["a"]', "`untagged` must say"),
         ("[notes]\nallowed_ids = []", "line 2, `notes.allowed_ids`"),
         ('[notes]\nallowed_ids = ["a"]\nuntagged = "show"', "line 3, `notes.untagged`"),
+        *(
+            (f"[notes]\nhidden_paths = ['{path}']", "is no folder or note")
+            for path in ("/", "/Work", "../x", "a/./b", "a//b", "a\\b", ".", "a/ /b")
+        ),
+        ("[notes]\nallowed_paths = []", "line 2, `notes.allowed_paths`"),
+        ('[notes]\nallowed_paths = ["a"]\nuntagged = "show"', "line 3, `notes.untagged`"),
         ("[notes]\nuntagged = true", "line 2, `notes.untagged`"),
         ('[notes]\nhidden_fields = ["body"]', "line 2, `notes.hidden_fields`"),
         ("[tools]\nsearch = false", "line 2, `tools.search`"),

@@ -7,14 +7,17 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 
 tags = st.lists(st.sampled_from(["a", "A", "b", " b", "ü", "U\u0308", "x"]), max_size=4)
-ids = st.sampled_from(["1", "2", "3"])
+ids = st.sampled_from(["1", "2", "3", "a/1", "A/b/1", "ab/1"])
 some_ids = st.lists(ids, max_size=2).map(tuple)
+some_paths = st.lists(ids | st.sampled_from(["a", "a/B"]), max_size=2).map(tuple)
 rules = st.builds(
     Visibility,
     hidden_tags=tags.map(tuple),
     hidden_ids=some_ids,
     allowed_tags=st.none() | tags.map(tuple),
     allowed_ids=st.none() | some_ids,
+    hidden_paths=some_paths,
+    allowed_paths=st.none() | some_paths,
     untagged=st.booleans(),
 )
 
@@ -39,6 +42,23 @@ rules = st.builds(
         (Visibility(allowed_ids=("1",)), "2", (), "allowed_ids"),
         (Visibility(allowed_ids=("1",)), "2", ("x",), "allowed_ids"),
         (Visibility(allowed_ids=("1",), allowed_tags=("w",)), "1", ("x",), None),
+        (Visibility(hidden_paths=("Private",)), "private/a/b.md", (), 'hidden_paths "Private"'),
+        (Visibility(hidden_paths=("a/\u00fc",)), "A/U\u0308/x.md", (), 'hidden_paths "a/\u00fc"'),
+        (Visibility(hidden_paths=("Private",)), "Private.md", (), None),
+        (Visibility(hidden_paths=("Private",)), "Privates/a.md", (), None),
+        (Visibility(hidden_paths=("Private",)), "a/Private/b.md", (), None),
+        (Visibility(hidden_paths=("a/b.md",)), "a/b.md", ("w",), 'hidden_paths "a/b.md"'),
+        (
+            Visibility(hidden_paths=("a/b",), allowed_paths=("a",)),
+            "a/b/x",
+            (),
+            'hidden_paths "a/b"',
+        ),
+        (Visibility(allowed_paths=("a",)), "a/x", (), None),
+        (Visibility(allowed_paths=("a",)), "ab/x", ("w",), "allowed_paths"),
+        (Visibility(allowed_paths=("a",), allowed_tags=("w",)), "b/x", ("w",), None),
+        (Visibility(allowed_paths=("a",), allowed_tags=("w",), untagged=False), "a/x", (), None),
+        (Visibility(allowed_paths=("a",), hidden_tags=("p",)), "a/x", ("p",), 'hidden_tags "p"'),
         (Visibility(allowed_ids=("1",), allowed_tags=("w",), untagged=False), "1", (), None),
     ],
 )
@@ -65,6 +85,18 @@ def test_equal_digests_mean_equal_judgements(one, other, note_id, tags):
 def test_a_protecting_tag_hides_whatever_else_is_said(rules, note_id, tags):
     if rules.hiding_tags(tags):
         assert not rules.sees(note_id, tags)
+
+
+@given(rules, ids, tags)
+def test_a_closed_place_hides_whatever_else_is_said(rules, note_id, tags):
+    parts = note_id.casefold().split("/")
+    above = {"/".join(parts[: count + 1]) for count in range(len(parts))}
+    if any(one.casefold() in above for one in rules.hidden_paths):
+        assert not rules.sees(note_id, tags)
+        assert rules.closes(note_id)
+    elif rules.allowed_paths and any(one.casefold() in above for one in rules.allowed_paths):
+        protected = rules.hiding_tags(tags) or note_id in rules.hidden_ids
+        assert rules.sees(note_id, tags) == (not protected)
 
 
 def test_order_and_spelling_do_not_change_the_digest():

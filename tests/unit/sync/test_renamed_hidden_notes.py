@@ -300,3 +300,40 @@ def test_a_note_that_its_new_name_hides_goes_like_a_removed_one(clients, store):
         seen.append(client.note("b.md").local_version)
         store.remove("b.md")
     assert seen[0] == seen[1]
+
+
+def test_a_rule_on_a_folder_goes_by_where_a_note_lies_now(clients, store):
+    store.put("Private/secret.md", "the code is 1234\n")
+    store.put("Work/open.md", "known\n")
+    rules = Visibility(hidden_paths=("private",))
+    client = clients(traits=LIKE_VAULT, rules=rules)
+    asyncio.run(client.sync())
+    assert set(client.contents()) == {"Work/open.md"}
+    store.rename("Work/open.md", "Private/open.md")
+    asyncio.run(client.sync())
+    assert client.contents() == {}
+    assert client.cache.notes.get("Work/open.md") is None
+    store.rename("Private/secret.md", "Work/secret.md")
+    store.rename("Private/open.md", "Work/open.md")
+    asyncio.run(client.sync())
+    assert set(client.contents()) == {"Work/secret.md", "Work/open.md"}
+    assert client.cache.notes.get("Private/secret.md") is None
+
+
+def test_an_old_place_is_no_name_of_a_note_once_a_rule_closes_it(clients, store):
+    store.put("Private/a.md", "a\n")
+    store.put("Other/b.md", "b\n")
+    client = clients(traits=LIKE_VAULT)
+    asyncio.run(client.sync())
+    store.rename("Private/a.md", "Work/a.md")
+    store.rename("Other/b.md", "Work/b.md")
+    asyncio.run(client.sync())
+    assert client.note("Private/a.md").id == "Work/a.md"
+    client.close()
+    client = clients(traits=LIKE_VAULT, rules=Visibility(hidden_paths=("Private",)))
+    assert client.note("Work/a.md").id == "Work/a.md"
+    assert client.cache.notes.get("Private/a.md") is None
+    assert client.note("Other/b.md").id == "Work/b.md"
+    client.close()
+    client = clients(traits=LIKE_VAULT, rules=Visibility(allowed_paths=("Work",)))
+    assert client.cache.notes.get("Other/b.md") is None
