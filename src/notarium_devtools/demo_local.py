@@ -101,9 +101,11 @@ async def _take_back(screen: Screen, client: Client, note: dict[str, Any]) -> di
     found = await call(client, "manage", action="history", **identity)
     for row in found["history"]:
         screen.quote(f"{row['version']}  {row['at']}  {row['changed']}")
-    await call(client, "manage", action="undo", **identity)
+    await call(client, "manage", action="undo", confirm=True, **identity)
     note = await call(client, "get", **identity)
-    screen.check(note["text"] == before, "`undo` gave the former text back")
+    screen.check(
+        note["text"] == before, "`undo`, which needs your consent, gave the former text back"
+    )
     return note
 
 

@@ -74,16 +74,20 @@ of them. A server that lacks a required setting answers in the same way with `se
 
 ## Consent
 
-Five actions need the user's consent: permanent deletion, `reset_cache`, `rename_tag`, dropping more than nine
-tenths of a text of more than 500 characters, and adding a tag that is an e-mail address or could be read
-as one (Simplenote shares the note with that person). `NOTARIUM_DESTRUCTIVE` decides how consent is
-obtained:
+Seven actions need the user's consent: permanent deletion, `undo`, `restore_version`, `rename_tag`, `reset_cache`, dropping
+more than nine tenths of a text of more than 500 characters, and adding a tag that is an e-mail address or could be
+read as one (Simplenote shares the note with that person). So a note that tells an agent to do one of these changes nothing
+that its user has not agreed to. `NOTARIUM_DESTRUCTIVE` decides how consent is obtained:
 
 | value | client can ask its user (elicitation) | client cannot |
 |---|---|---|
-| `ask` (default) | the user is asked | refused, unless repeated with `confirm: true` |
+| `ask` (default) | the user is asked | refused, unless the call has `confirm: true` |
 | `elicit` | the user is asked | refused |
 | `deny` | refused | refused |
+
+**`confirm: true` is the model's word, not the user's.** The server cannot know whether the model has asked: a model that
+obeys a note can set it. Then only the client's own approval of the call stands between the note and the action; the audit log
+records it as `by_argument`. If your client has no dialogue and approves calls by itself, set `elicit`.
 
 Each save is checked alone. Several that each drop less need no consent, even if together they drop
 everything.
@@ -225,8 +229,8 @@ _BEHAVIOUR = {
 * `undo`: `id` (and `local_version`, if you like). It saves all that the last change of this client to this note has
   replaced, if nothing came after that. Otherwise it is a `changed_since` or `conflict` error, and
   `details.came_after` says what came: `version`, `at`, `by`. A second `undo` takes back the first.
-* Neither is merged: a change elsewhere that was not known here is a `conflict`. Both are recoverable and ask nobody, unless most
-  of a text goes or a tag shares the note.
+* Both ask the user, with the time of what comes back and how many lines change. Neither is merged: a change elsewhere that was
+  not known here is a `conflict`.
 * Annotated not idempotent because of `undo`, and open-world, because it can bring a tag back that shares.
 * `list_tags`: `tags` has each tag of notes outside the trash with their number, most used first, 300 a page (`page`).
   Spellings of one tag count as one.

@@ -145,6 +145,16 @@ AGENTS = (
         ),
     ),
     Defence(
+        "a note cannot have an agent take back what the user wanted",
+        "tools/history.py",
+        "    if call.client is None:\n",
+        "    if True:\n",
+        (
+            "security/test_adversary_agents.py::test_an_agent_that_obeys_a_note_changes_nothing_that_its_user_declines",
+            "unit/tools/test_history_tool.py::test_both_ask_the_user_and_say_what_becomes_of_the_note",
+        ),
+    ),
+    Defence(
         "a restore is mixed with no other edit",
         "sync/writer.py",
         "(exact or not self._journal.sees(note.id, wanted))",

@@ -130,8 +130,8 @@ COMMON = (
     ),
     Variable(
         name="NOTARIUM_DESTRUCTIVE",
-        purpose="Before an agent deletes permanently, shares a note or drops most of it: ask the user "
-        "if the client can, else require `confirm: true`; always ask the user; or refuse.",
+        purpose="Before an agent does what needs the user's consent (docs/tools.md): ask the user if the client "
+        "can, else take `confirm: true`, which is the model's word; always ask the user; or refuse.",
         kind=Kind.CHOICE,
         default="ask",
         choices=("ask", "elicit", "deny"),

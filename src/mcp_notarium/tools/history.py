@@ -1,8 +1,9 @@
 """Handle ``manage history``, ``restore_version`` and ``undo``: what a note was, and bringing that back.
 
 A restore saves title and text of a version, and an undo all that the last change has replaced. Both are
-saves: the same policy, limits and consent hold, and what they replace is kept as a version. Neither merges:
-if the note has changed elsewhere, nothing is written.
+saves: the same policy and limits hold, and what they replace is kept as a version. Both need the user's
+consent, so that a note cannot have an agent take back what the user wanted. Neither merges: if the note has
+changed elsewhere, nothing is written.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from mcp_notarium.domain.change_summary import ChangeSummary, summarize_change
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
-from mcp_notarium.tools.call_context import CallContext
+from mcp_notarium.tools.call_context import CallContext, name_note
 from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.save import Draft, carry_out, make_draft
 from mcp_notarium.tools.schemas import HistoryAnswer, ManageAnswer, ManageRequest, VersionRow
@@ -63,9 +64,10 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
                 resolution_hint="Action `history` lists the versions of a note.",
             )
         note = await find_at_version(app, request.id, request.local_version)
-        old = (await app.library.history.read(note.id, request.version)).content
-        title = old.title if app.library.traits.titles else note.title
-        return _draft(app, note, replace(note.content, text=old.text, title=title))
+        old = await app.library.history.read(note.id, request.version)
+        title = old.content.title if app.library.traits.titles else note.title
+        content = replace(note.content, text=old.content.text, title=title)
+        return _draft(app, note, content, old, call)
 
     try:
         return await _save(app, draft, call, "restored")
@@ -89,7 +91,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         if request.local_version is not None:
             await find_at_version(app, note.id, request.local_version)
         old = await app.library.history.read_replaced(note.id, client=client)
-        return _draft(app, note, old.content)
+        return _draft(app, note, old.content, old, call, undoes=True)
 
     try:
         return await _save(app, draft, call, "undone")
@@ -108,13 +110,27 @@ async def _find(app: App, request: ManageRequest) -> Note:
     return await find_note(app, request.id)
 
 
-def _draft(app: App, note: Note, content: Content) -> Draft:
-    """Return the checked draft. Raises ``NotPermitted`` for parts that are hidden."""
+def _draft(
+    app: App, note: Note, content: Content, old: Version, call: CallContext, *, undoes: bool = False
+) -> Draft:
+    """Return the checked draft, with a question unless the user calls at a terminal.
+
+    ``content``: what comes back of ``old``. Raises ``NotPermitted`` for parts that are hidden.
+    """
     if content.wording != note.content.wording:
         app.config.policy.require_edit(Field.TEXT)
     if content.tags != note.tags:
         app.config.policy.require_edit(Field.TAGS)
-    return make_draft(app, note, content)
+    draft = make_draft(app, note, content)
+    if call.client is None:
+        return draft
+    name = name_note(app, note.title or note.text, note_id=note.id)
+    what = f"Undo the last change to the {name}" if undoes else f"Restore the text of the {name}"
+    changes = _summary(note.content, content, app.config.policy).facts
+    ask = (
+        f"{what}, back to what it was at {_time(old.modified_at) or 'an unknown time'} ({changes})?"
+    )
+    return replace(draft, asks=(ask, *draft.asks))
 
 
 async def _save(

@@ -22,6 +22,12 @@ ACTIONS = {
         {"action": "delete_permanently", "id": "trashed", "local_version": 1},
     ),
     "manage.reset_cache": ("manage", {"action": "reset_cache"}),
+    "manage.rename_tag": ("manage", {"action": "rename_tag", "tag": "old", "new_tag": "new"}),
+    "manage.undo": ("manage", {"action": "undo", "id": "edited"}),
+    "manage.restore_version": (
+        "manage",
+        {"action": "restore_version", "id": "edited", "local_version": 2, "version": "r1"},
+    ),
     "save by dropping most": ("save", {"id": "long", "local_version": 1, "text": "short"}),
     "save by sharing": (
         "save",
@@ -53,8 +59,12 @@ ANSWERS = {
 async def harness(harness):
     harness.store.put("trashed", "x", trash=True)
     harness.store.put("long", LONG_TEXT)
-    harness.store.put("plain", "x")
+    harness.store.put("plain", "x", tags=["old"])
+    harness.store.put("edited", "one")
     await harness.sync()
+    async with connected(harness.opened) as client:
+        made = await client.call_tool("save", {"id": "edited", "append": "two"})
+        assert not made.is_error
     return harness
 
 
@@ -94,7 +104,7 @@ def last_record(harness):
 
 def cases():
     """All of it; in the short form the settings that only refuse meet the answers that matter."""
-    telling = {"accept", "cannot ask, confirm given", "no such method, confirm given"}
+    telling = {"accept", "decline", "cannot ask, confirm given", "no such method, confirm given"}
     for setting, era, action, answer in itertools.product(
         ("ask", "elicit", "deny"), ("legacy", "auto"), ACTIONS, ANSWERS
     ):

@@ -27,16 +27,16 @@ LOCAL = {"changes": Changes.FEED, "write_guard": WriteGuard.CAS, "versions": Ver
 
 
 class Agent(Caller):
-    """A caller whose name stands with what it has changed."""
+    """A caller whose name stands with what it has changed, and whose user agrees."""
 
-    def __init__(self, harness: ToolHarness, client: str = "agent 1", **more):
-        super().__init__(client=client, **more)
+    def __init__(self, harness: ToolHarness, client: str | None = "agent 1", **more):
+        super().__init__(client=client, **({"agrees": True} | more))
         self._harness = harness
 
     @property
     def act(self):
         log = self._harness.app.audit
-        return Act(log, lambda: AuditEntry(at=1, act="t", client=self.client, outcome=OPEN))
+        return Act(log, lambda: AuditEntry(at=1, act="t", client=self.client or "", outcome=OPEN))
 
     @act.setter
     def act(self, _none):
@@ -177,18 +177,34 @@ async def test_a_restore_is_not_mixed_with_what_came_from_elsewhere(agent):
     assert agent._harness.store.text(note.id) == "new\nb\nelsewhere\n"
 
 
-async def test_a_restore_that_drops_most_of_a_text_asks(agent):
+async def test_both_ask_the_user_and_say_what_becomes_of_the_note(agent):
     note = await written(agent, "short", "\n".join(f"line {number}" for number in range(200)))
     version = (await agent.manage("history", id=note.id)).history[1].version
-    for action in ("restore_version", "undo"):
-        with pytest.raises(ConfirmationRequired):
-            await agent.manage(
-                action, id=note.id, version=version, local_version=note.local_version
-            )
+    for agrees in (None, False):
+        agent.agrees = agrees
+        for action in ("restore_version", "undo"):
+            with pytest.raises(ConfirmationRequired):
+                await agent.manage(
+                    action, id=note.id, version=version, local_version=note.local_version
+                )
     assert len((await agent.get(note.id)).text) > 500
+    named = f"note “line 0” (id {note.id})"
+    then = "back to what it was at 2025-06-15T15:06:41Z (+1 -200 lines)?"
+    dropping = f"Overwrite the {named} and drop most of its text (1689 characters, 5 after)?"
+    assert agent.asked == 2 * [
+        f"Restore the text of the {named}, {then} {dropping}",
+        f"Undo the last change to the {named}, {then} {dropping}",
+    ]
     agent.agrees = True
     done = await agent.manage("undo", id=note.id)
     assert (done.status, (await agent.get(note.id)).text) == ("undone", "short")
+
+
+async def test_whoever_undoes_at_a_terminal_is_not_asked_again(agent):
+    note = await written(agent, "one", "two")
+    person = Agent(agent._harness, client=None, agrees=None)
+    assert (await person.manage("undo", id=note.id)).status == "undone"
+    assert person.asked == []
 
 
 async def test_undo_takes_back_the_last_change_of_this_client_alone(agent):
@@ -201,7 +217,9 @@ async def test_undo_takes_back_the_last_change_of_this_client_alone(agent):
     done = await agent.manage("undo", id=note.id, local_version=note.local_version)
     assert (done.status, done.note) == ("undone", "Changed: +1 -1 lines.")
     assert (await agent.get(note.id)).text == "one"
-    assert agent.asked == [], "nobody is asked: it can be undone again"
+    again = await agent.manage("undo", id=note.id)
+    assert again.status == "undone"
+    assert (await agent.get(note.id)).text == "two", "a second one takes back the first"
 
 
 async def test_undo_that_came_too_late_says_what_came(agent):
