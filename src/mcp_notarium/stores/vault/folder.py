@@ -1,0 +1,229 @@
+"""Open the files of a vault, and nothing outside it, whatever another program does meanwhile.
+
+Each part of a path is opened from the folder above it, by descriptor, and no symbolic link is followed. A
+file is a note if it is a regular file with one name: a hard link may be a file outside. Devices and pipes
+are not opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+import unicodedata
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_notarium.errors import NoteNotFound, StoreProtocolError, StoreUnavailable
+from mcp_notarium.stores.vault.paths import TRASH, split_path
+
+SETTLED = 0.05
+"""Seconds without a change after which a file counts as written to its end."""
+LONGEST_WAIT = 1.0
+"""Most seconds to wait for that."""
+_CHUNK = 1 << 20
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER = _ROOT | os.O_NOFOLLOW
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+_NOT_READABLE = (errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM)
+
+
+class NotANote(StoreProtocolError):
+    """The file is no regular file, has several names, is no UTF-8, too large, or must not be read."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the file of this note cannot be read as one: it is a link, not UTF-8, too large or protected"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileBytes:
+    """Hold the bytes of a file, and its state when all of them had been read."""
+
+    data: bytes
+    found: os.stat_result
+
+
+class VaultFolder:
+    """Open files below one path, which must stay the same folder while this object lives."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._identity: tuple[int, int] | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """Open the vault and give its descriptor. Raises ``StoreUnavailable`` for any ``OSError`` inside.
+
+        Another folder in its place, such as the empty mount point of a drive, is an error.
+        """
+        try:
+            root = os.open(self.path, _ROOT)
+            try:
+                found = os.fstat(root)
+                self._identity = self._identity or (found.st_dev, found.st_ino)
+                if self._identity != (found.st_dev, found.st_ino):
+                    raise OSError(errno.ESTALE, "another folder is in its place")
+                yield root
+            finally:
+                os.close(root)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"the folder of the vault cannot be used: {error.strerror}",
+                resolution_hint="Ask the user to check that the folder exists and may be used, "
+                "then to restart this MCP client.",
+            ) from None
+
+    def open_note(self, root: int, path: str, *, trash: bool = False) -> tuple[int, os.stat_result]:
+        """Open a note's file for reading; the caller closes the descriptor.
+
+        ``trash``: the note lies in the trash of the vault. Raises ``NoteNotFound``, also for a path that no note
+        can have or that differs in its letters, and ``NotANote``.
+        """
+        with open_parent(root, path, trash=trash) as (parent, name):
+            return open_file(parent, name)
+
+    def read_note(self, path: str, *, largest: int) -> FileBytes:
+        """Read a note's file, when nobody seems to be writing it. Raises as :meth:`open_note` does.
+
+        ``largest``: bytes; a larger file is ``NotANote``.
+        """
+        with self.opened() as root:
+            file, _ = self.open_note(root, path)
+            try:
+                return read_settled(file, largest=largest)
+            finally:
+                os.close(file)
+
+
+@contextmanager
+def open_parent(root: int, path: str, *, trash: bool = False) -> Iterator[tuple[int, str]]:
+    """Open the folder of a note; give its descriptor and the name of the file. Raises ``NoteNotFound``."""
+    parts = split_path(path)
+    if parts is None:
+        raise missing_error(path)
+    *folders, name = (TRASH, *parts) if trash else parts
+    with missing_as(path):
+        parent = open_folder(root, folders)
+    try:
+        with missing_as(path):
+            yield parent, name
+    finally:
+        os.close(parent)
+
+
+def open_folder(root: int, parts: Sequence[str]) -> int:
+    """Open a folder below another, part by part. Raises ``OSError``."""
+    here = os.dup(root)
+    for part in parts:
+        try:
+            _require_exact(here, part)
+            below = os.open(part, _FOLDER, dir_fd=here)
+        finally:
+            os.close(here)
+        here = below
+    return here
+
+
+def open_file(parent: int, name: str, *, exact: bool = True) -> tuple[int, os.stat_result]:
+    """Open a regular file of a folder. Raises ``OSError``, ``NotANote``.
+
+    ``exact``: require that the folder lists exactly this name.
+    """
+    _require_note(os.stat(name, dir_fd=parent, follow_symlinks=False))
+    if exact:
+        _require_exact(parent, name)
+    try:
+        file = os.open(name, _FILE, dir_fd=parent)
+    except OSError as error:
+        if error.errno in _NOT_READABLE:
+            raise NotANote from None
+        raise
+    try:
+        found = os.fstat(file)
+        _require_note(found)
+    except BaseException:
+        os.close(file)
+        raise
+    return file, found
+
+
+def read_settled(file: int, *, largest: int, own: tuple[int, int] | None = None) -> FileBytes:
+    """Read until the file has been left alone for a moment: programs empty a file before they write it.
+
+    ``own``: inode and time of our own last write; nobody else is in the middle of that.
+    """
+    deadline = time.monotonic() + LONGEST_WAIT
+    while True:
+        found = os.fstat(file)
+        if found.st_size > largest:
+            raise NotANote
+        os.lseek(file, 0, os.SEEK_SET)
+        data = _read(file, largest)
+        now = os.fstat(file)
+        same = now.st_mtime_ns == found.st_mtime_ns and now.st_size == len(data)
+        left_alone = abs(time.time() - now.st_mtime) > SETTLED
+        if (same and (left_alone or own == (now.st_ino, now.st_mtime_ns))) or (
+            time.monotonic() > deadline
+        ):
+            return FileBytes(data, now)
+        time.sleep(SETTLED / 5)
+
+
+def missing_error(path: str) -> NoteNotFound:
+    """Return the error for a path at which there is no note."""
+    return NoteNotFound("no such file in the vault", details={"id": path})
+
+
+@contextmanager
+def missing_as(path: str) -> Iterator[None]:
+    """Turn an ``OSError`` that says that a file is not there into ``NoteNotFound``."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise NotANote from None
+        if error.errno in _GONE:
+            raise missing_error(path) from None
+        raise
+
+
+def _read(file: int, largest: int) -> bytes:
+    chunks, size = [], 0
+    while chunk := os.read(file, _CHUNK):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > largest:  # it grows while we read
+            raise NotANote
+    return b"".join(chunks)
+
+
+def _require_note(found: os.stat_result) -> None:
+    """Raise ``NotANote`` unless it is a regular file that has no name but this one."""
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        raise NotANote
+
+
+def _require_exact(parent: int, name: str) -> None:
+    """Raise ``FileNotFoundError`` if the folder has the file under another spelling only.
+
+    A file system may take two spellings for one (letter case, composed letters). It is asked whether it does
+    so before the folder is listed.
+    """
+    forms = (unicodedata.normalize(form, name) for form in ("NFC", "NFD"))
+    if any(_is_same(parent, name, other) for other in {name.swapcase(), *forms} - {name}) and (
+        name not in os.listdir(parent)
+    ):
+        raise FileNotFoundError(errno.ENOENT, "the name is spelled in another way")
+
+
+def _is_same(parent: int, one: str, other: str) -> bool:
+    with suppress(OSError):
+        first, second = (os.stat(n, dir_fd=parent, follow_symlinks=False) for n in (one, other))
+        return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
+    return False

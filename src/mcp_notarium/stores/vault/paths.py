@@ -1,0 +1,93 @@
+"""Decide which paths of a vault name a note. Pure.
+
+A note's id is its path below the vault: parts between ``/``, the last one with a Markdown ending.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+TRASH = ".trash"
+"""Where Obsidian puts what it deletes. Notes there keep their path below it."""
+ENDINGS = (".md", ".markdown")
+_IGNORED = frozenset({"node_modules"})
+"""Folders that hold no notes, beside those whose name begins with a dot."""
+_LOGSEQ_COPIES = ("logseq", "bak")
+_TEMPORARY = ("~$", "~syncthing~")
+_LONGEST_PATH = 1024
+_LONGEST_PART = 255
+_DEEPEST = 64
+_LONGEST_TITLE = 100
+_NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f-\x9f\\:*?"<>|#^\[\]\u2028\u2029]+')
+"""What Windows refuses in a name, and what ends a name inside ``[[...]]``."""
+_RESERVED = re.compile(
+    r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|node_modules)(?=\.|$)", re.IGNORECASE
+)
+"""Names of devices on Windows, with any ending, and of the folders that hold no notes."""
+_UNTITLED = "Untitled"
+
+
+def split_path(path: str) -> tuple[str, ...] | None:
+    """Return the parts of a note's path; None if no note can have it."""
+    parts = tuple(path.split("/"))
+    if not 0 < len(path) <= _LONGEST_PATH or len(parts) > _DEEPEST or not _is_encodable(path):
+        return None
+    if not is_note_name(parts[-1]) or not all(map(_is_part, parts)):
+        return None
+    return None if any(map(is_ignored_folder, ("", *parts), parts[:-1])) else parts
+
+
+def is_note_name(name: str) -> bool:
+    """Tell whether a file of this name is a note, not another program's temporary file."""
+    return (
+        name.lower().endswith(ENDINGS) and not _is_hidden(name) and not name.startswith(_TEMPORARY)
+    )
+
+
+def is_ignored_folder(above: str, name: str) -> bool:
+    """Tell whether the folder holds no notes; ``above``: the name of the folder that it is in."""
+    folded = name.casefold()
+    return _is_hidden(name) or folded in _IGNORED or (above.casefold(), folded) == _LOGSEQ_COPIES
+
+
+def title_of(path: str) -> str:
+    """Return the title of a note: the name of its file without the ending."""
+    name = path.rpartition("/")[2]
+    return name[: name.rfind(".")]
+
+
+def name_from(title: str) -> str:
+    """Make the path of a new note, without ending, from its title: a ``/`` in it is a folder.
+
+    Every system takes the name, and a link can hold it.
+    """
+    parts = [_safe_part(part) for part in title.split("/")]
+    named = [part for part in parts if part][-_DEEPEST + 1 :]
+    return "/".join(named) or _UNTITLED
+
+
+def _safe_part(part: str) -> str:
+    words = " ".join(unicodedata.normalize("NFC", _NOT_IN_NAMES.sub(" ", part)).split())
+    cut = words.strip(" .~").encode()[:_LONGEST_TITLE].decode(errors="ignore").strip(" .")
+    return _RESERVED.sub(r"\1_", cut, count=1) if _RESERVED.match(cut) else cut
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") and not name.startswith("..")
+
+
+def _is_part(part: str) -> bool:
+    return (
+        part not in ("", ".", "..")
+        and not {"\0", "\\"} & {*part}
+        and len(part.encode()) <= _LONGEST_PART
+    )
+
+
+def _is_encodable(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
