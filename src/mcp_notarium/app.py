@@ -173,7 +173,14 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
     usage_limits = UsageLimits(config.policy.limits, cache, clock=time.time)
     anchor_notice = opened.anchor.notice(audit.table, opened.database)
     found = (anchor_notice, _describe_copies(config, opened, audit))
-    library = Library(cache, store, writer, scheduler, config.store.live(store))
+    library = Library(
+        cache,
+        store,
+        writer,
+        scheduler,
+        live=config.store.live(store),
+        pages=config.store.pages(store),
+    )
     return App(
         *(config, cache, store, writer, scheduler, tokens, audit, usage_limits, library),
         notices=(*opened.notices, *filter(None, found)),

@@ -18,6 +18,7 @@ from mcp_notarium.storage.note_search import Found
 from mcp_notarium.stores.contract import SEEDED
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.judged_notes import JudgedNotes
+from mcp_notarium.sync.judged_pages import JudgedPages
 
 if TYPE_CHECKING:
     from mcp_notarium.search.query import Query
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.tag_counts import TaggedNote, TagPage
     from mcp_notarium.stores.contract import Store, Traits
     from mcp_notarium.stores.live_notes import LiveNotes
+    from mcp_notarium.stores.live_pages import LivePages
     from mcp_notarium.sync.scheduler import Scheduler
     from mcp_notarium.sync.status import SyncStatus
     from mcp_notarium.sync.writer import Saved, Writer
@@ -56,7 +58,7 @@ class Statistics:
 class Library:
     """Hold the notes of one account, and in ``history`` their versions.
 
-    ``live`` asks the store itself, if it can be asked more than the contract says.
+    ``live`` and ``pages`` ask the store itself, if it can be asked more than the contract says.
     """
 
     def __init__(
@@ -65,7 +67,9 @@ class Library:
         store: Store,
         writer: Writer,
         scheduler: Scheduler,
+        *,
         live: LiveNotes | None = None,
+        pages: LivePages | None = None,
     ) -> None:
         self._cache = cache
         self._store = store
@@ -73,6 +77,7 @@ class Library:
         self._scheduler = scheduler
         self.history = History(cache, store)
         self.live = None if live is None else JudgedNotes(cache, store, live)
+        self.pages = None if pages is None else JudgedPages(cache, pages)
 
     @property
     def traits(self) -> Traits:

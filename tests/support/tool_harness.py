@@ -105,7 +105,12 @@ class ToolHarness:
         self.app = App(
             *(config, cache, self.remote, writer, scheduler, tokens, audit, budget),
             library=Library(
-                cache, self.remote, writer, scheduler, getattr(self.remote, "live", None)
+                cache,
+                self.remote,
+                writer,
+                scheduler,
+                live=getattr(self.remote, "live", None),
+                pages=getattr(self.remote, "pages", None),
             ),
             notices=("one",),
             clock=self.clock,

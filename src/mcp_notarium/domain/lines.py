@@ -18,7 +18,22 @@ LONGEST_FIRST_LINE = 200
 
 _BACK = 12
 _JOINER = "\u200d"
-_ATTACHED = frozenset({_JOINER, "\ufe0e", "\ufe0f"})
+_ATTACHED = frozenset({_JOINER, "\u200c", "\u0e33", "\u0eb3", "\uff9e", "\uff9f"})
+_HEADS = frozenset(
+    {_JOINER, *"\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e"}
+)
+"""A joiner, and the signs that stand before the number or letter that they enclose."""
+_VIRAMA = 9
+"""Combining class of the signs that join Indic letters."""
+_TAILS = (
+    ("\U0001f3fb", "\U0001f3ff"),
+    ("\U000e0020", "\U000e007f"),
+    ("\u1160", "\u11ff"),
+    ("\ud7b0", "\ud7fb"),
+)
+"""Skin tones, the letters of a flag, vowels and ends of Korean syllables: they belong to what they follow."""
+_HANGUL_HEADS = (("\u1100", "\u115f"), ("\ua960", "\ua97c"))
+_HANGUL = (*_HANGUL_HEADS, ("\uac00", "\ud7a3"))
 _FLAG_HALVES = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 """Regional indicators: two of them in a row make one flag."""
 
@@ -80,25 +95,42 @@ def first_line(text: str) -> str:
 
 
 def shorten(line: str, width: int = WIDTH) -> str:
-    """Return at most ``width`` characters of the line, cut between two visible characters.
-
-    Looks back a few characters for such a place; a longer pile of marks is cut through.
-    """
+    """Return at most ``width`` characters of the line, cut between two visible characters."""
     if len(line) <= width:
         return line
-    for cut in range(width, max(width - _BACK, 0), -1):
-        if not _splits_grapheme(line, cut):
-            return line[:cut].rstrip() or line[:cut]
-    return line[:width]
+    cut = find_cut(line, width)
+    return line[:cut].rstrip() or line[:cut]
 
 
-def _splits_grapheme(line: str, cut: int) -> bool:
-    """Return whether the characters around the cut make one visible character together."""
-    before, after = line[cut - 1], line[cut]
+def find_cut(text: str, at: int, *, back: int = _BACK) -> int:
+    """Return the last place at ``at`` or before it that is between two visible characters.
+
+    It looks ``back`` characters back; a longer pile of marks is cut through at ``at``.
+    """
+    for cut in range(min(at, len(text)), max(at - back, 0), -1):
+        if cut >= len(text) or not _splits_grapheme(text, cut):
+            return cut
+    return at
+
+
+def _splits_grapheme(text: str, cut: int) -> bool:
+    """Return whether the characters around the cut make one visible character, or the end of a line, together.
+
+    It follows the clusters of Unicode (UAX 29); where it differs, it keeps more together.
+    """
+    before, after = text[cut - 1], text[cut]
+    if after.isascii():
+        return (before, after) == ("\r", "\n") or before in _HEADS
     return (
-        before == _JOINER
+        before in _HEADS
         or after in _ATTACHED
         or unicodedata.category(after) in {"Mn", "Mc", "Me"}
-        or "\U0001f3fb" <= after <= "\U0001f3ff"
-        or (after in _FLAG_HALVES and (cut - len(line[:cut].rstrip(_FLAG_HALVES))) % 2 == 1)
+        or unicodedata.combining(before) == _VIRAMA
+        or _is_in(after, _TAILS)
+        or (_is_in(before, _HANGUL_HEADS) and _is_in(after, _HANGUL))
+        or (after in _FLAG_HALVES and (cut - len(text[:cut].rstrip(_FLAG_HALVES))) % 2 == 1)
     )
+
+
+def _is_in(character: str, ranges: tuple[tuple[str, str], ...]) -> bool:
+    return any(first <= character <= last for first, last in ranges)

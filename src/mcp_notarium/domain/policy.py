@@ -136,6 +136,12 @@ class Policy:
         if self.hides(part):
             raise _refusal(f"The {part} of notes is hidden and cannot be changed.")
 
+    def require_whole(self) -> None:
+        """Raise ``NotPermitted`` if a part of notes is hidden. A file has its tags in its text."""
+        for part in (Field.TEXT, Field.TAGS):
+            if self.hides(part):
+                raise _refusal(f"The {part} of notes is hidden, so no whole file can be read.")
+
     def require_filter(self, part: Field) -> None:
         """Raise ``NotPermitted`` if notes may not be filtered by this part: the results would show it."""
         if self.hides(part):

@@ -236,7 +236,9 @@ class Recording:
 
     def _entry(self, log: AuditLog | None, *, outcome: str) -> AuditEntry:
         notes = self._notes
-        asked_id = next(filter(None, map(self._call.arguments.get, ("id", "uuid", "noteId"))), None)
+        asked_id = next(
+            filter(None, map(self._call.arguments.get, ("id", "uuid", "noteId", "path"))), None
+        )
         if not notes and isinstance(asked_id, str) and log is not None and log.has_note(asked_id):
             notes = (asked_id,)
         if log is not None and self._digest is None:  # once a call: a note may have a megabyte

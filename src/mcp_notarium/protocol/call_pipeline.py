@@ -169,7 +169,12 @@ def success(answer: BaseModel, names: ToolNames) -> CallResult:
     if isinstance(answer, PlainAnswer):
         text = replace_surrogates(answer.text)
         mark = mark_plain(text) if answer.from_notes else ""
-        return CallResult(text, len((text + mark).encode()), mark=mark, notes=answer.notes)
+        mark = " ".join(filter(None, (mark, names.in_text(answer.remark))))
+        size = len((text + mark).encode())
+        value = answer.value
+        if value is not None and answer.from_notes:
+            value = add_boundaries(add_findings(value))
+        return CallResult(text, size, value, mark=mark, notes=answer.notes)
     value = answer.model_dump(exclude_none=True)
     if "note" in value:
         value["note"] = names.in_text(value["note"])

@@ -438,10 +438,13 @@ class ManageOutput(ManageAnswer):
 class PlainAnswer(Answer):
     """Hold an answer that is formatted text. ``notes``: the ids of those that it is about or shows.
 
-    ``from_notes``: the text holds what stands in notes.
+    ``from_notes``: the text holds what stands in notes. ``value``: facts beside the text, for the program of the client;
+    ``remark``: what the model is told of them.
     """
 
     text: str
+    value: dict[str, Any] | None = None
+    remark: str = ""
     notes: tuple[str, ...] = ()
     from_notes: bool = False
 

@@ -53,7 +53,7 @@ def add_findings(value: dict[str, Any]) -> dict[str, Any]:
     """
     if "history" in value:
         return value | {"history": [_row(row) for row in value["history"]]}
-    if "content" in value:
+    if isinstance(value.get("content"), list):
         kinds = find_invisible_kinds(value.get("suggestions", ()))
         rows = {"content": [_row(row) for row in value["content"]]}
         return value | rows | ({"hidden": list(kinds)} if kinds else {})

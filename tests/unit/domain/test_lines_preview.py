@@ -37,6 +37,11 @@ def test_more_lines_are_taken_without_the_blank_ones_between():
         pytest.param("👩\u200d💻", id="joined emoji"),
         pytest.param("❤\ufe0f", id="variation selector"),
         pytest.param("🇩🇪", id="flag"),
+        pytest.param("\U0001f3f4\U000e0067\U000e0062\U000e007f", id="flag of a region"),
+        pytest.param("\u1112\u1161\u11ab", id="Korean letters"),
+        pytest.param("\u0915\u094d\u0937", id="joined Indic letters"),
+        pytest.param("\u0e01\u0e33", id="Thai vowel"),
+        pytest.param("\u0601\u0661", id="sign around a number"),
     ],
 )
 def test_a_visible_character_is_never_torn(cluster):

@@ -1,0 +1,221 @@
+"""Read a note's file in pages, each of one version, and the file once for all of them.
+
+A page is cut from a snapshot: the bytes of the file as they were read at one time. A snapshot is kept while more
+of it follows, and used as long as the open file has the same device, inode, size and times. At most 64 MiB
+of 64 notes are kept, the last used ones.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import os
+import threading
+import time
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from mcp_notarium.domain.lines import find_cut
+from mcp_notarium.stores.live_pages import LivePage
+from mcp_notarium.stores.vault.folder import SETTLED, NotANote, VaultFolder, read_settled
+from mcp_notarium.threads import run_in_thread
+
+LARGEST = 64 * 1024 * 1024
+"""Bytes of a note that is read in pages, at most."""
+MOST_BYTES = LARGEST
+"""Bytes of all snapshots that are kept, at most."""
+MOST_NOTES = 64
+"""Snapshots that are kept, at most."""
+_BLOCK = 1 << 16
+_LONGEST_CLUSTER = 128
+"""Characters that make one visible character, at most; less than the smallest page."""
+_COARSE = 2.0
+"""Seconds between two times of the same file on the coarsest file systems."""
+_SECOND = 10**9
+
+State = tuple[int, int, int, int, int]
+ReadTags = Callable[[str], tuple[tuple[str, ...], bool]]
+"""Returns the tags of a text, and whether they were understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Hold the text of a file as UTF-8. ``places``: byte of each block's start; ``starts``: its character."""
+
+    state: State
+    token: str
+    mtime_ms: int
+    text: bytes = field(repr=False)
+    places: array[int] = field(repr=False)
+    starts: array[int] = field(repr=False)
+    total_chars: int
+    total_lines: int
+    tags: tuple[str, ...]
+    tags_understood: bool
+    identity: str | None
+
+    def cut(self, start: int, most: int) -> str:
+        """Return at most ``most`` characters from ``start``, up to a place between two visible characters."""
+        if start >= self.total_chars:
+            return ""
+        block = bisect_right(self.starts, start) - 1
+        last = bisect_right(self.starts, start + most)
+        end = self.places[last] if last < len(self.places) else len(self.text)
+        skipped = start - self.starts[block]
+        text = self.text[self.places[block] : end].decode()
+        window = text[skipped : skipped + most + 1]
+        return window[: find_cut(window, most, back=_LONGEST_CLUSTER)]
+
+
+class NotePages:
+    """Read the notes of one vault in pages; see ``LivePages``.
+
+    ``read_tags`` and ``name``: how the store reads the tags of a text and the identity of a file.
+    """
+
+    def __init__(
+        self,
+        folder: VaultFolder,
+        *,
+        read_tags: ReadTags,
+        name: Callable[[os.stat_result], str | None],
+    ) -> None:
+        self._folder = folder
+        self._read_tags = read_tags
+        self._name = name
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, Snapshot] = OrderedDict()
+
+    async def page(self, path: str, *, start: int, most: int, tags: bool) -> LivePage:
+        """See ``LivePages.page``."""
+        call = partial(self._page, path, start=start, most=most, tags=tags)
+        return await run_in_thread(call, too_late=lambda _page: None)
+
+    def forget(self) -> None:
+        """Forget all snapshots."""
+        with self._lock:
+            self._kept.clear()
+
+    @property
+    def kept_bytes(self) -> int:
+        """Return the bytes of all snapshots."""
+        return sum(len(one.text) for one in self._kept.values())
+
+    def _page(self, path: str, *, start: int, most: int, tags: bool) -> LivePage:
+        with self._folder.opened() as root:
+            file, found = self._folder.open_note(root, path)
+            try:
+                snapshot = self._find(path, _state_of(found)) or self._read(file, tags=tags)
+            finally:
+                os.close(file)
+        text = snapshot.cut(start, most)
+        end = start + len(text)
+        more = bool(text) and end < snapshot.total_chars
+        self._keep(path, snapshot if more else None)
+        return LivePage(
+            path=path,
+            token=snapshot.token,
+            mtime_ms=snapshot.mtime_ms,
+            text=text,
+            next_start=end if more else None,
+            total_chars=snapshot.total_chars,
+            total_lines=snapshot.total_lines,
+            tags=snapshot.tags,
+            tags_understood=snapshot.tags_understood,
+            identity=snapshot.identity,
+        )
+
+    def _find(self, path: str, state: State) -> Snapshot | None:
+        with self._lock:
+            kept = self._kept.get(path)
+        return kept if kept is not None and kept.state == state else None
+
+    def _keep(self, path: str, snapshot: Snapshot | None) -> None:
+        """Keep a snapshot of which more will be read; None: the note has been read to its end."""
+        with self._lock:
+            self._kept.pop(path, None)
+            if snapshot is None or not _is_settled(snapshot.state):
+                return
+            self._kept[path] = snapshot
+            while self.kept_bytes > MOST_BYTES or len(self._kept) > MOST_NOTES:
+                self._kept.popitem(last=False)
+
+    def _read(self, file: int, *, tags: bool) -> Snapshot:
+        read = read_settled(file, largest=LARGEST)
+        text, whole = _as_text(read.data)
+        places, starts, total = _index(text)
+        found, understood = self._read_tags(text.decode()) if tags else ((), True)
+        return Snapshot(
+            state=_state_of(read.found),
+            token=f"sha256:{hashlib.sha256(read.data).hexdigest()}",
+            mtime_ms=read.found.st_mtime_ns // 1_000_000,
+            text=text,
+            places=places,
+            starts=starts,
+            total_chars=total,
+            total_lines=text.count(b"\n") + (bool(text) and not text.endswith(b"\n")),
+            tags=found,
+            tags_understood=understood and whole,
+            identity=self._name(read.found),
+        )
+
+
+def _state_of(found: os.stat_result) -> State:
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _is_settled(state: State) -> bool:
+    """Tell whether another write would change the times: the clock of a file system ticks now and then."""
+    *_, mtime, ctime = state
+    coarse = mtime % _SECOND == 0
+    return time.time() - max(mtime, ctime) / _SECOND > (_COARSE if coarse else SETTLED)
+
+
+def _as_text(data: bytes) -> tuple[bytes, bool]:
+    """Return the bytes as UTF-8, U+FFFD for each one that is none, and whether they were all.
+
+    Raises ``NotANote`` if that is too large.
+    """
+    if all(map(_is_utf8, _blocks(data))):
+        return data, True
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    parts = [decoder.decode(block).encode() for block in _blocks(data)]
+    text = b"".join((*parts, decoder.decode(b"", final=True).encode()))
+    if len(text) > LARGEST:
+        raise NotANote
+    return text, False
+
+
+def _is_utf8(block: bytes) -> bool:
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _blocks(data: bytes) -> Iterator[bytes]:
+    """Yield the bytes in blocks that end between two characters."""
+    at = 0
+    while at < len(data):
+        end = at + _BLOCK
+        while end < len(data) and data[end] & 0xC0 == 0x80 and end > at + _BLOCK - 4:  # noqa: PLR2004 - bytes of UTF-8
+            end -= 1
+        yield data[at:end]
+        at = end
+
+
+def _index(text: bytes) -> tuple[array[int], array[int], int]:
+    """Return where each block begins, in bytes and in characters, and the number of characters."""
+    places, starts = array("Q"), array("Q")
+    place = start = 0
+    for block in _blocks(text):
+        places.append(place)
+        starts.append(start)
+        place += len(block)
+        start += len(block.decode())
+    return places, starts, start

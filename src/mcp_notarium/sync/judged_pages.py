@@ -1,0 +1,54 @@
+"""Read long notes in pages from the store itself for native tools, and show only what the policy shows.
+
+The index may be older than the file. So what has just been read is judged by itself, by its path, its
+tags and its identity.
+"""
+
+from __future__ import annotations
+
+from mcp_notarium.errors import NoteNotFound, StoreProtocolError
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.live_pages import LivePage, LivePages
+
+_PATH_SHOWN = 80
+
+
+class JudgedPages:
+    """Read the notes of one account; ``asked`` is what the store offers beyond the contract."""
+
+    def __init__(self, cache: Cache, asked: LivePages) -> None:
+        self._visibility = cache.notes.visibility
+        self._asked = asked
+
+    async def page(self, path: str, *, start: int, most: int) -> LivePage:
+        """Read a part of a note. Raises ``NoteNotFound``, in the same words for a hidden one."""
+        rules = self._visibility.rules
+        hidden = rules.hidden_by_name(path) or self._visibility.names.find_rule(path, None)
+        try:
+            if hidden is not None:
+                raise _no_note_error(path)
+            page = await self._asked.page(path, start=start, most=most, tags=rules.has_rules)
+        except NoteNotFound:
+            raise _no_note_error(path) from None
+        except StoreProtocolError:  # nobody can tell which tags it has
+            if rules.has_rules:
+                raise _no_note_error(path) from None
+            raise
+        if not self._sees(page):
+            raise _no_note_error(path)
+        return page
+
+    def _sees(self, page: LivePage) -> bool:
+        rule = self._visibility.find_rule_for(
+            page.path, page.tags, clear=page.tags_understood, identity=page.identity
+        )
+        return rule is None
+
+
+def _no_note_error(path: str) -> NoteNotFound:
+    return NoteNotFound(
+        "There is no note at this path.",
+        details={"path": path[:_PATH_SHOWN]},
+        resolution_hint="Write the path from the top of the notes, with `/` between folders and the ending "
+        "of the file, spelled as it is there.",
+    )
