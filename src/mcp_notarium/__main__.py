@@ -15,7 +15,7 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 import os
 from collections.abc import Sequence
 
-_ENV_FILE = "--env-file"
+_ENV_FILE, _ACCOUNT = "--env-file", "--account"
 _TERMINAL_NOTICE = """\
 This is an MCP server; it is usually started by an MCP client and now waits for one on stdin.
 To set it up:   mcp-notarium --help
@@ -35,22 +35,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     from mcp_notarium.protocol.server import serve  # noqa: PLC0415 - a command does not need the server
 
     try:
-        return serve(env_file=serving.get(_ENV_FILE), notice=notice)
+        return serve(env_file=serving.get(_ENV_FILE), account=serving.get(_ACCOUNT), notice=notice)
     except KeyboardInterrupt:
         return 130
 
 
 def _parse_serve(arguments: list[str]) -> dict[str, str] | None:
-    """Return the options of ``[--env-file PATH] [serve] [--env-file PATH]``; None for anything else."""
+    """Return ``--env-file PATH`` and ``--account NAME`` before or behind ``[serve]``; None for anything else."""
     options: dict[str, str] = {}
     rest = list(arguments)
     commands = 0
     while rest:
         word = rest.pop(0)
-        if word == _ENV_FILE and rest and not rest[0].startswith("-"):
-            options[_ENV_FILE] = rest.pop(0)
-        elif word.startswith(f"{_ENV_FILE}=") and word != f"{_ENV_FILE}=":
-            options[_ENV_FILE] = word.partition("=")[2]
+        option, given, value = word.partition("=")
+        if word in {_ENV_FILE, _ACCOUNT} and rest and not rest[0].startswith("-"):
+            options[word] = rest.pop(0)
+        elif option in {_ENV_FILE, _ACCOUNT} and given and value:
+            options[option] = value
         elif word == "serve" and not commands:
             commands += 1
         else:

@@ -194,7 +194,8 @@ refuse_early(load({"SIMPLENOTE_USERNAME": "u"}, cwd=Path("/")).config)
 run.read_replies()
 heavy = {"asyncio", "anyio", "mcp", "mcp_types", "pydantic", "httpx", "keyring", "structlog",
          "logging", "argparse", "sqlcipher3", "cryptography", "platformdirs", "filelock",
-         "importlib.metadata", "subprocess", "socket", "ssl"}
+         "importlib.metadata", "subprocess", "socket", "ssl",
+         "rich", "questionary", "prompt_toolkit", "tomlkit", "tomllib"}
 print(sorted(heavy & sys.modules.keys()))
 """
     environment = os.environ | {"HOME": "/nonexistent"}

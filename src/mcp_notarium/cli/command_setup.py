@@ -6,13 +6,14 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium import config, logs
 from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, AuditEntry
 from mcp_notarium.cli import signals
-from mcp_notarium.cli.terminal import talk
+from mcp_notarium.cli.terminal import ask_secret, can_ask, talk
 from mcp_notarium.config import Config, Loaded
 from mcp_notarium.errors import InvalidRequest, NotariumError
 from mcp_notarium.protocol.startup_checks import check_configuration
@@ -56,11 +57,15 @@ def prepare(args: argparse.Namespace) -> Config:
     return found
 
 
-def load(args: argparse.Namespace) -> Loaded:
-    """Prepare as :func:`prepare`, and return where each setting comes from, too."""
+def load(args: argparse.Namespace, *, asks: bool = True) -> Loaded:
+    """Prepare as :func:`prepare`, and return where each setting comes from, too.
+
+    ``asks`` False: nobody is asked for a passphrase that is stored nowhere.
+    """
     confinement.harden_process()
     logs.protect(*config.secrets_here())  # an error may quote a value from a wrong variable
-    loaded = config.load_here(env_file=args.env_file)
+    loaded = config.load_here(env_file=args.env_file, account=args.account)
+    loaded = _ask_key(loaded) if asks else loaded
     confinement.wipe_environment(*config.secret_names())
     # A person reads this: routine events would only distract.
     quiet = loaded.config.log_level in {"info", "warn"} and sys.stderr.isatty()
@@ -71,6 +76,17 @@ def load(args: argparse.Namespace) -> Loaded:
     check_configuration(loaded.config)
     signals.watch_folder(loaded.config.account_dir)
     return loaded
+
+
+def _ask_key(loaded: Loaded) -> Loaded:
+    """Ask for the passphrase of an account whose key is nowhere on this machine."""
+    account, found = loaded.account, loaded.config
+    given = found.db_key is not None and not found.db_key_yields
+    if account is None or account.key != "passphrase" or given or not can_ask():
+        return loaded
+    key = ask_secret(f"Passphrase of the account {account.name}: ")
+    asked = replace(found, db_key=key, db_key_origin="what was typed", db_key_yields=False)
+    return replace(loaded, config=asked)
 
 
 @contextmanager

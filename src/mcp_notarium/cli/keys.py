@@ -186,10 +186,10 @@ def _change_state(config: Config, asked: Secret | None, args: argparse.Namespace
 
 
 def _recovery(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    return _test_recovery(config) if args.what == "test" else _make_recovery(config, asked)
+    return _test_recovery(config) if args.what == "test" else make_recovery(config, asked)
 
 
-def _make_recovery(config: Config, asked: Secret | None) -> int:
+def make_recovery(config: Config, asked: Secret | None) -> int:
     """Show a new recovery key, have a part of it typed back, and activate it."""
     slot_management.require_free_slot(
         slot_rotation.prove_key(config, options=ChangeOptions(old=asked)).keyfile

@@ -40,11 +40,15 @@ def add_login_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_login(args: argparse.Namespace) -> int:
     """Log in; exit code 0 when the token works and is stored."""
-    config = replace(command_setup.prepare(args), allow_weak=args.allow_weak)
+    return log_in(command_setup.prepare(args), args)
+
+
+def log_in(config: Config, args: argparse.Namespace) -> int:
+    """Log in to the store of ``config``, as the options of the command say; return the exit code."""
     login = config.store.require_login()
     if not args.code_stdin:
         require_terminal()  # before a code is sent that nobody could type
-    return asyncio.run(_log_in(config, login, args))
+    return asyncio.run(_log_in(replace(config, allow_weak=args.allow_weak), login, args))
 
 
 async def _log_in(config: Config, login: Login, args: argparse.Namespace) -> int:

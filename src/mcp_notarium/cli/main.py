@@ -17,6 +17,7 @@ from typing import NamedTuple, NoReturn
 
 from mcp_notarium import __version__, logs
 from mcp_notarium.cli import signals, standard_streams
+from mcp_notarium.config.accounts import ONLY
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.logs.redaction_rules import several_lines
 from mcp_notarium.logs.redactor import describe
@@ -37,6 +38,9 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "setup": Command("setup", "set up an account and the assistants that use it"),
+    "install": Command("install", "add the server to MCP clients"),
+    "uninstall": Command("install", "take the server out of MCP clients"),
     "serve": Command("serve", "serve an MCP client on stdin and stdout (the default)"),
     "login": Command("login", "log in to the note store"),
     "logout": Command("login", "remove the stored login"),
@@ -127,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
         help="list every variable, its value (secrets masked) and where it came from",
     )
     parser.add_argument("--json", action="store_true", help="with --print-config-vars: as JSON")
-    _add_env_file(parser)
+    _add_sources(parser)
     parser.add_argument("command", nargs="?", default="serve", metavar="COMMAND", help="see below")
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
@@ -141,18 +145,24 @@ def _parse_command(
         description=command.summary[0].upper() + command.summary[1:] + ".",
         allow_abbrev=False,
     )
-    _add_env_file(parser)
+    _add_sources(parser)
     add_arguments(parser)
-    parser.set_defaults(env_file=options.env_file)
+    parser.set_defaults(env_file=options.env_file, account=options.account)
     return parser.parse_args(options.rest)
 
 
-def _add_env_file(parser: argparse.ArgumentParser) -> None:
+def _add_sources(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env-file",
         type=Path,
         metavar="PATH",
         help="file with variables, read instead of a .env in the working folder",
+    )
+    parser.add_argument(
+        "--account",
+        default=ONLY,
+        metavar="NAME",
+        help="the account to use, of those that `setup` has made (default: the only one)",
     )
 
 

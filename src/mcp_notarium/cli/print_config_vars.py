@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the table (or JSON) to stdout and the warnings to stderr; exit code 0."""
     confinement.harden_process()
     logs.protect(*config.secrets_here())  # a secret may be in a wrong variable, too
-    inspected = config.inspect_here(env_file=args.env_file)
+    inspected = config.inspect_here(env_file=args.env_file, account=args.account)
     settings = inspected.settings
     facts = [asdict(one) for one in settings]
     print_data(

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until the client leaves."""
-    return serve(env_file=args.env_file, sandbox=args.sandbox)
+    return serve(env_file=args.env_file, account=args.account or None, sandbox=args.sandbox)
 
 
 COMMANDS = {"serve": (add_arguments, run)}

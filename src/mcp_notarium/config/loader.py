@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.config import policy_file, settings
+from mcp_notarium.config.accounts import Account, AccountError
 from mcp_notarium.config.common_variables import COMMON, STORE, secret_names
 from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.settings import Config
@@ -51,7 +52,7 @@ class Setting:
 class Loaded:
     """Hold the configuration, the origin of each setting, and warnings.
 
-    ``missing``: why no account can be opened with it.
+    ``missing``: why no account can be opened with it. ``account``: the one of ``accounts.toml`` that is used.
     """
 
     config: Config
@@ -59,6 +60,7 @@ class Loaded:
     warnings: tuple[str, ...]
     policy: FoundPolicy
     missing: NotariumError | None = None
+    account: Account | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class ConfigReport:
     """Hold what is known of a configuration that may be incomplete or wrong.
 
     ``common_variables``: those of the store, then the common ones. ``store`` is None if its name stands for none.
-    ``source_problem`` says why ``--env-file`` could not be read; all else is in the settings.
+    ``source_problem`` says why ``--env-file`` or ``account`` could not be read; all else is in the settings.
     """
 
     store: StoreKind | None
@@ -75,6 +77,7 @@ class ConfigReport:
     files: Mapping[str, Pick]
     source_warnings: tuple[str, ...]
     source_problem: ConfigError | None
+    account: Account | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -105,7 +108,12 @@ class ConfigReport:
         return tuple(found)
 
     def problems(self) -> tuple[ConfigError, ...]:
-        """Return every error, that of a missing key only if something else is missing."""
+        """Return every error, that of a missing key only if something else is missing.
+
+        Without the account that is asked for the rest says nothing.
+        """
+        if isinstance(self.source_problem, AccountError):
+            return (self.source_problem,)
         found = [pick_.problem for pick_ in self.picks.values()]
         if any(isinstance(problem, SettingsMissing) for problem in found):
             found.append(settings.find_missing_key(self.picks))
@@ -117,14 +125,16 @@ def load(
     *,
     cwd: Path,
     env_file: Path | None = None,
+    account: str | None = None,
     complete: bool = True,
 ) -> Loaded:
     """Return the checked configuration. Raises ``ConfigError`` with everything that has to be changed.
 
     ``env_file`` (relative to ``cwd``) is read instead of ``cwd/.env``; ``environ`` wins over both.
+    ``account``: the account of ``accounts.toml`` to use, ``accounts.ONLY`` for the only one, None for none.
     ``complete`` False: required settings may be missing; ``Loaded.missing`` is the error then.
     """
-    reading = inspect(environ, cwd=cwd, env_file=env_file)
+    reading = inspect(environ, cwd=cwd, env_file=env_file, account=account)
     missing, store, problems = None, reading.store, reading.problems()
     if problems or store is None:
         missing = _join_problems(problems, reasons=reading.reasons())
@@ -135,7 +145,7 @@ def load(
     if not store.paths:
         policy_file.refuse_paths(found, store.title)
     policy_file.refuse_misplaced_file(found, account_dir=config.account_dir)
-    return Loaded(config, reading.settings, reading.warnings, found, missing)
+    return Loaded(config, reading.settings, reading.warnings, found, missing, reading.account)
 
 
 def inspect(
@@ -143,9 +153,10 @@ def inspect(
     *,
     cwd: Path,
     env_file: Path | None = None,
+    account: str | None = None,
 ) -> ConfigReport:
     """Return the configuration as rows and problems; never raises. Otherwise as :func:`load`."""
-    gathered = gather_sources(environ, cwd=cwd, env_file=env_file)
+    gathered = gather_sources(environ, cwd=cwd, env_file=env_file, account=account)
 
     def pick_all(variables: Iterable[Variable]) -> dict[str, Pick]:
         return {
@@ -161,12 +172,18 @@ def inspect(
     variables = (*own, *COMMON)
     files = {one.name: pick_file(one, gathered.sources) for one in variables if one.has_file}
     warnings = (*warn_unknown(environ, own), *gathered.warnings)
-    return ConfigReport(store, variables, picks, files, warnings, gathered.problem)
+    return ConfigReport(
+        store, variables, picks, files, warnings, gathered.problem, gathered.account
+    )
 
 
-def load_here(*, env_file: Path | None = None, complete: bool = True) -> Loaded:
+def load_here(
+    *, env_file: Path | None = None, account: str | None = None, complete: bool = True
+) -> Loaded:
     """Load the configuration of this process: its environment, its working folder."""
-    return load(os.environ, cwd=_working_folder(), env_file=env_file, complete=complete)
+    return load(
+        os.environ, cwd=_working_folder(), env_file=env_file, account=account, complete=complete
+    )
 
 
 def secrets_here() -> tuple[Secret, ...]:
@@ -175,9 +192,9 @@ def secrets_here() -> tuple[Secret, ...]:
     return tuple(Secret(os.fsencode(value)) for value in found if value)  # it may be no text
 
 
-def inspect_here(*, env_file: Path | None = None) -> ConfigReport:
+def inspect_here(*, env_file: Path | None = None, account: str | None = None) -> ConfigReport:
     """Inspect the configuration of this process: its environment, its working folder."""
-    return inspect(os.environ, cwd=_working_folder(), env_file=env_file)
+    return inspect(os.environ, cwd=_working_folder(), env_file=env_file, account=account)
 
 
 def _working_folder() -> Path:

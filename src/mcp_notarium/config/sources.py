@@ -1,7 +1,7 @@
 """Find the highest-ranked source of each variable that sets it and may set it.
 
-The sources are ranked: the environment, then ``--env-file`` or else a trusted ``.env``. They are values, so
-that tests need no process environment. Picking reads secret files on the way and never raises: a problem of
+The sources are ranked: the environment, ``--env-file``, the account in ``accounts.toml``, and without
+``--env-file`` a trusted ``.env``. They are values, so that tests need no process environment. Picking reads secret files on the way and never raises: a problem of
 a variable stands in its pick.
 """
 
@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcp_notarium.config import accounts
+from mcp_notarium.config.accounts import Account
 from mcp_notarium.config.common_variables import known_variables
 from mcp_notarium.config.text_files import TextFile, read_found_file, read_named_file
 from mcp_notarium.config.value_parser import parse_value
@@ -40,21 +42,56 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Hold the sources in rank order, with warnings about them."""
+    """Hold the sources in rank order, with warnings about them, and the account that is one of them."""
 
     sources: tuple[Source, ...]
     warnings: tuple[str, ...] = ()
     problem: ConfigError | None = None
+    account: Account | None = None
 
 
-def gather_sources(environ: Mapping[str, str], *, cwd: Path, env_file: Path | None) -> Sources:
-    """Return the environment, then the named file or else the ``.env`` of the working folder."""
+def gather_sources(
+    environ: Mapping[str, str],
+    *,
+    cwd: Path,
+    env_file: Path | None,
+    account: str | None = None,
+) -> Sources:
+    """Return the environment, the named file, the account, or else the ``.env`` of the working folder.
+
+    ``account`` is as in :func:`accounts.choose_account`.
+    """
     real = Source("environment", environ, Trust.ENVIRONMENT, "the environment")
+    found = Sources((real,))
     try:
-        more = _read_named(cwd / env_file) if env_file else _read_dotenv(cwd / ".env")
+        if env_file:
+            found = _join(found, _read_named(cwd / env_file))
+        if account is not None:
+            found = _join(found, _read_account(account, environ, found.sources))
+        return found if env_file else _join(found, _read_dotenv(cwd / ".env"))
     except ConfigError as problem:
         return Sources((real,), (), problem)
-    return Sources((real, *more.sources), more.warnings)
+
+
+def _join(one: Sources, other: Sources) -> Sources:
+    return Sources(
+        (*one.sources, *other.sources),
+        (*one.warnings, *other.warnings),
+        account=one.account or other.account,
+    )
+
+
+def _read_account(name: str, environ: Mapping[str, str], better: Sequence[Source]) -> Sources:
+    try:
+        folder = accounts.config_dir(environ)
+    except RuntimeError:  # no home folder to be found
+        return Sources(())
+    found = accounts.choose_account(name, folder, [one.values for one in better])
+    if found is None:
+        return Sources(())
+    place = display_path(folder / accounts.FILE)
+    label = f"account {found.name}"
+    return Sources((Source(label, found.variables, Trust.ENVIRONMENT, place),), account=found)
 
 
 def warn_unknown(environ: Mapping[str, str], chosen: Sequence[Variable]) -> tuple[str, ...]:

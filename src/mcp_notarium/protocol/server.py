@@ -46,16 +46,18 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 def serve(
     *,
     env_file: Path | str | None = None,
+    account: str | None = None,
     sandbox: config.Sandbox | None = None,
     notice: str = "",
 ) -> int:
     """Serve until the client leaves, and return the exit code. Raises nothing that is an error.
 
+    ``account``: the account of ``accounts.toml`` to serve; None: the settings alone name it.
     ``sandbox`` replaces the setting NOTARIUM_SANDBOX. ``notice`` is written to stderr if the server
     waits for a client at all.
     """
     try:
-        return _serve(env_file, sandbox, notice)
+        return _serve(env_file, account, sandbox, notice)
     except Exception as error:  # noqa: BLE001 - the last resort: no trace with paths and values
         from mcp_notarium.errors import NotariumError  # noqa: PLC0415 - see the top
 
@@ -67,12 +69,14 @@ def serve(
     return 1
 
 
-def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, notice: str) -> int:
+def _serve(
+    env_file: Path | str | None, account: str | None, sandbox: config.Sandbox | None, notice: str
+) -> int:
     incoming, outgoing = stdio.take_descriptors()
     sys.setswitchinterval(_TURN_SECONDS)
     queue = EventQueue()
     catch_signals(queue)
-    settings = _settings(env_file)
+    settings = _settings(env_file, account)
     if settings is None or (settings.missing is not None and os.isatty(incoming)):
         return 1
     if notice and sys.stderr is not None:
@@ -126,7 +130,7 @@ def _serve(env_file: Path | str | None, sandbox: config.Sandbox | None, notice: 
     )
 
 
-def _settings(env_file: Path | str | None) -> config.Loaded | None:
+def _settings(env_file: Path | str | None, account: str | None) -> config.Loaded | None:
     """Return the configuration, checked as far as that goes without opening anything; None: refused.
 
     Required settings that are missing are reported already, and stand in ``missing``.
@@ -141,7 +145,7 @@ def _settings(env_file: Path | str | None) -> config.Loaded | None:
     loaded = None
     try:
         named = None if env_file is None else Path(env_file)
-        loaded = load_here(env_file=named, complete=False)
+        loaded = load_here(env_file=named, account=account, complete=False)
         if loaded.config.log_file is not None:
             _start_logging(loaded)  # now, because a file that cannot be used is a refusal too
         refuse_early(loaded.config)

@@ -1,0 +1,201 @@
+"""Add our server to a client's file and take it out again; what else stands there stays byte for byte.
+
+Before the first change the file is copied. Taking the server out puts that copy back if nothing else has
+changed since, and removes a file that we have made.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcp_notarium.cli import json_members
+from mcp_notarium.config.clients import Client
+from mcp_notarium.errors import ConfigError
+from mcp_notarium.files import os_errors
+from mcp_notarium.files.os_errors import display_path
+from mcp_notarium.files.private_files import open_regular, replace_private
+
+NAME = "notarium"
+"""Name of the server in a client; with a second account ``notarium-ACCOUNT``."""
+_LARGEST = 64 * 1024 * 1024
+_PROGRAM = "mcp-notarium"
+_MODULE = "mcp_notarium"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFile:
+    """Hold a client's file: its path without links, and its text; None if there is no file."""
+
+    client: Client
+    path: Path
+    text: str | None
+    copy: Path
+    """Where the copy is, or would be."""
+
+
+def read_file(client: Client, environ: Mapping[str, str], copies: Path) -> ClientFile:
+    """Read the client's file. Raises ``ConfigError`` if it cannot be read."""
+    path = Path(os.path.realpath(client.path(environ)))
+    found = ClientFile(client, path, _read_text(path), copies / f"{client.name}.before")
+    servers_of(found)
+    return found
+
+
+def servers_of(file: ClientFile) -> dict[str, Any]:
+    """Return the servers by name. Raises ``ConfigError`` if the file cannot be understood."""
+    found = _parse(file.client, file.text or "", file.path).get(file.client.key, {})
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def ours(file: ClientFile, *, account: str = "") -> dict[str, Any]:
+    """Return the servers that start this program, those of ``account`` only if one is named."""
+    return {
+        name: entry
+        for name, entry in servers_of(file).items()
+        if _starts_us(entry) and (not account or account_of(entry) == account)
+    }
+
+
+def account_of(entry: Mapping[str, Any]) -> str:
+    """Return the account that an entry of ours names, '' if none."""
+    words = [str(one) for one in entry.get("args") or ()]
+    return words[words.index("--account") + 1] if "--account" in words[:-1] else ""
+
+
+def name_for(file: ClientFile, account: str) -> str:
+    """Return the name of the server for an account: the one it has, or one that is free."""
+    own = ours(file, account=account)
+    taken = servers_of(file)
+    return next(iter(own), NAME if NAME not in taken else f"{NAME}-{account}")
+
+
+def with_server(file: ClientFile, name: str, entry: Mapping[str, Any]) -> str:
+    """Return the text with that server in place of one of the same name. Raises ``ConfigError``."""
+    text = file.text or ""
+    if name in servers_of(file):
+        text = _removed(file, text, name)
+    return _added(file, text, name, entry)
+
+
+def without_server(file: ClientFile, name: str) -> str | None:
+    """Return the text without that server; None if the file held nothing else, and was made for it.
+
+    Raises ``ConfigError``.
+    """
+    before = _read_text(file.copy)
+    entry = servers_of(file)[name]
+    if file.text == _added(file, before or "", name, entry):
+        return before
+    return _removed(file, file.text or "", name)
+
+
+def write(file: ClientFile, text: str | None) -> None:
+    """Replace the file, keeping its mode, or remove it. Raises ``ConfigError``."""
+    try:
+        if text is None:
+            file.path.unlink()
+            return
+        file.path.parent.mkdir(parents=True, exist_ok=True)
+        mode = stat.S_IMODE(file.path.stat().st_mode) if file.text is not None else 0o600
+        replace_private(file.path, text.encode())
+        file.path.chmod(mode)
+    except OSError as error:
+        raise _error(file.path, f"cannot be written: {os_errors.describe(error)}") from None
+
+
+def keep_copy(file: ClientFile) -> None:
+    """Copy the file as it is without a server of ours. Raises ``ConfigError``."""
+    if ours(file):
+        return
+    try:
+        file.copy.unlink(missing_ok=True)
+        if file.text is not None:
+            file.copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_private(file.copy, file.text.encode())
+    except OSError as error:
+        raise _error(file.copy, f"cannot be written: {os_errors.describe(error)}") from None
+
+
+def _starts_us(entry: object) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    words = [str(entry.get("command", "")), *map(str, entry.get("args") or ())]
+    return Path(words[0]).stem == _PROGRAM or words[1:3] == ["-m", _MODULE]
+
+
+def _parse(client: Client, text: str, path: Path) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 - one of two formats
+
+    try:
+        return tomllib.loads(text) if client.format == "TOML" else json_members.read(text)
+    except ValueError as error:
+        raise _error(path, f"cannot be read: {error}") from None
+
+
+def _added(file: ClientFile, text: str, name: str, entry: Mapping[str, Any]) -> str:
+    key = file.client.key
+    try:
+        if file.client.format == "JSON":
+            return json_members.add(text, key, name, entry)
+        import tomlkit  # noqa: PLC0415 - the other format
+
+        document = tomlkit.parse(text)
+        if key not in document:
+            document.add(key, tomlkit.table(is_super_table=True))
+        document[key][name] = dict(entry)
+    except (ValueError, TypeError) as error:
+        raise _error(file.path, f"cannot be changed: {error}") from None
+    return _proven(file, tomlkit.dumps(document), document.unwrap())
+
+
+def _removed(file: ClientFile, text: str, name: str) -> str:
+    before = _parse(file.client, _read_text(file.copy) or "", file.copy)
+    key = file.client.key
+    try:
+        if file.client.format == "JSON":
+            return json_members.remove(text, key, name, with_object=key not in before)
+        import tomlkit  # noqa: PLC0415 - the other format
+
+        document = tomlkit.parse(text)
+        servers = document[key]
+        del servers[name]
+        if not servers and key not in before:
+            del document[key]
+    except (ValueError, TypeError) as error:
+        raise _error(file.path, f"cannot be changed: {error}") from None
+    return _proven(file, tomlkit.dumps(document), document.unwrap())
+
+
+def _proven(file: ClientFile, text: str, wanted: Mapping[str, Any]) -> str:
+    if _parse(file.client, text, file.path) != wanted:
+        raise _error(file.path, "is written in a way that cannot be changed safely")
+    return text
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        with open_regular(path, follow=True) as file:
+            content = file.read(_LARGEST + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _error(path, f"cannot be read: {os_errors.describe(error)}") from None
+    if len(content) > _LARGEST:
+        raise _error(path, "is too large")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise _error(path, "is no UTF-8 text") from None
+
+
+def _error(path: Path, what: str) -> ConfigError:
+    return ConfigError(
+        f"{display_path(path)} {what}",
+        resolution_hint="It was left as it is. `mcp-notarium install --print CLIENT` shows what to put there "
+        "by hand.",
+    )

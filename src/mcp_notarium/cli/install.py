@@ -1,0 +1,276 @@
+"""Run ``mcp-notarium install`` and ``uninstall``: add the server to the MCP clients of this user, or take it out.
+
+Each change of a client's file is shown before it is made, and the server is then started as the client
+will start it. The file names an account and holds no secret. ``--print`` shows what to add by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mcp_notarium.cli import client_files, console, questions
+from mcp_notarium.cli.client_files import ClientFile
+from mcp_notarium.cli.questions import Choice
+from mcp_notarium.cli.server_check import check_server
+from mcp_notarium.config import accounts
+from mcp_notarium.config.accounts import Account
+from mcp_notarium.config.clients import CLIENTS, Client, client
+from mcp_notarium.errors import ConfigError, NotariumError
+from mcp_notarium.files.os_errors import display_path
+
+NONE = "none"
+_NAMES = tuple(one.name for one in CLIENTS)
+_ONLY_PRINTED = ("cline", "goose", "other")
+_TEMPORARY = {"archive-v0", "environments-v2"}
+"""Folders of ``uvx``, whose programs may be gone tomorrow."""
+
+
+def add_install_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add which clients, and whether to print only."""
+    _add_clients(parser)
+    parser.add_argument(
+        "--print",
+        choices=(*_NAMES, *_ONLY_PRINTED),
+        dest="printed",
+        metavar="CLIENT",
+        help=f"print what to add by hand, and change nothing ({', '.join((*_NAMES, *_ONLY_PRINTED))})",
+    )
+
+
+def add_uninstall_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add which clients."""
+    _add_clients(parser)
+
+
+def _add_clients(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--client",
+        action="append",
+        choices=_NAMES,
+        metavar="CLIENT",
+        help=f"a client, of {', '.join(_NAMES)}; repeat it for several (default: those found here)",
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run_install(args: argparse.Namespace) -> int:
+    """Add the server to clients; exit code 1 if one of them could not be given it."""
+    account = chosen_account(args.account)
+    if args.printed:
+        print_entry(args.printed, account)
+        return 0
+    return install(account, pick_clients(args.client, yes=args.yes), yes=args.yes)
+
+
+def chosen_account(name: str) -> Account:
+    """Return the account of that name, or the only one. Raises ``ConfigError``."""
+    found = accounts.choose_account(name, accounts.config_dir(os.environ), ())
+    if found is None:
+        raise accounts.AccountError("there is no account yet")
+    return found
+
+
+def found_clients() -> list[Client]:
+    """Return the clients that this user has."""
+    return [one for one in CLIENTS if one.is_here(os.environ)]
+
+
+def pick_clients(names: Sequence[str] | None, *, yes: bool) -> list[Client]:
+    """Return the named clients, or ask which of those that are found here."""
+    if names:
+        return [found for one in names if (found := client(one)) is not None]
+    here = found_clients()
+    if yes or not here:
+        return here
+    shown = [Choice(one.name, f"{one.title}  {_place(one)}") for one in here]
+    chosen = questions.choose_some(
+        "Which of these programs shall use the notes?", shown, option="--yes` or `--client NAME"
+    )
+    return [one for one in here if one.name in chosen]
+
+
+def install(account: Account, clients: Sequence[Client], *, yes: bool) -> int:
+    """Add the server to each client, and start it as they will; return the exit code."""
+    if not clients:
+        console.warn(
+            "No MCP client was found. `mcp-notarium install --print other` shows what one needs."
+        )
+        return 0
+    command = server_command(account)
+    failed, entries = False, {}
+    for one in clients:
+        try:
+            entry = _install_one(one, account, command, yes=yes)
+        except NotariumError as error:
+            failed = True
+            console.warn(f"{one.title}: {error.message}. {error.resolution_hint or ''}")
+            continue
+        if entry is not None:
+            entries[one.title] = entry
+    return int(_start(entries) or failed)
+
+
+def _install_one(
+    one: Client, account: Account, command: list[str], *, yes: bool
+) -> Mapping[str, Any] | None:
+    """Return the entry that the client's file has now; None if the user did not want it."""
+    file = _read(one)
+    name = client_files.name_for(file, account.name)
+    entry = one.entry(command)
+    if client_files.servers_of(file).get(name) == entry:
+        console.done(f"{one.title} has the server already ({display_path(file.path)}).")
+        return entry
+    after = client_files.with_server(file, name, entry)
+    if not _agreed(file, after, f"Add the server `{name}` to {one.title}?", yes=yes):
+        return None
+    client_files.keep_copy(file)
+    client_files.write(file, after)
+    console.done(f"{one.title}: {display_path(file.path)}. {one.reload}.")
+    written: Mapping[str, Any] = client_files.servers_of(_read(one))[name]
+    return written
+
+
+def _start(entries: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Start the server of each different entry, and say what the clients will see; True: something is wrong."""
+    alike: dict[str, list[str]] = {}
+    for title, entry in entries.items():
+        start = {key: entry.get(key) or None for key in ("command", "args", "env")}
+        alike.setdefault(json.dumps(start), []).append(title)
+    wrong = False
+    for started, titles in alike.items():
+        seen = check_server(json.loads(started))
+        if seen.problem:
+            wrong = True
+            console.warn(
+                f"Started as {', '.join(titles)} will start it, the server says: {seen.problem}. "
+                "`mcp-notarium doctor` says what to do."
+            )
+        else:
+            tools = ", ".join(seen.tools)
+            console.done(
+                f"Started as {', '.join(titles)} will start it: {len(seen.tools)} tools ({tools}) after "
+                f"{seen.seconds:.1f} s, and the notes can be read."
+            )
+    return wrong
+
+
+def run_uninstall(args: argparse.Namespace) -> int:
+    """Take the server out of clients; exit code 1 if one of the files could not be changed."""
+    failed = found = False
+    for one in pick_uninstall(args.client):
+        try:
+            found = _uninstall_one(one, args.account, yes=args.yes) or found
+        except NotariumError as error:
+            failed = True
+            console.warn(f"{one.title}: {error.message}. {error.resolution_hint or ''}")
+    if not found and not failed:
+        console.say("No client has the server.")
+    elif found:
+        console.say(
+            "Notes, keys and accounts stay. `mcp-notarium purge` destroys the copy of the notes here."
+        )
+    return int(failed)
+
+
+def pick_uninstall(names: Sequence[str] | None) -> list[Client]:
+    """Return the named clients, or all."""
+    return [one for one in CLIENTS if not names or one.name in names]
+
+
+def _uninstall_one(one: Client, account: str, *, yes: bool) -> bool:
+    """Take every server of ours, or of the account, out; return whether there was one."""
+    file = _read(one)
+    names = list(client_files.ours(file, account=account))
+    for name in names:
+        file = _read(one)
+        after = client_files.without_server(file, name)
+        if not _agreed(file, after, f"Take the server `{name}` out of {one.title}?", yes=yes):
+            continue
+        client_files.write(file, after)
+        console.done(f"{one.title}: `{name}` is out of {display_path(file.path)}. {one.reload}.")
+    if names and not client_files.ours(_read(one)):
+        file.copy.unlink(missing_ok=True)
+    return bool(names)
+
+
+def _agreed(file: ClientFile, after: str | None, question: str, *, yes: bool) -> bool:
+    console.show_diff(file.text or "", after or "", name=display_path(file.path))
+    return yes or questions.confirm(question, default=True, option="--yes")
+
+
+def _read(one: Client) -> ClientFile:
+    return client_files.read_file(one, os.environ, accounts.config_dir(os.environ) / "clients")
+
+
+def _place(one: Client) -> str:
+    return display_path(one.path(os.environ))
+
+
+def server_command(account: Account) -> list[str]:
+    """Return how a client starts the server: by absolute paths, for it may have any working folder and PATH.
+
+    Raises ``ConfigError`` for a program that stays for this one run only.
+    """
+    script = Path(sys.executable).with_name("mcp-notarium" + (".exe" if os.name == "nt" else ""))
+    if _TEMPORARY & set(script.parts):
+        raise ConfigError(
+            "this copy of the program is a temporary one, and clients would look for it in vain",
+            resolution_hint="Install it (`uv tool install mcp-notarium` or `pipx install mcp-notarium`) and run "
+            "`mcp-notarium setup` again; it goes on where it stopped.",
+        )
+    start = [str(script)] if script.exists() else [sys.executable, "-m", "mcp_notarium"]
+    return [*start, "--account", account.name]
+
+
+def print_entry(name: str, account: Account) -> None:
+    """Print on stdout what to add to a client by hand, and on stderr where."""
+    command = server_command(account)
+    found = client(name)
+    if name == "claude-code":
+        console.say("Run this command:")
+        line = ["claude", "mcp", "add", "--scope", "user", client_files.NAME, "--", *command]
+        _print(shlex.join(line))
+    elif found is not None and found.format == "TOML":
+        console.say(f"Add this to {_place(found)}:")
+        _print(_toml(found, command))
+    elif name == "goose":
+        console.say("Add this to config.yaml of Goose (~/.config/goose/config.yaml):")
+        _print(_goose(command))
+    else:
+        shape = found or Client(name=name, title=name, paths=())
+        place = _place(found) if found else "the program's file of MCP servers"
+        console.say(f"Add this to {place}:")
+        _print(json.dumps({shape.key: {client_files.NAME: shape.entry(command)}}, indent=2))
+
+
+def _toml(found: Client, command: list[str]) -> str:
+    import tomlkit  # noqa: PLC0415 - one format of several
+
+    table = {found.key: {client_files.NAME: found.entry(command)}}
+    return tomlkit.dumps(table).strip()
+
+
+def _goose(command: list[str]) -> str:
+    fields = {
+        "name": client_files.NAME, "type": "stdio", "enabled": True, "cmd": command[0],
+        "args": command[1:], "timeout": 300,
+    }  # fmt: skip
+    lines = [f"    {key}: {json.dumps(value)}" for key, value in fields.items()]
+    return "\n".join(["extensions:", f"  {client_files.NAME}:", *lines])
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+COMMANDS = {
+    "install": (add_install_arguments, run_install),
+    "uninstall": (add_uninstall_arguments, run_uninstall),
+}

@@ -1,0 +1,71 @@
+"""Ask questions at the terminal with questionary; passwords are asked by ``terminal.ask_secret``.
+
+Each raises ``ConfigError`` without a terminal, and ``KeyboardInterrupt`` for Ctrl+C. The questions stand on
+stderr, like all messages.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from mcp_notarium.cli.terminal import can_ask
+from mcp_notarium.errors import ConfigError
+
+
+class Choice(NamedTuple):
+    """Hold one answer to choose: its value, and how it is shown."""
+
+    value: str
+    title: str
+
+
+def choose(question: str, choices: Sequence[Choice], *, default: str, option: str) -> str:
+    """Ask for one of several answers. ``option`` gives the answer without a question."""
+    asked = _require(option)
+    shown = [asked.Choice(one.title, value=one.value) for one in choices]
+    return str(_ask(asked.select, question, choices=shown, default=default))
+
+
+def choose_some(question: str, choices: Sequence[Choice], *, option: str) -> list[str]:
+    """Ask for any number of answers; all are chosen at first."""
+    asked = _require(option)
+    shown = [asked.Choice(one.title, value=one.value, checked=True) for one in choices]
+    hint = "(space: change, enter: go on)"
+    return list(_ask(asked.checkbox, question, choices=shown, instruction=hint))
+
+
+def ask_text(
+    question: str, *, default: str, option: str, problem: Callable[[str], str | None]
+) -> str:
+    """Ask for a line until ``problem`` returns none."""
+    asked = _require(option)
+
+    def accept(typed: str) -> bool | str:
+        return problem(typed) or True
+
+    return str(_ask(asked.text, question, default=default, validate=accept)).strip()
+
+
+def confirm(question: str, *, default: bool, option: str) -> bool:
+    """Ask a yes-or-no question."""
+    return bool(_ask(_require(option).confirm, question, default=default))
+
+
+def _require(option: str) -> Any:
+    """Return questionary. Raises ``ConfigError`` if nobody can be asked."""
+    if not can_ask():
+        raise ConfigError(
+            "there is no terminal to ask on",
+            resolution_hint=f"Run the command in a terminal, or give `{option}`.",
+        )
+    import questionary  # noqa: PLC0415 - slow, and only for those who are asked
+
+    return questionary
+
+
+def _ask(kind: Any, question: str, **options: Any) -> Any:
+    from prompt_toolkit.output import create_output  # noqa: PLC0415 - the same
+
+    return kind(question, output=create_output(stdout=sys.stderr), **options).unsafe_ask()

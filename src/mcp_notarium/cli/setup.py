@@ -1,0 +1,288 @@
+"""Run ``mcp-notarium setup``: from nothing to an assistant that reads the notes.
+
+Steps: account, key, login, first load, recovery key, clients. Each looks at what is there and does the
+rest, so the command can be left and run again. Every question has an option that answers it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from mcp_notarium.account import slot_management
+from mcp_notarium.app import App, open_app
+from mcp_notarium.cli import (
+    console,
+    install,
+    keys,
+    login,
+    questions,
+    setup_key,
+    signals,
+)
+from mcp_notarium.cli.questions import Choice
+from mcp_notarium.config import Config, accounts
+from mcp_notarium.config.accounts import ONLY, Account
+from mcp_notarium.config.clients import CLIENTS
+from mcp_notarium.config.common_variables import STORE
+from mcp_notarium.config.value_parser import parse_value
+from mcp_notarium.config_variable import Kind, Variable
+from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
+from mcp_notarium.errors import ConfigError, InvalidRequest, NotariumError
+from mcp_notarium.stores import registry
+from mcp_notarium.stores.kind import StoreKind, Truth
+
+_DATA_DIR = "NOTARIUM_DATA_DIR"
+_ANOTHER = ""
+_AGAIN = "Then run `mcp-notarium setup` again: it goes on where it stopped."
+_LOOK_SECONDS = 0.1
+_NAMES = tuple(one.name for one in registry.kinds() if one.persistent)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add an option for each question."""
+    parser.add_argument("--yes", action="store_true", help="ask nothing that has a usual answer")
+    parser.add_argument("--store", choices=_NAMES, help="where the notes live")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the store, such as LOCAL_NOTEBOOK=diary; no secret",
+    )
+    parser.add_argument(
+        "--key",
+        choices=("keychain", "file", "passphrase"),
+        help="a new key in the system's keychain or in a file that only you can read, or a passphrase of yours",
+    )
+    login.add_login_arguments(parser)
+    recovery = parser.add_mutually_exclusive_group()
+    recovery.add_argument(
+        "--recovery", action="store_true", default=None, help="make a recovery key for your papers"
+    )
+    recovery.add_argument("--no-recovery", dest="recovery", action="store_false", help="make none")
+    names = [one.name for one in CLIENTS]
+    parser.add_argument(
+        "--client",
+        action="append",
+        choices=[*names, install.NONE],
+        metavar="CLIENT",
+        help=f"a program that shall use the notes, of {', '.join(names)}; repeat it for several, or `none`",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run all steps; exit code 1 if a client could not be given the server."""
+    signals.note_change("What was done stays. `mcp-notarium setup` goes on where it stopped.")
+    try:
+        return _run(args)
+    except NotariumError as error:
+        error.resolution_hint = f"{error.resolution_hint or ''} {_AGAIN}".strip()
+        raise
+
+
+def _run(args: argparse.Namespace) -> int:
+    console.heading("Account")
+    account = setup_key.place_key(_choose_account(args), args)
+    args.account = account.name
+    config, account = setup_key.make_key(account, args)
+    console.done(f"{config.store.title}, as the account `{account.name}`.")
+    console.done(setup_key.describe(account))
+    console.heading("Notes")
+    _log_in(config, account, args)
+    notes = asyncio.run(_load_notes(config))
+    console.done(f"{notes:,} notes are here." if notes else "There are no notes yet.")
+    _offer_recovery(config, args)
+    console.heading("Assistants")
+    failed = _install(account, args)
+    _say_what_next(config, notes)
+    return failed
+
+
+def _choose_account(args: argparse.Namespace) -> Account:
+    """Return the account to go on with, or a new one that stands in no file yet."""
+    known = accounts.read_accounts(accounts.config_dir(os.environ))
+    if args.account in known:
+        return known[args.account]
+    given = _parse_set(args.set)
+    if known and args.account == ONLY and not (args.store or given):
+        name = _choose_known(known, yes=args.yes)
+        if name != _ANOTHER:
+            return known[name]
+    kind = registry.kind(args.store or _choose_store(yes=args.yes))
+    variables = {STORE: kind.name} | _settings(kind, given)
+    return _same_account(known, variables) or Account(
+        args.account or _free_name(kind.name, known), "keychain", variables
+    )
+
+
+def _choose_known(known: Mapping[str, Account], *, yes: bool) -> str:
+    if yes and len(known) == 1:
+        return next(iter(known))
+    shown = [Choice(name, f"{name}  ({one.store})") for name, one in known.items()]
+    return questions.choose(
+        "Which account?", [*shown, Choice(_ANOTHER, "another one")],
+        default=shown[0].value, option="--account NAME",
+    )  # fmt: skip
+
+
+def _choose_store(*, yes: bool) -> str:
+    default = os.environ.get(STORE, "") or registry.WITHOUT_ACCOUNT
+    if yes or os.environ.get(STORE):
+        return default
+    kinds = [one for one in registry.kinds() if one.persistent]
+    shown = [Choice(one.name, one.title) for one in kinds]
+    return questions.choose("Where do the notes live?", shown, default=default, option="--store")
+
+
+def _same_account(known: Mapping[str, Account], variables: Mapping[str, str]) -> Account | None:
+    """Return an account with these settings that an earlier run has left."""
+    return next(
+        (
+            one
+            for one in known.values()
+            if variables.items() <= {STORE: one.store, **one.variables}.items()
+        ),
+        None,
+    )
+
+
+def _free_name(store: str, known: Mapping[str, Account]) -> str:
+    names = [store, *(f"{store}-{number}" for number in range(2, len(known) + 2))]
+    return next(name for name in names if name not in known)
+
+
+def _parse_set(given: list[str]) -> dict[str, str]:
+    """Return the settings of ``--set``. Raises ``InvalidRequest``."""
+    pairs = [text.partition("=") for text in given]
+    wrong = [name for name, _, value in pairs if not value or name not in accounts.storable_names()]
+    if wrong:
+        raise InvalidRequest(
+            f"`--set` needs NAME=VALUE, with a setting that is no secret: {wrong[0]} is none",
+            resolution_hint="`mcp-notarium --print-config-vars` lists the settings.",
+        )
+    return {name: value for name, _, value in pairs}
+
+
+def _settings(kind: StoreKind, given: Mapping[str, str]) -> dict[str, str]:
+    """Return what the account remembers: what is given or set for the store, and what had to be asked."""
+    own = {one.name: one for one in kind.variables if not one.secret}
+    files = {one.file_name for one in kind.variables if one.has_file}
+    names = {*own, *files, _DATA_DIR, accounts.KEY_FILE}
+    values = {name: text for name in sorted(names) if (text := os.environ.get(name))} | dict(given)
+    for name, variable in own.items():
+        if variable.required and name not in values:
+            values[name] = questions.ask_text(
+                variable.purpose, default="", option=f"--set {name}=VALUE",
+                problem=partial(_problem, variable),
+            )  # fmt: skip
+    return {name: _canonical(own.get(name), text) for name, text in values.items()}
+
+
+def _problem(variable: Variable, typed: str) -> str | None:
+    """Return what is wrong with a typed value; None if nothing."""
+    if not typed.strip():
+        return "It is needed."
+    try:
+        parse_value(variable, typed, [])
+    except ConfigError as error:
+        return f"{error.message}. {error.resolution_hint or ''}"
+    return None
+
+
+def _canonical(variable: Variable | None, text: str) -> str:
+    """Return the value as it is kept: a path as a full one, for servers have another working folder."""
+    if variable is None or variable.kind is Kind.PATH:
+        return str(Path(text).expanduser().absolute())
+    return parse_value(variable, text, [])
+
+
+def _log_in(config: Config, account: Account, args: argparse.Namespace) -> None:
+    """Log in if the store has a login, and none is stored or read from a file."""
+    kind = config.store.login
+    if kind is None or any(f"{name}_FILE" in account.variables for name in kind.variables):
+        return
+    if asyncio.run(_is_logged_in(config)):
+        console.done("Logged in already.")
+        return
+    login.log_in(config, args)
+
+
+async def _is_logged_in(config: Config) -> bool:
+    async with open_app(config, syncing=False) as app:
+        return app.tokens.load() is not None
+
+
+async def _load_notes(config: Config) -> int:
+    """Load all notes, and return how many there are. Raises ``ConfigError`` if the store cannot be read."""
+    async with open_app(config) as app:
+        with console.progress("Loading the notes") as report:
+            while not (status := app.scheduler.status()).complete:
+                report(status.loaded, status.total)
+                if status.last_error or status.needs_login:
+                    raise ConfigError(
+                        f"the notes cannot be loaded: {status.last_error or 'the login is refused'}",
+                        resolution_hint=_way_out(app),
+                    )
+                await asyncio.sleep(_LOOK_SECONDS)
+        return app.cache.notes.counts().active
+
+
+def _way_out(app: App) -> str:
+    relogin = "`mcp-notarium login` logs in anew; " if app.config.store.login else ""
+    return f"{relogin}`mcp-notarium doctor` says what is wrong."
+
+
+def _offer_recovery(config: Config, args: argparse.Namespace) -> None:
+    """Make a recovery key if there is none and the user wants one."""
+    if not config.db_encryption or args.recovery is False:
+        return
+    slots = slot_management.list_slots(config, None).keyfile.slots
+    if any(one.type is SlotType.RECOVERY and one.state is SlotState.ACTIVE for one in slots):
+        return
+    lost = "lost with the key" if config.store.truth is Truth.LOCAL else "loaded again without it"
+    if args.recovery is None and args.yes:
+        console.warn(
+            f"No recovery key: the notes are {lost}. `mcp-notarium keys recovery create` makes one."
+        )
+    elif args.recovery or questions.confirm(
+        f"Make a recovery key for your papers? (The notes are {lost}.)",
+        default=config.store.truth is Truth.LOCAL,
+        option="--recovery` or `--no-recovery",
+    ):
+        keys.make_recovery(config, None)
+
+
+def _install(account: Account, args: argparse.Namespace) -> int:
+    if args.client and install.NONE in args.client:
+        console.say("No client was asked for. `mcp-notarium install` adds the server to one.")
+        return 0
+    if account.key == "passphrase":
+        console.warn(
+            "A server cannot ask for your passphrase, so no client was given it. Run `mcp-notarium setup "
+            "--key file` for a key that servers find, or pass DB_ENCRYPTION_KEY to the server yourself."
+        )
+        return 0
+    return install.install(account, install.pick_clients(args.client, yes=args.yes), yes=args.yes)
+
+
+def _say_what_next(config: Config, notes: int) -> None:
+    first = (
+        "What are my newest notes about?"
+        if notes
+        else "Save a note: my first note. Then list my notes."
+    )
+    console.heading("Ready. Say to your assistant:")
+    console.say(f"  {first}")
+    console.say()
+    console.say(
+        f"`mcp-notarium status` and `mcp-notarium audit tail` show what is here and what was done with "
+        f"{config.store.title}; `mcp-notarium uninstall` takes the server out of all clients again."
+    )
+
+
+COMMANDS = {"setup": (add_arguments, run)}

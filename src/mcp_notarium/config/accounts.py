@@ -1,0 +1,158 @@
+"""Remember accounts in ``accounts.toml``: their store, its settings and where the key is; never a secret.
+
+A command uses the account that ``--account`` names, or else the only one. A server uses one only if it was
+started with ``--account``. The environment wins over the file, and so does the file of ``--env-file``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from mcp_notarium.config.common_variables import STORE, known_variables
+from mcp_notarium.config.text_files import read_found_file
+from mcp_notarium.errors import ConfigError
+from mcp_notarium.files.os_errors import display_path
+from mcp_notarium.stores import registry
+
+KeyPlace = Literal["keychain", "file", "passphrase"]
+"""Where the key is: in the system's keychain, in a file, or in nobody's hands but the user's."""
+
+FILE = "accounts.toml"
+ONLY = ""
+"""Stands for the only account, where one is to be named."""
+KEY_FILE = "DB_ENCRYPTION_KEY_FILE"
+_KEY = "key"
+_PLACES = ("keychain", "file", "passphrase")
+_HEAD = (
+    "The accounts of MCP Notarium. `mcp-notarium setup` writes this file; no secret belongs in it."
+)
+_SETUP = "Run `mcp-notarium setup` in a terminal."
+
+
+class AccountError(ConfigError):
+    """The account that a command or a server should use cannot be told."""
+
+    resolution_hint = _SETUP
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Hold one account: where its key is, and its settings as texts by the names of the variables."""
+
+    name: str
+    key: KeyPlace
+    variables: Mapping[str, str]
+
+    @property
+    def store(self) -> str:
+        """Return the name of the kind of its store."""
+        return self.variables.get(STORE, registry.DEFAULT)
+
+
+def config_dir(environ: Mapping[str, str]) -> Path:
+    """Return the platform's folder for settings of this user. Raises ``RuntimeError`` without a home folder."""
+    platform: str = sys.platform
+    if platform == "linux":
+        # The XDG rule as in platformdirs, whose import costs as much as the rest of a start.
+        home = environ.get("XDG_CONFIG_HOME", "").strip()
+        return Path(home or "~/.config").expanduser() / "mcp-notarium"
+    import platformdirs  # noqa: PLC0415 - slow, and not needed everywhere
+
+    return platformdirs.user_config_path("mcp-notarium", appauthor=False)
+
+
+def choose_account(
+    name: str | None, folder: Path, better: Iterable[Mapping[str, str]]
+) -> Account | None:
+    """Return the account of that name, or the only one for ``ONLY``; None for None, or if there is none.
+
+    For ``ONLY`` an account is not used if a ``better`` source names a store or a setting of one: that is
+    another account. Raises ``AccountError``.
+    """
+    if name is None:
+        return None
+    if name == ONLY and any(_names_account(values) for values in better):
+        return None
+    found = read_accounts(folder)
+    if name != ONLY:
+        if name in found:
+            return found[name]
+        known = f"There are: {', '.join(found)}." if found else "There is none yet."
+        raise AccountError(
+            f"there is no account `{name}` in {display_path(folder / FILE)}",
+            resolution_hint=f"{known} {_SETUP}",
+        )
+    if len(found) > 1:
+        raise AccountError(
+            f"there are several accounts: {', '.join(found)}",
+            resolution_hint="Name one: `--account NAME`.",
+        )
+    return next(iter(found.values()), None)
+
+
+def read_accounts(folder: Path) -> dict[str, Account]:
+    """Return the accounts by name, in the file's order; none if there is no file. Raises ``AccountError``."""
+    path = folder / FILE
+    try:
+        text = read_found_file(path).text
+    except FileNotFoundError:
+        return {}
+    except ConfigError as error:
+        raise AccountError(
+            f"{display_path(path)} cannot be used: {error.message}",
+            resolution_hint=error.resolution_hint,
+        ) from error
+    import tomllib  # noqa: PLC0415 - only where there is such a file
+
+    try:
+        return {name: _read_account(name, table) for name, table in tomllib.loads(text).items()}
+    except (tomllib.TOMLDecodeError, ConfigError) as error:
+        raise AccountError(
+            f"{display_path(path)} cannot be used: {error}",
+            resolution_hint=f"Correct it, or remove it and start again. {_SETUP}",
+        ) from error
+
+
+def write_accounts(folder: Path, accounts: Mapping[str, Account]) -> None:
+    """Replace the file, readable by the user alone. Raises ``OSError``."""
+    import tomlkit  # noqa: PLC0415 - only commands write it
+
+    from mcp_notarium.files.private_files import replace_private  # noqa: PLC0415 - the same
+
+    document = tomlkit.document()
+    document.add(tomlkit.comment(_HEAD))
+    for account in accounts.values():
+        document.add(account.name, tomlkit.item({_KEY: account.key, **account.variables}))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace_private(folder / FILE, tomlkit.dumps(document).encode())
+
+
+def storable_names() -> set[str]:
+    """Return the names of the variables that an account may hold: all that are no secrets."""
+    known = known_variables()
+    plain = {one.name for one in known if not one.secret}
+    return plain | {one.file_name for one in known if one.has_file}
+
+
+def _names_account(values: Mapping[str, str]) -> bool:
+    own = (one for kind in registry.kinds() for one in kind.variables)
+    names = {STORE, *(name for one in own for name in (one.name, one.file_name))}
+    return any(values.get(name) for name in names)
+
+
+def _read_account(name: str, table: Any) -> Account:
+    if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
+        raise ConfigError(f"`{name}` is no table of texts")
+    values = cast("dict[str, str]", table)
+    key = values.pop(_KEY, "keychain")
+    if key not in _PLACES:
+        raise ConfigError(f"the key of `{name}` is in none of these: {', '.join(_PLACES)}")
+    if strange := sorted(values.keys() - storable_names()):
+        raise ConfigError(f"`{name}` may not hold {', '.join(strange)}")
+    if (key == "file") != (KEY_FILE in values):
+        raise ConfigError(f"`{name}` has {KEY_FILE} if its key is in a file, and only then")
+    return Account(name, cast("KeyPlace", key), values)

@@ -1,0 +1,163 @@
+"""List MCP clients: where each keeps its servers, and how a server is written there.
+
+One row per client. Paths begin with ``~``, with ``{config}`` (the system's folder for settings of programs), with
+``{xdg}`` (the same, but ``~/.config`` on macOS), or with a variable that moves the file, as ``$CODEX_HOME``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """Describe a client.
+
+    ``paths``: where its file may be; the first is for one that has none yet. ``key``: the table of servers in
+    the file. ``first``, ``last``: what an entry has before and behind command and arguments. ``program``: its
+    command, for a client that has no folder yet. ``reload``: how it takes up a change.
+    """
+
+    name: str
+    title: str
+    paths: tuple[str, ...]
+    key: str = "mcpServers"
+    format: Literal["JSON", "TOML"] = "JSON"
+    first: Mapping[str, Any] = field(default_factory=dict)
+    last: Mapping[str, Any] = field(default_factory=dict)
+    program: str = ""
+    reload: str = "Restart it"
+
+    def entry(self, command: list[str]) -> dict[str, Any]:
+        """Return what the file says of a server that is started by ``command``."""
+        return {**self.first, "command": command[0], "args": command[1:], **self.last}
+
+    def path(self, environ: Mapping[str, str]) -> Path:
+        """Return where its file is, or would be."""
+        found = [path for one in self.paths if (path := _resolve(one, environ))]
+        moved = self.paths[0].startswith("$") and len(found) == len(self.paths)
+        here = [one for one in found if one.exists()]
+        return found[0] if moved or not here else here[0]
+
+    def is_here(self, environ: Mapping[str, str]) -> bool:
+        """Return whether this user seems to have it."""
+        path = self.path(environ)
+        if path.exists() or (self.program and shutil.which(self.program, path=environ.get("PATH"))):
+            return True
+        home = Path.home()
+        return path.parent != home and path.parent.is_dir()
+
+
+_STDIO: Mapping[str, Any] = {"type": "stdio"}
+_NO_VARIABLES: Mapping[str, Any] = {"env": {}}
+_DESKTOP = "claude_desktop_config.json"
+
+CLIENTS = (
+    Client(
+        name="claude-desktop",
+        title="Claude Desktop",
+        # The last two are where Windows puts the folder of a packaged program.
+        paths=(
+            f"{{config}}/Claude/{_DESKTOP}",
+            f"$LOCALAPPDATA/Claude-Data/claude_*/{_DESKTOP}",
+            f"$LOCALAPPDATA/Packages/Claude_*/LocalCache/Roaming/Claude/{_DESKTOP}",
+        ),
+        reload="Quit it, also from the tray, and start it again",
+    ),
+    Client(
+        name="claude-code",
+        title="Claude Code",
+        paths=("$CLAUDE_CONFIG_DIR/.claude.json", "~/.claude.json"),
+        first=_STDIO,
+        last=_NO_VARIABLES,
+        program="claude",
+        reload="Start a new session",
+    ),
+    Client(
+        name="cursor",
+        title="Cursor",
+        paths=("~/.cursor/mcp.json",),
+        program="cursor",
+    ),
+    Client(
+        name="vscode",
+        title="VS Code",
+        paths=(
+            "{config}/Code/User/mcp.json",
+            "{config}/Code - Insiders/User/mcp.json",
+            "{config}/VSCodium/User/mcp.json",
+        ),
+        key="servers",
+        first=_STDIO,
+        program="code",
+        reload="It asks whether to trust the server",
+    ),
+    Client(
+        name="zed",
+        title="Zed",
+        paths=("{xdg}/zed/settings.json",),
+        key="context_servers",
+        first={"source": "custom"},
+        last=_NO_VARIABLES,
+        program="zed",
+        reload="It reads the file at once",
+    ),
+    Client(
+        name="codex",
+        title="Codex",
+        paths=("$CODEX_HOME/config.toml", "~/.codex/config.toml"),
+        key="mcp_servers",
+        format="TOML",
+        program="codex",
+        reload="Start a new session",
+    ),
+    Client(
+        name="gemini",
+        title="Gemini CLI",
+        paths=("~/.gemini/settings.json",),
+        program="gemini",
+        reload="Start a new session",
+    ),
+    Client(
+        name="windsurf",
+        title="Windsurf",
+        paths=("~/.codeium/windsurf/mcp_config.json",),
+        program="windsurf",
+        reload="Press Refresh in its list of MCP servers",
+    ),
+)
+
+
+def client(name: str) -> Client | None:
+    """Return the client of that name."""
+    return next((one for one in CLIENTS if one.name == name), None)
+
+
+def _resolve(text: str, environ: Mapping[str, str]) -> Path | None:
+    """Return the path; None if its variable is not set, or nothing matches its ``*``."""
+    if text.startswith("$"):
+        name, _, rest = text[1:].partition("/")
+        if not (folder := environ.get(name, "")):
+            return None
+        path = Path(folder, rest)
+    else:
+        config, xdg = _folders(environ)
+        path = Path(text.format(config=config, xdg=xdg)).expanduser()
+    if "*" not in str(path):
+        return path
+    anchor = Path(path.anchor)
+    return next(iter(sorted(anchor.glob(str(path.relative_to(anchor))))), None)
+
+
+def _folders(environ: Mapping[str, str]) -> tuple[str, str]:
+    platform: str = sys.platform
+    if platform == "win32":
+        roaming = environ.get("APPDATA", "") or "~/AppData/Roaming"
+        return roaming, roaming
+    xdg = environ.get("XDG_CONFIG_HOME", "").strip() or "~/.config"
+    return ("~/Library/Application Support", "~/.config") if platform == "darwin" else (xdg, xdg)
