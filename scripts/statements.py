@@ -59,7 +59,6 @@ BUILDERS = {
     "mcp_notarium.storage.table_copy:copy_into": "names of tables from TABLES",
     "mcp_notarium.account.repair:write_salvaged.fill": "the constants of the stores' tables",
     "mcp_notarium.account.database_copies:_read_last_change": "the constants of the stores' tables",
-    "mcp_notarium.account.reencryption:_renew_copies": "the constants of the stores' tables",
     "mcp_notarium.storage.database_opener:_configure": "settings written out there, and two numbers it computes",
     "mcp_notarium.storage.note_search:SearchIndex.find": "search/sql_builder.py, the builder of searches",
     "mcp_notarium.storage.note_search:SearchIndex._find_written_form": "search/sql_builder.py, the builder of searches",

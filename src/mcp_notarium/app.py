@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from mcp_notarium import logs
 from mcp_notarium.account import audit_anchor, database_copies, memory_account, opener
+from mcp_notarium.account.copy_schedule import CopySchedule
 from mcp_notarium.account.startup_actions import OpenedCache
-from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, LockedError
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull, LockedError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.credentials import StoredToken
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 _CLIENT_ID = "client_id"
 _LEASE_MARGIN = 5.0
 _CLOSING_SECONDS = 2.0
-_COPIED_IN_A_SECOND = 100e6
-"""Bytes of a database that are copied and verified in a second, at least."""
 _SHARE = 0.5
 """Share of the remaining time for each step of closing: the next step needs some too."""
 
@@ -108,21 +107,25 @@ async def open_app(
         opens = partial(opener.open_cache, config, read_only=True, whole=whole)
     opened = await run_in_thread(opens, too_late=OpenedCache.close)
     opened.database.on_damage(lambda: damaged(opener.damage_error(config)))
+    copies = None if read_only else _schedule_copies(config, opened, log)
     try:
         app = _wire(config, opened, log)
         for notice in app.notices:
             log.warning("cache.notice", message=notice)
         try:
-            async with _run_sync(app.scheduler, log, enabled=syncing, time_to_close=time_to_close):
+            async with (
+                _run_sync(app.scheduler, log, enabled=syncing, time_to_close=time_to_close),
+                _run_copies(copies if syncing else None, opened, time_to_close),
+            ):
                 yield app
             await _close(app, time_to_close)
         finally:
             if not read_only and app.audit.flush(wait=True):
                 opened.anchor.write(app.audit.table, opened.database)
-        if not read_only:
-            most = time_to_close() * _COPIED_IN_A_SECOND
-            copying = partial(_copy_database, config, opened, log, most=most)
-            await run_in_thread(copying, too_late=lambda _: None)
+        if copies is not None:
+            with _marking_damage(opened):
+                finish = partial(copies.finish, time_to_close())
+                await run_in_thread(finish, too_late=lambda _: None)
     except CacheDamaged as error:
         raise opener.damage_error(config) from error
     finally:
@@ -255,15 +258,43 @@ def _describe_copies(config: Config, opened: OpenedCache, audit: AuditLog) -> st
     return database_copies.describe_age(opened, tables, began=began, now=now)
 
 
-def _copy_database(config: Config, opened: OpenedCache, log: Logger, *, most: float) -> None:
-    """Copy a database of ``most`` bytes whose notes are nowhere else, and close it; a failure is logged."""
+def _schedule_copies(config: Config, opened: OpenedCache, log: Logger) -> CopySchedule | None:
+    """Return what copies a database whose notes are nowhere else; None if none is wanted."""
     tables, keep = config.store.tables, config.store.copies(config.store_settings)
-    if tables is None:
+    if tables is None or keep == 0 or opened.data_key is None:
+        return None
+    return CopySchedule(opened, tables, keep=keep, log=log)
+
+
+@asynccontextmanager
+async def _run_copies(
+    copies: CopySchedule | None, opened: OpenedCache, time_to_close: Callable[[], float]
+) -> AsyncIterator[None]:
+    """Make copies in a thread; end and await it on leaving."""
+    if copies is None:
+        yield
         return
+
+    async def run() -> None:
+        with suppress(CacheDamaged), _marking_damage(opened):
+            await run_in_thread(copies.work, too_late=lambda _: None)
+
+    task = asyncio.create_task(run(), name="copies")
     try:
-        database_copies.copy_after_changes(opened, tables, keep=keep, now=time.time(), most=most)
-    except (CacheError, OSError) as error:
-        log.warning("cache.not_copied", message=database_copies.describe_failure(error))
+        yield
+    finally:
+        copies.leave()
+        await asyncio.wait({task}, timeout=time_to_close() * _SHARE)
+
+
+@contextmanager
+def _marking_damage(opened: OpenedCache) -> Iterator[None]:
+    """Mark the database as damaged if a copy has met a page that cannot be read."""
+    try:
+        yield
+    except CacheDamaged as damage:
+        opened.database.mark_damaged(damage.message)
+        raise
 
 
 async def _await_in_time(ending: Awaitable[None], time_to_close: Callable[[], float]) -> None:

@@ -18,7 +18,7 @@ OURS = re.compile(
     r"|(keys|server|sync|policy)\.lock|audit_anchor\.json"
 )
 """What may lie in the folder of an account when everybody has left."""
-OURS_OF_A_NOTEBOOK = re.compile(rf"{OURS.pattern}|copies|quarantine")
+OURS_OF_A_NOTEBOOK = re.compile(rf"{OURS.pattern}|copies(\.lock)?|quarantine")
 
 
 def shown(client: Client) -> dict[str, tuple[Any, ...]]:

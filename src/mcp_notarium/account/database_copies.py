@@ -1,20 +1,17 @@
 """Keep verified copies of a database whose notes are nowhere else, in ``copies/`` of the account's folder.
 
-A copy has the bytes of the database, under the same data key: every key of the account opens it. It is made
-at a clean stop after changes, by the last process that has the database open. The name tells when it was made
-and the number of the notes' last change. The oldest go first. One that a repair with losses has *kept* stays
-until the user removes it.
+A copy is a database under the same data key: every key of the account opens it. ``copy_schedule`` says when
+one is made. The name tells when that was, and the number of the notes' last change. The oldest go first. One
+that a repair with losses has *kept* stays until the user removes it.
 """
 
 from __future__ import annotations
 
-import math
-import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,22 +20,23 @@ from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.locks import busy_error, hold_lock
 from mcp_notarium.files.private_files import open_regular, sync_folder
 from mcp_notarium.storage import database_opener, integrity
+from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.integrity import SALT_SIZE
 from mcp_notarium.stores.kind import LentTables
 
 OLD = 7
 """Days after which a changed notebook needs a new copy."""
-MAKE = "`mcp-notarium restore --make` makes one when no server runs."
+MAKE = "`mcp-notarium restore --make` makes one."
 _DAY = 86_400
 _NAME = re.compile(r"(\d{8}T\d{6}Z)-(\d+)(\.kept)?\.sqlite\.encrypted")
 _STAMP = "%Y%m%dT%H%M%SZ"
 _END = ".sqlite.encrypted"
 _KEPT = ".kept"
 _UNFINISHED = ".new-"
-_LOCK_SECONDS = 0.1
-_PIECE = 1 << 20
+_PAGE_CACHE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -65,51 +63,64 @@ def list_copies(folder: AccountFolder) -> list[DatabaseCopy]:
 
 
 def copy_after_changes(
-    opened: OpenedCache, tables: LentTables, *, keep: int, now: float, most: float = math.inf
+    opened: OpenedCache,
+    tables: LentTables,
+    *,
+    keep: int,
+    now: float,
+    after_step: Callable[[int, int], object] = lambda _copied, _pages: None,
 ) -> Path | None:
-    """Close the database and copy it, if its notes have changed since the newest copy; return the copy.
+    """Copy the database, if its notes have changed since the newest copy; return the copy.
 
-    None if there is nothing to do, or another process has it open and will do it. Raises ``CacheError``
-    (also for more than ``most`` bytes) and ``OSError`` with the older copies as they were.
+    Servers may write to it meanwhile: it is copied through a connection of its own, as it is at one moment.
+    None if there is nothing to do, or while another process makes a copy. ``after_step``: see
+    ``database_opener.copy``. Raises ``CacheError`` (``CacheDamaged`` if a page of the database cannot be
+    read) and ``OSError`` with the older copies as they were.
     """
     folder, data_key = opened.anchor.folder, opened.data_key
     if data_key is None or keep == 0:
         return None
-    change = _read_last_change(opened, tables)
-    newest = next(iter(list_copies(folder)), None)
-    if newest is not None and newest.change == change and _opens(newest, data_key):
-        return None
-    if opened.database.size_bytes() > most:
-        raise CacheError(
-            "the notebook is too large to be copied while a server stops; `mcp-notarium restore --make` copies it"
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(hold_lock(folder.copies_lock, _being_copied, timeout=0))
+        except LockedError:
+            return None
+        source = stack.enter_context(closing(opened.database.open_another(page_cache=_PAGE_CACHE)))
+        newest = next(iter(list_copies(folder)), None)
+        change = _read_last_change(source, tables)
+        if newest is not None and newest.change == change and _opens(newest, data_key):
+            return None
+        return make_copy(
+            folder, source, data_key, tables, keep=keep, now=now, after_step=after_step
         )
-    opened.database.close()
-    try:
-        opened.server_lock.exclude(timeout=_LOCK_SECONDS)
-    except LockedError:
-        return None
-    source = folder.database(opened.generation)
-    return make_copy(folder, source, data_key, change=change, keep=keep, now=now)
 
 
 def make_copy(
-    folder: AccountFolder, source: Path, data_key: DataKey, *, change: int, keep: int, now: float
-) -> Path | None:
-    """Copy a database that nobody has open and verify every page of the copy; then remove the oldest copies.
+    folder: AccountFolder,
+    source: Database,
+    data_key: DataKey,
+    tables: LentTables,
+    *,
+    keep: int,
+    now: float,
+    after_step: Callable[[int, int], object] = lambda _copied, _pages: None,
+) -> Path:
+    """Copy a database and verify every page of the copy; then remove the oldest copies.
 
-    None if a log lies beside it, which has to be moved into it first. Raises as :func:`copy_after_changes`.
+    The caller makes no other copy at the same time. Raises as :func:`copy_after_changes`.
     """
-    if database_opener.has_log(source):
-        return None
     folder.copies.mkdir(mode=0o700, exist_ok=True)
     _remove_unfinished(folder)
-    free, size = shutil.disk_usage(folder.path).free, source.stat().st_size
+    free, size = shutil.disk_usage(folder.path).free, source.size_bytes()
     if free < size:
         raise CacheFull("there is no space for a copy", details={"needed": size, "free": free})
     unfinished = folder.copies / f"{_UNFINISHED}{secrets.token_hex(8)}"
+    key = data_key.database_key(secrets.token_bytes(SALT_SIZE))
     try:
-        _copy_bytes(source, unfinished)
-        require_authentic(unfinished, data_key, size=size)
+        with source.snapshot():
+            change = _read_last_change(source, tables)
+            database_opener.copy(source, unfinished, key, after_step=after_step)
+        _verify(unfinished, data_key)
         stamp = datetime.fromtimestamp(now, UTC).strftime(_STAMP)
         target = folder.copies / f"{stamp}-{change}{_END}"
         unfinished.rename(target)
@@ -124,6 +135,18 @@ def make_copy(
     return target
 
 
+def _being_copied() -> LockedError:
+    return busy_error("another process is copying the database")
+
+
+def _verify(unfinished: Path, data_key: DataKey) -> None:
+    """Demand that the disk gives back every page. Raises ``CacheError``: the database itself is undamaged."""
+    try:
+        require_authentic(unfinished, data_key)
+    except CacheDamaged as error:
+        raise CacheError("the copy cannot be read back as it was written") from error
+
+
 def describe_age(
     opened: OpenedCache, tables: LentTables, *, began: float, now: float
 ) -> str | None:
@@ -133,7 +156,7 @@ def describe_age(
     """
     newest = next(iter(list_copies(opened.anchor.folder)), None)
     days = int((now - (newest.at if newest else began)) / _DAY)
-    if days < OLD or (newest and newest.change == _read_last_change(opened, tables)):
+    if days < OLD or (newest and newest.change == _read_last_change(opened.database, tables)):
         return None
     if newest is None:
         return f"The notebook is {days} days old or more, and there is no copy of it: {MAKE}"
@@ -181,10 +204,10 @@ def read_salt(path: Path) -> bytes:
         return file.read(SALT_SIZE)
 
 
-def require_authentic(path: Path, data_key: DataKey, *, size: int | None = None) -> None:
+def require_authentic(path: Path, data_key: DataKey) -> None:
     """Demand that every page was written under the data key. Raises ``CacheDamaged`` and ``OSError``."""
     found = integrity.sample(path, data_key.page_mac_key(), read_salt(path), every=True)
-    if found.bad or found.torn or not found.good or size not in (None, found.size):
+    if found.bad or found.torn or not found.good:
         raise CacheDamaged("a page of the copy is not authentic")
 
 
@@ -203,8 +226,8 @@ def describe_failure(error: CacheError | OSError) -> str:
     return error.strerror or type(error).__name__
 
 
-def _read_last_change(opened: OpenedCache, tables: LentTables) -> int:
-    return opened.database.number(tables.last_change)
+def _read_last_change(database: Database, tables: LentTables) -> int:
+    return database.number(tables.last_change)
 
 
 def _opens(copy: DatabaseCopy, data_key: DataKey) -> bool:
@@ -214,17 +237,6 @@ def _opens(copy: DatabaseCopy, data_key: DataKey) -> bool:
     except OSError:
         return False
     return found.good > 0 and not found.bad
-
-
-def _copy_bytes(source: Path, target: Path) -> None:
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
-    with (
-        open_regular(source) as old,
-        os.fdopen(os.open(target, flags | getattr(os, "O_CLOEXEC", 0), 0o600), "wb") as new,
-    ):
-        shutil.copyfileobj(old, new, _PIECE)
-        new.flush()
-        os.fsync(new.fileno())
 
 
 def _remove_unfinished(folder: AccountFolder) -> None:

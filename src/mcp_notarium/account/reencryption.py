@@ -195,10 +195,9 @@ def _renew_copies(writer: GenerationWriter, new_keyfile: KeyFile, data_key: Data
     with suppress(CacheError, OSError):
         if tables is not None and keep:
             key = data_key.database_key(new_keyfile.database_salt)
-            with closing(database_opener.connect(path, key)) as opened:
-                change = opened.number(tables.last_change)
             now = writer.options.clock()
-            made = make_copy(folder, path, data_key, change=change, keep=keep, now=now)
+            with closing(database_opener.connect(path, key)) as opened:
+                made = make_copy(folder, opened, data_key, tables, keep=keep, now=now)
     remove_others(folder, made)
 
 

@@ -21,7 +21,9 @@ from mcp_notarium.files.os_errors import ELSEWHERE, display_path, move_command
 from mcp_notarium.files.private_files import disk_errors, is_group_private
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
-_OURS = re.compile(r"\.?(notarium_|damage_met|audit_anchor)|(keys|server|sync|policy)\.lock$")
+_OURS = re.compile(
+    r"\.?(notarium_|damage_met|audit_anchor)|(keys|server|sync|policy|copies)\.lock$"
+)
 
 _SYNCED = re.compile(
     r"dropbox|onedrive|google ?drive|googledrive|mobile documents|icloud|nextcloud|owncloud"
@@ -72,6 +74,8 @@ class AccountFolder:
         """Held by whoever applies another policy, see ``account/opener``."""
         self.quarantine = path / "quarantine"
         """The folder for files that are moved out of the way."""
+        self.copies_lock = path / "copies.lock"
+        """Held by whoever copies the database."""
         self.copies = path / "copies"
         """The folder for copies of a database whose notes are nowhere else."""
 

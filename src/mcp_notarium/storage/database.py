@@ -14,7 +14,7 @@ from typing import Any
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.authorizer import Authorizer
-from mcp_notarium.storage.driver import Connection, translate
+from mcp_notarium.storage.driver import SQL_ERROR, Connection, copy_pages, translate
 
 MEMORY = Path(":memory:")
 """The path of a database in memory."""
@@ -73,13 +73,13 @@ class Database:
         """Tell whether the caller is inside :meth:`transaction`."""
         return self._durable is not None
 
-    def open_another(self) -> Database:
+    def open_another(self, *, page_cache: int | None = None) -> Database:
         """Open one more connection to the same file, for another thread; the caller closes it.
 
-        Raises what ``database_opener.connect`` raises.
+        ``page_cache``: its bytes of cached pages, if not as usual. Raises what ``database_opener.connect`` raises.
         """
         self._live()
-        return self._reconnect()
+        return self._reconnect() if page_cache is None else self._reconnect(page_cache=page_cache)
 
     def reopen(self, *, read_only: bool) -> Database:
         """Open the same file, even if this connection is closed; raises as ``database_opener.connect``.
@@ -216,6 +216,12 @@ class Database:
         found = self.row("PRAGMA wal_checkpoint(TRUNCATE)")
         return found is not None and found[0] == 0
 
+    def copy_pages(
+        self, target: Connection, *, pages: int, after_step: Callable[[int, int], object]
+    ) -> None:
+        """Copy every page to an empty database, so many at a time; see ``database_opener.copy``."""
+        self._do(lambda c, _: copy_pages(c, target, pages=pages, after_step=after_step), ())
+
     def shrink(self) -> None:
         """Free the pages that are cached in memory."""
         self.run("PRAGMA shrink_memory")
@@ -271,7 +277,10 @@ class Database:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except self._failures as error:
             meaning = translate(error, writing=False)
-            return meaning if isinstance(meaning, CacheDamaged) else None
+            if isinstance(meaning, CacheDamaged):
+                return meaning
+            if getattr(error, "sqlite_errorcode", 0) == SQL_ERROR:
+                return CacheDamaged("the database stopped being readable")
         return None
 
 

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -39,6 +39,8 @@ _KEY_FORM = re.compile(rb"x'[0-9a-f]{160}'")
 _MIB = 1 << 20
 PAGE_CACHE = 32 * _MIB
 """Bytes of pages that a connection keeps in memory, at most."""
+_STEP_PAGES = _MIB // PAGE_SIZE
+"""Pages that are copied in one step: some 10 ms."""
 
 
 def companions(path: Path) -> tuple[Path, ...]:
@@ -98,13 +100,14 @@ def connect(
     *,
     memory_security: bool = False,
     read_only: bool = False,
+    page_cache: int = PAGE_CACHE,
 ) -> Database:
     """Open an existing database; the caller has proved the key and checks the schema next.
 
     Raises ``LockedError`` (DATABASE_MISSING, UNSAFE_PATH) before the file is touched, and
     ``CacheDamaged``, ``CacheBusy`` or ``CacheFull`` when it does not open. A new connection does
     not checkpoint until ``set_checkpointer(True)``. ``read_only``: neither the file nor its log is
-    changed, also not by closing.
+    changed, also not by closing. ``page_cache``: bytes of pages that it keeps in memory.
     """
     _check_key_form(key)
     _require_private(path)
@@ -113,7 +116,37 @@ def connect(
         key,
         memory_security=memory_security,
         read_only=read_only,
+        page_cache=page_cache,
     )
+
+
+def copy(
+    source: Database, path: Path, key: Secret, *, after_step: Callable[[int, int], object]
+) -> None:
+    """Copy what ``source`` holds to a new file under this key, also while others write to it.
+
+    Inside ``source.snapshot()`` it is one state; outside, every write of another process begins it anew.
+    ``after_step`` is called after each MiB with the pages copied and those of all; what it raises ends the
+    copy. The file is flushed when it returns, and gone when it raises.
+    """
+    _check_key_form(key)
+    _create_private(path)
+    target = driver.module().connect(
+        os.fspath(path), flags=_READWRITE | _NOFOLLOW | _EXTENDED_CODES, isolation_level=None
+    )
+    try:
+        try:
+            target.execute("PRAGMA cipher_log_level = NONE")
+            target.set_key(key.reveal_text())
+            target.execute("PRAGMA journal_mode = OFF")
+            target.execute("PRAGMA synchronous = OFF")
+            source.copy_pages(target, pages=_STEP_PAGES, after_step=after_step)
+        finally:
+            target.close()
+        _flush(path)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _check_key_form(key: Secret | None) -> None:
@@ -131,6 +164,14 @@ def _create_private(path: Path) -> None:
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     # WAL and shared-memory index inherit this mode, whatever the umask is.
     os.close(os.open(path, flags, 0o600))
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _require_private(path: Path) -> None:
@@ -176,6 +217,7 @@ def _open(
     *,
     memory_security: bool,
     read_only: bool = False,
+    page_cache: int = PAGE_CACHE,
 ) -> Database:
     driver.require_suitable(driver.facts())
     dbapi = driver.module()
@@ -207,11 +249,12 @@ def _open(
             key,
             memory_security=memory_security,
             read_only=read_only,
+            page_cache=page_cache,
         ),
     )
     try:
         _unlock(database, connection, key, memory_security=memory_security)
-        _configure(database)
+        _configure(database, page_cache)
         connection.set_authorizer(authorizer.authorize)
     except BaseException:
         database.close()
@@ -269,10 +312,10 @@ def _unlock(
         raise CacheDamaged("the cache file has another page size than it was made with")
 
 
-def _configure(database: Database) -> None:
+def _configure(database: Database, page_cache: int) -> None:
     for pragma in (
         "temp_store = MEMORY",  # the other setting writes notes to /var/tmp in clear
-        f"cache_size = -{PAGE_CACHE // 1024}",
+        f"cache_size = -{page_cache // 1024}",
         "mmap_size = 0",
         "secure_delete = ON",
         "foreign_keys = ON",

@@ -34,6 +34,7 @@ _MEMORY_TEMP_STORES = (2, 3)
 
 
 # SQLite's primary result codes.
+_OK, SQL_ERROR, _DONE = 0, 1, 101
 _BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR = 5, 6, 7, 8, 10
 _CORRUPT, _FULL, _CANTOPEN, _PROTOCOL, _TOOBIG, _NOTADB = 11, 13, 14, 15, 18, 26
 _PRIMARY = 0xFF
@@ -73,6 +74,11 @@ class Connection(Protocol):
 
     def set_authorizer(self, callback: Callable[..., int] | None, /) -> None:
         """Ask ``callback`` before each statement is prepared."""
+
+    def backup(
+        self, target: Any, /, *, pages: int, progress: Callable[[int, int, int], object]
+    ) -> None:
+        """Copy all pages to another connection, and call ``progress`` after each step."""
 
     def close(self) -> None:
         """Close the file."""
@@ -173,6 +179,29 @@ def _unsuitable(message: str, *, driver: str | None = None) -> LockedError:
         resolution_hint=REINSTALL,
         details={"driver": driver} if driver else None,
     )
+
+
+def copy_pages(
+    source: Connection, target: Connection, *, pages: int, after_step: Callable[[int, int], object]
+) -> None:
+    """Copy every page to an empty database, so many at a time.
+
+    ``after_step`` gets the pages copied and those of all. What the driver raises gets the code that it leaves
+    out here.
+    """
+    status = 0
+
+    def progress(code: int, left: int, count: int) -> None:
+        nonlocal status
+        status = code
+        if code in {_OK, _DONE}:
+            after_step(count - left, count)
+
+    try:
+        source.backup(target, pages=pages, progress=progress)
+    except module().Error as error:
+        error.sqlite_errorcode = status
+        raise
 
 
 def translate(error: BaseException, *, writing: bool) -> CacheError:

@@ -27,6 +27,7 @@ from mcp_notarium.errors import (
     LockedError,
     Verdict,
 )
+from mcp_notarium.files.locks import hold_lock
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.integrity import PAGE_SIZE
@@ -63,8 +64,8 @@ def change(config, **notes):
         return copied(opened)
 
 
-def copied(opened, *, keep=3, now=NOW):
-    return database_copies.copy_after_changes(opened, TABLES, keep=keep, now=now)
+def copied(opened, *, keep=3, now=NOW, **others):
+    return database_copies.copy_after_changes(opened, TABLES, keep=keep, now=now, **others)
 
 
 def texts(config):
@@ -95,20 +96,49 @@ def test_a_copy_is_made_after_changes_only_and_the_oldest_go(config):
     assert sorted(path.name for path in folder_of(config).copies.iterdir()) == sorted(names(config))
 
 
-def test_none_is_made_while_another_process_has_it_open_or_where_none_is_wanted(config):
-    with closing(open_cheaply(config)) as other:
-        assert change(config, n1="x") is None
-        assert copied(other, keep=0) is None
-        OtherProcess(Cache(other.database)).put("n2", "y")
-        assert copied(other) is not None
+def test_none_is_made_while_another_process_makes_one_or_where_none_is_wanted(config):
+    with closing(open_cheaply(config)) as opened:
+        with hold_lock(folder_of(config).copies_lock, pytest.fail, timeout=0):
+            assert copied(opened) is None
+        assert copied(opened, keep=0) is None
+        assert copied(opened) is not None
     assert len(names(config)) == 1
 
 
-def test_what_is_too_large_for_a_stop_is_not_begun(config):
+def test_a_copy_is_one_state_of_a_database_that_another_process_writes_to(config):
+    whole = filled(config, length=40_000)
+    steps = []
+    with closing(open_cheaply(config)) as opened, closing(open_cheaply(config)) as other:
+        writer = OtherProcess(Cache(other.database))
+
+        def write(*step):
+            steps.append(step)
+            assert len(steps) < 20, "it begins anew"
+            for number in range(0, 60, 30):
+                writer.put(f"n{number:02}", f"written at step {step}")
+
+        made = copied(opened, after_step=write)
+    assert len(steps) > 2, "each step was followed by writes"
+    restoration.restore(config, name=made.name, options=GIVEN)
+    assert texts(config) == {note_id: content.text for note_id, content in whole.items()}
+
+
+def test_a_copy_that_the_disk_gives_back_otherwise_is_none(config):
+    before = change(config, n1="x" * 30_000)
+
+    def spoil_it(*_step):
+        (unfinished,) = folder_of(config).copies.glob(".new-*")
+        with unfinished.open("r+b") as file:
+            file.truncate(PAGE_SIZE * 9)  # the driver writes what it holds where it stood
+            file.seek(PAGE_SIZE * 4)
+            file.write(b"spoilt!!")
+
     with closing(open_cheaply(config)) as opened:
-        with pytest.raises(CacheError, match="restore --make"):
-            database_copies.copy_after_changes(opened, TABLES, keep=3, now=NOW, most=4096)
-        assert copied(opened) is not None
+        OtherProcess(Cache(opened.database)).put("n1", "y")
+        with pytest.raises(CacheError, match="cannot be read back") as refused:
+            copied(opened, keep=1, after_step=spoil_it)
+    assert not isinstance(refused.value, CacheDamaged), "the database is as good as before"
+    assert list(folder_of(config).copies.iterdir()) == [before]
 
 
 def test_a_changed_notebook_whose_copy_is_old_is_reported(config):
@@ -256,14 +286,17 @@ def test_a_copy_shows_no_text_to_whoever_has_no_key(config):
         plain.execute("SELECT * FROM notebook_notes")
 
 
-def filled(config):
+def filled(config, *, length=900):
     """A notebook and its index, both of many pages; gives what is in it."""
     with closing(open_cheaply(config)) as opened:
         cache = Cache(opened.database)
         process = OtherProcess(cache)
         for number in range(60):
             process.put(
-                f"n{number:02}", f"text {number} " + "x" * 900, tags=("t",), title=f"title {number}"
+                f"n{number:02}",
+                f"text {number} " + "x" * length,
+                tags=("t",),
+                title=f"title {number}",
             )
         whole = process.contents()
         with cache.transaction():

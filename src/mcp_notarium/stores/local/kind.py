@@ -48,7 +48,7 @@ KIND = StoreKind(
         Variable(
             name=COPIES,
             purpose="How many verified copies of the notebook are kept. One is made when a server stops "
-            "after changes; `mcp-notarium restore` puts one back.",
+            "after changes, or after the next start; `mcp-notarium restore` puts one back.",
             kind=Kind.COUNT,
             default="5",
             maximum=100,
