@@ -30,6 +30,14 @@ _ENDINGS = tuple(dict.fromkeys([
     *_STEP_2, *_STEP_3, *_STEP_4,
 ]))  # fmt: skip
 
+_FUNCTION_WORDS = frozenset([
+    "an", "and", "as", "at", "be", "but", "by", "da", "de", "der", "die", "do", "du", "el", "en", "er",
+    "et", "for", "go", "he", "her", "if", "il", "in", "it", "la", "le", "lo", "me", "mi", "my", "no",
+    "of", "off", "on", "or", "our", "out", "se", "she", "si", "so", "the", "to", "un", "und", "up",
+    "we", "you", "zu",
+])  # fmt: skip
+_THEIR_FORMS = frozenset(["being", "beings", "doing", "doings", "going", "goings", "one"])
+
 
 def _consonant(word: str, index: int) -> bool:
     letter = word[index]
@@ -137,14 +145,16 @@ def completions(prefix: str) -> list[str]:
     """Return words to search beside the terms that begin with the prefix, one for each stem.
 
     Their stems do not begin with the prefix: ``organiz*`` must also find "organ", the stem of "organize",
-    and ``running*`` the stem "run". The endings tried are those the stemmer knows.
+    and ``running*`` the stem "run". The endings tried are those the stemmer knows. Stems that are words
+    of nearly every note are left out: ``thes*`` looks for "thesis", not for "the".
     """
     if not (prefix.isascii() and prefix.isalpha()):
         return []
     found: dict[str, str] = {}
     for word in _candidates(prefix):
         reached = stem(word)
-        if not reached.startswith(prefix):
+        floods = reached in _FUNCTION_WORDS and prefix not in _THEIR_FORMS
+        if not (reached.startswith(prefix) or floods):
             found.setdefault(reached, word)
     return list(found.values())
 

@@ -94,6 +94,16 @@ def test_every_beginning_of_a_word_reaches_its_stem():
     assert missed == []
 
 
+@pytest.mark.parametrize("prefix", ["thes", "thei", "ins", "bes", "nos", "mes", "des", "los"])
+def test_a_prefix_does_not_reach_words_of_every_note(prefix):
+    assert {"the", "in", "be", "no", "me", "de", "lo"}.isdisjoint(map(stem, completions(prefix)))
+
+
+@pytest.mark.parametrize(("form", "word"), [("being", "be"), ("one", "on"), ("use", "us")])
+def test_a_whole_form_of_such_a_word_reaches_it(form, word):
+    assert word in map(stem, completions(form))
+
+
 def test_a_prefix_inside_the_stem_needs_no_completion():
     assert completions("qw") == []
     assert completions("x1") == []
