@@ -160,7 +160,7 @@ _BEHAVIOUR = {
     "get": """\
 * Lines end at `\\n`; a `\\r` before it belongs to the end. An empty note has 0 lines. Text is
   returned byte for byte.
-* An answer has up to 40,000 bytes of text (as JSON) in whole lines, with a range as without one.
+* An answer has up to 30,000 bytes of text (as JSON) in whole lines, with a range as without one.
   `text_is_partial` and `next_range_line_start` say what is missing. A line that is longer comes in parts:
   `next_range_char_start` (1-based) is given beside its number, as the next call's `range_char_start`.
 * `range_line_start` alone means to the end, `range_line_count` alone means from line 1, a count of 0

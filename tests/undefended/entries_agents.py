@@ -500,7 +500,7 @@ AGENTS = (
     Defence(
         "size of an answer to the agent",
         "tools/get.py",
-        "ANSWER_BYTES = 40_000\n",
+        "ANSWER_BYTES = 30_000\n",
         "ANSWER_BYTES = 1_000_000\n",
         (
             "unit/tools/test_get_portions.py::test_unasked_long_text_is_bounded_and_says_where_to_go_on",

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from mcp_notarium.sync.history import Version
 
 
-ANSWER_BYTES = 40_000
-"""Largest text of one answer: about 10,000 tokens, so that no client cuts it."""
+ANSWER_BYTES = 30_000
+"""Largest text of one answer: 7,000 tokens of prose, 12,000 of dates and numbers, so that no client cuts it."""
 
 TEXT_HIDDEN = "The text of notes is hidden by the user's policy."
 OLD = "This is an old version, not what the note says now; action `restore_version` brings its text back."
