@@ -23,6 +23,7 @@ from bench.rows_keys import keys
 from bench.rows_local import local
 from bench.rows_start import start
 from bench.rows_sync import first_sync, size
+from bench.rows_tasks import tasks
 from bench.rows_tokens import tokens
 from bench.rows_trilium import trilium
 from bench.rows_writes import writes
@@ -42,9 +43,10 @@ PER_SIZE: dict[str, tuple[Rows, ...]] = {
 }
 """In this order: the first loads the cache of the others, the last ones add notes."""
 ONCE: dict[str, tuple[Rows, ...]] = {"transport": (transport,), "keys": (keys,)}
-GROUPS = (*ONCE, *PER_SIZE, "tokens")
+GROUPS = (*ONCE, *PER_SIZE, "tokens", "tasks")
 _SIZES = [1000, 10_000]
 _ALL_SIZES = [1000, 10_000, 50_000, 100_000]
+_MOST_FOR_TASKS = 10_000
 _TOP = Path(__file__).resolve().parents[2]
 _TOKENIZER = _TOP / ".bench"
 FIGURES = _TOP / "docs" / "performance.json"
@@ -127,6 +129,9 @@ def _measured(
     if "tokens" in groups:
         with tempfile.TemporaryDirectory(prefix="notarium-bench-") as folder:
             yield from tokens(Path(folder), tokenizer)
+    if "tasks" in groups:
+        with tempfile.TemporaryDirectory(prefix="notarium-bench-") as folder:
+            yield from tasks(Path(folder), min(max(sizes), _MOST_FOR_TASKS), tokenizer)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -24,8 +24,10 @@ def carry_out(simulator: Simulator, relay: Relay, order: Json) -> Json:
     match order:
         case {"latency": seconds}:
             simulator.latency = seconds
-        case {"put": note_id, "content": text}:
-            simulator.put(note_id, content=text)
+        case {"put": note_id, **fields}:
+            simulator.put(note_id, **fields)
+        case {"note": note_id}:
+            return simulator.note(note_id)
         case {"traffic": _}:
             # Servers that have left may still wait for changes here, as far as the log knows.
             log = [entry for entry in simulator.requests if not entry.path.endswith("/changes")]
