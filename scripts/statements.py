@@ -60,6 +60,8 @@ BUILDERS = {
     "mcp_notarium.account.repair:write_salvaged.fill": "the constants of the stores' tables",
     "mcp_notarium.account.database_copies:_read_last_change": "the constants of the stores' tables",
     "mcp_notarium.storage.database_opener:_configure": "settings written out there, and two numbers it computes",
+    "mcp_notarium.stores.memento.note_table:NoteTable._select": "names of columns, quoted",
+    "mcp_notarium.stores.memento.note_table:NoteTable._change": "names of columns of the table, quoted",
     "mcp_notarium.storage.note_search:SearchIndex.find": "search/sql_builder.py, the builder of searches",
     "mcp_notarium.storage.note_search:SearchIndex._find_written_form": "search/sql_builder.py, the builder of searches",
     "mcp_notarium.storage.note_search:SearchIndex._few": "search/sql_builder.py, the builder of searches",

@@ -200,7 +200,7 @@ _BEHAVIOUR = {
   was made from, with two lines around them: at most 4,000 characters in all and 500 of a line. `note` says if that
   is not all. `return_text` gives the whole text instead, as `get` does. A new note's text is not repeated.
 * `properties` sets (`true`) or removes (`false`) what it names; the others stay. Simplenote has `pinned` and
-  `markdown`, the notebooks have `pinned`, Trilium has none; another one is an error. They merge one by one.
+  `markdown`, the notebooks have `pinned`, Memento has both and `archived`, Trilium has none; another one is an error. They merge one by one.
   Answers show those that are set.
 * Tags are trimmed, and each is kept once in the spelling the note has. New tags hold no comma, white space
   only where the store has tags of several words, and at most 256 characters; a note has at most 100. Odd tags that exist already stay.

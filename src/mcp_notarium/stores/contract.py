@@ -157,7 +157,8 @@ def require_supported(traits: Traits, content: Content, replaced: Content | None
         raise InvalidRequest(
             "this store has no trash; nothing was saved",
             subcategory="no_trash",
-            resolution_hint="`delete_permanently` removes a note, if the user agrees.",
+            resolution_hint=_out_of_sight(traits)
+            + "`delete_permanently` removes a note, if the user agrees.",
         )
     if not traits.titles and content.title is not None:
         raise InvalidRequest(
@@ -178,6 +179,10 @@ def require_supported(traits: Traits, content: Content, replaced: Content | None
             subcategory="no_tags",
             resolution_hint="Save without `tags`.",
         )
+
+
+def _out_of_sight(traits: Traits) -> str:
+    return "Set the property `archived`, or: " if "archived" in traits.properties else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ class StoreKind:
     @property
     def lacking(self) -> frozenset[str]:
         """Return the actions and arguments of tools that mean nothing here."""
-        lacking = {"markdown"} - self.properties
+        lacking = {"markdown", "archived"} - self.properties
         lacking |= set() if self.trash else {"trash", "untrash"}
         lacking |= set() if "pinned" in self.properties else {"pin", "unpin", "pinned"}
         return frozenset(lacking if self.properties else {*lacking, "properties"})

@@ -12,6 +12,7 @@ _MODULES = {
     "local": "mcp_notarium.stores.local.kind",
     "memory": "mcp_notarium.stores.local.memory_kind",
     "trilium": "mcp_notarium.stores.trilium.kind",
+    "memento": "mcp_notarium.stores.memento.kind",
 }
 DEFAULT = next(iter(_MODULES))
 WITHOUT_ACCOUNT = "local"

@@ -119,6 +119,7 @@ class Properties(Wire):
 
     pinned: StrictBool | None = None
     markdown: StrictBool | None = None
+    archived: StrictBool | None = None
 
 
 class ListRequest(Wire):

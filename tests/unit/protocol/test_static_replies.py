@@ -76,7 +76,7 @@ def test_what_a_mode_forbids_is_neither_offered_nor_described(policy, gone):
 
 def test_what_a_store_has_not_is_not_offered():
     kinds = {kind.name: kind for kind in registry.kinds()}
-    assert not kinds["simplenote"].lacking
+    assert kinds["simplenote"].lacking == {"archived"}
     local, trilium = kinds["local"].lacking, kinds["trilium"].lacking
     fields = manage_form(lacking=local, tool="save")["inputSchema"]["properties"]
     assert list(fields["properties"]["properties"]) == ["pinned"]

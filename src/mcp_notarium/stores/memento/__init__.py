@@ -1,0 +1,1 @@
+"""Memento's notes, in the SQLite file that its app uses at the same time."""

@@ -1,0 +1,224 @@
+"""Open the app's database file for one call at a time, as a good neighbour of the app.
+
+The app waits five seconds for a lock and then fails. So every transaction is short, reads are complete before
+anything else is done, and nothing of the file's own settings is changed. The file is never opened but by
+SQLite: closing another descriptor of it would drop SQLite's locks.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable
+from mcp_notarium.stores.memento.note_codec import REQUIRED
+
+READ_SECONDS = 3.0
+WRITE_SECONDS = 5.0
+"""As long as the app itself waits."""
+_TRY_AGAIN = "Nothing was changed. Try again in a moment; the user may have to close what keeps the file busy."
+_MOVED = sqlite3.SQLITE_READONLY_DBMOVED
+_REASONS = {
+    _MOVED: ("Memento's database file was replaced at this moment", _TRY_AGAIN),
+    sqlite3.SQLITE_BUSY: ("Memento's database file is locked by another program", _TRY_AGAIN),
+    sqlite3.SQLITE_LOCKED: ("Memento's database file is locked by another program", _TRY_AGAIN),
+    sqlite3.SQLITE_FULL: (
+        "the disk with Memento's database file is full",
+        "Nothing was changed. Ask the user to make room on the disk; then try again.",
+    ),
+    sqlite3.SQLITE_READONLY: (
+        "Memento's database file may not be written",
+        "Nothing was changed. Ask the user to permit this program to write the file and its folder.",
+    ),
+    sqlite3.SQLITE_CORRUPT: (
+        "Memento's database file is damaged",
+        "Nothing was changed. Ask the user to close Memento and to restore a copy of the file.",
+    ),
+    sqlite3.SQLITE_NOTADB: (
+        "MEMENTO_DATABASE names a file that is no SQLite database",
+        "Ask the user to set it to the file of the app, such as prisma/dev.db.",
+    ),
+}
+_PRIMARY = 0xFF
+_UNDONE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
+Columns = frozenset[str]
+Opened = tuple[sqlite3.Connection, Columns]
+"""A connection inside a transaction, and the columns of the notes then."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Hold the connection that stays open: it alone can tell whether others have written."""
+
+    connection: sqlite3.Connection
+    identity: tuple[int, int]
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
+
+
+class DatabaseFile:
+    """Open one file. It may vanish, be replaced or get other columns between two calls."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._kept: _Kept | None = None
+        self._in_use = threading.Lock()
+
+    def stamp(self) -> str:
+        """Return a value that is another one after any change by anybody else."""
+        with self._in_use, _translated():
+            kept = self._keep()
+            (version,) = kept.connection.execute("PRAGMA data_version").fetchone()
+            return f"{kept.name}:{version}"
+
+    @contextmanager
+    def reading(self) -> Iterator[Opened]:
+        """Read one state of the file, which stays while this is open. Raises ``StoreUnavailable``."""
+        with _translated():
+            connection = self._connect(READ_SECONDS)
+            try:
+                connection.execute("PRAGMA query_only = ON")
+                connection.execute("BEGIN")
+                yield connection, _columns(connection)
+            finally:
+                connection.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[Opened]:
+        """Run a transaction that nobody else's write comes into; an error undoes it.
+
+        Raises ``StoreUnavailable`` if nothing was stored, ``OutcomeUnknown`` if that is not certain.
+        """
+        with self._in_use:
+            try:
+                with _translated():
+                    kept = self._keep()
+                    kept.connection.execute("BEGIN IMMEDIATE")
+                    yield kept.connection, _columns(kept.connection)
+                    _commit(kept.connection)
+            except BaseException:
+                self._drop()  # rolls back what is not committed
+                raise
+            self._require_still(kept.identity)
+
+    def close(self) -> None:
+        """Close what is open. May be called twice."""
+        with self._in_use:
+            self._drop()
+
+    def _keep(self) -> _Kept:
+        """Return the connection that stays open, to the file that is there now."""
+        identity = self._identity()
+        if self._kept is not None and self._kept.identity != identity:
+            self._drop()
+        if self._kept is None:
+            self._kept = _Kept(self._connect(WRITE_SECONDS), identity)
+        return self._kept
+
+    def _drop(self) -> None:
+        if self._kept is not None:
+            self._kept.connection.close()
+        self._kept = None
+
+    def _require_still(self, identity: tuple[int, int]) -> None:
+        with suppress(StoreUnavailable):
+            if self._identity() == identity:
+                return
+        raise OutcomeUnknown("Memento's database file was replaced while the note was stored")
+
+    def _connect(self, seconds: float) -> sqlite3.Connection:
+        """Open a connection; it never makes a file. Raises ``StoreUnavailable``."""
+        self._identity()
+        connection = sqlite3.connect(
+            f"file:{quote(os.fspath(self._path))}?mode=rw",
+            uri=True,
+            timeout=seconds,
+            isolation_level=None,
+            check_same_thread=False,  # each call has a thread of its own
+        )
+        try:
+            connection.text_factory = _text
+            connection.row_factory = sqlite3.Row
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA temp_store = MEMORY")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _identity(self) -> tuple[int, int]:
+        """Return which file this is. Raises ``StoreUnavailable`` unless it is a file of this user."""
+        try:
+            found = os.lstat(self._path)
+        except OSError as error:
+            raise _unavailable(
+                f"Memento's database file cannot be reached: {error.strerror}"
+            ) from None
+        if not stat.S_ISREG(found.st_mode):
+            raise _unavailable("MEMENTO_DATABASE names a link or something else that is no file")
+        if hasattr(os, "getuid") and found.st_uid != os.getuid():
+            raise _unavailable("MEMENTO_DATABASE names a file of another user")
+        return found.st_dev, found.st_ino
+
+
+def _commit(connection: sqlite3.Connection) -> None:
+    """Commit. What fails for want of a lock or of room is undone, and nothing else is certain."""
+    try:
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        if connection.in_transaction and _code(error) in _UNDONE:
+            raise
+        raise OutcomeUnknown("Memento's database file did not confirm the write") from None
+
+
+def _columns(connection: sqlite3.Connection) -> Columns:
+    """Return the columns of the notes. Raises ``StoreUnavailable`` if there are not those that are needed."""
+    rows = connection.execute('PRAGMA table_info("Note")').fetchall()
+    columns = frozenset(row["name"] for row in rows)
+    if not columns:
+        raise _unavailable("MEMENTO_DATABASE names a database without notes of Memento")
+    if missing := sorted(REQUIRED - columns):
+        raise _unavailable(
+            f"Memento's notes have no column {', '.join(missing)}: a version of the app that is not known here"
+        )
+    return columns
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn an error of SQLite into one that promises that nothing was written."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        said, hint = _REASONS.get(
+            _code(error), ("Memento's database file cannot be used", _TRY_AGAIN)
+        )
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        raise StoreUnavailable(f"{said} ({name})", resolution_hint=hint) from None
+
+
+def _code(error: sqlite3.Error) -> int:
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code if code == _MOVED else code & _PRIMARY
+
+
+def _unavailable(said: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        said,
+        resolution_hint="Ask the user to check MEMENTO_DATABASE and the file; nothing here has changed it.",
+    )
+
+
+def _text(data: bytes) -> str | bytes:
+    """Return text; as bytes if it is no UTF-8, so that it is never written back as another one."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data

@@ -1,0 +1,74 @@
+"""Declare Memento: its settings, what names an account, what the sandbox must allow.
+
+Every start imports this module, so it imports what opens the file only when that is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcp_notarium.config_variable import Kind, Trust, Variable
+from mcp_notarium.crypto.account_identity import AccountIdentity
+from mcp_notarium.stores.kind import StoreKind, StoreSettings, Truth
+
+if TYPE_CHECKING:
+    from mcp_notarium.stores.context import Access, StoreContext
+    from mcp_notarium.stores.contract import Store
+
+DATABASE, USER_ID = "MEMENTO_DATABASE", "MEMENTO_USER_ID"
+PROPERTIES = frozenset({"pinned", "archived", "markdown"})
+
+VARIABLES = (
+    Variable(
+        name=DATABASE,
+        purpose="The SQLite file of the app, such as `/home/me/keep-notes/prisma/dev.db`.",
+        kind=Kind.PATH,
+        required=True,
+        trust=Trust.ENVIRONMENT,
+    ),
+    Variable(
+        name=USER_ID,
+        purpose="Id of a user of the app: only the notes of this user and of nobody are seen, and new ones "
+        "belong to this user. Not set: all notes; new ones belong to the only user, if there is one.",
+        kind=Kind.TEXT,
+        trust=Trust.ENVIRONMENT,
+    ),
+)
+
+
+def path_of(settings: StoreSettings) -> Path:
+    """Return the path of the file, in a folder without symbolic links. The file itself may be no link, either."""
+    path = Path(settings.text(DATABASE))
+    return Path(os.path.realpath(path.parent), path.name)
+
+
+def _identity(settings: StoreSettings) -> AccountIdentity:
+    return AccountIdentity("memento", str(path_of(settings)), settings.text(USER_ID))
+
+
+def _open(settings: StoreSettings, _context: StoreContext) -> Store:
+    from mcp_notarium.stores.memento.store import MementoStore  # noqa: PLC0415 - see the top
+
+    return MementoStore(path_of(settings), user_id=settings.text(USER_ID))
+
+
+def _access(settings: StoreSettings) -> Access:
+    """Allow the folder: SQLite keeps its journal beside the file, with the file's own mode."""
+    from mcp_notarium.stores.context import Access  # noqa: PLC0415 - see the top
+
+    return Access(write=(path_of(settings).parent,), attributes=True)
+
+
+KIND = StoreKind(
+    name="memento",
+    title="Memento",
+    truth=Truth.SHARED_FILE,
+    variables=VARIABLES,
+    identity=_identity,
+    open=_open,
+    access=_access,
+    titles=True,
+    properties=PROPERTIES,
+)

@@ -1,0 +1,235 @@
+"""Read rows of the table ``Note`` as revisions, and compose what a save changes in one. Pure.
+
+A body names only the columns that change, so whatever else a row has stays as it is. Lists are JSON as
+``JSON.stringify`` writes it. A checklist's items stand as lines below its content (``checklist``).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.errors import StoreProtocolError, StoreRejected
+from mcp_notarium.stores.json_answers import to_json
+from mcp_notarium.stores.memento import checklist, dates
+
+VERSION = 1
+FLAGS = {"pinned": "isPinned", "archived": "isArchived", "markdown": "isMarkdown"}
+SHOWN = ("id", "title", "content", "type", "checkItems", "labels", *FLAGS.values())
+"""The columns that a revision is made of; a file without one of them has only empty ones."""
+REQUIRED = frozenset({"id", "content", "createdAt", "updatedAt"})
+CHECKLIST = "checklist"
+Value = str | int | float | bytes | None
+Row = Mapping[str, Value]
+_MADE = ("type", "checkItems")
+"""The columns that ``raw`` holds: text is made of them."""
+_SPOKEN = frozenset({"title", "content", "checkItems"})
+"""What an embedding is made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Hold the columns that a write sets, and the time of it in milliseconds."""
+
+    columns: dict[str, Value]
+    at: int
+
+    @property
+    def rewords(self) -> bool:
+        """Tell whether the words of the note change."""
+        return not _SPOKEN.isdisjoint(self.columns)
+
+
+def revision(row: Row) -> Revision:
+    """Read a row. Raises ``StoreProtocolError`` for one that is no note of ours."""
+    note_id, content, title = row["id"], row["content"], row.get("title")
+    if not isinstance(note_id, str) or not isinstance(content, str):
+        raise StoreProtocolError("a row of Memento has no id or no text that can be read")
+    kind, items = row.get("type"), row.get("checkItems")
+    tags, understood = _tags(row.get("labels"))
+    shown = {
+        "type": kind if isinstance(kind, str) else "",
+        "checkItems": items if isinstance(items, str) else None,
+    }
+    return Revision(
+        note_id,
+        etag(row),
+        Content(
+            checklist.render(content, _items(shown) or []),
+            tags,
+            title=title if isinstance(title, str) and title else None,
+            properties=frozenset(name for name, column in FLAGS.items() if row.get(column) == 1),
+        ),
+        dates.seconds(row["createdAt"]),
+        dates.seconds(row["updatedAt"]),
+        to_json(shown),
+        tags_understood=understood,
+    )
+
+
+def etag(row: Row) -> str:
+    """Return the hash of everything that a reader or the policy sees of a row."""
+    seen = to_json([pack(row.get(name)) for name in SHOWN[1:]])
+    return hashlib.sha256(seen).hexdigest()[:32]
+
+
+def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
+    """Compose the body of a write. Raises ``StoreRejected``."""
+    given = _given(content)
+    held: dict[str, Any] = {"type": "text"} if base is None else json.loads(base.raw)
+    then = held | given
+    body, items = _split(then, content.text, seed=f"{now}")
+    if items is not None:
+        then["checkItems"] = stringify(items)
+    text = checklist.render(body, _items(then) or [])
+    columns = {name: value for name, value in given.items() if name not in _MADE}
+    for name in _MADE:
+        if base is None or then.get(name) != held.get(name):
+            columns[name] = then.get(name)
+    if base is None or text != base.content.text:
+        columns["content"] = body
+    if base is None or content.title != base.content.title:
+        columns["title"] = content.title
+    columns |= _labels(base, content, given) | _flags(base, content, given)
+    at = round(base.modified_at * 1000) if base is not None and not columns else int(now * 1000)
+    return to_json(
+        {
+            "columns": {name: pack(value) for name, value in columns.items()},
+            "text": text,
+            "tags": content.tags,
+            "title": content.title,
+            "properties": sorted(content.properties),
+            "at": at,
+        }
+    )
+
+
+def read_change(body: bytes) -> Change:
+    """Return what a body changes."""
+    value = json.loads(body)
+    return Change({name: unpack(one) for name, one in value["columns"].items()}, value["at"])
+
+
+def content_of(note_id: str, body: bytes) -> Revision:
+    """Return how a composed body reads."""
+    value = json.loads(body)
+    content = Content(
+        value["text"],
+        tuple(value["tags"]),
+        title=value["title"],
+        properties=frozenset(value["properties"]),
+    )
+    at = value["at"] / 1000
+    return Revision(note_id, "", content, at, at, b"")
+
+
+def keepsake(row: Row) -> bytes:
+    """Return a whole row in the form that ``compose`` takes as the ``native`` part of a content."""
+    return to_json({name: pack(value) for name, value in row.items() if name != "updatedAt"})
+
+
+def stringify(value: Any) -> str:
+    """Return JSON as ``JSON.stringify`` writes it."""
+    return json.dumps(_as_numbers(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def parse_list(value: Value) -> Any:
+    """Return the JSON value of a column; None if there is none, or the text is no JSON."""
+    if not isinstance(value, str) or not value:
+        return None
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+
+
+def pack(value: Value) -> Any:
+    """Return a value of SQLite as JSON can hold it."""
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    finite = not isinstance(value, float) or abs(value) < float("inf")
+    return value if finite else {"infinite": str(value)}
+
+
+def unpack(value: Any) -> Value:
+    """Return what was packed."""
+    if isinstance(value, dict):
+        packed = value.get("base64")
+        return float(value["infinite"]) if packed is None else base64.b64decode(packed)
+    found: Value = value
+    return found
+
+
+def _given(content: Content) -> dict[str, Value]:
+    if not content.native:
+        return {}
+    return {name: unpack(value) for name, value in json.loads(content.native).items()}
+
+
+def _labels(base: Revision | None, content: Content, given: Row) -> dict[str, Value]:
+    """Return the column of the tags, if they change. Raises ``StoreRejected`` if some would be lost."""
+    if "labels" in given and _tags(given["labels"]) == (content.tags, True):
+        return {}
+    if content.tags == (() if base is None else base.content.tags):
+        return {}
+    if base is not None and not base.tags_understood:
+        raise StoreRejected(
+            "the labels of this note are in a form that is not known here; its tags were not changed, and "
+            "nothing was saved",
+            subcategory="labels",
+            resolution_hint="Save without `tags`, or ask the user to change the labels in Memento.",
+        )
+    return {"labels": stringify(list(content.tags)) if content.tags else None}
+
+
+def _flags(base: Revision | None, content: Content, given: Row) -> dict[str, Value]:
+    had = frozenset[str]() if base is None else base.content.properties
+    return {
+        column: int(name in content.properties)
+        for name, column in FLAGS.items()
+        if column in given or (name in content.properties) != (name in had)
+    }
+
+
+def _split(held: Mapping[str, Any], text: str, *, seed: str) -> tuple[str, list[Any] | None]:
+    """Return content and items of a text; None: the items stay as they are."""
+    items = _items(held)
+    if items is None or not (items or held.get("type") == CHECKLIST):
+        return text, None
+    content, found = checklist.split(text, items, seed=seed)
+    return content, None if found == items else found
+
+
+def _items(held: Mapping[str, Any]) -> list[Any] | None:
+    """Return the items of a note; None if what stands there is not understood."""
+    value = held.get("checkItems")
+    if value is None:
+        return []
+    found = parse_list(value)
+    return found if checklist.is_checklist(found) else None
+
+
+def _tags(labels: Value) -> tuple[tuple[str, ...], bool]:
+    """Return the tags of a column, and whether they are all."""
+    if labels is None or labels == "":
+        return (), True
+    found = parse_list(labels)
+    names = [found] if isinstance(found, str) else found
+    if not isinstance(names, list):
+        return (), False
+    tags = [name for name in names if isinstance(name, str) and name]
+    return tuple(dict.fromkeys(tags)), len(tags) == len(names)
+
+
+def _as_numbers(value: Any) -> Any:
+    """Return the value with whole numbers as JavaScript writes them: without a point."""
+    if isinstance(value, dict):
+        return {name: _as_numbers(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_as_numbers(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,0 +1,131 @@
+"""Read and change rows of the table ``Note`` inside one transaction."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from mcp_notarium.domain.characters import has_lone_surrogate
+from mcp_notarium.errors import StoreRejected
+from mcp_notarium.stores.memento import dates
+from mcp_notarium.stores.memento.database_file import Columns
+from mcp_notarium.stores.memento.note_codec import SHOWN, Change, Row, Value
+
+_NEWEST = 'SELECT "updatedAt" FROM "Note" ORDER BY rowid DESC LIMIT 20'
+"""Dates of which the most frequent form is the one of the file."""
+_FIRST_USERS = 'SELECT "createdAt" FROM "User" LIMIT 20'
+_ONE_OF = '"id" IN (SELECT value FROM json_each(?))'
+_DATES = ("createdAt", "updatedAt")
+_OWNER = "userId"
+
+
+class NoteTable:
+    """Reach the notes of one user and of nobody; '': of everybody."""
+
+    def __init__(self, connection: sqlite3.Connection, columns: Columns, user_id: str) -> None:
+        self._db = connection
+        self._columns = columns
+        self._user_id = user_id
+        owned = bool(user_id) and _OWNER in columns
+        self._mine = '("userId" IS NULL OR "userId" = ?)' if owned else "1"
+        self._me = (user_id,) if owned else ()
+        self._shown = ", ".join(_quoted(name) for name in (*SHOWN, *_DATES) if name in columns)
+
+    def ids(self) -> tuple[tuple[str, ...], int]:
+        """Return the ids of all notes, the last changed first, and how many rows have none."""
+        found = self._select(f'"id", {dates.NUMBER.format(_quoted("updatedAt"))}', "1")
+        dated = [(-(at or 0), one) for one, at in found if isinstance(one, str) and one]
+        return tuple(one for _, one in sorted(dated)), len(found) - len(dated)
+
+    def read_all(self, ids: Sequence[str]) -> list[Row]:
+        """Return what is shown of these notes, in this order; some may have gone."""
+        found = self._select(self._shown, _ONE_OF, json.dumps(ids))
+        by_id = {one["id"]: dict(one) for one in found}
+        return [by_id[one] for one in ids if one in by_id]
+
+    def read(self, note_id: str, *, whole: bool = False) -> Row | None:
+        """Return what is shown of a note, or all of its columns."""
+        if has_lone_surrogate([note_id]):
+            return None  # SQLite takes no half character
+        found = self._select("*" if whole else self._shown, '"id" = ?', note_id)
+        return dict(found[0]) if found else None
+
+    def insert(self, note_id: str, change: Change) -> None:
+        """Make a note. Raises ``StoreRejected`` if the file does not take it."""
+        at = self._date(change.at)
+        values: dict[str, Any] = {
+            "createdAt": at,
+            **change.columns,
+            "id": note_id,
+            "updatedAt": at,
+        }
+        if _OWNER in self._columns and _OWNER not in values:
+            values[_OWNER] = self._user_id or self._only_user()
+        known = self._known(values)
+        names, marks = ", ".join(map(_quoted, known)), ", ".join("?" * len(known))
+        sql = f'INSERT INTO "Note" ({names}) VALUES ({marks})'  # noqa: S608 - names of columns, quoted
+        self._change(sql, *known.values())
+
+    def update(self, note_id: str, change: Change) -> None:
+        """Change these columns of a note, and what follows from that."""
+        values: dict[str, Value] = {**change.columns, "updatedAt": self._date(change.at)}
+        if change.rewords and "embedding" in self._columns:
+            values["embedding"] = None  # made of the old words, it would find the wrong note
+        known = self._known(values)
+        changes = ", ".join(f"{_quoted(name)} = ?" for name in known)
+        sql = f'UPDATE "Note" SET {changes} WHERE "id" = ?'  # noqa: S608 - the same
+        self._change(sql, *known.values(), note_id)
+
+    def delete(self, note_id: str) -> None:
+        """Remove a note. Raises ``StoreRejected`` if something in the file needs it."""
+        self._change('DELETE FROM "Note" WHERE "id" = ?', note_id)
+
+    def _known(self, values: dict[str, Value]) -> dict[str, Value]:
+        """Leave empty values out that the file has no column for. Raises ``StoreRejected`` for others."""
+        lost = [name for name, value in values.items() if value and name not in self._columns]
+        if lost:
+            raise StoreRejected(
+                f"this version of Memento has no {', '.join(sorted(lost))}; nothing was saved",
+                subcategory="no_column",
+            )
+        return {name: value for name, value in values.items() if name in self._columns}
+
+    def _select(self, what: str, where: str, *values: Value) -> list[sqlite3.Row]:
+        sql = f'SELECT {what} FROM "Note" WHERE {where} AND {self._mine}'  # noqa: S608 - names of columns, quoted
+        return self._db.execute(sql, (*values, *self._me)).fetchall()
+
+    def _change(self, sql: str, *values: Value) -> None:
+        try:
+            self._db.execute(sql, values)
+        except sqlite3.IntegrityError as error:
+            what = getattr(error, "sqlite_errorname", "constraint")
+            raise StoreRejected(
+                f"Memento's file refuses this by a rule of its own ({what}); nothing was saved",
+                resolution_hint="Ask the user to check MEMENTO_USER_ID, and whether the app is newer than "
+                "this program knows.",
+            ) from None
+
+    def _date(self, at: int) -> int | str:
+        """Return a date in the form of the file, which other tables show if there is no note."""
+        for sql in (_NEWEST, _FIRST_USERS):
+            try:
+                found = self._db.execute(sql).fetchall()
+            except sqlite3.OperationalError:
+                continue  # no such table or column
+            if found:
+                return dates.write(at, dates.find_form(one[0] for one in found))
+        return at
+
+    def _only_user(self) -> str | None:
+        """Return the id of the only user; None if there is none, or more."""
+        try:
+            found = self._db.execute('SELECT "id" FROM "User" LIMIT 2').fetchall()
+        except sqlite3.OperationalError:
+            return None
+        return found[0][0] if len(found) == 1 else None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

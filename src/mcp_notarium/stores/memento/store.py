@@ -1,0 +1,218 @@
+"""Serve the notes of a Memento file as a note store.
+
+A write is one short transaction: it compares the note, changes only the columns that differ, and reads the
+note back. Calls of SQLite run in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from mcp_notarium.domain.note import Content, PendingWrite, Revision
+from mcp_notarium.errors import (
+    CursorLost,
+    NoteNotFound,
+    OutcomeUnknown,
+    StoreProtocolError,
+    StoreRejected,
+    VersionConflict,
+)
+from mcp_notarium.stores.contract import (
+    Acknowledgement,
+    BaseLookup,
+    ChangePage,
+    Changes,
+    Entry,
+    Ids,
+    ListingPage,
+    PushStatus,
+    Retry,
+    Traits,
+    WriteGuard,
+    check_not_withdrawn,
+    random_id,
+)
+from mcp_notarium.stores.memento import note_codec
+from mcp_notarium.stores.memento.database_file import DatabaseFile
+from mcp_notarium.stores.memento.kind import PROPERTIES
+from mcp_notarium.stores.memento.note_table import NoteTable
+from mcp_notarium.threads import run_in_thread
+
+_Result = TypeVar("_Result")
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_ID_DIGITS = 24
+_LOOKS = 30
+"""Looks at the file, at most, in one wait without news."""
+
+
+class MementoStore:
+    """Reach the notes of one file; of one user and of nobody, if ``user_id`` is given."""
+
+    traits = Traits(
+        Changes.SNAPSHOT,
+        WriteGuard.CAS,
+        Ids.RANDOM,
+        Retry.ASK,
+        probe=True,
+        long_poll=True,
+        titles=True,
+        spaced_tags=True,
+        properties=PROPERTIES,
+    )
+    codec_version = note_codec.VERSION
+    pause = 2.0
+    """Seconds between two looks of a wait."""
+
+    def __init__(self, path: Path, *, user_id: str = "") -> None:
+        self._file = DatabaseFile(path)
+        self._user_id = user_id
+        self._listed: dict[str, tuple[tuple[str, ...], int]] = {}
+        """Mark -> the ids of the listing it belongs to, and its place there. One listing is kept."""
+
+    async def list_page(
+        self,
+        *,
+        since: str | None,  # noqa: ARG002 - every listing is of everything
+        mark: str | None,
+        limit: int,
+        with_content: bool,
+    ) -> ListingPage:
+        """See ``Store.list_page``. The first page finds all ids; each page reads its notes as they are then."""
+        return await _in_thread(partial(self._list_page, mark, max(1, limit), with_content))
+
+    def _list_page(self, mark: str | None, limit: int, with_content: bool) -> ListingPage:  # noqa: FBT001
+        cursor, left_out, place = (
+            self._file.stamp(),
+            0,
+            0,
+        )  # the stamp first: the listing may have more
+        with self._file.reading() as opened:
+            table = NoteTable(*opened, self._user_id)
+            if mark is None:
+                ids, left_out = table.ids()
+            elif mark in self._listed:
+                ids, place = self._listed[mark]
+            else:
+                raise CursorLost("the place in the listing is not known")
+            found = table.read_all(ids[place : place + limit])
+        end = place + limit
+        more = random_id(f"{id(ids)}/{end}") if end < len(ids) else None
+        self._listed = {} if more is None else {more: (ids, end)}
+        entries: list[Revision | Entry] = []
+        for one in found:
+            try:
+                revision = note_codec.revision(one)
+            except StoreProtocolError:
+                left_out += 1
+            else:
+                entries.append(revision if with_content else Entry(revision.id, revision.etag))
+        return ListingPage(tuple(entries), cursor, more, len(ids), left_out)
+
+    async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:  # noqa: ARG002
+        """See ``Store.changes``: SQLite tells whether anybody else has written, and never what."""
+        await self._require_unchanged(cursor)
+        for _ in range(_LOOKS if wait else 0):
+            await asyncio.sleep(self.pause)
+            await self._require_unchanged(cursor)
+        return ChangePage((), cursor)
+
+    async def _require_unchanged(self, cursor: str) -> None:
+        if await _in_thread(self._file.stamp) != cursor:
+            raise CursorLost("something may have changed in Memento's file")
+
+    async def get(self, note_id: str, *, etag: str | None = None) -> Revision:  # noqa: ARG002
+        """See ``Store.get``. Raises ``StoreProtocolError`` for a row that cannot be read."""
+        return await _in_thread(partial(self._get, note_id))
+
+    def _get(self, note_id: str) -> Revision:
+        with self._file.reading() as opened:
+            found = NoteTable(*opened, self._user_id).read(note_id)
+        if found is None:
+            raise _missing_error(note_id)
+        return note_codec.revision(found)
+
+    def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
+        """See ``Store.compose``: the columns that change."""
+        return note_codec.compose(base, content.cleaned(), now=now)
+
+    def revision_of(self, note_id: str, body: bytes) -> Revision:
+        """See ``Store.revision_of``."""
+        return note_codec.content_of(note_id, body)
+
+    def new_id(self, content: Content, *, seed: str, attempt: int) -> str:
+        """See ``Store.new_id``: in the form of the app's own ids (cuid)."""
+        del content, attempt
+        number = int.from_bytes(hashlib.sha256(f"mcp-notarium/cuid/{seed}".encode()).digest())
+        digits = []
+        for _ in range(_ID_DIGITS):
+            number, digit = divmod(number, len(_DIGITS))
+            digits.append(_DIGITS[digit])
+        return "c" + "".join(digits)
+
+    async def push(self, write: PendingWrite) -> Acknowledgement:
+        """See ``Store.push``."""
+        return await _in_thread(partial(self._push, write))
+
+    def _push(self, write: PendingWrite) -> Acknowledgement:
+        change = note_codec.read_change(write.body)
+        with self._file.writing() as opened:
+            table = NoteTable(*opened, self._user_id)
+            held = table.read(write.note_id)
+            check_not_withdrawn()
+            if write.base_etag is None:
+                status = PushStatus.STORED if held is None else PushStatus.REPEATED
+                if held is None:
+                    table.insert(write.note_id, change)
+            else:
+                self._require(held, write.note_id, write.base_etag)
+                status = PushStatus.STORED if change.columns else PushStatus.UNCHANGED
+                if change.columns:
+                    table.update(write.note_id, change)
+            stored = table.read(write.note_id)
+            if stored is None:
+                raise StoreRejected("Memento's file does not keep the note; nothing was saved")
+            revision = note_codec.revision(stored)
+        return Acknowledgement(revision, status, alone=True)
+
+    async def find_created(self, write: PendingWrite) -> Revision | None:  # noqa: ARG002
+        """See ``Store.find_created``: never asked, for we make the ids."""
+        raise OutcomeUnknown("Memento takes the ids of new notes from us")
+
+    async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
+        """See ``Store.delete``."""
+        await _in_thread(partial(self._delete, note_id, etag))
+
+    def _delete(self, note_id: str, etag: str) -> None:
+        with self._file.writing() as opened:
+            table = NoteTable(*opened, self._user_id)
+            held = table.read(note_id)
+            check_not_withdrawn()
+            if held is not None:
+                self._require(held, note_id, etag)
+                table.delete(note_id)
+
+    def _require(self, held: note_codec.Row | None, note_id: str, etag: str) -> None:
+        if held is None:
+            raise _missing_error(note_id)
+        if note_codec.etag(held) != etag:
+            raise VersionConflict("the note has changed in Memento", details={"id": note_id})
+
+    async def close(self) -> None:
+        """See ``Store.close``."""
+        self._listed = {}
+        await _in_thread(self._file.close)
+
+
+async def _in_thread(call: Callable[[], _Result]) -> _Result:
+    """Run a call in a thread that knows of a withdrawal; what is written too late is found by a sync."""
+    return await run_in_thread(partial(copy_context().run, call), too_late=lambda _: None)
+
+
+def _missing_error(note_id: str) -> NoteNotFound:
+    return NoteNotFound("Memento has no such note", details={"id": note_id})

@@ -1,0 +1,352 @@
+"""Test the store of Memento's file against what happens to a file that another program owns."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
+from mcp_notarium.errors import (
+    CursorLost,
+    NoteNotFound,
+    OutcomeUnknown,
+    StoreProtocolError,
+    StoreRejected,
+    StoreUnavailable,
+)
+from mcp_notarium.stores.memento import database_file
+from mcp_notarium.stores.memento.store import MementoStore
+from support.memento_file import NOTE, MementoFile
+from support.small_disk import SmallDisk
+
+NOW = 1_700_000_000.123
+
+
+@pytest.fixture(name="app")
+def _app(tmp_path):
+    return MementoFile(tmp_path / "dev.db")
+
+
+@pytest.fixture(name="opens")
+def _opens():
+    """Opens stores, and closes them in the end."""
+    opened = []
+
+    def opens(path, **options):
+        opened.append(MementoStore(path, **options))
+        return opened[-1]
+
+    yield opens
+    for store in opened:
+        asyncio.run(store.close())
+
+
+@pytest.fixture(name="store")
+def _store(app, opens):
+    return opens(app.path)
+
+
+def written(store, note_id, content, base=None):
+    return PendingWrite(
+        *("0a", note_id, WriteKind.UPDATE if base else WriteKind.CREATE),
+        base.etag if base else None,
+        content,
+        store.compose(base, content, now=NOW),
+        *(NOW, "test", NOW + 60),
+    )
+
+
+def push(store, note_id, content, base=None):
+    return asyncio.run(store.push(written(store, note_id, content, base))).revision
+
+
+def edit(store, note_id, text):
+    base = asyncio.run(store.get(note_id))
+    return push(store, note_id, Content(text, base.content.tags, title=base.content.title), base)
+
+
+def listing(store, **options):
+    page = store.list_page(since=None, mark=None, limit=99, with_content=True, **options)
+    return asyncio.run(page)
+
+
+def test_dates_have_the_form_of_the_file(app, store):
+    for number in range(3):
+        app.put(f"n{number}", "x", updatedAt="2026-11-20T21:09:52.649+00:00")
+    app.put("odd", "x", updatedAt=5)
+    edit(store, "odd", "y")
+    assert app.row("odd")["updatedAt"] == "2023-11-14T22:13:20.123+00:00"
+    push(store, "new", Content("x"))
+    assert app.row("new")["createdAt"] == app.row("new")["updatedAt"] == app.row("odd")["updatedAt"]
+
+
+def test_the_last_changed_note_is_listed_first_whatever_the_form_of_its_date(app, store):
+    app.put("old", "x", updatedAt=5000)
+    app.put("newest", "x", updatedAt="2026-11-20T21:09:52.649+00:00")
+    app.put("middle", "x", updatedAt="2001-01-01 00:00:00")
+    app.put("junk", "x", updatedAt="junk")
+    assert [one.id for one in listing(store).entries] == ["newest", "middle", "old", "junk"]
+
+
+def test_an_embedding_goes_when_the_words_change_and_stays_when_a_flag_does(app, store):
+    app.put("n1", "x", embedding="[1]")
+    base = asyncio.run(store.get("n1"))
+    push(store, "n1", Content("x", properties=frozenset({"pinned"})), base)
+    assert (app.row("n1")["embedding"], app.row("n1")["isPinned"]) == ("[1]", 1)
+    edit(store, "n1", "y")
+    assert app.row("n1")["embedding"] is None
+
+
+def test_what_is_not_shown_here_can_change_while_a_note_is_edited(app, store):
+    app.put("n1", "x")
+    base = asyncio.run(store.get("n1"))
+    app.put("n1", "x", color="red", order=5)
+    push(store, "n1", Content("y"), base)
+    assert (app.row("n1")["color"], app.row("n1")["order"]) == ("red", 5)
+
+
+@pytest.mark.parametrize("users", [[], ["u1"], ["u1", "u2"]])
+def test_a_new_note_belongs_to_the_only_user(app, store, users):
+    for user in users:
+        app.run("INSERT INTO \"User\" VALUES (?, '', ?, 1)", (user, user))
+    push(store, "n1", Content("x"))
+    assert app.row("n1")["userId"] == ("u1" if users == ["u1"] else None)
+
+
+def test_with_a_user_only_the_notes_of_this_user_and_of_nobody_are_there(app, opens):
+    for user in ("u1", "u2"):
+        app.run("INSERT INTO \"User\" VALUES (?, '', ?, 1)", (user, user))
+        app.put(f"of-{user}", "x", userId=user)
+    app.put("of-nobody", "x")
+    store = opens(app.path, user_id="u1")
+    assert {one.id for one in listing(store).entries} == {"of-u1", "of-nobody"}
+    with pytest.raises(NoteNotFound):
+        asyncio.run(store.get("of-u2"))
+    foreign = asyncio.run(opens(app.path).get("of-u2"))
+    with pytest.raises(NoteNotFound):
+        push(store, "of-u2", Content("y"), foreign)
+    asyncio.run(store.delete("of-u2", etag=foreign.etag, write_id="0d"))
+    assert app.row("of-u2")["content"] == "x"
+    push(store, "n1", Content("x"))
+    assert app.row("n1")["userId"] == "u1"
+
+
+def test_a_user_who_does_not_exist_is_refused(app, opens):
+    with pytest.raises(StoreRejected, match="nothing was saved"):
+        push(opens(app.path, user_id="nobody"), "n1", Content("x"))
+    assert app.run('SELECT * FROM "Note"') == []
+
+
+def test_an_older_file_has_fewer_columns(tmp_path, opens):
+    columns = [
+        line for line in NOTE.splitlines() if "isMarkdown" not in line and "embedding" not in line
+    ]
+    app = MementoFile(tmp_path / "dev.db", note="\n".join(columns))
+    store = opens(app.path)
+    made = push(store, "n1", Content("x", properties=frozenset({"pinned"})))
+    with pytest.raises(StoreRejected, match="isMarkdown"):
+        push(store, "n1", Content("x", properties=frozenset({"markdown"})), made)
+    assert edit(store, "n1", "y").content == Content("y")
+
+
+def test_a_newer_migration_while_the_file_is_open_is_survived(app, store):
+    made = push(store, "n1", Content("x"))
+    cursor = listing(store).cursor
+    app.run('ALTER TABLE "Note" ADD COLUMN "mood" TEXT')
+    app.run('ALTER TABLE "Note" ADD COLUMN "sharedWith" TEXT DEFAULT \'[]\'')
+    app.run('ALTER TABLE "Note" DROP COLUMN "embedding"')
+    with pytest.raises(CursorLost):
+        asyncio.run(store.changes(cursor, wait=False, base_of=lambda _: None))
+    push(store, "n1", Content("y"), made)
+    push(store, "n2", Content("z"))
+    assert [app.row(one)["content"] for one in ("n1", "n2")] == ["y", "z"]
+
+
+def test_a_column_that_must_be_set_and_is_not_known_refuses_new_notes(tmp_path, opens):
+    note = NOTE.replace('"title" TEXT,', '"title" TEXT, "room" TEXT NOT NULL,')
+    app = MementoFile(tmp_path / "dev.db", note=note)
+    with pytest.raises(StoreRejected, match="a rule of its own"):
+        push(opens(app.path), "n1", Content("x"))
+
+
+def test_another_table_is_not_taken_for_notes(tmp_path, opens):
+    sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE t (x)").connection.close()
+    with pytest.raises(StoreUnavailable, match="without notes"):
+        listing(opens(tmp_path / "other.db"))
+    (tmp_path / "text.db").write_text("hello " * 1000)
+    with pytest.raises(StoreUnavailable, match="no SQLite database"):
+        listing(opens(tmp_path / "text.db"))
+    app = MementoFile(tmp_path / "old.db", note='CREATE TABLE "Note" ("id" TEXT, "content" TEXT)')
+    with pytest.raises(StoreUnavailable, match="createdAt, updatedAt"):
+        listing(opens(app.path))
+
+
+def test_rows_that_are_no_notes_are_counted_and_not_touched(app, store):
+    app.put("n1", "x")
+    app.put("", "x")
+    app.put("latin", "x")
+    app.run('UPDATE "Note" SET "content" = CAST(x\'ff\' AS TEXT) WHERE "id" = \'latin\'')
+    page = listing(store)
+    assert [one.id for one in page.entries] == ["n1"]
+    assert page.left_out == 2
+    with pytest.raises(StoreProtocolError):
+        asyncio.run(store.get("latin"))
+
+
+def test_a_link_or_a_file_of_somebody_else_is_never_opened(app, tmp_path, monkeypatch, opens):
+    app.put("n1", "x")
+    (tmp_path / "link.db").symlink_to(app.path)
+    with pytest.raises(StoreUnavailable, match="a link"):
+        listing(opens(tmp_path / "link.db"))
+    monkeypatch.setattr(database_file.os, "getuid", lambda: os.geteuid() + 1)
+    with pytest.raises(StoreUnavailable, match="another user"):
+        listing(opens(app.path))
+
+
+def test_a_file_that_is_gone_is_not_made_anew(app, store):
+    push(store, "n1", Content("x"))
+    app.path.rename(app.path.with_name("away.db"))
+    for call in (
+        lambda: listing(store),
+        lambda: push(store, "n2", Content("y")),
+        lambda: asyncio.run(store.get("n1")),
+        lambda: asyncio.run(store.changes("", wait=False, base_of=lambda _: None)),
+    ):
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            call()
+    assert not app.path.exists()
+
+
+def test_a_copy_that_was_put_back_is_listed_and_written(app, store, tmp_path):
+    push(store, "n1", Content("old"))
+    copy = shutil.copy(app.path, tmp_path / "copy.db")
+    edit(store, "n1", "new")
+    cursor = listing(store).cursor
+    Path(copy).replace(app.path)
+    with pytest.raises(CursorLost):
+        asyncio.run(store.changes(cursor, wait=False, base_of=lambda _: None))
+    (held,) = listing(store).entries
+    assert isinstance(held, Revision)
+    assert held.content == Content("old")
+    edit(store, "n1", "newer")
+    assert app.row("n1")["content"] == "newer"
+
+
+def test_a_file_that_is_replaced_during_a_write_leaves_it_in_doubt(
+    app, store, tmp_path, monkeypatch
+):
+    made = push(store, "n1", Content("old"))
+    copy = shutil.copy(app.path, tmp_path / "copy.db")
+    commit = database_file._commit
+
+    def commit_and_replace(connection):
+        commit(connection)
+        Path(copy).replace(app.path)
+
+    monkeypatch.setattr(database_file, "_commit", commit_and_replace)
+    with pytest.raises(OutcomeUnknown, match="replaced"):
+        push(store, "n1", Content("lost"), made)
+    assert app.row("n1")["content"] == "old"
+
+
+def test_a_file_that_is_replaced_before_the_commit_keeps_what_it_has(
+    app, store, tmp_path, monkeypatch
+):
+    made = push(store, "n1", Content("old"))
+    copy = shutil.copy(app.path, tmp_path / "copy.db")
+    spoil = lambda: Path(copy).replace(app.path)  # noqa: E731
+    monkeypatch.setattr("mcp_notarium.stores.memento.store.check_not_withdrawn", spoil)
+    with pytest.raises(StoreUnavailable, match="replaced"):
+        push(store, "n1", Content("lost"), made)
+    assert app.row("n1")["content"] == "old"
+
+
+def test_a_lock_of_the_app_is_waited_for_and_then_named(app, store, monkeypatch):
+    monkeypatch.setattr(database_file, "WRITE_SECONDS", 0.1)
+    monkeypatch.setattr(database_file, "READ_SECONDS", 0.1)
+    made = push(store, "n1", Content("old"))
+    with app.opened() as db:
+        db.execute("BEGIN EXCLUSIVE")
+        for call in (lambda: push(store, "n1", Content("new"), made), lambda: listing(store)):
+            with pytest.raises(StoreUnavailable, match="locked by another program"):
+                call()
+    with app.opened() as db:  # somebody reads on: the commit cannot take place
+        db.execute("BEGIN").execute('SELECT * FROM "Note"').fetchall()
+        with pytest.raises(StoreUnavailable, match="locked by another program"):
+            push(store, "n1", Content("new"), made)
+    assert app.row("n1")["content"] == "old"
+    push(store, "n1", Content("new"), made)
+
+
+def test_a_read_of_the_app_is_waited_for(app, store):
+    made = push(store, "n1", Content("old"))
+    reading, going_on = threading.Event(), threading.Event()
+
+    def read():
+        with app.opened() as db:
+            db.execute("BEGIN").execute('SELECT * FROM "Note"').fetchall()
+            reading.set()
+            going_on.wait(0.2)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    reading.wait()
+    push(store, "n1", Content("new"), made)
+    thread.join()
+    assert app.row("n1")["content"] == "new"
+
+
+def test_a_full_disk_keeps_what_was_there_and_writes_go_on_later(tmp_path, opens):
+    disk = SmallDisk(tmp_path / "disk", "1m")
+    if not disk.mounted:
+        pytest.skip("no disk can be mounted here")
+    try:
+        app = MementoFile(disk.folder / "dev.db")
+        store = opens(app.path)
+        made = push(store, "n1", Content("old"))
+        filler = disk.fill()
+        with pytest.raises(StoreUnavailable, match="full"):
+            push(store, "n1", Content("x" * 100_000), made)
+        assert app.row("n1")["content"] == "old"
+        filler.unlink()
+        push(store, "n1", Content("new"), made)
+        assert app.row("n1")["content"] == "new"
+        asyncio.run(store.close())
+    finally:
+        disk.unmount()
+
+
+def test_a_damaged_file_is_named(app, store):
+    for number in range(50):
+        app.put(f"n{number}", "x" * 5000)
+    with app.path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 65536)
+    with pytest.raises(StoreUnavailable, match="damaged"):
+        listing(store)
+
+
+def test_settings_of_the_file_stay_also_in_wal_mode(app, store):
+    app.run("PRAGMA journal_mode = WAL")
+    before = app.run("PRAGMA user_version") + app.run('SELECT * FROM "_prisma_migrations"')
+    push(store, "n1", Content("x"))
+    edit(store, "n1", "y")
+    assert app.row("n1")["content"] == "y"
+    assert app.run("PRAGMA journal_mode") == [{"journal_mode": "wal"}]
+    assert app.run("PRAGMA user_version") + app.run('SELECT * FROM "_prisma_migrations"') == before
+
+
+def test_a_reading_connection_cannot_write(app):
+    file = database_file.DatabaseFile(app.path)
+    with pytest.raises(StoreUnavailable), file.reading() as (connection, _):
+        connection.execute('DELETE FROM "Note"')
+
+
+def test_ids_have_the_form_of_the_app(store):
+    made = {store.new_id(Content("x"), seed=str(number), attempt=0) for number in range(100)}
+    assert len(made) == 100
+    assert all(len(one) == 25 and one[0] == "c" and one.isalnum() and one.islower() for one in made)
