@@ -24,8 +24,8 @@ Four tools. An answer is the same JSON value twice: as `structuredContent` and a
 because some clients show the model only one of them. Fields without a value are left out. Times are
 Unix epoch seconds (UTC). Unknown arguments are refused; `null` means "not given"; a whole number may
 arrive as `"3"` or `3.0`, a list as JSON text, one tag as text, and an `id` under the name `uuid`, which rows of
-`list` have. The schemas a client sees are shortened to what a
-model needs (no titles, no lower bounds; answers have the names of their fields, or are open); this page is complete.
+`list` have. The schemas a client sees are shortened to what a model needs (no titles, no bounds, no hints that are the
+protocol's defaults; answers have the names of all their fields): at most 1,250 tokens for the whole list. This page is complete.
 `NOTARIUM_TOOL_PREFIX=notes_` turns `list` into `notes_list`, and so on, in everything that a client sees; the
 policy and the audit log know the names of this page.
 
@@ -133,7 +133,7 @@ _BEHAVIOUR = {
     "list": """\
 * Search language: words (all of them, also inflected; `AND` between them changes nothing), `"a phrase"`, `-word`,
   `-"phrase"`, `NOT word`, `a OR b`, `prefix*`, `tag:x`, `-tag:x`, `tag:"two words"`, `before:` and `after:` a day (both
-  inclusive, UTC, by last change), `trash:yes|no|any`, `in:trash`, and `modified:` or `created:` with a year, month or day,
+  inclusive, UTC, by last change), `trash:yes|no|any`, `in:trash`, `is:trashed`, and `modified:` (`updated:`) or `created:` with a year, month or day,
   also `>day`, `<=day`, `day..day`. `*` alone finds every note. Malformed filters are errors that say what to write;
   everything else is words. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
 * Words, phrases and prefixes are looked for in titles, texts and tags; a phrase stands in one of them.
@@ -142,7 +142,10 @@ _BEHAVIOUR = {
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
   `(empty note)` if there are none. `title`, where the store has titles, is cut in the same way. `hidden` names
   kinds of invisible characters in the row.
-* A page beyond the end is empty and has the true totals. A `limit` or `preview_lines` above the maximum counts
+* A row costs about 60 tokens, 22 of them its id. So the id stands there once, as `uuid`, which every tool takes (as `id`
+  as well: 29 more); times are epoch seconds (ISO 8601: 9 more); and `find_duplicates` compares texts, not a hash in
+  every row (9 more). `type` says nothing; it is for clients that expect it (4).
+* A page has 20 rows (`limit`, at most 100). One beyond the end is empty and has the true totals. A `limit` or `preview_lines` above the maximum counts
   as the maximum, and `note` says so.
 * `match` shows where a row has the query's words: the number of the line with most of them, as `get` counts lines, and that
   line or the part of it around the first (120 characters, `…` where it is cut). It is left out if title, `text` and tags
@@ -198,7 +201,7 @@ _BEHAVIOUR = {
 * Nothing is written, and the answer has `unchanged`, if nothing would change.
 * The answer has the versions and, in `changed`, the lines of the new text that differ from the text that the change
   was made from, with two lines around them: at most 4,000 characters in all and 500 of a line. `note` says if that
-  is not all. `return_text` gives the whole text instead, as `get` does. A new note's text is not repeated.
+  is not all. `return_text` gives the whole text instead, from line 1 on, in parts as from `get`. A new note's text is not repeated.
 * `properties` sets (`true`) or removes (`false`) what it names; the others stay. Simplenote has `pinned` and
   `markdown`, the notebooks have `pinned`, Memento has both and `archived`, Trilium has none; another one is an error. They merge one by one.
   Answers show those that are set.
@@ -216,8 +219,8 @@ _BEHAVIOUR = {
 * `trash`, `untrash`, `delete_permanently`: `id` and the current `local_version`. Trashing
   a note that is in the trash, at its current version, succeeds without a write. Only a note in the
   trash can be deleted permanently; one that is gone already is `NOT_FOUND`.
-* `pin`, `unpin`: the same two arguments; they set or remove the property `pinned`, where the store has it. A
-  pin that is there already is no write.
+* `pin`, `unpin`: `id` (and `local_version`, if you like); they set or remove the property `pinned` and change nothing
+  else, where the store has it. A pin that is there already is no write.
 * `history`: `id`; ten rows, newest first, the present state too. Each has a `version` for `get` and
   `restore_version`, `at`, `by` (the client that saved it here, if that is known) and `changed`, one line (lines
   are counted; the first changed one is shown). `next_version`: give it as `version` for the rows before. The list
@@ -245,7 +248,7 @@ _BEHAVIOUR = {
   and of the text does not count, and neither do tags and dates; nothing else is normalised.
 * `reset_cache` empties the local index and loads every note again in the running server. It keeps writes
   that are not confirmed yet. It empties nothing if the store cannot be reached.
-* `get_stats` returns the numbers below and sends no request to the store.
+* `get_stats` returns `stats`, the numbers below, and sends no request to the store.
 """,
 }
 
@@ -275,8 +278,7 @@ def _section(tool: Tool) -> Iterator[str]:
     yield from _table("argument", tool.request, demanded="required")
     yield from _table("answer", tool.answer, demanded="always")
     if tool.answer is schemas.ManageOutput:
-        yield from _table("`history`", schemas.HistoryAnswer, demanded="always")
-        yield from _table("`get_stats`", schemas.StatsAnswer, demanded="always")
+        yield from _table("`stats`", schemas.Stats, demanded="always")
 
 
 def _said(mark: bool) -> str:  # noqa: FBT001 - the one thing it is about

@@ -135,7 +135,7 @@ def test_older_copy_of_the_database_is_found(
     (fault,) = json.loads(done.stdout)["faults"]
     assert fault["kind"] == "tail_cut"
     with Server(env) as server:
-        (notice,) = server.tool("manage", action="get_stats")["notices"]
+        (notice,) = server.tool("manage", action="get_stats")["stats"]["notices"]
         assert "records before its anchor" in notice
         assert server.leave() == 0
     assert run(env, "audit", "verify").returncode == 3  # going on does not make it good

@@ -317,7 +317,7 @@ def test_a_plain_cache_is_an_explicit_choice_and_said_at_each_start(
     for _ in range(2):
         with Server(env) as server:
             server.loaded(_active(simulator))
-            assert server.tool("manage", action="get_stats")["db_encryption"] == "off"
+            assert server.tool("manage", action="get_stats")["stats"]["db_encryption"] == "off"
             assert server.leave() == 0
             assert "NOT encrypted" in server.errors()
     assert (account_folder(simulator, tmp_path) / "notarium_cache.sqlite").exists()

@@ -52,7 +52,7 @@ def test_a_server_serves_it(env):
     with Server(env, command=COMMAND) as server:
         saved = server.tool("save", text="in a folder\n")
         assert "in a folder" in str(server.tool("get", id=saved["id"]))
-        assert server.tool("manage", action="get_stats")["backend"] == "folder"
+        assert server.tool("manage", action="get_stats")["stats"]["backend"] == "folder"
         assert server.leave() == 0
     facts = json.loads(run(env, "status", "--json").stdout)
     assert (facts["backend"], facts["notes"]) == ("folder", 1)

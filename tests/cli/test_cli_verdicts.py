@@ -473,7 +473,7 @@ def test_doctor_tells_the_details_of_a_locked_cache(room: Room) -> None:
 def test_beside_a_server_pages_are_looked_at_if_asked_for(room: Room) -> None:
     with Server(room.env) as server:
         # It answers before it leads, and a look may be taken where nobody does.
-        until(lambda: server.tool("manage", action="get_stats")["sync_leader"])
+        until(lambda: server.tool("manage", action="get_stats")["stats"]["sync_leader"])
         for options, state, said in (((), "-", "add --deep"), (("--deep",), "ok", "authentic")):
             done = run(room.env, "doctor", "--offline", "--json", *options)
             assert done.returncode == 0, done.stdout

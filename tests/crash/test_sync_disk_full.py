@@ -32,7 +32,7 @@ def disk(tmp_path):
 def test_while_news_cannot_be_stored_every_answer_says_so_until_there_is_room(simulator, disk):
     with Server(environment(simulator, disk.folder)) as server:
         server.loaded(1)
-        until(lambda: server.tool("manage", action="get_stats")["sync_feed"])
+        until(lambda: server.tool("manage", action="get_stats")["stats"]["sync_feed"])
         filler = disk.fill()
         simulator.put("new", content=NEWS, tags=[])
         until(lambda: "sync" in server.tool("list"))
@@ -40,7 +40,7 @@ def test_while_news_cannot_be_stored_every_answer_says_so_until_there_is_room(si
         assert answer["total_items"] == 1
         assert "disk" in answer["sync"]["note"]
         assert answer["sync"]["state"] == "backing_off"
-        stats = server.tool("manage", action="get_stats")
+        stats = server.tool("manage", action="get_stats")["stats"]
         assert stats["sync_last_error"] in answer["sync"]["note"]
         assert stats["db_sync_status"] == "backing_off"
         assert stats["db_sync_error_count"] >= 1
@@ -49,7 +49,7 @@ def test_while_news_cannot_be_stored_every_answer_says_so_until_there_is_room(si
         filler.unlink()
         until(lambda: server.tool("list")["total_items"] == 2, within=60)
         until(lambda: "sync" not in server.tool("list"))
-        stats = server.tool("manage", action="get_stats")
+        stats = server.tool("manage", action="get_stats")["stats"]
         assert stats["db_sync_status"] == "idle"
         assert stats["db_sync_error_count"] == 0
         assert "sync_last_error" not in stats

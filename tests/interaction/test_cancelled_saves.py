@@ -42,7 +42,7 @@ def saved(talker):
     answer = talker.ask(call("last", "save", text="last\n"))["result"]
     assert not answer["isError"], answer
     stats = talker.ask(call("stats", "manage", action="get_stats"))["result"]
-    assert stats["structuredContent"]["pending_writes"] == 0
+    assert stats["structuredContent"]["stats"]["pending_writes"] == 0
 
 
 def texts(account):

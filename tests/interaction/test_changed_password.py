@@ -41,4 +41,4 @@ def test_as_long_as_nobody_has_the_new_password_all_say_so(simulator, tmp_path, 
 
 
 def _needs_login(server):
-    return server.tool("manage", action="get_stats")["needs_login"]
+    return server.tool("manage", action="get_stats")["stats"]["needs_login"]

@@ -129,9 +129,9 @@ def test_damage_met_by_any_tool_is_repaired_by_the_server_itself(
         # A write that was sent already is not to be repeated, and that is said as well.
         assert first["subcategory"] == ("in_doubt" if tool == "save" else "busy")
         until(lambda: server.tool("list")["total_items"] == _active(simulator))
-        stats = server.tool("manage", action="get_stats")
+        stats = server.tool("manage", action="get_stats")["stats"]
         assert "repaired" in str(stats["notices"])
-        until(lambda: not server.tool("manage", action="get_stats")["pending_writes"])
+        until(lambda: not server.tool("manage", action="get_stats")["stats"]["pending_writes"])
         assert server.leave() == 0
         assert not _criticals(server)
     assert _set_aside(folder)

@@ -55,7 +55,7 @@ def test_other_notes_arrive_while_the_service_cannot_give_a_hidden_one(
             simulator.edit("well", content=text)
             until(lambda text=text: server.tool("get", id="well")["text"] == text, within=SOON)
         assert "sync" not in server.tool("list")
-        stats = server.tool("manage", action="get_stats")
+        stats = server.tool("manage", action="get_stats")["stats"]
         health = {name: stats[name] for name in ("db_sync_error_count", "db_sync_status")}
         assert health == {"db_sync_error_count": 0, "db_sync_status": "idle"}
         assert not stats["needs_login"]

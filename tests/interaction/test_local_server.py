@@ -53,7 +53,7 @@ def test_a_note_is_made_changed_found_trashed_and_removed(env):
         until(lambda: server.tool("list", query="eggs")["total_items"] == 1)
         again = server.tool("get", id=note["id"])
         assert again["local_version"] == note["local_version"]
-        stats = server.tool("manage", action="get_stats")
+        stats = server.tool("manage", action="get_stats")["stats"]
         assert (stats["backend"], stats["pending_writes"]) == ("local", 0)
         trashed = act(server, "trash", note)
         assert server.tool("list")["total_items"] == 0
@@ -109,7 +109,7 @@ def test_what_a_server_was_told_is_saved_survives_kill_9_beside_another_server(e
     with Server(env) as server:
         for note_id in saved:
             assert server.tool("get", id=note_id)["id"] == note_id
-        stats = server.tool("manage", action="get_stats")
+        stats = server.tool("manage", action="get_stats")["stats"]
         assert len(saved) + 1 <= stats["db_total_notes"] <= len(saved) + 5
         assert stats["pending_writes"] == 0
         assert server.leave() == 0

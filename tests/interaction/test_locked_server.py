@@ -228,7 +228,7 @@ def test_a_damaged_key_file_with_a_good_copy_is_no_obstacle(
     (folder / "notarium_keys.json").write_bytes(b'{"half')
     with Server(environment(simulator, tmp_path)) as server:
         assert server.tool("list")["total_items"] > 0
-        notices = server.tool("manage", action="get_stats")["notices"]
+        notices = server.tool("manage", action="get_stats")["stats"]["notices"]
         assert any("notarium_keys.json" in notice or "key file" in notice for notice in notices)
         assert server.leave() == 0
 

@@ -41,7 +41,7 @@ def test_notes_live_as_long_as_the_server_and_no_file_is_made(env, tmp_path):
         )
         assert saved["title"] == "Meeting Ideas"
         assert server.tool("list", query="meeting")["total_items"] == 1
-        stats = server.tool("manage", action="get_stats")
+        stats = server.tool("manage", action="get_stats")["stats"]
         assert (stats["backend"], stats["db_encryption"]) == ("memory", "off")
         assert (stats["db_total_notes"], stats["db_file_size_mb"]) == (1, 0.0)
         refused = server.error("manage", action="reset_cache", confirm=True)

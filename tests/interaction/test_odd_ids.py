@@ -25,7 +25,7 @@ def test_a_note_that_cannot_be_requested_delays_no_other(tmp_path: Path, odd: st
             server.loaded(2)
             simulator.edit(odd, content="odd once more\n")
             assert "sync" not in server.tool("list")
-            stats = server.tool("manage", action="get_stats")
+            stats = server.tool("manage", action="get_stats")["stats"]
             assert (stats["sync_left_out"], stats["db_sync_error_count"]) == (1, 0)
             # A new full listing, and then a sweep, because the service forgets the cursor.
             server.tool("manage", action="reset_cache", confirm=True)
@@ -35,7 +35,7 @@ def test_a_note_that_cannot_be_requested_delays_no_other(tmp_path: Path, odd: st
             server.loaded(3)
             assert lost.fired
             until(lambda: "sync" not in server.tool("list"))
-            stats = server.tool("manage", action="get_stats")
+            stats = server.tool("manage", action="get_stats")["stats"]
             assert (stats["sync_left_out"], stats["db_sync_error_count"]) == (1, 0)
             assert server.leave() == 0
             assert server.errors().count("sync.notes_left_out") == 1

@@ -52,8 +52,8 @@ def test_another_accounts_token_reads_and_writes_nothing_and_the_cache_stays(
         assert refused["subcategory"] == "other_account"
         assert "SIMPLENOTE_TOKEN" in refused["resolution_hint"]
         server.error("manage", action="reset_cache", confirm=True)
-        until(lambda: server.tool("manage", action="get_stats")["needs_login"])
-        stats = server.tool("manage", action="get_stats")
+        until(lambda: server.tool("manage", action="get_stats")["stats"]["needs_login"])
+        stats = server.tool("manage", action="get_stats")["stats"]
         assert "another account" in stats["sync_last_error"]
         assert server.tool("list")["total_items"] == _active(simulator)
         assert server.tool("get", id=note["id"])["text"] == note["text"]

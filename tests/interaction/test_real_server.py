@@ -69,7 +69,7 @@ async def converse(account, era):
             "manage", action="trash", id="shopping", local_version=saved["local_version"]
         )
         assert gone["status"] == "trashed"
-        numbers = await use("manage", action="get_stats")
+        numbers = (await use("manage", action="get_stats"))["stats"]
         assert numbers["db_encryption"] == "on"
         assert numbers["db_cipher_version"].startswith("4.")
         assert numbers["db_total_notes"] == 2

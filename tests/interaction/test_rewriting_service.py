@@ -29,12 +29,12 @@ def test_one_save_makes_one_note_and_is_reported_as_stored_differently(tmp_path)
                 text="red\nthe colour\nanother colour\n",
             )
             assert changed["note"].startswith("stored differently: lines 2, 3. ")
-            (notice,) = server.tool("manage", action="get_stats")["notices"]
+            (notice,) = server.tool("manage", action="get_stats")["stats"]["notices"]
             assert "stored 2 writes differently" in notice
         with Server(env) as server:
             feeds = service.met[FEED]
             until(lambda: service.met[FEED] > feeds)
-            assert server.tool("manage", action="get_stats")["pending_writes"] == 0
+            assert server.tool("manage", action="get_stats")["stats"]["pending_writes"] == 0
         assert simulator.note(saved["id"])["content"] == "red\nthe colour\nanother colour\n"
         assert len(simulator.notes()) == 1
         assert service.met[WRITE] == 2

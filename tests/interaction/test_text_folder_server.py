@@ -67,7 +67,7 @@ def test_notes_are_listed_read_changed_created_and_deleted(env, notes):
             local_version=version,
             confirm=True,
         )
-        assert server.tool("manage", action="get_stats")["sync_left_out"] == 1
+        assert server.tool("manage", action="get_stats")["stats"]["sync_left_out"] == 1
         assert server.leave() == 0
     assert sorted(path.name for path in notes.iterdir()) == ["Shopping 2.txt", "latin.txt"]
 
@@ -101,7 +101,7 @@ def test_the_folder_is_named_in_the_settings_and_needed(env, notes):
     assert "TEXT_FOLDER_PATH" in {row["name"] for row in shown}
     notes.rename(notes.with_name("elsewhere"))
     with Server(env, command=COMMAND) as server:
-        until(lambda: server.tool("manage", action="get_stats")["db_sync_error_count"] > 0)
+        until(lambda: server.tool("manage", action="get_stats")["stats"]["db_sync_error_count"] > 0)
         error = server.error("save", text="x\n")
         assert error["subcategory"] == "unavailable"
         assert "the folder of the notes cannot be used" in error["message"]

@@ -153,7 +153,11 @@ def test_certificates_of_the_environment_are_not_trusted(simulator, tmp_path, ce
         )
         with Server(env) as talker:
             until(lambda: server.met > 0)
-            until(lambda: asked or "sync_last_error" in talker.tool("manage", action="get_stats"))
+            until(
+                lambda: (
+                    asked or "sync_last_error" in talker.tool("manage", action="get_stats")["stats"]
+                )
+            )
             talker.leave()
         met, there = server.met, {"SIMPLENOTE_APP_URL": evil}
         done = run(env | there, "login", "--code-stdin", stdin="ABC123\n")

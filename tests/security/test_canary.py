@@ -125,7 +125,7 @@ def _read_and_write(simulator: Simulator, env: dict[str, str]) -> bytes:
             "manage", action="delete_permanently", id=made["id"],
             local_version=trashed["new_local_version"], confirm=True,
         )  # fmt: skip
-        server.tool("manage", action="get_stats")
+        server.tool("manage", action="get_stats")["stats"]
         server.tool("manage", action="reset_cache", confirm=True)
         assert saved["server_version"] == 2
         assert server.leave() == 0

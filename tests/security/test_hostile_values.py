@@ -77,11 +77,11 @@ def test_any_value_in_any_field_of_a_note_is_read_and_affects_no_other_note(worl
         world.simulator.put(odd, content=f"odd id {CANARY}\n")
     server = world.serve()
     until(
-        lambda: server.tool("manage", action="get_stats")["db_total_notes"] == number + 3,
+        lambda: server.tool("manage", action="get_stats")["stats"]["db_total_notes"] == number + 3,
         within=CALL_SECONDS,
     )
     assert _read_all(server) == number + 3
-    assert server.tool("manage", action="get_stats")["db_sync_error_count"] == 0
+    assert server.tool("manage", action="get_stats")["stats"]["db_sync_error_count"] == 0
     world.alive(server)
     # And each of them by the feed, changed in one field.
     for note_id in world.simulator.notes():
@@ -109,10 +109,11 @@ def test_any_value_in_any_part_of_an_entry_or_a_change_affects_no_other(world: W
     with world.service.twisted(INDEX, hostile.says(listed)):
         server = world.serve()
         until(
-            lambda: server.tool("manage", action="get_stats")["sync_complete"], within=CALL_SECONDS
+            lambda: server.tool("manage", action="get_stats")["stats"]["sync_complete"],
+            within=CALL_SECONDS,
         )
         assert {"before1", "before2"} <= {i["uuid"] for i in server.tool("list")["content"]}
-        stats = server.tool("manage", action="get_stats")
+        stats = server.tool("manage", action="get_stats")["stats"]
         assert stats["sync_left_out"] > 0
     changes = [
         {"id": f"odd{number}-{part}", "o": "M", "sv": 1, "ev": 2, "v": {}, "cv": "c"}
@@ -132,7 +133,7 @@ def test_any_value_in_any_part_of_an_entry_or_a_change_affects_no_other(world: W
         world.alive(server)
     server.tool("manage", action="reset_cache", confirm=True)
     until(
-        lambda: server.tool("manage", action="get_stats")["db_total_notes"] == 4,
+        lambda: server.tool("manage", action="get_stats")["stats"]["db_total_notes"] == 4,
         within=CALL_SECONDS,
     )
     world.in_step(server)

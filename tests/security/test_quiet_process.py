@@ -59,7 +59,7 @@ def events(folder, before=""):
             note = server.tool("save", text="".join(LURES))
             for note_id in (note["id"], *(f"lure{number}" for number in range(len(LURES)))):
                 server.tool("get", id=note_id)
-            server.tool("manage", action="get_stats")
+            server.tool("manage", action="get_stats")["stats"]
             assert server.leave() == 0
         own = {urlsplit(url).port for url in (simulator.api_url, simulator.auth_url)}
     lines = [json.loads(line) for line in (folder / "seen").read_text().splitlines()]

@@ -68,7 +68,7 @@ def agree(account: Account, client: Client) -> None:
     while True:
         try:
             odd = differences(shown(client), truth(account))
-            stats = _content(client, "manage", action="get_stats")
+            stats = _content(client, "manage", action="get_stats")["stats"]
         except Gone:
             if not client.killed:
                 account.promises.complain(f"{client.name} ended at rest {client.last_words()}")

@@ -58,7 +58,7 @@ class World:
         for number in range(3):
             assert CANARY in server.tool("get", id=f"before{number}")["text"]
         assert server.tool("list", query=CANARY)["total_items"] >= 3
-        assert server.tool("manage", action="get_stats")["db_total_notes"] >= 3
+        assert server.tool("manage", action="get_stats")["stats"]["db_total_notes"] >= 3
         assert time.monotonic() - began < CALL_SECONDS
         assert hostile.peak_mib(server.process.pid) < MOST_MIB
 
@@ -67,7 +67,7 @@ class World:
         found = {name: note["content"] for name, note in self.simulator.notes().items()}
 
         def same() -> bool:
-            stats = server.tool("manage", action="get_stats")
+            stats = server.tool("manage", action="get_stats")["stats"]
             if stats["db_total_notes"] != len(found) or stats["pending_writes"]:
                 return False
             return all(server.tool("get", id=name)["text"] == found[name] for name in found)

@@ -10,9 +10,9 @@
     tag:x  -tag:x      with, without a tag; tag:"two words"; also in ``tag:x OR tag:y``
     before:2024-05-31  last changed on that day (UTC) or earlier
     after:2024-05-01   last changed on that day (UTC) or later
-    modified:2024-05   last changed in that month, also a year, a day, >day, <=day, day..day
+    modified:2024-05   last changed in that month, also a year, a day, >day, <=day, day..day; or updated:
     created:2024-05    the same for when it was made
-    trash:yes|no|any   only trashed notes, only others (default), all; in:trash is trash:yes
+    trash:yes|no|any   only trashed notes, only others (default), all; in:trash and is:trashed are trash:yes
 
 Everything else is words, brackets included. A malformed filter is an error, because
 as words it would quietly find something else; in quotes it is words.
@@ -54,11 +54,13 @@ _PERIOD = re.compile(r"[0-9]{4}(?:-[0-9]{2}){0,2}")
 _TIMES = re.compile(r"(?P<sign>[<>]=?|)(?P<first>[0-9-]*)(?:(?P<range>\.\.)(?P<last>[0-9-]*))?")
 _ITEM = re.compile(
     r"""(?P<minus>-)?
-        (?:(?P<key>tag|before|after|modified|created|trash|in):)?
+        (?:(?P<key>tag|before|after|modified|updated|created|trash|in|is):)?
         (?:"(?P<quoted>[^"]*)"\*?|(?P<bare>\S+))""",
     re.VERBOSE | re.IGNORECASE,
 )
-_UNFINISHED = re.compile(r"-?(tag|before|after|modified|created|trash|in):", re.IGNORECASE)
+_UNFINISHED = re.compile(
+    r"-?(tag|before|after|modified|updated|created|trash|in|is):", re.IGNORECASE
+)
 _CURLY_QUOTES = str.maketrans("“”„‟", '""""')
 _TRASH: dict[str, Trash] = {
     "no": "active",
@@ -73,6 +75,7 @@ _TRASH: dict[str, Trash] = {
     "2": "any",
     "all": "any",
 }
+_NAMES_OF_TRASH = {"in": {"trash"}, "is": {"trash", "trashed"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +177,8 @@ def _filter(key: str, value: str, *, minus: bool) -> _Item:
         return _apply_sign(Tagged(value), minus=minus)
     if minus:
         _refuse_negated(key)
-    if key == "in":
-        if value.lower() != "trash":
+    if key in _NAMES_OF_TRASH:
+        if value.lower() not in _NAMES_OF_TRASH[key]:
             _refuse_filter(key)
         return _Filter("trash", "yes")
     return _Filter(key, value)
@@ -249,7 +252,7 @@ def _add_filter(query: Query, item: _Filter) -> Query:
             return _narrow(query, before=_day_start(item) + _DAY)
         case "after":
             return _narrow(query, after=_day_start(item))
-        case "modified":
+        case "modified" | "updated":
             after, before = _times(item)
             return _narrow(query, after=after, before=before)
         case "created":
@@ -340,10 +343,11 @@ _USAGE = {
     "after": "Write after:YYYY-MM-DD with a day of the calendar, such as after:2024-05-31.",
     **{
         key: f"Write {key}:2024-05-31, {key}:2024-05, {key}:>2024-05-31 or {key}:2024-05-01..2024-05-31."
-        for key in ("modified", "created")
+        for key in ("modified", "updated", "created")
     },
     "trash": "Write trash:no, trash:yes or trash:any.",
     "in": "Write in:trash for the trash, or tag:name for a tag; there are no folders.",
+    "is": "Write is:trashed for the trash; there is no other filter of this name, and rows show what is pinned.",
 }
 
 

@@ -196,7 +196,7 @@ class NoteTable:
     def rename(self, old: str, new: str) -> None:
         """Give a note another id, and a version that neither id has had; inside a transaction.
 
-        Nothing is changed if there is a note of the new id already. A note that its new id hides goes
+        A late edit of the version before is merged. Nothing is changed if there is a note of the new id already. A note that its new id hides goes
         like a removed one.
         """
         self._require_transaction()
@@ -208,6 +208,7 @@ class NoteTable:
             return
         if not self.names.rename(old, new) or (note := self.get(new)) is None:
             return
+        self.merge_bases.keep([self._db.number("SELECT pk FROM notes WHERE id = ?", (new,))])
         version = max(note.local_version, self._db.number(_HIGHEST)) + 1
         self._db.run("UPDATE notes SET local_version = ? WHERE id = ?", (version, new))
         self._db.run(_RECORD_HIGHEST, (str(version),))

@@ -10,8 +10,7 @@ idempotent, because a repeated ``undo`` takes back the first, and it may bring s
 JSON Schemas are flat, without references, unions or noise. Some clients refuse a whole tool list for one
 ``$ref`` or ``anyOf``, some model services refuse ``additionalProperties``, and a model reads every byte. So
 those, titles and empty defaults are removed. An output schema names every field that the tool may answer,
-without types, because typed clients drop a field that is not named; where the fields depend on the arguments
-it is an open object, of which they keep all. Nothing here checks a value; the models do that, and they refuse unknown arguments.
+without types, because typed clients drop a field that is not named. Nothing here checks a value; the models do that, and they refuse unknown arguments.
 """
 
 from __future__ import annotations
@@ -30,7 +29,12 @@ from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.prompts import PROMPTS, Prompt
 from mcp_notarium.tools.resources import RESOURCES, Resource
 from mcp_notarium.tools.tool import Tool
-from mcp_notarium.tools.tool_names import ToolNames, form_without, instructions_without
+from mcp_notarium.tools.tool_names import (
+    ToolNames,
+    form_without,
+    instructions_without,
+    schema_without,
+)
 
 # A line that names a tool is left out where that tool is switched off (``static_replies``).
 INSTRUCTIONS = """\
@@ -58,8 +62,8 @@ TOOLS: tuple[Tool, ...] = (
         name="list",
         title="Find notes",
         description=(
-            "Find notes: newest first, with words in `query` best match first. Gives previews "
-            "(`get` by `uuid` reads one), totals, `next_page`."
+            "Find notes: newest, or with words in `query` best match first. Rows are previews; `get` "
+            "reads one by its `uuid`."
         ),
         request=schemas.ListRequest,
         answer=schemas.ListAnswer,
@@ -71,9 +75,8 @@ TOOLS: tuple[Tool, ...] = (
         name="get",
         title="Read a note",
         description=(
-            "Read a note by id, whole or by lines (1-based). Gives the "
-            "`local_version` that `save` needs. If `text_is_partial`, go on at "
-            "`next_range_line_start`."
+            "Read a note, whole or by lines (from 1), with the `local_version` that `save` needs. If "
+            "`text_is_partial`, go on at `next_range_line_start`."
         ),
         request=schemas.GetRequest,
         answer=schemas.NoteAnswer,
@@ -86,9 +89,9 @@ TOOLS: tuple[Tool, ...] = (
         name="save",
         title="Save a note",
         description=(
-            "Create a note (`text`, no `id`) or change one by `id`. `append`, `prepend` and `find` with "
-            "`replace` need no reading, the rest `local_version` from `get`. Changes elsewhere are "
-            "merged; a conflict writes nothing."
+            "Create a note (`text`) or change one (`id`). `append`, `prepend`, `properties` and `find` with "
+            "`replace` need no reading, the rest `local_version`. Changes elsewhere are merged; a "
+            "conflict writes nothing."
         ),
         request=schemas.SaveRequest,
         answer=schemas.SavedAnswer,
@@ -100,9 +103,8 @@ TOOLS: tuple[Tool, ...] = (
         name="manage",
         title="Manage notes",
         description=(
-            "Organise notes; `delete_permanently`: from trash, if any; `undo`: your last change; "
-            "`list_tags`: with counts; `get_stats`: cache and sync; `reset_cache`: load all again if the "
-            "cache seems wrong; to delete, undo, restore, rename or reset needs the user's consent."
+            "Organise notes; `undo`: your last change; deleting for good, undo, restoring, renaming a tag and "
+            "reset (loads all again) need the user's consent."
         ),
         request=schemas.ManageRequest,
         answer=schemas.ManageOutput,
@@ -180,8 +182,9 @@ TITLED = Toolset(
 def wire_form(tool: Tool) -> dict[str, Any]:
     """Return the tool as ``tools/list`` shows it.
 
-    A tool that only reads has no destructive and idempotent hints, as the protocol says. Lower bounds
-    are obvious (pages and lines begin at 1).
+    A tool that only reads has no destructive and idempotent hints, as the protocol says. Hints that are the
+    protocol's defaults are left out (not idempotent, open world), and so are bounds: lower ones are obvious,
+    and a number above an upper one counts as that.
     """
     form = _whole_form(tool)
     return form_without(form, tool.without) if tool.without else form
@@ -189,24 +192,24 @@ def wire_form(tool: Tool) -> dict[str, Any]:
 
 def _whole_form(tool: Tool) -> dict[str, Any]:
     is_plain = issubclass(tool.answer, schemas.PlainAnswer)
-    writing = {"destructiveHint": tool.destructive, "idempotentHint": tool.idempotent}
+    writing = {"destructiveHint": tool.destructive} | (
+        {"idempotentHint": True} if tool.idempotent else {}
+    )
     return {
         "name": tool.name,
         "title": tool.title,
         "description": tool.description,
-        "inputSchema": flat_schema(tool.request, without="minimum"),
+        "inputSchema": flat_schema(tool.request, without=_BOUNDS),
         **({} if is_plain else {"outputSchema": _output_schema(tool)}),
         "annotations": {
             "readOnlyHint": tool.read_only,
             **({} if tool.read_only else writing),
-            "openWorldHint": tool.open_world,
+            **({} if tool.open_world else {"openWorldHint": False}),
         },
     }
 
 
 def _output_schema(tool: Tool) -> dict[str, Any]:
-    if not tool.read_only:
-        return {"type": "object"}
     answers = (tool.answer, tool.other_answer or tool.answer)
     names: dict[str, Any] = {name: {} for answer in answers for name in answer.model_fields}
     return {"properties": names, "type": "object"}
@@ -214,14 +217,20 @@ def _output_schema(tool: Tool) -> dict[str, Any]:
 
 def describe_arguments(tool: Tool) -> str:
     """Return the tool's arguments with the values they take, for whoever sent others."""
-    properties = flat_schema(tool.request)["properties"]
-    return ", ".join(name + _describe_values(schema) for name, schema in properties.items())
+    return _describe_fields(schema_without(flat_schema(tool.request), tool.without))
+
+
+def _describe_fields(schema: dict[str, Any]) -> str:
+    return ", ".join(name + _describe_values(each) for name, each in schema["properties"].items())
 
 
 def _describe_values(schema: dict[str, Any]) -> str:
+    if "properties" in schema:
+        return f" {{{_describe_fields(schema)}}}"
     if "properties" in (items := schema.get("items", {})):
-        inner = items["properties"].items()
-        return f" [{{{', '.join(name + _describe_values(each) for name, each in inner)}}}]"
+        return f" [{{{_describe_fields(items)}}}]"
+    if schema["type"] == "boolean":
+        return " (true|false)"
     if "enum" in schema:
         return f" ({'|'.join(schema['enum'])})"
     bounds = [f"{word} {schema[key]}" for key, word in _BOUNDS.items() if key in schema]
@@ -247,12 +256,12 @@ class _Flat(GenerateJsonSchema):
 
 
 def flat_schema(
-    model: type[BaseModel], *, without: str = "", quiet: bool = False
+    model: type[BaseModel], *, without: Collection[str] = (), quiet: bool = False
 ) -> dict[str, Any]:
-    """Return the schema with every reference replaced, without one keyword, perhaps with ``QUIET`` fields."""
+    """Return the schema with every reference replaced, without some keywords, perhaps with ``QUIET`` fields."""
     schema = model.model_json_schema(schema_generator=_Flat)
     definitions = schema.pop("$defs", {})
-    dropped = {"title", "additionalProperties", without}
+    dropped = {"title", "additionalProperties", *without}
 
     def flatten(node: Any) -> Any:
         if isinstance(node, list):

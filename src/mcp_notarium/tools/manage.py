@@ -22,13 +22,15 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.tools import duplicates, history, tags
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
-from mcp_notarium.tools.note_lookup import find_at_version
+from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.save import with_properties
 from mcp_notarium.tools.schemas import (
     Action,
     DuplicatesAnswer,
+    HistoryAnswer,
     ManageAnswer,
     ManageRequest,
+    Stats,
     StatsAnswer,
     TagsAnswer,
 )
@@ -51,7 +53,10 @@ _OF_A_PART = ("db_total_notes", "db_active_notes", "db_trashed_notes", "sync_loa
 """Numbers that would reveal, during the first load, how many notes are hidden."""
 
 
-Answers = ManageAnswer | StatsAnswer | TagsAnswer | DuplicatesAnswer
+_WITHOUT_VERSION = {"pin", "unpin"}
+"""Actions that replace nothing which the caller may not have seen."""
+
+Answers = ManageAnswer | HistoryAnswer | StatsAnswer | TagsAnswer | DuplicatesAnswer
 
 
 async def handle(app: App, request: ManageRequest, call: CallContext) -> Answers:
@@ -61,11 +66,14 @@ async def handle(app: App, request: ManageRequest, call: CallContext) -> Answers
 
 async def _find_note(app: App, request: ManageRequest) -> Note:
     """Return the note of the action."""
+    needs_version = request.action not in _WITHOUT_VERSION
     if request.id is None:
+        needed = "`id` and `local_version`" if needs_version else "`id`"
         raise InvalidRequest(
-            f"`{request.action}` needs `id` and `local_version`.",
-            resolution_hint="Use `list` to find the note.",
+            f"`{request.action}` needs {needed}.", resolution_hint="Use `list` to find the note."
         )
+    if request.local_version is None and not needs_version:
+        return await find_note(app, request.id)
     try:
         return await find_at_version(app, request.id, request.local_version)
     except VersionConflict as error:
@@ -166,15 +174,15 @@ async def _reset(app: App, _request: ManageRequest, call: CallContext) -> Manage
     )
 
 
-async def _history(app: App, request: ManageRequest, _call: CallContext) -> ManageAnswer:
+async def _history(app: App, request: ManageRequest, _call: CallContext) -> HistoryAnswer:
     return await history.list_versions(app, request)
 
 
 async def _stats(app: App, _request: ManageRequest, _call: CallContext) -> StatsAnswer:
-    return collect_stats(app)
+    return StatsAnswer(stats=collect_stats(app))
 
 
-def collect_stats(app: App) -> StatsAnswer:
+def collect_stats(app: App) -> Stats:
     """Return all numbers from the database; asks the store nothing.
 
     If rules hide notes, numbers that would reveal those are left out.
@@ -217,7 +225,7 @@ def collect_stats(app: App) -> StatsAnswer:
         numbers |= dict.fromkeys(_OF_THE_WHOLE_ACCOUNT)
         if not status.complete:
             numbers |= dict.fromkeys(_OF_A_PART)
-    return StatsAnswer.model_validate(numbers, strict=False)
+    return Stats.model_validate(numbers, strict=False)
 
 
 def _rss_mb() -> float | None:

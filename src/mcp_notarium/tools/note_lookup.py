@@ -96,10 +96,7 @@ async def find_as_read(
 async def find_at_version(app: App, note_id: str, version: int | None) -> Note:
     """Return the note a change is meant for. Raises ``VersionConflict`` if it is at another version."""
     if version is None:
-        raise InvalidRequest(
-            "`local_version` is required with `id`.",
-            resolution_hint="Call `get` with this id and use the `local_version` it returns.",
-        )
+        raise missing_version_error("This needs `local_version`.")
     note = await find_note(app, note_id)
     if note.local_version != version:
         raise VersionConflict(
@@ -107,6 +104,15 @@ async def find_at_version(app: App, note_id: str, version: int | None) -> Note:
             details=versions_of(note),
         )
     return note
+
+
+def missing_version_error(message: str) -> InvalidRequest:
+    """Return the error for a call without ``local_version`` that needs one."""
+    return InvalidRequest(
+        message,
+        resolution_hint="What replaces something needs the version that was read: `get` and the rows of "
+        "`list` have it.",
+    )
 
 
 def versions_of(note: Note) -> dict[str, str | int | None]:

@@ -18,7 +18,12 @@ from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
-from mcp_notarium.tools.note_lookup import find_as_read, find_at_version, find_note
+from mcp_notarium.tools.note_lookup import (
+    find_as_read,
+    find_at_version,
+    find_note,
+    missing_version_error,
+)
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import check_tags, check_title, drops_most, find_new_addresses
 from mcp_notarium.tools.schemas import SavedAnswer, SaveRequest, TitledSaveRequest
@@ -59,7 +64,7 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     Raises ``InvalidRequest``, ``PatchError``, ``NoteNotFound``, ``VersionConflict``,
     ``ConfirmationRequired``, and what the writer raises.
     """
-    _check_shape(request)
+    _check_shape(app, request)
     _check_permitted(app, request)
     draft, note, saved = await carry_out(app, lambda: _draft(app, request), call)
     before = None if draft.note is None else draft.note.content
@@ -102,7 +107,7 @@ async def carry_out(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _check_shape(request: SaveRequest) -> None:
+def _check_shape(app: App, request: SaveRequest) -> None:
     """Raise ``InvalidRequest`` for arguments that make no sense for any note."""
     given = _text_arguments(request)
     if len(given) > 1:
@@ -117,11 +122,14 @@ def _check_shape(request: SaveRequest) -> None:
             resolution_hint='Give both; `replace`: "" removes what is found.',
         )
     if request.id is not None:
-        if not given and not _replaces_more(request) and not _properties(request):
+        if not given and not _replaced_fields(request) and not _properties(request):
+            traits = app.library.traits
+            more = {"title": traits.titles, "trash": traits.trash, "properties": traits.properties}
+            named = "".join(f", `{name}`" for name, there in more.items() if there)
             raise InvalidRequest(
                 "Nothing to save.",
-                resolution_hint="Give `text`, `text_patch`, `append`, `prepend`, `find` with `replace`, "
-                "`tags`, `trash` or `properties`.",
+                resolution_hint="Give one of `text`, `text_patch`, `append`, `prepend`, `find` with `replace`, "
+                f"`tags`{named}.",
             )
         return
     if given and given != ["text"]:
@@ -135,7 +143,10 @@ def _check_shape(request: SaveRequest) -> None:
             resolution_hint="Give `id` to change a note; leave the version out to create one.",
         )
     if request.text is None:
-        raise InvalidRequest("A new note needs `text`.", resolution_hint="Or give `id`.")
+        raise InvalidRequest(
+            "A new note needs `text`; it may be empty.",
+            resolution_hint="Give `id` to change a note.",
+        )
 
 
 def _text_arguments(request: SaveRequest) -> list[str]:
@@ -150,15 +161,16 @@ def _text_arguments(request: SaveRequest) -> list[str]:
     return [name for name, value in given.items() if value is not None]
 
 
-def _replaces_more(request: SaveRequest) -> bool:
-    """Return whether something beside the text is replaced as a whole."""
-    return (request.tags, request.trash, _title(request)) != (None,) * 3
+def _replaced_fields(request: SaveRequest) -> list[str]:
+    """Return the names of what is replaced as a whole beside the text."""
+    given = {"tags": request.tags, "trash": request.trash, "title": _title(request)}
+    return [name for name, value in given.items() if value is not None]
 
 
 def _is_on_newest(request: SaveRequest) -> bool:
     """Return whether the request means the newest text, whichever version the caller has read."""
     replaces_text = request.text is not None or request.text_patch is not None
-    return not replaces_text and not _replaces_more(request)
+    return not replaces_text and not _replaced_fields(request)
 
 
 def _check_permitted(app: App, request: SaveRequest) -> None:
@@ -230,6 +242,10 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
         return None
     if _is_on_newest(request):
         return await find_note(app, request.id)
+    if request.local_version is None:
+        given = [name for name in _text_arguments(request) if name.startswith("text")]
+        named = " and ".join(f"`{name}`" for name in (*given, *_replaced_fields(request)))
+        raise missing_version_error(f"{named} cannot be saved without `local_version`.")
     return await find_as_read(
         app, request.id, request.local_version, server_version=request.server_version
     )

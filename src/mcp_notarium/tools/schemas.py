@@ -127,18 +127,17 @@ class ListRequest(Wire):
 
     query: str | None = Field(
         default=None,
-        description='words "a phrase" -not a OR b prefix* tag:x before:2025-01-31 '
-        "after:… trash:any",
+        description='words "a phrase" -not a OR b prefix* tag:x modified:2025-01 trash:any',
     )
-    tags: Tags | None = Field(default=None, description="all of them")
+    tags: Tags | None = None
     trash_status: Annotated[int, BeforeValidator(_whole), AfterValidator(_trash_status)] | None = (
-        Field(default=None, description="0 active, 1 trashed, 2 both")
+        Field(default=None, description="1 trashed, 2 both")
     )
-    date_before: Day | None = Field(default=None, description="YYYY-MM-DD, UTC, inclusive")
+    date_before: Day | None = Field(default=None, description="YYYY-MM-DD")
     date_after: Day | None = None
     sort_by: Literal["modified_at", "created_at"] | None = None
     sort_order: Annotated[Literal["ASC", "DESC"], BeforeValidator(_upper)] | None = None
-    limit: Positive | None = Field(default=20, json_schema_extra={"maximum": MOST_ROWS})
+    limit: Positive | None = Field(default=None, json_schema_extra={"maximum": MOST_ROWS})
     page: Positive | None = None
     preview_lines: Positive | None = Field(
         default=None, json_schema_extra={"maximum": MOST_PREVIEW_LINES}
@@ -152,9 +151,7 @@ class GetRequest(Wire):
     local_version: Whole | None = None
     version: VersionName | None = None
     range_line_start: Positive | None = None
-    range_line_count: Annotated[int, Field(ge=0), BeforeValidator(_whole)] | None = Field(
-        default=None, description="0: to the end"
-    )
+    range_line_count: Annotated[int, Field(ge=0), BeforeValidator(_whole)] | None = None
     range_char_start: Positive | None = None
 
 
@@ -178,15 +175,13 @@ class SaveRequest(Wire):
     text: str | None = Field(default=None, description="whole text")
     text_patch: Patch | None = Field(
         default=None,
-        description="line numbers as read; addition: before its line",
+        description="lines as read; addition: before its line",
     )
     append: str | None = None
-    prepend: str | None = Field(default=None, description="below the title")
+    prepend: str | None = Field(default=None)
     find: str | None = Field(default=None, description="exact, once")
     replace: str | None = None
-    tags: Tags | None = Field(
-        default=None, description="replaces all; an e-mail address may share it"
-    )
+    tags: Tags | None = Field(default=None, description="replaces all; an e-mail address shares")
     trash: StrictBool | None = None
     properties: Annotated[Properties, BeforeValidator(_parse_json)] | None = None
     confirm: StrictBool | None = Field(default=None, description="the user has agreed")
@@ -226,7 +221,7 @@ class ManageRequest(Wire):
     tag: str | None = None
     new_tag: str | None = None
     dry_run: StrictBool | None = None
-    page: Positive | None = Field(default=None, json_schema_extra=QUIET)
+    page: Positive | None = None
     confirm: StrictBool | None = Field(default=None, description="the user has agreed")
 
 
@@ -296,14 +291,14 @@ class ListAnswer(FromNotes):
     sync: Sync | None = None
 
 
-class NoteAnswer(FromNotes):
-    """Hold a note as ``get`` returns it. Times are Unix epoch seconds (UTC)."""
+class NoteFields(FromNotes):
+    """Hold what answers of ``get`` and ``save`` have. Times are Unix epoch seconds (UTC)."""
 
     id: str
     local_version: int
     server_version: int | None = None
     title: str | None = None
-    text: str
+    text: str | None = None
     tags: list[str]
     modified_at: int
     created_at: int | None = None
@@ -311,12 +306,18 @@ class NoteAnswer(FromNotes):
     properties: Properties | None = None
     text_is_partial: bool | None = None
     text_total_lines: int | None = None
-    range_line_start: int | None = None
-    range_line_count: int | None = None
     next_range_line_start: int | None = None
     next_range_char_start: int | None = None
     note: str | None = None
     findings: list[InvisibleText] | None = None
+
+
+class NoteAnswer(NoteFields):
+    """Hold a note, or lines of it, as ``get`` returns it."""
+
+    text: str
+    range_line_start: int | None = None
+    range_line_count: int | None = None
 
 
 class OldNoteAnswer(NoteAnswer):
@@ -333,17 +334,13 @@ class ChangedLines(Answer):
     text: str
 
 
-class SavedAnswer(NoteAnswer):
-    """Hold the answer of ``save``: what the store holds now. ``text``: only on request."""
+class SavedAnswer(NoteFields):
+    """Hold the answer of ``save``: what the store holds now. ``text``: on request, from line 1 on."""
 
-    text: str | None = Field(default=None, json_schema_extra=QUIET)  # type: ignore[assignment]
-    text_is_partial: bool | None = Field(default=None, json_schema_extra=QUIET)
-    next_range_line_start: int | None = Field(default=None, json_schema_extra=QUIET)
-    next_range_char_start: int | None = Field(default=None, json_schema_extra=QUIET)
     changed: list[ChangedLines] | None = None
     merged: bool | None = None
-    unchanged: bool | None = Field(default=None, json_schema_extra=QUIET)
-    conflict_copy_id: str | None = Field(default=None, json_schema_extra=QUIET)
+    unchanged: bool | None = None
+    conflict_copy_id: str | None = None
 
 
 class VersionRow(Answer):
@@ -353,7 +350,7 @@ class VersionRow(Answer):
     at: str
     by: str | None = None
     changed: str
-    hidden: list[str] | None = Field(default=None, json_schema_extra=QUIET)
+    hidden: list[str] | None = None
 
 
 class ManageAnswer(Answer):
@@ -365,11 +362,11 @@ class ManageAnswer(Answer):
     id: str | None = None
     status: str | None = None
     new_local_version: int | None = None
-    new_server_version: int | None = Field(default=None, json_schema_extra=QUIET)
-    notes: int | None = Field(default=None, json_schema_extra=QUIET)
-    left: int | None = Field(default=None, json_schema_extra=QUIET)
-    ids: list[str] | None = Field(default=None, json_schema_extra=QUIET)
-    note: str | None = Field(default=None, json_schema_extra=QUIET)
+    new_server_version: int | None = None
+    notes: int | None = None
+    left: int | None = None
+    ids: list[str] | None = None
+    note: str | None = None
     history: list[VersionRow] | None = None
     _changed: tuple[str, ...] = PrivateAttr(default=())
 
@@ -427,31 +424,8 @@ class DuplicatesAnswer(FromNotes):
     sync: Sync | None = None
 
 
-class ManageOutput(ManageAnswer):
-    """Describe every field of an answer of ``manage`` but those of ``get_stats``."""
-
-    tags: dict[str, int] | None = None
-    duplicates: list[dict[str, Any]] | None = None
-    total: int | None = Field(default=None, json_schema_extra=QUIET)
-    next_page: int | None = None
-
-
-class PlainAnswer(Answer):
-    """Hold an answer that is formatted text. ``notes``: the ids of those that it is about or shows.
-
-    ``from_notes``: the text holds what stands in notes. ``value``: facts beside the text, for the program of the client;
-    ``remark``: what the model is told of them.
-    """
-
-    text: str
-    value: dict[str, Any] | None = None
-    remark: str = ""
-    notes: tuple[str, ...] = ()
-    from_notes: bool = False
-
-
-class StatsAnswer(Answer):
-    """Hold the answer of ``manage get_stats``. Sizes are MB (1,000,000 bytes), times are Unix seconds."""
+class Stats(Answer):
+    """Hold numbers about the account. Sizes are MB (1,000,000 bytes), times are Unix seconds."""
 
     mcp_notarium_version: str
     runtime_version: str
@@ -481,3 +455,35 @@ class StatsAnswer(Answer):
     needs_login: bool
     pending_writes: int
     rejected_writes: int
+
+
+class StatsAnswer(Answer):
+    """Hold the answer of ``manage get_stats``."""
+
+    stats: Stats
+
+
+class ManageOutput(HistoryAnswer):
+    """Describe every field of an answer of ``manage``."""
+
+    tags: dict[str, int] | None = None
+    duplicates: list[Duplicate] | None = None
+    total: int | None = None
+    next_page: int | None = None
+    findings: list[InvisibleText] | None = None
+    sync: Sync | None = None
+    stats: Stats | None = None
+
+
+class PlainAnswer(Answer):
+    """Hold an answer that is formatted text. ``notes``: the ids of those that it is about or shows.
+
+    ``from_notes``: the text holds what stands in notes. ``value``: facts beside the text, for the program of the client;
+    ``remark``: what the model is told of them.
+    """
+
+    text: str
+    value: dict[str, Any] | None = None
+    remark: str = ""
+    notes: tuple[str, ...] = ()
+    from_notes: bool = False

@@ -19,27 +19,28 @@ def instructions_without(instructions: str, gone: Collection[str]) -> str:
 
 def form_without(form: dict[str, Any], gone: Collection[str]) -> dict[str, Any]:
     """Return an entry of ``tools/list`` without these actions and arguments, and what is said of them."""
-
-    def narrow(schema: dict[str, Any]) -> dict[str, Any]:
-        fields = {
-            name: narrow(field)
-            for name, field in schema.get("properties", {}).items()
-            if name not in gone
-        }
-        values = [value for value in schema.get("enum", ()) if value not in gone]
-        return (
-            schema
-            | ({"properties": fields} if "properties" in schema else {})
-            | ({"enum": values} if "enum" in schema else {})
-        )
-
     said = form["description"].split("; ")
     kept = [part for part in said if not any(f"`{name}`" in part for name in gone)]
     ending = "" if kept and kept[-1] == said[-1] else "."
     return form | {
         "description": "; ".join(kept) + ending,
-        "inputSchema": narrow(form["inputSchema"]),
+        "inputSchema": schema_without(form["inputSchema"], gone),
     }
+
+
+def schema_without(schema: dict[str, Any], gone: Collection[str]) -> dict[str, Any]:
+    """Return a flat schema without these fields and values."""
+    fields = {
+        name: schema_without(field, gone)
+        for name, field in schema.get("properties", {}).items()
+        if name not in gone
+    }
+    values = [value for value in schema.get("enum", ()) if value not in gone]
+    return (
+        schema
+        | ({"properties": fields} if "properties" in schema else {})
+        | ({"enum": values} if "enum" in schema else {})
+    )
 
 
 class ToolNames:

@@ -16,6 +16,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.contract import Entry
 from mcp_notarium.sync.conflict_copy import MARK
 from mcp_notarium.sync.cycle_states import State
+from mcp_notarium.sync.history import History
 from mcp_notarium.sync.pull_decisions import find_renamed
 from support.memory_client import LIKE_VAULT, Fault
 from support.sync_rig import open_cache, raced
@@ -59,6 +60,18 @@ def test_a_note_is_saved_by_the_name_that_the_agent_knew(vault, store):
     saved = asyncio.run(vault.change(vault.note("a.md"), "Plan\nchanged\n"))
     assert saved.note.id == "c.md"
     assert store.text("c.md") == "Plan\nchanged\n"
+
+
+def test_what_was_read_before_the_renaming_is_known_as_the_base_of_a_late_save(vault, store):
+    before = vault.note("a.md")
+    store.rename("a.md", "c.md")
+    asyncio.run(vault.sync())
+    history = History(vault.cache, vault.remote)
+    found = asyncio.run(history.content_at(vault.note("a.md").id, before.local_version))
+    assert found == before.content
+    store.put("a.md", "Another note of the old name\n")
+    asyncio.run(vault.sync())
+    assert asyncio.run(history.content_at("a.md", before.local_version)) is None
 
 
 @pytest.mark.parametrize("gone", [True, False])

@@ -113,7 +113,7 @@ async def test_statistics_name_everything_and_are_true(harness):
     harness.store.put("a", "text")
     harness.store.put("b", "text", trash=True)
     await harness.sync()
-    numbers = (await act(harness, "get_stats")).model_dump(exclude_none=True)
+    numbers = (await act(harness, "get_stats")).stats.model_dump(exclude_none=True)
     assert numbers["mcp_notarium_version"] == __version__
     assert numbers["runtime_version"].startswith("CPython 3.")
     assert 5 < numbers["memory_rss_mb"] < 2000
@@ -135,7 +135,7 @@ async def test_statistics_name_everything_and_are_true(harness):
 
 
 async def test_statistics_of_a_cache_that_was_never_synced(harness):
-    numbers = await act(harness, "get_stats")
+    numbers = (await act(harness, "get_stats")).stats
     assert (numbers.db_total_notes, numbers.db_last_sync_at, numbers.sync_complete) == (
         0,
         None,
@@ -146,7 +146,7 @@ async def test_statistics_of_a_cache_that_was_never_synced(harness):
 async def test_statistics_count_failures(harness):
     harness.remote.faults.plan(Fault.UNAVAILABLE, times=9)
     await harness.sync()
-    numbers = await act(harness, "get_stats")
+    numbers = (await act(harness, "get_stats")).stats
     assert numbers.db_sync_error_count == 1
     assert numbers.sync_last_error
 
@@ -157,7 +157,7 @@ async def test_statistics_tell_of_a_failure_that_could_not_be_stored(harness, mo
         harness.app.scheduler.status(), state=State.BACKING_OFF, last_error="the disk is full"
     )
     monkeypatch.setattr(harness.app.scheduler, "status", lambda: failing)
-    numbers = await act(harness, "get_stats")
+    numbers = (await act(harness, "get_stats")).stats
     assert (numbers.sync_state, numbers.db_sync_status) == ("backing_off", "backing_off")
     assert numbers.db_sync_error_count == 1
 

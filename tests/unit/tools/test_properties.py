@@ -100,6 +100,18 @@ async def test_pin_and_unpin_change_the_pin_alone_and_ask_nobody(harness):
     assert harness.caller.asked == []
 
 
+async def test_a_pin_needs_no_version_and_overwrites_no_text(harness):
+    await noted(harness)
+    harness.store.edit("n", lambda text: text + " that came meanwhile")
+    assert (await managed(harness, "pin", id="n")).status == "pinned"
+    assert harness.store.text("n") == "text that came meanwhile"
+    assert (await managed(harness, "unpin", id="n")).status == "unpinned"
+    with pytest.raises(InvalidRequest, match="`pin` needs `id`"):
+        await managed(harness, "pin")
+    with pytest.raises(InvalidRequest, match="needs `local_version`"):
+        await managed(harness, "trash", id="n")
+
+
 async def test_a_store_that_drops_the_pin_is_no_success(harness):
     version = await noted(harness)
 

@@ -55,6 +55,27 @@ async def test_words_of_a_title_find_the_note(harness, query):
     assert await listed(harness, query="-road") == []
 
 
+async def test_what_is_missing_is_said_and_only_what_the_store_has_is_offered(harness, tmp_path):
+    await harness.sync()
+    with pytest.raises(InvalidRequest, match="`title` cannot be saved without `local_version`"):
+        await saved(harness, id="plan", title="New")
+    with pytest.raises(InvalidRequest, match="`tags` and `title` cannot be saved without"):
+        await saved(harness, id="plan", title="New", tags=["x"], append="more")
+    with pytest.raises(InvalidRequest, match="needs `text`; it may be empty"):
+        await saved(harness, title="New")
+    with pytest.raises(InvalidRequest, match="Nothing to save") as nothing:
+        await saved(harness, id="plan", local_version=1)
+    assert "`title`" in nothing.value.resolution_hint
+    (tmp_path / "other").mkdir()
+    plain = ToolHarness(tmp_path / "other", properties=frozenset())
+    plain.store.put("plan", "Ship it.\n")
+    await plain.sync()
+    with pytest.raises(InvalidRequest) as nothing:
+        await save.handle(plain.app, SaveRequest(id="plan"), plain.caller)
+    plain.close()
+    assert "`tags`, `trash`." in nothing.value.resolution_hint
+
+
 async def test_a_word_that_has_left_a_title_finds_nothing(harness):
     await harness.sync()
     await saved(harness, id="plan", local_version=1, title="Größe 東京")
