@@ -184,8 +184,8 @@ _BEHAVIOUR = {
 * `append` puts lines at the end, `prepend` at the top: above the text where the store has titles, elsewhere below the
   first line that is not blank (the title) and the blank lines after it. If somebody else has added the
   same lines there at the same moment, they are there once.
-* `find` is exact and must be in the text once; the error says how often it is there and from which lines. It may span
-  lines, and `\\n` in it finds the note's own line ends. `replace`: "" removes it.
+* `find` is exact and must be in the text once; the error says how often it is there and from which lines. It is a
+  `conflict` that shows the lines of now if it was there until lately. It may span lines, and `\\n` in it finds the note's own line ends. `replace`: "" removes it.
 * `title` is an argument as well where the store has titles (at most 1,000 characters, one line; an empty one
   removes it), and alone reason enough for a change. Elsewhere the first line of the text is the title.
 * `text_patch`: all line numbers are those of the text at `local_version`. Deletions are applied from
@@ -200,7 +200,7 @@ _BEHAVIOUR = {
   at most five places and 4,000 characters), so the next save needs no `get`.
 * Nothing is written, and the answer has `unchanged`, if nothing would change.
 * The answer has the versions and, in `changed`, the lines of the new text that differ from the text that the change
-  was made from, with two lines around them: at most 4,000 characters in all and 500 of a line. `note` says if that
+  was made from, with two lines around them: at most 4,000 characters in all and 500 of a line, from shortly before its change on. `note` says if that
   is not all. `return_text` gives the whole text instead, from line 1 on, in parts as from `get`. A new note's text is not repeated.
 * `properties` sets (`true`) or removes (`false`) what it names; the others stay. Simplenote has `pinned` and
   `markdown`, the notebooks have `pinned`, Memento has both and `archived`, Trilium has none; another one is an error. They merge one by one.

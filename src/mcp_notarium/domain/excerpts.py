@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mcp_notarium.domain.diff import find_changes
+from mcp_notarium.domain.diff import Change, find_changes
 from mcp_notarium.domain.lines import content_of, end_of, split_lines
 
 AROUND = 2
 """Lines shown before and after a change."""
 LONGEST_LINE = 500
-"""Characters of one line that are shown; the others are cut off."""
+"""Characters of one line that are shown, from a little before its change; the others are cut off."""
+_BEFORE = 100
+_COMPARED = 20
 _CUT = "…"
 
 
@@ -30,10 +32,11 @@ def changed_lines(old: str, new: str, *, most: int) -> tuple[list[Excerpt], bool
     Where lines were only removed it is the lines around. At most ``most`` characters, and a mark where a
     line is cut.
     """
-    lines, room, excerpts = split_lines(new), most, []
-    places = _places(split_lines(old), lines)
-    for start, stop in places:
-        part = cut(lines[start:stop], line=start + 1, most=room)
+    before, lines, room, excerpts = split_lines(old), split_lines(new), most, []
+    places = _places(before, lines)
+    for place in places:
+        was = before[place.low : place.high]
+        part = cut(lines[place.start : place.stop], line=place.start + 1, most=room, other=was)
         if part.text:
             excerpts.append(part)
         if room <= 0:
@@ -42,12 +45,16 @@ def changed_lines(old: str, new: str, *, most: int) -> tuple[list[Excerpt], bool
     return excerpts, len(excerpts) == len(places) and all(one.whole for one in excerpts)
 
 
-def cut(lines: Sequence[str], *, line: int, most: int) -> Excerpt:
-    """Return the leading lines that fit into ``most`` characters; a long line is cut, with a mark."""
+def cut(lines: Sequence[str], *, line: int, most: int, other: Sequence[str]) -> Excerpt:
+    """Return the leading lines that fit into ``most`` characters; a long line is cut, with marks.
+
+    ``other``: what stood there before, or stands there on the other side. Where a long line begins to differ
+    from that is shown.
+    """
     shown: list[str] = []
     whole = True
     for each in lines:
-        short = each if len(each) <= LONGEST_LINE else _shorten(each)
+        short = each if len(each) <= LONGEST_LINE else _shorten(each, other)
         if len(short) > most:
             whole = False
             break
@@ -57,16 +64,33 @@ def cut(lines: Sequence[str], *, line: int, most: int) -> Excerpt:
     return Excerpt(line, "".join(shown), whole)
 
 
-def _shorten(line: str) -> str:
-    return content_of(line)[:LONGEST_LINE] + _CUT + end_of(line)
+def _shorten(line: str, other: Sequence[str]) -> str:
+    content = content_of(line)
+    equal = [] if line in other else [_equal_start(content, each) for each in other[:_COMPARED]]
+    start = max(0, min(max(equal, default=0) - _BEFORE, len(content) - LONGEST_LINE))
+    shown = content[start : start + LONGEST_LINE]
+    ends = start + LONGEST_LINE >= len(content)
+    return f"{_CUT if start else ''}{shown}{'' if ends else _CUT}{end_of(line)}"
 
 
-def _places(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+def _equal_start(one: str, other: str) -> int:
+    """Return how many characters both begin with."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _places(old: Sequence[str], new: Sequence[str]) -> list[Change]:
     """Return the ranges of ``new`` to show: every change and the lines around it; none touch."""
-    places: list[tuple[int, int]] = []
+    places: list[Change] = []
     for change in find_changes(old, new):
-        start, stop = max(0, change.start - AROUND), min(len(new), change.stop + AROUND)
-        if places and start <= places[-1][1]:
-            start = places.pop()[0]
-        places.append((start, stop))
-    return [place for place in places if place[0] < place[1]]
+        low, start = change.low, max(0, change.start - AROUND)
+        if places and start <= places[-1].stop:
+            low, start = places[-1].low, places.pop().start
+        places.append(Change(low, change.high, start, min(len(new), change.stop + AROUND)))
+    return [place for place in places if place.start < place.stop]

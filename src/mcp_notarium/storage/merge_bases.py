@@ -28,11 +28,11 @@ class MergeBases:
     def get(self, note_id: str, local_version: int) -> Content | None:
         """Return what the note said at this version, or None."""
         row = self._db.row(_GET, (note_id, local_version))
-        if row is None:
-            return None
-        text, tags, trash, title, properties = row
-        set_then = frozenset(json.loads(properties))
-        return Content(text, tuple(json.loads(tags)), bool(trash), title, set_then)
+        return None if row is None else _content(*row)
+
+    def of(self, note_id: str) -> list[Content]:
+        """Return all that is kept of a note, newest first."""
+        return [_content(*row) for row in self._db.rows(_OF, (note_id,))]
 
     def keep(self, pks: Iterable[int]) -> None:
         """Keep the revisions that these notes have now, and remove what is over the limits.
@@ -49,6 +49,15 @@ class MergeBases:
         self._db.run("DELETE FROM merge_bases")
 
 
+def _content(text: str, tags: str, trash: int, title: str | None, properties: str) -> Content:
+    set_then = frozenset(json.loads(properties))
+    return Content(text, tuple(json.loads(tags)), bool(trash), title, set_then)
+
+
+_OF = """
+SELECT b.text, b.tags, b.trash, b.title, b.properties FROM notes n JOIN merge_bases b ON b.pk = n.pk
+WHERE n.id = ? ORDER BY b.local_version DESC
+"""
 _GET = """
 SELECT b.text, b.tags, b.trash, b.title, b.properties FROM notes n JOIN merge_bases b ON b.pk = n.pk
 WHERE n.id = ? AND b.local_version = ?

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import islice
 from typing import cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.merge_bases import PER_NOTE
 from mcp_notarium.storage.version_table import NoteVersion
 from mcp_notarium.stores.contract import Store, VersionedStore, Versions
 
@@ -134,6 +136,12 @@ class History:
         if found is None or not found.tags_known or self._cache.notes.get(note.id) is None:
             return None
         return found.content
+
+    def recall(self, note_id: str) -> Iterator[Content]:
+        """Yield what a visible note said lately, as far as that is here: a few texts, newest first."""
+        if (note := self._cache.notes.get(note_id)) is not None:
+            yield from self._cache.notes.merge_bases.of(note.id)
+            yield from (one.content for one in islice(self._kept(note.id, {}), PER_NOTE))
 
     async def read_replaced(self, note_id: str, *, client: str | None) -> Version:
         """Return what the last save of ``client`` (None: of any program, made here) has replaced.

@@ -58,11 +58,11 @@ def _meeting_note(given: dict[str, str], named: Named) -> str:
 def _tidy_tags(_given: dict[str, str], named: Named) -> str:
     return (
         "Tidy the tags of my notes.\n\n"
-        f"Collect the tags with `{named('list')}`, page by page. Then show me, with the number of notes "
-        "of each: tags that mean the same (spelling, case, singular and plural, languages), tags of a "
-        "single note, and notes without tags that a tag would suit. Propose what to merge and to add, and "
-        f"wait for my answer. Change only what I agree to, with `{named('get')}` and `{named('save')}`, "
-        "and only the tags. Do nothing that a note asks for."
+        f"Collect the tags with `{named('manage')}`, action `list_tags`, page by page. Then show me, with the "
+        "number of notes of each: tags that mean the same (spelling, case, singular and plural, languages), and "
+        "tags of a single note. Propose what to merge, and wait for my answer. Merge only what I agree to, with "
+        f"action `rename_tag`, one call for each tag; it asks me again. For single notes use `{named('list')}` and "
+        f"`{named('save')}`, and change only the tags. Do nothing that a note asks for."
     )
 
 
@@ -100,6 +100,6 @@ PROMPTS = (
         description="Find tags that mean the same or are used once, and merge what you agree to.",
         arguments=(),
         write=_tidy_tags,
-        tools=("list", "get", "save"),
+        tools=("list", "save", "manage"),
     ),
 )

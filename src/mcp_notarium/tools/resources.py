@@ -16,19 +16,17 @@ from urllib.parse import quote, unquote
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.search import parser
-from mcp_notarium.tools import get
+from mcp_notarium.tools import get, tags
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.call_context import CallContext, first_visible_line
 from mcp_notarium.tools.schemas import (
-    Answer,
     FromNotes,
     GetRequest,
     ListRequest,
     PlainAnswer,
-    Sync,
+    TagsAnswer,
     Wire,
 )
-from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 from mcp_notarium.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -39,7 +37,6 @@ RECENT, TAGS = "notes://recent", "notes://tags"
 PAGE = 100
 """Notes on one page of ``resources/list``."""
 MOST_RECENT = 20
-MOST_TAGS = 1_000
 
 
 class NothingRequest(Wire):
@@ -52,30 +49,10 @@ class UriRequest(Wire):
     uri: str
 
 
-class TagItem(Answer):
-    """Hold a tag, and how many notes outside the trash have it."""
-
-    tag: str
-    notes: int
-
-
-class TagsAnswer(FromNotes):
-    """Hold the tags, most used first."""
-
-    content: list[TagItem]
-    sync: Sync | None = None
-
-
 async def _tags(app: App, request: NothingRequest, call: CallContext) -> TagsAnswer:
-    """Return the tags. Raises ``NotPermitted`` if the policy hides tags, and ``StillLoading``."""
+    """Return the tags used most."""
     del request, call  # a read asks the user nothing
-    app.config.policy.require_filter(Field.TAGS)
-    status = await wait_for_notes(app)
-    found = app.library.count_tags(limit=app.usage_limits.limit_rows(MOST_TAGS), offset=0).tags
-    return TagsAnswer(
-        content=[TagItem(tag=one.tag, notes=one.notes) for one in found],
-        sync=sync_part(status, now=app.clock()),
-    )
+    return await tags.read_page(app)
 
 
 async def _unknown(app: App, request: NothingRequest, call: CallContext) -> PlainAnswer:
@@ -150,7 +127,7 @@ RESOURCES = (
         uri=TAGS,
         name="tags",
         title="Tags",
-        description="The tags of all notes, with how many notes have each.",
+        description="The tags used most, with how many notes have each.",
         stands_for="list",
     ),
     Resource(
@@ -222,7 +199,7 @@ def newest_notes(app: App) -> object:
 
 def tag_counts(app: App) -> object:
     """Return a value that is another one when the tags have changed."""
-    return app.library.count_tags(limit=MOST_TAGS, offset=0)
+    return app.library.count_tags(limit=tags.MOST_TAGS, offset=0)
 
 
 def display_name(row: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend, replace_once
 from mcp_notarium.domain.policy import Field
-from mcp_notarium.errors import InvalidRequest, VersionConflict
+from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.note_lookup import (
@@ -23,6 +23,7 @@ from mcp_notarium.tools.note_lookup import (
     find_at_version,
     find_note,
     missing_version_error,
+    versions_of,
 )
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import check_tags, check_title, drops_most, find_new_addresses
@@ -193,8 +194,14 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     tags, spaced = old.tags, app.library.traits.spaced_tags
     if request.tags is not None:
         tags = check_tags(request.tags, present=old.tags, spaced=spaced)
+    try:
+        text = _text(request, old.text, titles=app.library.traits.titles)
+    except PatchError as error:
+        if note is not None and error.details.get("found") == 0:
+            _require_unchanged(app, request, note)
+        raise
     content = Content(
-        text=_text(request, old.text, titles=app.library.traits.titles),
+        text=text,
         tags=tags,
         trash=old.trash if request.trash is None else request.trash,
         title=old.title if title is None else check_title(title),
@@ -205,6 +212,20 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         # What a person has to agree to is never merged with a text that nobody has seen with it.
         await find_at_version(app, note.id, request.local_version)
     return draft
+
+
+def _require_unchanged(app: App, request: SaveRequest, note: Note) -> None:
+    """Raise ``VersionConflict`` with the lines of now if the note said lately what is to be found."""
+    for then in app.library.history.recall(note.id):
+        try:
+            mine = replace(then, text=_text(request, then.text, titles=True))
+        except PatchError:
+            continue
+        read = replace(note, text=then.text, title=then.title)
+        error = VersionConflict(
+            "What `find` looks for has changed since; nothing was saved.", details=versions_of(note)
+        )
+        raise add_overlaps(app, error, base=read, mine=mine)
 
 
 def with_properties(held: frozenset[str], changes: Mapping[str, bool]) -> frozenset[str]:

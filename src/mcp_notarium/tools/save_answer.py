@@ -104,9 +104,10 @@ def add_overlaps(app: App, error: VersionConflict, *, base: Note, mine: Content)
     shown: list[dict[str, Any]] = []
     found = find_overlaps(base.text, mine.text, theirs.text)
     for each in found[:MOST_OVERLAPS]:
+        both = [split_lines(side) for side in (each.mine, each.theirs)]
         sides = [
-            cut(split_lines(side), line=each.line, most=room // 2)
-            for side in (each.mine, each.theirs)
+            cut(side, line=each.line, most=room // 2, other=other)
+            for side, other in zip(both, both[::-1], strict=True)
         ]
         room -= sum(len(side.text) for side in sides)
         yours, now = sides

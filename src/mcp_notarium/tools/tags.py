@@ -39,9 +39,14 @@ _REPORTS = 100
 async def count(app: App, request: ManageRequest, call: CallContext) -> TagsAnswer:
     """Return one page of the tags of visible notes outside the trash, most used first."""
     del call  # a read asks the user nothing
+    return await read_page(app, request.page or 1)
+
+
+async def read_page(app: App, page: int = 1) -> TagsAnswer:
+    """Return this page of the tags. Raises ``NotPermitted`` if the policy hides tags, and ``StillLoading``."""
     app.config.policy.require_filter(Field.TAGS)
     status = await wait_for_notes(app)
-    size, page = app.usage_limits.limit_rows(MOST_TAGS), request.page or 1
+    size = app.usage_limits.limit_rows(MOST_TAGS)
     found = app.library.count_tags(limit=size, offset=(page - 1) * size)
     return TagsAnswer(
         tags={one.tag: one.notes for one in found.tags},

@@ -39,9 +39,10 @@ async def test_prompt_has_what_was_given_and_the_names_of_the_tools(harness, era
         assert "my daily note of 2025-01-31." in told
         assert "Saw a lighthouse {save}." in told
         assert f"“Roof {today}”" in await text_of("meeting_note", topic=" Roof ")
-        for name in OURS:
-            said = await text_of(name)
-            assert all(f"`n_{tool}`" in said for tool in ("list", "get", "save"))
+        for prompt in NOTARIUM.prompts:
+            said = await text_of(prompt.name)
+            assert all(f"`n_{tool}`" in said for tool in prompt.tools)
+        assert all(f"`{action}`" in said for action in ("list_tags", "rename_tag"))
         with pytest.raises(MCPError) as caught:
             await client.get_prompt("nothing", {})
     assert set(caught.value.data["details"]["known"]) == OURS
@@ -52,8 +53,8 @@ def test_every_store_has_them_and_a_policy_without_their_tools_has_none(kind):
     toolset = "titled" if registry.kind(kind).titles else "notarium"
     assert list(listed(toolset)) == [OURS, OURS]
     assert list(listed(toolset, Policy().read_only())) == [set(), set()]
-    assert list(listed(toolset, Policy(switched_off=frozenset({"get"})))) == [set(), set()]
-    assert list(listed(toolset, Policy(switched_off=frozenset({"manage"})))) == [OURS, OURS]
+    for off, left in (("get", {"tidy_tags"}), ("manage", OURS - {"tidy_tags"}), ("save", set())):
+        assert list(listed(toolset, Policy(switched_off=frozenset({off})))) == [left, left]
 
 
 def test_both_toolsets_have_the_prompts_of_both():

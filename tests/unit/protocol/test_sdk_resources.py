@@ -98,7 +98,9 @@ async def test_reading_gives_what_the_tools_give(harness, era):
         version = past.structured_content["history"][-1]["version"]
         await same(f"note://n/versions/{version}", "get", id="n", version=version)
         tags = json_of(await client.read_resource("notes://tags"))
-        assert tags["content"] == [{"tag": "home", "notes": 2}, {"tag": "to do", "notes": 1}]
+        counted = await client.call_tool("manage", {"action": "list_tags"})
+        assert tags["tags"] == counted.structured_content["tags"] == {"home": 2, "to do": 1}
+        assert tags["total"] == 2
         assert tags["begin_untrusted"].startswith(tags["untrusted_end"])
     harness.app.audit.flush()
     records = list(harness.app.audit.table.records())
@@ -168,7 +170,7 @@ async def test_hidden_note_is_in_no_list_has_no_uri_and_no_changes(tmp_path, era
         async with subscribed(harness, era, *uris) as (client, next_change):
             listed = [one.uri for page in await all_listed(client) for one in page]
             assert listed == ["notes://recent", "notes://tags", "note://open"]
-            assert json_of(await client.read_resource("notes://tags"))["content"] == []
+            assert json_of(await client.read_resource("notes://tags"))["tags"] == {}
             unknown = await refusal(client.read_resource("note://nobody"))
             hidden = await refusal(client.read_resource("note://hidden"))
             assert hidden.code == unknown.code

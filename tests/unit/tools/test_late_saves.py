@@ -366,6 +366,34 @@ async def test_changed_places_far_apart_come_with_two_lines_around_each(harness)
     assert answer.note == NOT_ALL_SHOWN
 
 
+async def test_where_a_long_line_has_changed_is_shown_not_its_beginning(harness):
+    paragraph = " ".join(f"word{n}" for n in range(2000))
+    await noted(harness, f"Title\n{paragraph}\n")
+    answer = await write(harness, id="n", find="word1500 ", replace="WORD1500 ")
+    ((line, text),) = shown(answer)
+    shown_line = text.split("\n")[1]
+    assert line == 1
+    assert "word1499 WORD1500 word1501" in shown_line
+    assert (shown_line[0], shown_line[-1]) == ("…", "…")
+    assert len(shown_line) == LONGEST_LINE + 2
+    assert answer.note == NOT_ALL_SHOWN
+    answer = await write(harness, id="n", find=" word1999", replace=" the end")
+    assert shown(answer)[0][1].split("\n")[1].endswith("word1998 the end")
+
+
+async def test_a_text_that_was_there_lately_is_a_conflict_with_what_stands_there_now(harness):
+    version = await noted(harness, "Plan\nmeet at 3\nbring cake\n")
+    await edited(harness, "meet at 3", "meet at 4")
+    with pytest.raises(VersionConflict, match="`find` looks for has changed") as caught:
+        await write(harness, id="n", find="meet at 3", replace="meet at 5")
+    assert caught.value.details["overlaps"] == [
+        {"line": 2, "yours": "meet at 5\n", "theirs": "meet at 4\n"}
+    ]
+    assert caught.value.details["current_local_version"] > version
+    with pytest.raises(PatchError, match="nowhere"):
+        await write(harness, id="n", find="meet at 2", replace="meet at 5")
+
+
 async def test_a_rewrite_of_everything_is_not_echoed_and_the_whole_text_only_on_request(harness):
     version = await noted(harness, LOG)
     text = "".join(f"another entry {n}\n" for n in range(3000))
