@@ -7,7 +7,8 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
-from mcp_notarium.domain.policy import Policy
+from mcp_notarium.domain.policy import PERMISSIVE, Policy
+from mcp_notarium.stores import registry
 from mcp_notarium.tools import manage
 from mcp_notarium.tools.catalog import (
     INSTRUCTIONS,
@@ -82,8 +83,9 @@ def test_output_schemas_name_every_field_that_can_appear():
         assert {"begin_untrusted", "untrusted_end", "note"} <= fields
 
 
-@pytest.mark.parametrize("toolset", [NOTARIUM, TITLED])
-def test_tool_list_costs_at_most_1250_tokens(toolset):
+@pytest.mark.parametrize("kind", registry.kinds(), ids=lambda kind: kind.name)
+def test_tool_list_costs_at_most_1250_tokens_with_every_store(kind):
+    toolset = (TITLED if kind.titles else NOTARIUM).permitted(PERMISSIVE, kind.lacking)
     listed = [wire_form(tool) for tool in toolset.tools]
     size = len(json.dumps({"tools": listed}, separators=(",", ":"), ensure_ascii=False).encode())
     assert size / BYTES_PER_TOKEN <= 1250
@@ -230,10 +232,13 @@ def test_validation_errors_do_not_repeat_what_was_sent():
 
 def test_a_hint_names_the_fields_inside_a_field_and_only_what_there_is():
     save, manage = (tool for tool in TOOLS if not tool.read_only)
-    assert "properties {pinned (true|false), markdown (true|false)}" in describe_arguments(save)
+    assert (
+        "properties {pinned (true|false), markdown (true|false), archived (true|false)}"
+        in describe_arguments(save)
+    )
     assert "value}]" in describe_arguments(save)
     assert "(trash|untrash|" in describe_arguments(manage)
-    offered = NOTARIUM.permitted(Policy(), {"markdown", "trash", "untrash"}).by_name()
+    offered = NOTARIUM.permitted(Policy(), {"markdown", "archived", "trash", "untrash"}).by_name()
     said = describe_arguments(offered["save"])
     assert "properties {pinned (true|false)}" in said
     assert "trash (" not in said
