@@ -13,6 +13,7 @@ _MODULES = {
     "memory": "mcp_notarium.stores.local.memory_kind",
     "trilium": "mcp_notarium.stores.trilium.kind",
     "memento": "mcp_notarium.stores.memento.kind",
+    "vault": "mcp_notarium.stores.vault.kind",
 }
 DEFAULT = next(iter(_MODULES))
 WITHOUT_ACCOUNT = "local"

@@ -102,14 +102,16 @@ class VaultFolder:
 
 
 @contextmanager
-def open_parent(root: int, path: str, *, trash: bool = False) -> Iterator[tuple[int, str]]:
+def open_parent(
+    root: int, path: str, *, trash: bool = False, exact: bool = True
+) -> Iterator[tuple[int, str]]:
     """Open the folder of a note; give its descriptor and the name of the file. Raises ``NoteNotFound``."""
     parts = split_path(path)
     if parts is None:
         raise missing_error(path)
     *folders, name = (TRASH, *parts) if trash else parts
     with missing_as(path):
-        parent = open_folder(root, folders)
+        parent = open_folder(root, folders, exact=exact)
     try:
         with missing_as(path):
             yield parent, name
@@ -117,12 +119,16 @@ def open_parent(root: int, path: str, *, trash: bool = False) -> Iterator[tuple[
         os.close(parent)
 
 
-def open_folder(root: int, parts: Sequence[str]) -> int:
-    """Open a folder below another, part by part. Raises ``OSError``."""
+def open_folder(root: int, parts: Sequence[str], *, exact: bool = True) -> int:
+    """Open a folder below another, part by part. Raises ``OSError``.
+
+    ``exact``: require that each folder lists exactly this name.
+    """
     here = os.dup(root)
     for part in parts:
         try:
-            _require_exact(here, part)
+            if exact:
+                _require_exact(here, part)
             below = os.open(part, _FOLDER, dir_fd=here)
         finally:
             os.close(here)

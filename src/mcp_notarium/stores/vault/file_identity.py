@@ -1,0 +1,65 @@
+"""Ask the system what names a file beyond its path, and rename files without overwriting any."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import os
+import struct
+import sys
+from collections.abc import Callable
+
+NOREPLACE, EXCHANGE = 1, 2
+_EMPTY_PATH, _BIRTH_TIME, _AT_BIRTH_TIME = 0x1000, 0x800, 80
+"""Flag, mask and place in the answer of ``statx``."""
+_NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+
+
+def born_at(file: int, found: os.stat_result) -> str | None:
+    """Return when an open file was made, as the system tells it; None if it does not."""
+    born = getattr(found, "st_birthtime", None)
+    statx = _statx() if born is None else None
+    if statx is not None:
+        answer = ctypes.create_string_buffer(256)
+        if statx(file, b"", _EMPTY_PATH, _BIRTH_TIME, answer) == 0:
+            (known,) = struct.unpack_from("=I", answer, 0)
+            if known & _BIRTH_TIME:
+                return "{}.{:09}".format(*struct.unpack_from("=qI", answer, _AT_BIRTH_TIME))
+    return None if born is None else str(born)
+
+
+def identity_of(file: int, found: os.stat_result) -> str | None:
+    """Return what names an open file beyond its path; None if the system does not tell.
+
+    An inode alone is given to the next file when a file is gone. Its time of birth makes it unique.
+    """
+    born = born_at(file, found)
+    return None if born is None else f"{found.st_ino}:{born}"
+
+
+def rename(old_folder: int, old: str, new_folder: int, new: str, flag: int) -> bool:
+    """Rename by ``renameat2`` with a flag; False if the system or the file system has none."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        return False
+    names = os.fsencode(old), os.fsencode(new)
+    if libc.renameat2(old_folder, names[0], new_folder, names[1], flag) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _NO_FLAGS:
+        return False
+    raise OSError(number, os.strerror(number))
+
+
+def move(old_folder: int, old: str, new_folder: int, new: str) -> None:
+    """Move a file. Raises ``FileExistsError``, whatever is there."""
+    if not rename(old_folder, old, new_folder, new, NOREPLACE):
+        os.link(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder, follow_symlinks=False)
+        os.unlink(old, dir_fd=old_folder)
+
+
+@functools.cache
+def _statx() -> Callable[..., int] | None:
+    """Return the system's function; Python tells no time of birth on Linux."""
+    return getattr(ctypes.CDLL(None), "statx", None) if sys.platform == "linux" else None

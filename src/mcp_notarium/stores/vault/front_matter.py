@@ -1,0 +1,232 @@
+"""Read the YAML block at the top of a note, and change its tags in place. Pure.
+
+Only the tags that change are rewritten. Comments, quotes, order, dates and all other keys stay as they are. YAML
+is read as a stream of events, which expands no alias and does not recurse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.domain.lines import newline_of
+
+LARGEST = 65_536
+"""Characters. A longer block is not read."""
+_BLOCK = re.compile(r"\ufeff?---[ \t]*\r?\n(?P<yaml>(?:.*\n)*?)---[ \t]*(?:\r?\n|\Z)")
+_KEYS = ("tags", "tag")
+_SEPARATORS = re.compile(r"[,\s]+")
+_PLAIN = re.compile(r"[^\W\d_][\w/-]*")
+_NOT_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class NotUnderstood(ValueError):
+    """The block is no mapping in YAML, or its tags are not in a form that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Hold a value and where it stands in the note's text."""
+
+    value: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TagList:
+    """Hold the value of one key for tags. ``block``: a list of one line each, with this many blanks before."""
+
+    items: tuple[Span, ...]
+    whole: Span
+    flow: bool = False
+    block: int | None = None
+
+
+def find_block(text: str) -> tuple[int, int, int] | None:
+    """Return where the block's YAML starts and ends, and where the note's own text begins."""
+    if not text.startswith(("---", "\ufeff---")):
+        return None
+    found = _BLOCK.match(text)
+    return (*found.span("yaml"), found.end()) if found else None
+
+
+def require_readable(text: str) -> None:
+    """Raise ``NotUnderstood`` if the block is no mapping in YAML."""
+    _read(text)
+
+
+def read_tags(text: str) -> tuple[str, ...]:
+    """Return the tags of the block, in their order. Raises ``NotUnderstood``."""
+    block = find_block(text)
+    if block is None:
+        return ()
+    source = text[block[0] : block[1]].lower()
+    if "tag" not in source and "\\" not in source:  # a quoted key may spell it with escapes
+        return ()
+    return tuple(tag for one in _read(text) for item in one.items for tag in _tags_in(item.value))
+
+
+def change_tags(text: str, *, added: Sequence[str], removed: Sequence[str]) -> str:
+    """Return the text with tags added to the block and removed from it; a note without a block gets one.
+
+    Raises ``NotUnderstood``.
+    """
+    for key in {tag_key(tag) for tag in removed}:
+        text = _remove(text, key)
+    for tag in added:
+        text = _add(text, tag)
+    return text
+
+
+def _remove(text: str, key: str) -> str:
+    while True:
+        for one in _read(text):
+            for number, item in enumerate(one.items):
+                if key in map(tag_key, _tags_in(item.value)):
+                    text = _without(text, one, number, key)
+                    break
+            else:
+                continue
+            break
+        else:
+            return text
+
+
+def _without(text: str, one: TagList, number: int, key: str) -> str:
+    """Remove one item, or, of an item with several tags, this tag."""
+    item = one.items[number]
+    left = [tag for tag in _tags_in(item.value) if tag_key(tag) != key]
+    if left:
+        return _with(text, item.start, item.end, ", ".join(map(_quoted, left)))
+    if one.block is not None and len(one.items) > 1:
+        start = text.rfind("\n", 0, item.start) + 1
+        return _with(text, start, text.index("\n", item.end) + 1, "")
+    if one.block is not None or not one.flow:
+        return _with(text, one.whole.start, one.whole.end, "[]")
+    if number + 1 < len(one.items):
+        return _with(text, item.start, one.items[number + 1].start, "")
+    start = one.items[number - 1].end if number else item.start
+    return _with(text, start, item.end, "")
+
+
+def _add(text: str, tag: str) -> str:
+    block, end = find_block(text), newline_of(text)
+    if block is None:
+        mark = "\ufeff" * text.startswith("\ufeff")
+        lines = ("---", "tags:", f"  - {_quoted(tag)}", "---", "")
+        return mark + end.join(lines) + text[len(mark) :]
+    lists = _read(text)
+    if not lists:
+        return _with(text, block[1], block[1], f"tags:{end}  - {_quoted(tag)}{end}")
+    one = lists[0]
+    if one.block is not None:
+        at = text.index("\n", one.items[-1].end) + 1
+        return _with(text, at, at, f"{' ' * one.block}- {_quoted(tag)}{end}")
+    if one.flow:
+        at, comma = (one.items[-1].end, ", ") if one.items else (one.whole.start + 1, "")
+        return _with(text, at, at, comma + _quoted(tag))
+    held = [name for item in one.items for name in _tags_in(item.value)]
+    if held:
+        return _with(text, *_ends(one.whole), f"[{', '.join(map(_quoted, [*held, tag]))}]")
+    return _with(text, *_ends(one.whole), f"{end}  - {_quoted(tag)}")
+
+
+def _ends(span: Span) -> tuple[int, int]:
+    return span.start, span.end
+
+
+def _with(text: str, start: int, end: int, put: str) -> str:
+    return text[:start] + put + text[end:]
+
+
+def _tags_in(value: str) -> list[str]:
+    """Return the tags that one value names: Obsidian takes commas and blanks for separators."""
+    names = (part.lstrip("#") for part in _SEPARATORS.split(value))
+    return [name for name in names if name]
+
+
+def _quoted(tag: str) -> str:
+    if _PLAIN.fullmatch(tag) and tag.casefold() not in _NOT_TEXT:
+        return tag
+    return '"' + tag.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _read(text: str) -> list[TagList]:
+    """Return the values of the keys for tags. Raises ``NotUnderstood``."""
+    block = find_block(text)
+    if block is None:
+        return []
+    start, end, _ = block
+    if end - start > LARGEST:
+        raise NotUnderstood
+    try:
+        return _find_lists([*yaml.parse(text[start:end], Loader=_LOADER)], start)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        raise NotUnderstood from None
+
+
+def _find_lists(events: list[yaml.Event], offset: int) -> list[TagList]:
+    """Return the values of the keys for tags in the one mapping of a document."""
+    documents = [one for one in events if isinstance(one, yaml.DocumentStartEvent)]
+    if not documents:
+        return []  # nothing but comments
+    if len(documents) > 1 or not isinstance(events[2], yaml.MappingStartEvent):
+        if isinstance(events[2], yaml.ScalarEvent) and events[2].value == "":
+            return []
+        raise NotUnderstood
+    found, at = [], 3
+    while not isinstance(events[at], yaml.MappingEndEvent):
+        key, at = events[at], _after(events, at)
+        value, until = events[at : _after(events, at)], _after(events, at)
+        if not isinstance(key, yaml.ScalarEvent):
+            raise NotUnderstood
+        if key.value == "<<":
+            raise NotUnderstood  # merged keys may be tags
+        if key.value.strip().casefold() in _KEYS:
+            found.append(_tag_list(key, value, offset))
+        at = until
+    return found
+
+
+def _after(events: list[yaml.Event], at: int) -> int:
+    """Return the place behind the value that begins at ``at``."""
+    depth = 0
+    while True:
+        depth += isinstance(events[at], yaml.CollectionStartEvent)
+        depth -= isinstance(events[at], yaml.CollectionEndEvent)
+        at += 1
+        if not depth:
+            return at
+
+
+def _tag_list(key: yaml.ScalarEvent, value: list[yaml.Event], offset: int) -> TagList:
+    first, last = value[0], value[-1]
+    if isinstance(first, yaml.ScalarEvent):
+        empty = first.value == "" or (first.style is None and first.value in ("~", "null", "Null"))
+        if not empty or first.end_mark.index > first.start_mark.index:
+            whole = _span(first, offset)
+            return TagList(() if empty else (whole,), whole)
+        behind = key.end_mark.index + offset + 1
+        return TagList((), Span("", behind, behind))
+    inner = value[1:-1]
+    if not isinstance(first, yaml.SequenceStartEvent) or not all(
+        isinstance(one, yaml.ScalarEvent) for one in inner
+    ):
+        raise NotUnderstood
+    items = tuple(_span(one, offset) for one in inner)
+    whole = Span("", first.start_mark.index + offset, last.end_mark.index + offset)
+    if first.flow_style:
+        return TagList(items, whole, flow=True)
+    if not items:
+        raise NotUnderstood
+    return TagList(items, Span("", whole.start, items[-1].end), block=first.start_mark.column)
+
+
+def _span(one: yaml.ScalarEvent, offset: int) -> Span:
+    return Span(one.value, one.start_mark.index + offset, one.end_mark.index + offset)

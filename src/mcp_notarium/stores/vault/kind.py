@@ -1,0 +1,75 @@
+"""Declare the vault: its setting, what names an account, what the sandbox must allow.
+
+Every start imports this module, so it imports what opens files only when that is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcp_notarium.config_variable import Kind, Variable
+from mcp_notarium.crypto.account_identity import AccountIdentity
+from mcp_notarium.errors import ConfigError
+from mcp_notarium.stores.kind import StoreKind, StoreSettings, Truth
+
+if TYPE_CHECKING:
+    from mcp_notarium.stores.context import Access, StoreContext
+    from mcp_notarium.stores.contract import Store
+
+PATH = "VAULT_PATH"
+
+
+def folder_of(settings: StoreSettings) -> Path:
+    """Return the folder without symbolic links: two spellings of it are one account."""
+    return Path(os.path.realpath(settings.text(PATH)))
+
+
+def _identity(settings: StoreSettings) -> AccountIdentity:
+    return AccountIdentity("vault", "", str(folder_of(settings)))
+
+
+def _open(settings: StoreSettings, _context: StoreContext) -> Store:
+    if sys.platform == "win32":
+        raise ConfigError(
+            "a vault cannot be opened on Windows: its files are opened relative to folders, which needs POSIX",
+            resolution_hint="Run mcp-notarium in WSL, or set another NOTARIUM_STORE.",
+        )
+    from mcp_notarium.stores.vault.store import VaultStore  # noqa: PLC0415 - every start imports this
+
+    return VaultStore(folder_of(settings))
+
+
+def _access(settings: StoreSettings) -> Access:
+    from mcp_notarium.stores.context import Access  # noqa: PLC0415 - every start imports this module
+
+    return Access(write=(folder_of(settings),), attributes=True, watch=True)
+
+
+async def _describe(store: Store) -> str:
+    from mcp_notarium.stores.vault.store import VaultStore  # noqa: PLC0415 - every start imports this
+
+    return await store.describe() if isinstance(store, VaultStore) else "a vault"
+
+
+KIND = StoreKind(
+    name="vault",
+    title="the vault",
+    truth=Truth.SHARED_FILE,
+    variables=(
+        Variable(
+            name=PATH,
+            purpose="Folder of Markdown files: an Obsidian vault, a Logseq graph, any other.",
+            kind=Kind.PATH,
+            required=True,
+        ),
+    ),
+    identity=_identity,
+    open=_open,
+    access=_access,
+    titles=True,
+    trash=True,
+    describe=_describe,
+)

@@ -1,0 +1,180 @@
+"""List the notes of a vault. A file is read again only if its inode, size or dates have changed.
+
+A listing looks at every file, whatever the system has told of events: those can be missed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from mcp_notarium.stores.vault.folder import open_folder, open_parent
+from mcp_notarium.stores.vault.paths import TRASH, is_ignored_folder, is_note_name, split_path
+from mcp_notarium.stores.vault.writing import NoteFile, read_file, recover
+
+MOST_FILES = 500_000
+_DEEPEST = 64
+_RECENT = 0.1
+"""Seconds in which a file may change again without another date."""
+State = tuple[int, int, int, int, int]
+Place = tuple[str, bool]
+"""A note's path, and whether it lies in the trash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Hold a file that a scan has seen. ``state`` is another one after any change of it."""
+
+    path: str
+    trash: bool
+    state: State
+    modified_ns: int
+
+    @property
+    def place(self) -> Place:
+        """Return where it is."""
+        return self.path, self.trash
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Hold what was read of a file in one state; ``digest`` "": it is no note."""
+
+    state: State
+    digest: str
+    identity: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Hold the files of a vault, newest first; ``cursor`` is another one after any change.
+
+    ``folders``: the paths of all folders that were looked into. ``left_out`` files are no notes for us.
+    """
+
+    files: tuple[Found, ...]
+    left_out: int
+    cursor: str
+    folders: tuple[str, ...]
+
+
+class Listing:
+    """Remember what was read of each file. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[Place, Known] = {}
+
+    def scan(self, root: int) -> Scan:
+        """Look at every file. Raises ``OSError`` for a folder that cannot be listed for once."""
+        files: list[Found] = []
+        seen: list[tuple[object, ...]] = []
+        folders: list[str] = []
+        left_out, newest = 0, 0.0
+        for above, entry, found in _walk(root, folders):
+            seen.append(
+                (
+                    above,
+                    entry.name,
+                    found.st_ino,
+                    found.st_mtime_ns,
+                    found.st_ctime_ns,
+                    found.st_size,
+                )
+            )
+            newest = max(newest, found.st_mtime, found.st_ctime)
+            path = f"{above}/{entry.name}" if above else entry.name
+            trash = path.startswith(f"{TRASH}/")
+            path = path.removeprefix(f"{TRASH}/") if trash else path
+            if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1 and split_path(path):
+                files.append(Found(path, trash, _state(found), found.st_mtime_ns))
+            else:
+                left_out += 1
+        alive = {one.path for one in files if not one.trash}
+        shown = [one for one in files if not one.trash or one.path not in alive]
+        left_out += len(files) - len(shown)
+        once = os.urandom(8).hex() if abs(time.time() - newest) < _RECENT else ""
+        seen.sort(key=repr)
+        cursor = hashlib.sha256(
+            repr((seen, sorted(folders), once)).encode("utf-8", "replace")
+        ).hexdigest()
+        shown.sort(key=lambda one: (-one.modified_ns, one.path))
+        self._forget({one.place for one in shown})
+        return Scan(tuple(shown), left_out, cursor, tuple(folders))
+
+    def known(self, one: Found) -> Known | None:
+        """Return what was read of the file, if it has not changed since."""
+        with self._lock:
+            held = self._known.get(one.place)
+        return held if held is not None and held.state == one.state else None
+
+    def read(self, root: int, place: Place, *, exact: bool = True) -> NoteFile:
+        """Read a file and remember what it is. Raises ``NoteNotFound``, ``NotANote``, ``OSError``."""
+        path, trash = place
+        with open_parent(root, path, trash=trash, exact=exact) as (parent, name):
+            file = read_file(parent, name, exact=exact)
+        return self.remember(place, file)
+
+    def remember(self, place: Place, file: NoteFile) -> NoteFile:
+        """Remember a file as it was read or written, unless it may change again without another date."""
+        self._remember(place, Known(_state(file.found), file.digest, file.identity))
+        return file
+
+    def remember_unreadable(self, one: Found) -> None:
+        """Remember that the file is no note, until it changes."""
+        self._remember(one.place, Known(one.state, "", None))
+
+    def _remember(self, place: Place, known: Known) -> None:
+        if abs(time.time() - max(known.state[-2:]) / 1e9) > _RECENT:
+            with self._lock:
+                self._known[place] = known
+
+    def _forget(self, places: set[Place]) -> None:
+        with self._lock:
+            self._known = {place: one for place, one in self._known.items() if place in places}
+
+
+def _walk(root: int, folders: list[str]) -> Iterator[tuple[str, os.DirEntry[str], os.stat_result]]:
+    """Yield all entries with the name of a note; append to ``folders`` what is looked into.
+
+    A folder that vanishes or must not be read has no notes. Of the ignored folders the trash is looked into.
+    """
+    waiting = [""]
+    while waiting:
+        above = waiting.pop()
+        try:
+            here = open_folder(root, above.split("/") if above else [], exact=False)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue
+        try:
+            folders.append(above)
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False) and not is_note_name(entry.name):
+                        if _is_looked_into(above, entry.name):
+                            waiting.append(f"{above}/{entry.name}" if above else entry.name)
+                        continue
+                    with suppress(FileNotFoundError):
+                        if is_note_name(entry.name):
+                            yield above, entry, entry.stat(follow_symlinks=False)
+                        elif entry.name.startswith(".notarium-"):
+                            recover(here, entry.name, entry.stat(follow_symlinks=False).st_ctime)
+        finally:
+            os.close(here)
+
+
+def _is_looked_into(above: str, name: str) -> bool:
+    if not above and name == TRASH:
+        return True
+    parents = above.split("/") if above else [""]
+    return len(parents) < _DEEPEST and not is_ignored_folder(parents[-1], name)
+
+
+def _state(found: os.stat_result) -> State:
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

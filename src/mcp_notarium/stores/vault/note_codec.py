@@ -1,0 +1,229 @@
+"""Read the text of a file as a note, and compose the text that a save stores. Pure.
+
+The text is the whole file, its front matter included: agents see and edit all properties. What an edit must not
+spoil by accident is kept: the block of properties, how lines end, a byte order mark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.errors import StoreRejected
+from mcp_notarium.stores.json_answers import to_json
+from mcp_notarium.stores.vault.front_matter import (
+    NotUnderstood,
+    change_tags,
+    find_block,
+    read_tags,
+    require_readable,
+)
+from mcp_notarium.stores.vault.paths import name_from, title_of
+
+VERSION = 1
+_BOM = "\ufeff"
+_ENDS = "\\s\u2000-\u206f\u2e00-\u2e7f'!\"#$%&()*+,.:;<=>?@^`{|}~\\[\\]\\\\"
+"""What ends a tag in a text, as in Obsidian."""
+_TAG = re.compile(f"(?<!\\S)#([^{_ENDS}]+)")
+_NAME = re.compile(f"[^{_ENDS}]+")
+_PAGE_TAGS = re.compile(r"^(?:- )?tags:: *(.+)$", re.IGNORECASE)
+"""A property of a page in Logseq."""
+_FENCE = re.compile(r"(`{3,}|~{3,})")
+_CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
+_MARKUP = re.compile(r"^[\s#>*+\-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Hold what a save writes: the text of the file, whether it lies in the trash, and a new path if it moves."""
+
+    text: str
+    trash: bool
+    move_to: str | None = None
+
+    def to_bytes(self) -> bytes:
+        """Return it as the body of a journal entry."""
+        return to_json({"text": self.text, "trash": self.trash, "move_to": self.move_to})
+
+    @classmethod
+    def from_bytes(cls, body: bytes) -> Body:
+        """Read it back."""
+        return cls(**json.loads(body))
+
+
+def etag_of(digest: str, path: str, *, trash: bool) -> str:
+    """Return the etag of a note: the hash of its bytes, of its title, and of where it lies."""
+    return hashlib.sha256(f"{digest}\0{trash}\0{title_of(path)}".encode()).hexdigest()[:32]
+
+
+def content_of(path: str, text: str, *, trash: bool) -> tuple[Content, bool]:
+    """Return a note's content, and whether its tags were understood."""
+    tags, understood = find_tags(text)
+    return Content(text, tags, trash=trash, title=title_of(path)), understood
+
+
+def find_tags(text: str) -> tuple[tuple[str, ...], bool]:
+    """Return the tags of the front matter and those in the text, each once; and if all were understood."""
+    try:
+        listed, understood = read_tags(text), True
+    except NotUnderstood:
+        listed, understood = (), False
+    kept: dict[str, str] = {}
+    for tag in (*listed, *_inline_tags(text)):
+        kept.setdefault(tag_key(tag), tag)
+    return tuple(kept.values()), understood
+
+
+def _inline_tags(text: str) -> Iterator[str]:
+    block = find_block(text)
+    body = text[block[2] :] if block else text.removeprefix(_BOM)
+    folded = body.casefold()
+    if "#" not in body and "tags::" not in folded:
+        return
+    fence = ""
+    for number, line in enumerate(body.split("\n")):
+        opened = _FENCE.match(line.lstrip())
+        if fence:
+            if opened and opened[1].startswith(fence):
+                fence = ""
+            continue
+        if opened:
+            fence = opened[1]
+            continue
+        if number == 0 and (page := _PAGE_TAGS.match(line.rstrip("\r"))):
+            yield from filter(
+                None, (part.strip().strip("[]#").strip() for part in page[1].split(","))
+            )
+        if "#" in line:
+            for found in _TAG.findall(_CODE.sub(" ", line)):
+                name = found.rstrip("/")
+                if name and not name.isdecimal():
+                    yield name
+
+
+def compose(base: Revision | None, content: Content) -> Body:
+    """Compose what a save stores. Raises ``StoreRejected`` for an edit that a file cannot hold."""
+    clean = content.cleaned()
+    if base is None:
+        return Body(_with_tags(clean.text, (), clean.tags), clean.trash)
+    old, text = base.content.text, clean.text
+    if text != old:
+        text = _keep_style(old, _keep_front_matter(old, text))
+        _require_unbroken(old, text)
+    if clean.tags != base.content.tags:
+        text = _with_tags(text, base.content.tags, clean.tags)
+    return Body(text, clean.trash, _new_path(base, clean.title))
+
+
+def _new_path(base: Revision, title: str | None) -> str | None:
+    """Return where a note goes that gets another title; None: it stays."""
+    if title is None or title == base.content.title:
+        return None
+    folder, _, name = base.id.rpartition("/")
+    ending = name[name.rfind(".") :]
+    wanted = name_from(title)
+    moved = f"{wanted}{ending}" if "/" in wanted or not folder else f"{folder}/{wanted}{ending}"
+    return None if moved == base.id else moved
+
+
+def _keep_front_matter(old: str, text: str) -> str:
+    """Give a text without front matter that of the note: an agent that writes the text anew means the text.
+
+    Lines that were put above the block go below it. An empty block removes it.
+    """
+    block = find_block(old)
+    if block is None or find_block(text) is not None:
+        return text
+    held = old[: block[2]]
+    if not held.endswith("\n"):
+        held += "\n"
+    above, found, below = text.partition(held.removeprefix(_BOM))
+    if found and (not above or above.endswith("\n")):
+        return held + above.removeprefix(_BOM) + below
+    return held + text.removeprefix(_BOM)
+
+
+def _keep_style(old: str, text: str) -> str:
+    r"""Keep a byte order mark, and end lines with ``\r\n`` if all did."""
+    if old.startswith(_BOM) and not text.startswith(_BOM):
+        text = _BOM + text
+    ended = old.count("\r\n")
+    if ended and ended == old.count("\n"):
+        text = re.sub(r"(?<!\r)\n", "\r\n", text)
+    return text
+
+
+def _require_unbroken(old: str, text: str) -> None:
+    """Raise ``StoreRejected`` if an edit leaves a block that cannot be read, and the old one could."""
+    try:
+        require_readable(old)
+    except NotUnderstood:
+        return
+    try:
+        require_readable(text)
+    except NotUnderstood:
+        raise StoreRejected(
+            "the front matter would not be readable YAML with mere keys and values; nothing was saved",
+            subcategory="front_matter",
+            resolution_hint="Quote values that hold `: `, `#` or brackets, and keep the block between the `---` "
+            "lines a mapping.",
+        ) from None
+
+
+def _with_tags(text: str, old: tuple[str, ...], wanted: tuple[str, ...]) -> str:
+    """Return the text with these tags: what is missing goes into the front matter, what is left over goes.
+
+    Tags that the text got in the same edit stay.
+    """
+    held, _ = find_tags(text)
+    here, keys = {tag_key(tag) for tag in held}, {tag_key(tag) for tag in wanted}
+    added = [tag for tag in wanted if tag_key(tag) not in here]
+    removed = [tag for tag in old if tag_key(tag) in here - keys]
+    if not added and not removed:
+        return text
+    for tag in added:
+        if not _NAME.fullmatch(tag) or tag.isdecimal():
+            raise StoreRejected(
+                "a tag of a vault has letters, digits, `_`, `-` and `/` only, and not digits alone; "
+                "nothing was saved",
+                subcategory="tag_name",
+            )
+    try:
+        changed = change_tags(text, added=added, removed=removed)
+        require_readable(changed)
+    except NotUnderstood:
+        raise StoreRejected(
+            "the front matter of this note cannot be read, so its tags cannot be changed; nothing was saved",
+            subcategory="front_matter",
+            resolution_hint="Repair the block between the `---` lines with `text_patch` first.",
+        ) from None
+    found = {tag_key(tag) for tag in find_tags(changed)[0]}
+    if left := [tag for tag in removed if tag_key(tag) in found]:
+        raise StoreRejected(
+            f"{len(left)} of the tags to remove stand in the text, as `#tag`; nothing was saved",
+            subcategory="inline_tags",
+            resolution_hint="Remove them there, with `find` and `replace` or `text_patch`.",
+        )
+    if not {tag_key(tag) for tag in added} <= found:
+        raise StoreRejected(
+            "the tags of this note are written in a form that cannot be changed here; nothing was saved",
+            subcategory="front_matter",
+        )
+    return changed
+
+
+def name_for(content: Content) -> str:
+    """Return the path of a new note without its ending: from its title, else from the first line with words."""
+    if content.title:
+        return name_from(content.title)
+    text = content.text.removeprefix(_BOM)
+    block = find_block(content.text)
+    for line in (content.text[block[2] :] if block else text).splitlines():
+        if words := _MARKUP.sub("", line).strip():
+            return name_from(words.replace("/", " "))
+    return name_from("")

@@ -1,0 +1,274 @@
+"""Create, replace, move and remove files of a vault, which other programs write at any moment.
+
+A file is replaced by exchanging it with a temporary one: what was displaced is in hand, whoever wrote it. A
+process that ends in the middle leaves the temporary file behind. Its name tells what we have written and read:
+another content is somebody's edit that we have displaced, and becomes a note again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from mcp_notarium.errors import OutcomeUnknown
+from mcp_notarium.stores.vault import file_identity
+from mcp_notarium.stores.vault.folder import (
+    FileBytes,
+    NotANote,
+    open_file,
+    open_folder,
+    read_settled,
+)
+
+LARGEST = 8 * 1024 * 1024
+"""Bytes of a file that is a note for the index."""
+LEFT_BEHIND = 600.0
+"""Seconds after which nobody is working with a temporary file any more."""
+RECOVERED = "Recovered {}.md"
+"""The name of what was found in a temporary file."""
+_TEMPORARY = re.compile(r"\.notarium-(?P<ours>\w+)-(?P<read>\w*)-(?P<number>\w+)\.tmp")
+_MOST_NAMES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class NoteFile:
+    """Hold a file as it was read or written: its text, its state, and what names it beyond its path."""
+
+    data: bytes
+    text: str
+    found: os.stat_result
+    identity: str | None
+
+    @property
+    def born(self) -> float:
+        """Return when it was made (epoch seconds), as far as the system tells; else when it was changed."""
+        return float(self.identity.partition(":")[2]) if self.identity else self.found.st_mtime
+
+    @property
+    def digest(self) -> str:
+        """Return the hash of its bytes."""
+        return digest_of(self.data)
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """Return what tells this state of the file from a later one."""
+        return self.found.st_ino, self.found.st_mtime_ns
+
+
+def digest_of(data: bytes) -> str:
+    """Return the hash of a file's bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_file(
+    parent: int, name: str, *, exact: bool = True, own: tuple[int, int] | None = None
+) -> NoteFile:
+    """Read a file, when nobody seems to be writing it. Raises ``OSError``, ``NotANote``."""
+    file, _ = open_file(parent, name, exact=exact)
+    try:
+        read: FileBytes = read_settled(file, largest=LARGEST, own=own)
+        identity = file_identity.identity_of(file, read.found)
+        return NoteFile(read.data, read.data.decode(), read.found, identity)
+    except UnicodeDecodeError:
+        raise NotANote from None
+    finally:
+        os.close(file)
+
+
+def create_file(parent: int, name: str, data: bytes, *, before: Callable[[], None]) -> NoteFile:
+    """Create a file. Raises ``FileExistsError``, whatever is there.
+
+    ``before`` is called right before the file appears; what it raises keeps it from appearing.
+    """
+    temporary, written = _write_temporary(parent, data, like=None)
+    try:
+        before()
+        file_identity.move(parent, temporary, parent, name)
+    finally:
+        _remove(parent, temporary)
+    return written
+
+
+def replace_file(
+    parent: int, name: str, data: bytes, *, held: NoteFile, before: Callable[[], None]
+) -> tuple[NoteFile, NoteFile, bool]:
+    """Replace a file. Return the new one, what was displaced, and whether that is certain.
+
+    ``held`` was read before: all that is known of the displaced file where the system cannot exchange two. Raises
+    ``FileNotFoundError`` or ``NotANote``, with nothing replaced, or ``OutcomeUnknown``.
+    """
+    temporary, written = _write_temporary(parent, data, like=(name, held.digest))
+    certain = False
+    try:
+        before()
+        certain = file_identity.rename(parent, temporary, parent, name, file_identity.EXCHANGE)
+        if certain:
+            held = _take_displaced(parent, temporary, name)
+        else:
+            os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except BaseException as error:
+        if not certain or isinstance(error, NotANote):
+            _remove(parent, temporary)
+        raise  # otherwise the displaced file stays: its content is in nobody's hands
+    _remove(parent, temporary)
+    return written, held, certain
+
+
+def move_file(parent: int, name: str, target: int, new_name: str, *, free: bool = False) -> None:
+    """Move a file. Raises ``FileExistsError``; ``free``: what is there gets another name instead."""
+    while True:
+        try:
+            file_identity.move(parent, name, target, new_name)
+        except FileExistsError:
+            if not free:
+                raise
+            _move_away(target, new_name)
+        else:
+            return
+
+
+def remove_file(parent: int, name: str, *, digest: str, before: Callable[[], None]) -> bool:
+    """Remove a file for good if it has this content; else leave it, or put it back, and return False."""
+    temporary = _temporary_name(digest_of(b""), digest)
+    before()
+    file_identity.move(parent, name, parent, temporary)
+    try:
+        same = read_file(parent, temporary, exact=False).digest == digest
+    except NotANote:
+        same = False
+    if not same:
+        file_identity.move(parent, temporary, parent, name)
+        return False
+    _remove(parent, temporary)
+    return True
+
+
+def make_folders(root: int, parts: Sequence[str]) -> int:
+    """Open a folder below another; what is missing is made, as open to others as the one above. Raises ``OSError``."""
+    here = os.dup(root)
+    for part in parts:
+        try:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=here)
+                made = open_folder(here, [part])
+                try:
+                    _permit(made, os.fstat(here).st_mode & 0o777)
+                    os.fsync(here)
+                finally:
+                    os.close(made)
+            below = open_folder(here, [part])
+        finally:
+            os.close(here)
+        here = below
+    return here
+
+
+def flush(folder: int) -> None:
+    """Flush a folder. Its names have changed already, so a failure leaves the write in doubt."""
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        raise OutcomeUnknown("the folder of the note could not be flushed") from error
+
+
+def recover(folder: int, name: str, changed: float) -> None:
+    """Make a note of a temporary file (changed at epoch seconds) that a process has left behind.
+
+    It is removed if it holds what we have written, which the journal has, or what that was made from.
+    """
+    found = _TEMPORARY.fullmatch(name)
+    if found is None or time.time() - changed < LEFT_BEHIND:
+        return
+    with suppress(NotANote):
+        digest = read_file(folder, name, exact=False).digest
+        if digest in (found["ours"], found["read"], digest_of(b"")):
+            _remove(folder, name)
+            return
+    file_identity.move(folder, name, folder, RECOVERED.format(found["number"]))
+
+
+def _temporary_name(ours: str, read: str) -> str:
+    return f".notarium-{ours}-{read}-{secrets.token_hex(4)}.tmp"
+
+
+def _move_away(folder: int, name: str) -> None:
+    """Give a file another name, with a number."""
+    stem, ending = name[: name.rfind(".")], name[name.rfind(".") :]
+    for number in range(2, _MOST_NAMES):
+        with suppress(FileExistsError):
+            with suppress(FileNotFoundError):
+                file_identity.move(folder, name, folder, f"{stem} {number}{ending}")
+            return
+
+
+def _take_displaced(parent: int, temporary: str, name: str) -> NoteFile:
+    try:
+        try:
+            return read_file(parent, temporary, exact=False)
+        except NotANote:
+            file_identity.rename(parent, temporary, parent, name, file_identity.EXCHANGE)
+            raise
+    except OSError as error:
+        raise OutcomeUnknown(
+            "the file that was replaced can be neither read nor put back"
+        ) from error
+
+
+def _write_temporary(
+    parent: int, data: bytes, *, like: tuple[str, str] | None
+) -> tuple[str, NoteFile]:
+    """Write a file that no listing shows, down to the disk.
+
+    ``like``: name and hash of the file that it is to replace, whose attributes it gets; None: the folder tells how
+    open it is to others.
+    """
+    name = _temporary_name(digest_of(data), like[1] if like else "")
+    how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(name, how, 0o600, dir_fd=parent), "wb") as file:
+        try:
+            file.write(data)
+            if like is None:
+                _permit(file.fileno(), os.fstat(parent).st_mode & 0o666)
+            else:
+                _copy_attributes(parent, like[0], file.fileno())
+            file.flush()
+            os.fsync(file.fileno())
+            made = os.fstat(file.fileno())
+            identity = file_identity.identity_of(file.fileno(), made)
+            return name, NoteFile(data, data.decode(), made, identity)
+        except BaseException:
+            _remove(parent, name)
+            raise
+
+
+def _copy_attributes(parent: int, name: str, to: int) -> None:
+    """Give an open file the mode, group and extended attributes of another, as far as the system permits."""
+    source, found = open_file(parent, name, exact=False)
+    try:
+        with suppress(OSError):
+            if found.st_gid != os.fstat(to).st_gid:
+                os.fchown(to, -1, found.st_gid)
+        _permit(to, stat.S_IMODE(found.st_mode))
+        with suppress(OSError):
+            for attribute in os.listxattr(source) if hasattr(os, "listxattr") else ():
+                with suppress(OSError):
+                    os.setxattr(to, attribute, os.getxattr(source, attribute))
+    finally:
+        os.close(source)
+
+
+def _permit(file: int, mode: int) -> None:
+    with suppress(PermissionError):  # a file system without modes
+        os.fchmod(file, mode)
+
+
+def _remove(folder: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)

@@ -1,0 +1,176 @@
+"""Test a real, confined server over a vault that other programs use at the same time."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.sandbox import landlock
+from support.whole import RAW_KEY, Server, until
+
+pytestmark = pytest.mark.slow("each test starts a server of its own")
+PLAN = (
+    b"\xef\xbb\xbf---\r\n# mine\r\ntags: [work, 'a/b'] # two\r\ncreated: 2024-01-02\r\n---\r\n"
+    b"# Plan\r\n- one #todo\r\n"
+)
+
+
+@pytest.fixture(name="vault")
+def _vault(tmp_path: Path) -> Path:
+    vault = tmp_path / "vault"
+    (vault / "Projects").mkdir(parents=True)
+    (vault / ".obsidian").mkdir()
+    (vault / ".obsidian" / "workspace.md").write_text("not a note\n")
+    (vault / "Projects" / "Plan.md").write_bytes(PLAN)
+    (vault / "latin.md").write_bytes(b"caf\xe9\n")
+    return vault
+
+
+@pytest.fixture(name="env")
+def _env(tmp_path: Path, vault: Path) -> dict[str, str]:
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "NOTARIUM_DATA_DIR": str(tmp_path / "data"),
+        "NOTARIUM_KEYCHAIN": "off",
+        "NOTARIUM_SANDBOX": "require" if landlock.version() else "off",
+        "NOTARIUM_STORE": "vault",
+        "VAULT_PATH": str(vault),
+        "DB_ENCRYPTION_KEY": RAW_KEY,
+    }
+
+
+def test_a_note_is_read_tagged_edited_trashed_and_brought_back(
+    env: dict[str, str], vault: Path
+) -> None:
+    plan = vault / "Projects" / "Plan.md"
+    plan.chmod(0o664)
+    os.setxattr(plan, "user.mark", b"kept")
+    with Server(env) as server:
+        server.loaded(1)
+        note = server.tool("get", id="Projects/Plan.md")
+        assert (note["title"], note["tags"]) == ("Plan", ["work", "a/b", "todo"])
+        assert note["text"].encode() == PLAN
+        saved = server.tool(
+            "save",
+            id=note["id"],
+            local_version=note["local_version"],
+            tags=["work", "new", "todo"],
+        )
+        lines = PLAN.replace(b"'a/b'", b"new")
+        assert plan.read_bytes() == lines
+        assert stat.S_IMODE(plan.stat().st_mode) == 0o664
+        assert os.getxattr(plan, "user.mark") == b"kept"
+        server.tool("save", id=note["id"], append="- two")
+        assert plan.read_bytes() == lines + b"- two\r\n"
+        refused = server.error(
+            "save", id=note["id"], local_version=saved["local_version"], tags=["work"]
+        )
+        assert refused["subcategory"] == "inline_tags"
+        version = server.tool("get", id=note["id"])["local_version"]
+        version = server.tool("manage", action="trash", id=note["id"], local_version=version)[
+            "new_local_version"
+        ]
+        assert not plan.exists()
+        assert (vault / ".trash" / "Projects" / "Plan.md").read_bytes() == lines + b"- two\r\n"
+        server.tool("manage", action="untrash", id=note["id"], local_version=version)
+        assert plan.read_bytes() == lines + b"- two\r\n"
+        assert server.tool("manage", action="get_stats")["sync_left_out"] == 1
+        assert server.leave() == 0
+
+
+def test_new_notes_get_names_of_their_own_and_are_deleted_for_good(
+    env: dict[str, str], vault: Path
+) -> None:
+    with Server(env) as server:
+        server.loaded(1)
+        made = server.tool("save", text="hello\n", title="Projects/Plan", tags=["x"])
+        assert made["id"] == "Projects/Plan 2.md"
+        text = "---\ntags:\n  - x\n---\nhello\n"
+        assert (vault / "Projects" / "Plan 2.md").read_text() == text
+        assert server.tool("save", text="# A new *day*: one\n")["id"] == "A new day one.md"
+        version = server.tool(
+            "manage", action="trash", id=made["id"], local_version=made["local_version"]
+        )["new_local_version"]
+        server.tool(
+            "manage",
+            action="delete_permanently",
+            id=made["id"],
+            local_version=version,
+            confirm=True,
+        )
+        assert not (vault / ".trash" / "Projects" / "Plan 2.md").exists()
+        assert server.leave() == 0
+
+
+def test_what_other_programs_do_is_seen_and_merged(env: dict[str, str], vault: Path) -> None:
+    plan = vault / "Projects" / "Plan.md"
+    with Server(env) as server:
+        server.loaded(1)
+        note = server.tool("get", id="Projects/Plan.md")
+        (vault / "Neu").mkdir()
+        (vault / "Neu" / "Idee.md").write_text("from an editor\n")
+        until(lambda: server.tool("list", query="editor")["total_items"] == 1)
+        plan.write_bytes(PLAN.replace(b"# Plan", b"# Plan B"))
+        text = note["text"] + "- two\n"
+        server.tool("save", id=note["id"], local_version=note["local_version"], text=text)
+        assert plan.read_bytes() == PLAN.replace(b"# Plan", b"# Plan B") + b"- two\r\n"
+        plan.rename(vault / "Neu" / "Moved.md")
+        until(lambda: server.tool("list", query="todo")["content"][0]["uuid"] == "Neu/Moved.md")
+        assert server.tool("get", id="Projects/Plan.md")["id"] == "Neu/Moved.md"
+        assert server.leave() == 0
+
+
+@pytest.mark.skipif(not Path("/usr/bin/git").exists(), reason="needs git")
+def test_another_branch_is_followed_with_its_renames(env: dict[str, str], vault: Path) -> None:
+    def git(*arguments: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *who, *arguments], cwd=vault, check=True, capture_output=True)
+
+    for number in range(30):
+        (vault / f"Note {number}.md").write_text(f"number{number}\n")
+    git("init", "-q", "-b", "main")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    git("checkout", "-qb", "other")
+    for number in range(9):
+        git("rm", "-q", f"Note {number}.md")
+    for number in range(9, 20):
+        git("mv", f"Note {number}.md", f"Projects/Moved {number}.md")
+    (vault / "Note 20.md").write_text("changed20\n")
+    git("commit", "-qam", "two")
+    git("checkout", "-q", "main")
+    with Server(env) as server:
+        server.loaded(31)
+
+        def ids() -> set[str]:
+            page = server.tool("list", limit=100)
+            return {one["uuid"] for one in page["content"]}
+
+        def on_disk() -> set[str]:
+            return {
+                str(path.relative_to(vault))
+                for path in vault.rglob("*.md")
+                if not path.relative_to(vault).parts[0].startswith(".")
+            } - {"latin.md"}
+
+        git("checkout", "-q", "other")
+        until(lambda: ids() == on_disk())
+        until(lambda: server.tool("list", query="changed20")["total_items"] == 1)
+        git("checkout", "-q", "main")
+        until(lambda: ids() == on_disk())
+        assert server.leave() == 0
+
+
+def test_without_its_folder_it_says_so(env: dict[str, str], vault: Path) -> None:
+    vault.rename(vault.with_name("elsewhere"))
+    with Server(env) as server:
+        until(lambda: server.tool("manage", action="get_stats")["db_sync_error_count"] > 0)
+        error = server.error("save", text="x\n")
+        assert error["subcategory"] == "unavailable"
+        assert "the folder of the vault cannot be used" in error["message"]
+        assert server.leave() == 0
