@@ -10,11 +10,14 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from mcp_notarium.stores.vault.folder import open_folder, open_parent
+from mcp_notarium.errors import NoteNotFound
+from mcp_notarium.stores.vault.folder import NotANote, open_folder, open_parent
 from mcp_notarium.stores.vault.paths import TRASH, is_ignored_folder, is_note_name, split_path
 from mcp_notarium.stores.vault.writing import NoteFile, read_file, recover
 
@@ -23,6 +26,7 @@ _DEEPEST = 64
 _RECENT = 0.1
 """Seconds in which a file may change again without another date."""
 State = tuple[int, int, int, int, int]
+_Value = TypeVar("_Value")
 Place = tuple[str, bool]
 """A note's path, and whether it lies in the trash."""
 
@@ -70,6 +74,8 @@ class Listing:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[Place, Known] = {}
+        self._inherited: dict[Place, tuple[str | None, str]] = {}
+        """Where a file has been written anew -> its own identity, and that of the note it goes on with."""
 
     def scan(self, root: int) -> Scan:
         """Look at every file. Raises ``OSError`` for a folder that cannot be listed for once."""
@@ -105,7 +111,7 @@ class Listing:
             repr((seen, sorted(folders), once)).encode("utf-8", "replace")
         ).hexdigest()
         shown.sort(key=lambda one: (-one.modified_ns, one.path))
-        self._forget({one.place for one in shown})
+        self._follow_copies(root, shown)
         return Scan(tuple(shown), left_out, cursor, tuple(folders))
 
     def known(self, one: Found) -> Known | None:
@@ -122,7 +128,10 @@ class Listing:
         return self.remember(place, file)
 
     def remember(self, place: Place, file: NoteFile) -> NoteFile:
-        """Remember a file as it was read or written, unless it may change again without another date."""
+        """Remember a file as it was read or written; return it with the identity that its note has."""
+        own, inherited = self._inherited.get(place, (None, ""))
+        if inherited and own == file.identity:
+            file = replace(file, identity=inherited)
         self._remember(place, Known(_state(file.found), file.digest, file.identity))
         return file
 
@@ -135,9 +144,38 @@ class Listing:
             with self._lock:
                 self._known[place] = known
 
-    def _forget(self, places: set[Place]) -> None:
+    def _follow_copies(self, root: int, files: list[Found]) -> None:
+        """Forget the files that are gone, but for the identity of those that stand elsewhere with the same bytes.
+
+        Git and sync tools move a note by writing a new file and removing the old one. A content that two files
+        have, or had, tells nothing.
+        """
+        here = {one.place for one in files}
         with self._lock:
-            self._known = {place: one for place, one in self._known.items() if place in places}
+            gone = {place: one for place, one in self._known.items() if place not in here}
+            self._known = {place: one for place, one in self._known.items() if place in here}
+            held = [one.digest for one in self._known.values()]
+            new = [one.place for one in files if one.place not in self._known]
+        if not gone or not new:
+            return
+        lost = _once((one.digest, one.identity) for one in gone.values() if one.digest)
+        found: list[tuple[str, tuple[Place, str | None]]] = []
+        for place in new:
+            with suppress(NoteNotFound, NotANote, FileNotFoundError):
+                file = self.read(root, place, exact=False)
+                found.append((file.digest, (place, file.identity)))
+        for digest, (place, own) in _once(found).items():
+            if (identity := lost.get(digest)) and digest not in held:
+                with self._lock:
+                    self._inherited[place] = own, identity
+                    self._known.pop(place, None)
+
+
+def _once(pairs: Iterable[tuple[str, _Value]]) -> dict[str, _Value]:
+    """Return those pairs whose key stands once."""
+    listed = [*pairs]
+    often = Counter(key for key, _ in listed)
+    return {key: value for key, value in listed if often[key] == 1}
 
 
 def _walk(root: int, folders: list[str]) -> Iterator[tuple[str, os.DirEntry[str], os.stat_result]]:
