@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from sources import SOURCES, Fault, report, texts, unused
 
 _REGISTRY = SOURCES / "mcp_notarium" / "stores" / "registry.py"
-_ORDINARY = {"local", "memory"}
+_ORDINARY = {"local", "memory", "vault"}
 """Names of stores that are words of other things, too, and so cannot be looked for."""
 _SERVICES = ("simperium", "etapi")
 """Names by which the services call what a store talks to."""
