@@ -18,7 +18,7 @@ from collections.abc import Sequence
 _ENV_FILE, _ACCOUNT = "--env-file", "--account"
 _TERMINAL_NOTICE = """\
 This is an MCP server; it is usually started by an MCP client and now waits for one on stdin.
-To set it up:   mcp-notarium --help
+To set it up:   mcp-notarium setup
 To stop it:     Ctrl+C
 """
 

@@ -119,8 +119,8 @@ class SettingsMissing(ConfigError):
     def __init__(self, message: str, *, missing: list[str], resolution_hint: str) -> None:
         super().__init__(message, details={"missing": missing}, resolution_hint=resolution_hint)
         self.agent_hint = (
-            f"Ask the user to set {' and '.join(missing)} in this server's entry of the client's "
-            "configuration and to restart the client; `mcp-notarium doctor` says more."
+            "Ask the user to run `mcp-notarium setup` in a terminal (or to set "
+            f"{' and '.join(missing)} in the client's configuration) and to restart the client."
         )
 
 

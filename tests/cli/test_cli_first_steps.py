@@ -7,7 +7,6 @@ import os
 import re
 import stat
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from support.whole import Server, account_folder, environment, run
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are needed")
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]
 WEAK = "hunter2"
 NAME, HOME = "you@example.com", "/home/you"
@@ -32,57 +32,48 @@ def _simulator():
         yield simulator
 
 
-def blocks(language: str) -> list[str]:
-    """The README's blocks of code, without the list's indentation."""
-    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", README, re.MULTILINE | re.DOTALL)
-    return [re.sub(rf"^{indent}", "", body, flags=re.MULTILINE) for indent, body in found]
+def blocks(page: str, language: str) -> list[str]:
+    """The blocks of code on a page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
-def test_the_readmes_walk_works_typed_line_by_line(simulator: Simulator, tmp_path: Path) -> None:
-    unset = ("SIMPLENOTE_USERNAME", "SIMPLENOTE_PASSWORD", "DB_ENCRYPTION_KEY", "NOTARIUM_DATA_DIR")
+def test_the_readmes_commands_work_typed_line_by_line(tmp_path: Path) -> None:
+    bare = {"HOME": str(tmp_path), "PS1": "next> ", "NOTARIUM_KEYCHAIN": "off"}
+    bare["PATH"] = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    first, *rest = [block for block in blocks(README, "sh") if "mcp-notarium setup" in block]
+    assert first.splitlines()[-1] == "mcp-notarium setup"
+    (lines,) = (block.splitlines() for block in rest)
+    assert lines[-1].startswith("mcp-notarium uninstall")
+    with Terminal(bare, program=["/bin/sh", "-i"]) as shell:
+        for line in [*lines[:-1], "mcp-notarium uninstall --yes"]:
+            shell.shows("next> ")
+            shell.screen = ""
+            yes = " --yes" if "install --client" in line else ""
+            shell.type(f"{line.partition('  ')[0]}{yes}; echo code $?\n")
+            shell.shows("code 0")
+        shell.shows("is out of ~/.codex/config.toml")
+    assert not [*tmp_path.glob(".codex/*"), *tmp_path.glob(".cursor/*")]
+
+
+def test_an_entry_without_an_account_serves(simulator: Simulator, tmp_path: Path) -> None:
+    (entry,) = (json.loads(block) for block in blocks(CONFIGURATION, "json"))
+    key = tmp_path / ".config" / "notarium.key"
+    unset = ("SIMPLENOTE_USERNAME", "DB_ENCRYPTION_KEY")
     bare = environment(simulator, tmp_path, **dict.fromkeys(unset))
-    bare["PATH"] = f"{Path(sys.executable).parent}:{bare['PATH']}"
-    make_key, log_in, *_ = (
-        block for block in blocks("sh") if "mcp-notarium " in block and "claude" not in block
-    )
-    with Terminal(bare | {"PS1": "next> "}, program=["/bin/sh", "-i"]) as shell:
-        shell.shows("next> ")
-        shell.type(make_key)
-        shell.shows("The key is in ~/.config/notarium.key")
-        for line in log_in.replace(NAME, simulator.username).splitlines():
-            shell.type(f"{line}\n")
-        shell.shows("Code from the e-mail: ")
-        shell.type(f"{simulator.sent_codes[-1].code}\n")
-        shell.shows("Logged in.")
-        assert "raw:" not in shell.screen
-    (entry,) = (json.loads(block) for block in blocks("json") if "mcpServers" in block)
+    assert run(bare, "generate-key", "--file", str(key)).returncode == 0
     given = {
         name: value.replace(NAME, simulator.username).replace(HOME, str(tmp_path))
         for name, value in entry["mcpServers"]["notarium"]["env"].items()
     }
+    assert given["DB_ENCRYPTION_KEY_FILE"] == str(key)
     with Server(bare | given) as server:
         server.loaded(1)
         assert server.leave() == 0
 
 
-def test_the_readme_names_the_created_file_for_every_client() -> None:
-    servers = [
-        next(iter(found.values()))["notarium"]
-        for found in map(json.loads, blocks("json"))
-    ]  # fmt: skip
-    servers.append(tomllib.loads(blocks("toml")[0])["mcp_servers"]["notarium"])
-    assert len(servers) == 4
-    for server in servers:
-        env = server["env"]
-        assert env == {
-            "SIMPLENOTE_USERNAME": NAME,
-            "DB_ENCRYPTION_KEY_FILE": f"{HOME}/.config/notarium.key",
-        }
-
-
 def test_claude_codes_line_has_the_name_before_the_variables() -> None:
     """The option takes as many values as follow it, and would take the name for one of them."""
-    (line,) = (one for one in README.splitlines() if one.startswith("claude mcp add"))
+    (line,) = (one for one in CONFIGURATION.splitlines() if one.startswith("claude mcp add"))
     assert re.fullmatch(
         r"claude mcp add --scope user notarium( --env \w+=\S+)+ -- /path/to/mcp-notarium", line
     )

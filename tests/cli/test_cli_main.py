@@ -157,7 +157,7 @@ def test_started_at_a_terminal_it_says_what_it_is_and_serves_all_the_same(tmp_pa
         lines = [started.stderr.readline() for _ in range(3)]
         assert started.poll() is None
     assert lines[0].startswith("This is an MCP server")
-    assert "--help" in lines[1]
+    assert "mcp-notarium setup" in lines[1]
     assert started.returncode == 0
 
 

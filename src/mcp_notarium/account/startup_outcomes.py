@@ -44,8 +44,9 @@ _ONLY_COPY: Mapping[str, str] = MappingProxyType(
 )
 """Replaces these hints where the notes are in this database alone. Longer sentences come first."""
 MAKE_KEY = (
-    "Run `mcp-notarium generate-key --file PATH` and set DB_ENCRYPTION_KEY_FILE=PATH in the client's "
-    "configuration (keep a copy in a safe place). DB_ENCRYPTION=off keeps the notes unencrypted instead."
+    "Run `mcp-notarium setup` in a terminal: it makes a key and tells your clients where it is. Or run "
+    "`mcp-notarium generate-key --file PATH` and set DB_ENCRYPTION_KEY_FILE=PATH in the client's configuration. "
+    "DB_ENCRYPTION=off keeps the notes unencrypted instead."
 )
 STRONGER_KEY = (
     "Run `mcp-notarium generate-key --file PATH` and set DB_ENCRYPTION_KEY_FILE=PATH in the client's "
@@ -113,13 +114,17 @@ _AGENT_GIVE_KEY = (
     "`mcp-notarium doctor` helps if it is lost."
 )
 _AGENT_MAKE_KEY = (
+    "Ask the user to run `mcp-notarium setup` in a terminal (or `mcp-notarium generate-key --file PATH`, and to set "
+    "DB_ENCRYPTION_KEY_FILE=PATH) and to restart the client."
+)
+_AGENT_STRONGER_KEY = (
     "Ask the user to run `mcp-notarium generate-key --file PATH`, to set DB_ENCRYPTION_KEY_FILE=PATH in "
     "the client's configuration, and to restart the client."
 )
 _AGENT_HINTS: Mapping[str, str] = MappingProxyType(
     {
         MAKE_KEY: _AGENT_MAKE_KEY,
-        STRONGER_KEY: _AGENT_MAKE_KEY,
+        STRONGER_KEY: _AGENT_STRONGER_KEY,
         GIVE_KEY: _AGENT_GIVE_KEY,
         ANOTHER_KEY: _AGENT_GIVE_KEY,
         TYPE_AGAIN + GIVE_KEY: _AGENT_GIVE_KEY,

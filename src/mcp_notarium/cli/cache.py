@@ -25,7 +25,7 @@ from mcp_notarium.account import (
 )
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, signals
+from mcp_notarium.cli import command_setup, setup_key, signals
 from mcp_notarium.cli.terminal import (
     Progress,
     ask_line,
@@ -300,10 +300,16 @@ def run_migrate(args: argparse.Namespace) -> int:
 
 def run_purge(args: argparse.Namespace) -> int:
     """Purge the account after asking; exit code 23 if the keychain could not be asked."""
-    config = command_setup.prepare(args)
+    loaded = command_setup.prepare_account(args)
+    config = loaded.config
     if not args.yes:
         _require_consent(config)
     done = purge.purge_account(config, keychain.system_keychain() if config.keychain else None)
+    if loaded.account is not None:
+        setup_key.forget(loaded.account)
+        talk(
+            f"The account `{loaded.account.name}` is forgotten. `mcp-notarium uninstall` takes it out of clients."
+        )
     talk(
         f"{done.files} files were removed"
         + (", and the keychain's entries." if done.keychain_cleared else ".")

@@ -48,13 +48,18 @@ def prepare(args: argparse.Namespace) -> Config:
     Raises ``ConfigError`` naming everything that has to be changed, and ``InvalidRequest`` where nothing is
     stored that a command could work on.
     """
-    found = load(args).config
-    if not found.store.persistent:
+    return prepare_account(args).config
+
+
+def prepare_account(args: argparse.Namespace) -> Loaded:
+    """Prepare as :func:`prepare`, and return the remembered account, too."""
+    loaded = load(args)
+    if not loaded.config.store.persistent:
         raise InvalidRequest(
-            f"{found.store.title} is in the memory of a running server; there is nothing on the disk",
+            f"{loaded.config.store.title} is in the memory of a running server; there is nothing on the disk",
             resolution_hint="Start a server, or set another NOTARIUM_STORE.",
         )
-    return found
+    return loaded
 
 
 def load(args: argparse.Namespace, *, asks: bool = True) -> Loaded:

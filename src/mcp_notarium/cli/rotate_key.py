@@ -15,7 +15,7 @@ from mcp_notarium.account import keychain_slot, reencryption, slot_rotation
 from mcp_notarium.account.database_creation import kdf_policy
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.slot_rotation import ProvenKey
-from mcp_notarium.cli import command_setup, keys, new_key_input
+from mcp_notarium.cli import command_setup, keys, new_key_input, setup_key
 from mcp_notarium.cli.calibrate import describe_cost
 from mcp_notarium.cli.new_key_input import NewKey
 from mcp_notarium.cli.terminal import (
@@ -27,6 +27,7 @@ from mcp_notarium.cli.terminal import (
     talk,
 )
 from mcp_notarium.config import Config
+from mcp_notarium.config.accounts import Account
 from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
 from mcp_notarium.crypto.slot_changes import describe_slot
@@ -71,7 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Rotate the key; exit code 0 when the new key is in place and the old one opens nothing here."""
-    config = command_setup.prepare(args)
+    loaded = command_setup.prepare_account(args)
+    code = _rotate(loaded.config, args)
+    if loaded.account is not None:
+        _tell_account(loaded.account, args)
+    return code
+
+
+def _rotate(config: Config, args: argparse.Namespace) -> int:
     _check_options(config, args)
     options = ChangeOptions(
         old=ask_secret("Old key: ") if args.ask_old else None,
@@ -283,6 +291,18 @@ def _tell_old_key_places(
             "(`mcp-notarium keys recovery create`), then remove this one "
             f"(`mcp-notarium keys remove {current.slot.id}`)."
         )
+
+
+def _tell_account(account: Account, args: argparse.Namespace) -> None:
+    """Remember where the new key of the account is, if this command knows that."""
+    if args.keychain:
+        moved = setup_key.moved(account, "keychain")
+    elif args.new_key_file is not None and args.new_key_file.is_file() and not args.slot:
+        moved = setup_key.moved(account, "file", args.new_key_file.expanduser().absolute())
+    else:
+        return
+    setup_key.remember(moved)
+    talk(f"The account `{account.name}` uses the new key; restart its clients.")
 
 
 COMMANDS = {"rotate-key": (add_arguments, run)}

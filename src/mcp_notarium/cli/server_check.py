@@ -1,22 +1,35 @@
-"""Start the server as a client does, and shake hands with it: the client of the official SDK plays the part.
+"""Start the server as a client does, shake hands, list its tools and read a note.
 
 It gets the few variables that clients pass on, and the home folder as its working folder.
 """
 
 from __future__ import annotations
 
-import asyncio
+import json
 import os
+import subprocess
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mcp_notarium import __version__
+
 _SECONDS = 60.0
-"""Seconds for an answer; a keychain may show a dialog to a person."""
-_LIST = "list"
+"""Seconds for the whole talk; a keychain may show a dialog to a person."""
+_PASSED_ON = (
+    *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),
+    *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PROCESSOR_ARCHITECTURE", "SYSTEMDRIVE"),
+    *("SYSTEMROOT", "TEMP", "USERNAME", "USERPROFILE"),
+)
+"""Variables that the official SDKs pass on to a server, on Unix and on Windows."""
+_HELLO = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "mcp-notarium-setup", "version": __version__},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,41 +43,55 @@ class Check:
 
 def check_server(entry: Mapping[str, Any]) -> Check:
     """Start the server of a client's entry, list its tools and ask for one note."""
-    # The SDK takes half a second.
-    from mcp import StdioServerParameters, stdio_client  # noqa: PLC0415
-
-    parameters = StdioServerParameters(
-        command=str(entry["command"]),
-        args=[str(one) for one in entry.get("args") or ()],
-        env={str(name): str(value) for name, value in (entry.get("env") or {}).items()},
-        cwd=Path.home(),
-    )
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-        return asyncio.run(_shake_hands(partial(stdio_client, parameters, errlog=nowhere)))
-
-
-async def _shake_hands(connect: Callable[[], Any]) -> Check:
-    from mcp import Client  # noqa: PLC0415 - see above
-
+    environ = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     began = time.monotonic()
     try:
-        async with Client(connect(), mode="legacy", read_timeout_seconds=_SECONDS) as client:
-            tools = tuple(one.name for one in (await client.list_tools()).tools)
-            seconds = time.monotonic() - began
-            listing = next((name for name in tools if name.endswith(_LIST)), None)
-            if listing is None:
-                return Check(tools, seconds)
-            result = await client.call_tool(listing, {"limit": 1})
-            return Check(tools, seconds, _problem(result) if result.is_error else "")
-    except Exception as error:  # noqa: BLE001 - whatever a client would meet
+        with subprocess.Popen(  # noqa: S603 - the command that the client's file names
+            [str(entry["command"]), *map(str, entry.get("args") or ())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environ | {str(name): str(text) for name, text in (entry.get("env") or {}).items()},
+            cwd=Path.home(),
+        ) as process:
+            limit = threading.Timer(_SECONDS, process.kill)
+            limit.start()
+            try:
+                return _talk(process, began)
+            finally:
+                limit.cancel()
+    except (OSError, EOFError, ValueError, LookupError, TypeError) as error:
         return Check((), time.monotonic() - began, f"it did not answer ({type(error).__name__})")
 
 
-def _problem(result: Any) -> str:
-    import json  # noqa: PLC0415 - rarely needed
+def _talk(process: subprocess.Popen[bytes], began: float) -> Check:
+    _ask(process, "initialize", _HELLO)
+    _send(process, {"method": "notifications/initialized"})
+    tools = tuple(one["name"] for one in _ask(process, "tools/list", {})["tools"])
+    seconds = time.monotonic() - began
+    listing = next((name for name in tools if name.endswith("list")), None)
+    if listing is None:
+        return Check(tools, seconds)
+    answer = _ask(process, "tools/call", {"name": listing, "arguments": {"limit": 1}})
+    if not answer.get("isError"):
+        return Check(tools, seconds)
+    return Check(tools, seconds, str(json.loads(answer["content"][0]["text"])["message"]))
 
-    text = str(getattr(result.content[0], "text", "")) if result.content else ""
-    try:
-        return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        return text or "it refused"
+
+def _ask(
+    process: subprocess.Popen[bytes], method: str, params: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the result of a request; what the server says of its own accord is left out."""
+    _send(process, {"id": method, "method": method, "params": params})
+    assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+    for line in process.stdout:
+        message = json.loads(line)
+        if message.get("id") == method:
+            return dict(message["result"])
+    raise EOFError
+
+
+def _send(process: subprocess.Popen[bytes], message: Mapping[str, Any]) -> None:
+    assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+    process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+    process.stdin.flush()

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from mcp_notarium.cli.questions import Choice
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import ONLY, Account
 from mcp_notarium.config.clients import CLIENTS
-from mcp_notarium.config.common_variables import STORE
+from mcp_notarium.config.common_variables import STORE, known_variables
 from mcp_notarium.config.value_parser import parse_value
 from mcp_notarium.config_variable import Kind, Variable
 from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
@@ -106,13 +107,12 @@ def _run(args: argparse.Namespace) -> int:
 def _choose_account(args: argparse.Namespace) -> Account:
     """Return the account to go on with, or a new one that stands in no file yet."""
     known = accounts.read_accounts(accounts.config_dir(os.environ))
-    if args.account in known:
-        return known[args.account]
     given = _parse_set(args.set)
-    if known and args.account == ONLY and not (args.store or given):
+    name = args.account
+    if known and name == ONLY and not (args.store or given):
         name = _choose_known(known, yes=args.yes)
-        if name != _ANOTHER:
-            return known[name]
+    if name in known:
+        return replace(known[name], variables={**known[name].variables, **given})
     kind = registry.kind(args.store or _choose_store(yes=args.yes))
     variables = {STORE: kind.name} | _settings(kind, given)
     return _same_account(known, variables) or Account(
@@ -165,14 +165,14 @@ def _parse_set(given: list[str]) -> dict[str, str]:
             f"`--set` needs NAME=VALUE, with a setting that is no secret: {wrong[0]} is none",
             resolution_hint="`mcp-notarium --print-config-vars` lists the settings.",
         )
-    return {name: value for name, _, value in pairs}
+    return {name: _canonical(name, value) for name, _, value in pairs}
 
 
 def _settings(kind: StoreKind, given: Mapping[str, str]) -> dict[str, str]:
     """Return what the account remembers: what is given or set for the store, and what had to be asked."""
     own = {one.name: one for one in kind.variables if not one.secret}
     files = {one.file_name for one in kind.variables if one.has_file}
-    names = {*own, *files, _DATA_DIR, accounts.KEY_FILE}
+    names = {*own, *files, _DATA_DIR, setup_key.KEYCHAIN, accounts.KEY_FILE}
     values = {name: text for name in sorted(names) if (text := os.environ.get(name))} | dict(given)
     for name, variable in own.items():
         if variable.required and name not in values:
@@ -180,7 +180,7 @@ def _settings(kind: StoreKind, given: Mapping[str, str]) -> dict[str, str]:
                 variable.purpose, default="", option=f"--set {name}=VALUE",
                 problem=partial(_problem, variable),
             )  # fmt: skip
-    return {name: _canonical(own.get(name), text) for name, text in values.items()}
+    return {name: _canonical(name, text) for name, text in values.items()}
 
 
 def _problem(variable: Variable, typed: str) -> str | None:
@@ -194,8 +194,9 @@ def _problem(variable: Variable, typed: str) -> str | None:
     return None
 
 
-def _canonical(variable: Variable | None, text: str) -> str:
+def _canonical(name: str, text: str) -> str:
     """Return the value as it is kept: a path as a full one, for servers have another working folder."""
+    variable = next((one for one in known_variables() if one.name == name), None)
     if variable is None or variable.kind is Kind.PATH:
         return str(Path(text).expanduser().absolute())
     return parse_value(variable, text, [])
@@ -263,8 +264,8 @@ def _install(account: Account, args: argparse.Namespace) -> int:
         return 0
     if account.key == "passphrase":
         console.warn(
-            "A server cannot ask for your passphrase, so no client was given it. Run `mcp-notarium setup "
-            "--key file` for a key that servers find, or pass DB_ENCRYPTION_KEY to the server yourself."
+            "A server cannot ask for your passphrase, so it was added to no client. `mcp-notarium rotate-key "
+            "--new-key-file PATH` sets a key that servers find; then run `mcp-notarium install`."
         )
         return 0
     return install.install(account, install.pick_clients(args.client, yes=args.yes), yes=args.yes)

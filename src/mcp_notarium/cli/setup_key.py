@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+from mcp_notarium import config
 from mcp_notarium.account.slot_rotation import require_strong
 from mcp_notarium.cli import command_setup, console, questions
 from mcp_notarium.cli.questions import Choice
@@ -21,11 +22,14 @@ from mcp_notarium.config.accounts import KEY_FILE, Account, KeyPlace
 from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import InvalidRequest, LockedError, NotariumError
 from mcp_notarium.files import os_errors
+from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import create_private
 from mcp_notarium.keys import keychain
 from mcp_notarium.secret import Secret
 
+KEYCHAIN = "NOTARIUM_KEYCHAIN"
+_KEY = "DB_ENCRYPTION_KEY"
 _TRIES = 3
 _TITLES = {
     "keychain": "make one, and keep it in the system's keychain",
@@ -35,57 +39,116 @@ _TITLES = {
 
 
 def place_key(account: Account, args: argparse.Namespace) -> Account:
-    """Return the account with the place of its key chosen, and remember it; a key file is made first."""
-    folder = accounts.config_dir(os.environ)
-    known = accounts.read_accounts(folder)
-    if account.name in known and args.key in {None, account.key}:
-        return _with_file(account) if account.key == "file" else account
-    place = "file" if KEY_FILE in account.variables else args.key or _choose_place(yes=args.yes)
-    return _remember(account, cast("KeyPlace", place))
+    """Return the account with the place of its key chosen, and remember it; a key file is made first.
+
+    Raises ``InvalidRequest`` for another place than that of a database's key.
+    """
+    known = accounts.read_accounts(accounts.config_dir(os.environ)).get(account.name)
+    if known is not None and args.key in {None, known.key}:
+        place = known.key
+    elif KEY_FILE in account.variables and known is None:
+        place = "file"
+    else:
+        place = cast("KeyPlace", args.key or _choose_place(account, yes=args.yes))
+    if known is not None and place != known.key and _has_database(account):
+        raise InvalidRequest(
+            f"the account `{account.name}` has a key already",
+            resolution_hint="`mcp-notarium rotate-key --keychain` or `rotate-key --new-key-file PATH` changes it.",
+        )
+    account = moved(account, place)
+    _make_file(account)
+    remember(account)
+    # The account's own key counts from here on.
+    os.environ.pop(KEY_FILE, None)
+    if place == "file":
+        os.environ.pop(_KEY, None)
+    return account
 
 
-def _remember(account: Account, place: KeyPlace) -> Account:
-    folder = accounts.config_dir(os.environ)
+def moved(account: Account, place: KeyPlace, path: Path | None = None) -> Account:
+    """Return the account with its key in another place; ``path``: of the file, if it is to be another one."""
     variables = {name: text for name, text in account.variables.items() if name != KEY_FILE}
     if place == "file":
-        chosen = account.variables.get(KEY_FILE) or str(folder / f"{account.name}.key")
-        variables[KEY_FILE] = chosen
-    account = _with_file(Account(account.name, place, variables))
+        default = accounts.config_dir(os.environ) / f"{account.name}.key"
+        variables[KEY_FILE] = str(path or account.variables.get(KEY_FILE) or default)
+    return replace(account, key=place, variables=variables)
+
+
+def remember(account: Account) -> None:
+    """Write the account into ``accounts.toml``. Raises ``InvalidRequest``."""
+    folder = accounts.config_dir(os.environ)
     try:
-        accounts.write_accounts(folder, accounts.read_accounts(folder) | {account.name: account})
+        accounts.remember(folder, account)
     except OSError as error:
         raise _cannot_write(folder / accounts.FILE, error) from None
-    return account
 
 
-def _with_file(account: Account) -> Account:
+def forget(account: Account) -> None:
+    """Take the account out of ``accounts.toml``, and remove the key file that was made for it."""
+    folder = accounts.config_dir(os.environ)
+    try:
+        if moved(account, "file").variables[KEY_FILE] == str(folder / f"{account.name}.key"):
+            (folder / f"{account.name}.key").unlink(missing_ok=True)
+        accounts.forget(folder, account)
+    except OSError as error:
+        raise _cannot_write(folder / accounts.FILE, error) from None
+
+
+def _has_database(account: Account) -> bool:
+    """Return whether the account has a database, and so a key that opens it."""
+    own = {name: text for name, text in account.variables.items() if name != KEY_FILE}
+    found = config.load({**os.environ, **own, KEY_FILE: "", _KEY: ""}, cwd=Path(os.path.sep))
+    return AccountFolder(found.config.account_dir).key_file.exists()
+
+
+def _make_file(account: Account, key: Secret | None = None) -> None:
     """Make the account's key file if it has one to be made; an existing one may open a database."""
-    if account.key == "file":
-        path = Path(account.variables[KEY_FILE])
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not path.exists():
-                create_private(path, user_key.generate().reveal() + b"\n")
-        except OSError as error:
-            raise _cannot_write(path, error) from None
-    return account
+    if account.key != "file":
+        return
+    path = Path(account.variables[KEY_FILE])
+    if path.exists():
+        return
+    if key is None and _has_database(account):
+        raise InvalidRequest(
+            f"{display_path(path)} is gone, and the notes of `{account.name}` are encrypted with the key in it",
+            resolution_hint="Put the file back. With the recovery key `mcp-notarium rotate-key --ask-old "
+            "--new-key-file PATH` sets another one.",
+        )
+    given = os.environ.get(_KEY, "")
+    key = key or (Secret(given) if given else user_key.generate())
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        create_private(path, key.reveal() + b"\n")
+    except OSError as error:
+        raise _cannot_write(path, error) from None
 
 
 def make_key(account: Account, args: argparse.Namespace) -> tuple[Config, Account]:
     """Return the configuration of the account, with its key where it belongs, and the account as it is then."""
-    config = command_setup.load(args, asks=False).config
+    found = command_setup.load(args, asks=False).config
+    if found.store.name != account.store:
+        raise InvalidRequest(
+            f"the environment names another store than the account `{account.name}`",
+            resolution_hint="Unset NOTARIUM_STORE, or name the other account by `--account NAME`.",
+        )
     if account.key == "keychain":
         try:
-            _store_in_keychain(config, config.db_key or user_key.generate())
+            _store_in_keychain(found, found.db_key or user_key.generate())
         except LockedError as error:
-            if args.key:
+            if args.key or _has_database(account):
                 raise
             console.warn(f"{error.message}. The key is kept in a file instead.")
-            account = _remember(account, "file")
-            config = command_setup.load(args, asks=False).config
-    elif account.key == "passphrase":
-        config, account = _take_passphrase(config, account, args)
-    return config, account
+            return _into_file(account, found.db_key or user_key.generate(), args)
+    if account.key == "passphrase":
+        return _take_passphrase(found, account, args)
+    return found, account
+
+
+def _into_file(account: Account, key: Secret, args: argparse.Namespace) -> tuple[Config, Account]:
+    account = moved(account, "file")
+    _make_file(account, key)
+    remember(account)
+    return command_setup.load(args, asks=False).config, account
 
 
 def describe(account: Account) -> str:
@@ -100,8 +163,9 @@ def describe(account: Account) -> str:
             return "The passphrase is stored nowhere."
 
 
-def _choose_place(*, yes: bool) -> str:
-    usable = keychain.system_keychain().usable
+def _choose_place(account: Account, *, yes: bool) -> str:
+    switched_off = account.variables.get(KEYCHAIN) == "off"
+    usable = not switched_off and keychain.system_keychain().usable
     default = "keychain" if usable else "file"
     if yes:
         return default
@@ -112,36 +176,43 @@ def _choose_place(*, yes: bool) -> str:
     )
 
 
-def _store_in_keychain(config: Config, key: Secret) -> None:
+def _store_in_keychain(found: Config, key: Secret) -> None:
     """Store the key; one that is there already may open a database. Raises ``LockedError``."""
     system = keychain.system_keychain()
-    if system.get(keychain.KEY, config.owner_hash) is None:
-        system.set(keychain.KEY, config.owner_hash, key)
+    if system.get(keychain.KEY, found.owner_hash) is None:
+        system.set(keychain.KEY, found.owner_hash, key)
 
 
 def _take_passphrase(
-    config: Config, account: Account, args: argparse.Namespace
+    found: Config, account: Account, args: argparse.Namespace
 ) -> tuple[Config, Account]:
-    """Ask for the passphrase, twice for a new database, and let the keychain keep it if there is one."""
-    typed = _ask_passphrase(config, allow_weak=args.allow_weak)
-    config = replace(config, db_key=typed, db_key_origin="what was typed", db_key_yields=False)
-    if not config.keychain or not keychain.system_keychain().usable:
-        return config, account
-    try:
-        _store_in_keychain(config, typed)
-    except LockedError as error:
-        console.warn(error.message)
-        return config, account
-    return config, _remember(account, "keychain")
+    """Ask for the passphrase, twice for a new database, and keep it where servers find it if the user agrees."""
+    typed = _ask_passphrase(found, allow_weak=args.allow_weak)
+    if found.keychain and keychain.system_keychain().usable:
+        try:
+            _store_in_keychain(found, typed)
+        except LockedError as error:
+            console.warn(error.message)
+        else:
+            account = moved(account, "keychain")
+            remember(account)
+    elif not args.yes and questions.confirm(
+        "Servers cannot ask for it. Keep it in a file that only you can read, for them?",
+        default=True,
+        option="--yes` (it is not kept then) or `--key file",
+    ):
+        return _into_file(account, typed, args)
+    known = replace(found, db_key=typed, db_key_origin="what was typed", db_key_yields=False)
+    return known, account
 
 
-def _ask_passphrase(config: Config, *, allow_weak: bool) -> Secret:
-    if (config.account_dir / "notarium_keys.json").exists():
+def _ask_passphrase(found: Config, *, allow_weak: bool) -> Secret:
+    if AccountFolder(found.account_dir).key_file.exists():
         return ask_secret("Passphrase: ")
     for _ in range(_TRIES):
         typed = ask_secret("New passphrase (15 characters or more): ")
         try:
-            require_strong(typed, account=config.account.name, allow_weak=allow_weak)
+            require_strong(typed, account=found.account.name, allow_weak=allow_weak)
         except NotariumError as error:
             console.warn(error.message)
             continue

@@ -131,6 +131,17 @@ def write_accounts(folder: Path, accounts: Mapping[str, Account]) -> None:
     replace_private(folder / FILE, tomlkit.dumps(document).encode())
 
 
+def remember(folder: Path, account: Account) -> None:
+    """Add the account, or replace the one of its name. Raises ``OSError``, ``AccountError``."""
+    write_accounts(folder, read_accounts(folder) | {account.name: account})
+
+
+def forget(folder: Path, account: Account) -> None:
+    """Take the account out of the file. Raises ``OSError``, ``AccountError``."""
+    kept = {name: one for name, one in read_accounts(folder).items() if name != account.name}
+    write_accounts(folder, kept)
+
+
 def storable_names() -> set[str]:
     """Return the names of the variables that an account may hold: all that are no secrets."""
     known = known_variables()

@@ -31,10 +31,8 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.kind import StoreKind
 
-_WITHOUT_ACCOUNT = (
-    f"Without such an account, {STORE}={registry.WITHOUT_ACCOUNT} keeps the notes in an encrypted file on "
-    "this machine."
-)
+_SETUP = "Run `mcp-notarium setup` in a terminal: it asks for all that is needed, and tells your clients. Or:"
+_WITHOUT_ACCOUNT = f"Without such an account: {STORE}={registry.WITHOUT_ACCOUNT}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +214,11 @@ def _join_problems(problems: tuple[ConfigError, ...], *, reasons: tuple[str, ...
     if len(missing) < len(problems):
         return ConfigError(messages, resolution_hint=hint)
     names = [name for problem in missing for name in problem.details["missing"]]
+    hint = f"{_SETUP} {hint}"
     if {one.name for one in registry.kind(registry.DEFAULT).variables} & {*names}:
-        hint += f" {_WITHOUT_ACCOUNT}"
-        error = SettingsMissing(messages, missing=names, resolution_hint=hint)
+        error = SettingsMissing(
+            messages, missing=names, resolution_hint=f"{hint} {_WITHOUT_ACCOUNT}"
+        )
         error.agent_hint = f"{error.agent_hint} No account: {STORE}={registry.WITHOUT_ACCOUNT}."
         return error
     return SettingsMissing(messages, missing=names, resolution_hint=hint)

@@ -1,0 +1,346 @@
+"""Test ``setup`` as a new user meets it: at a terminal, left and taken up again, by options, and undone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import stat
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from notarium_devtools.simperium import Simulator
+from support.terminal import CTRL_C, Terminal
+from support.whole import DEADLINE, Server, run
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are needed")
+UP, SPACE = "\x1b[A", " "
+PASSPHRASE = "seven green herons over a quiet lake"
+ZED = '// my settings\n{\n  // always\n  "vim_mode": true,\n}\n'
+
+
+@pytest.fixture(name="simulator")
+def _simulator():
+    simulator = Simulator()
+    simulator.put("one", content="The first note", tags=[])
+    with simulator.running():
+        yield simulator
+
+
+@pytest.fixture(name="home")
+def _home(tmp_path):
+    """A home with two clients, one of which has a file already."""
+    (tmp_path / ".cursor").mkdir()
+    zed = tmp_path / ".config" / "zed" / "settings.json"
+    zed.parent.mkdir(parents=True)
+    zed.write_text(ZED)
+    return tmp_path
+
+
+def bare(home: Path, **more: str) -> dict[str, str]:
+    """A fresh terminal: nothing but a home, and no client's command on the path."""
+    return {"HOME": str(home), "PATH": "/usr/bin:/bin", "NOTARIUM_KEYCHAIN": "off"} | more
+
+
+def pointing_at(simulator: Simulator) -> dict[str, str]:
+    return {
+        "SIMPERIUM_API_URL": simulator.api_url,
+        "SIMPERIUM_AUTH_URL": simulator.auth_url,
+        "SIMPLENOTE_APP_URL": simulator.app_url,
+    }
+
+
+def accounts(home: Path) -> dict[str, dict[str, str]]:
+    return tomllib.loads((home / ".config/mcp-notarium/accounts.toml").read_text())
+
+
+def cursor(home: Path) -> dict[str, object]:
+    return json.loads((home / ".cursor/mcp.json").read_text())["mcpServers"]
+
+
+def started_by_cursor(home: Path, name: str = "notarium") -> Server:
+    """The server as the client starts it: by its file alone, in a nearly empty environment."""
+    entry = cursor(home)[name]
+    return Server(
+        {"HOME": str(home), "PATH": "/usr/bin:/bin"}, command=[entry["command"], *entry["args"]]
+    )
+
+
+class Person(Terminal):
+    """Answer questions in their order; each is looked for behind the one before."""
+
+    _seen = 0
+
+    def answer(self, question: str, typed: str | Callable[[], str]) -> None:
+        """Answer a question once it listens; what is typed may depend on what came before."""
+        deadline = time.monotonic() + DEADLINE
+        while (at := self.screen.find(question, self._seen)) < 0:
+            assert time.monotonic() < deadline, self.screen
+            assert self._read(), self.screen
+        self._seen = at + len(question)
+        time.sleep(
+            0.2
+        )  # it is shown a moment before keys are read, and those typed earlier are dropped
+        self.type(typed if isinstance(typed, str) else typed())
+
+
+def test_one_command_gives_a_notebook_to_all_clients_and_uninstall_leaves_no_trace(
+    home: Path,
+) -> None:
+    done = run(bare(home), "setup", "--yes")
+    assert done.returncode == 0, done.stderr
+    key = home / ".config/mcp-notarium/local.key"
+    assert accounts(home) == {
+        "local": {
+            "key": "file", "NOTARIUM_STORE": "local", "NOTARIUM_KEYCHAIN": "off", "DB_ENCRYPTION_KEY_FILE": str(key),
+        }
+    }  # fmt: skip
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    said = done.stdout + done.stderr
+    assert "4 tools (list, get, save, manage)" in said
+    assert "Say to your assistant" in said
+    secret = key.read_text().strip()
+    zed = home / ".config/zed/settings.json"
+    for text in (said, zed.read_text(), json.dumps(cursor(home))):
+        assert secret not in text
+    assert zed.read_text().startswith('// my settings\n{\n  // always\n  "vim_mode": true,\n')
+    with started_by_cursor(home) as server:
+        server.tool("save", text="My first note")
+        assert server.tool("list")["total_items"] == 1
+        assert server.leave() == 0
+    for command in (["status"], ["doctor"], ["policy", "show"], ["audit", "tail"]):
+        fresh = run({"HOME": str(home), "PATH": "/usr/bin:/bin"}, *command)
+        assert fresh.returncode == 0, fresh.stderr
+    assert re.search(r"^notes +1$", run(bare(home), "status").stdout, re.MULTILINE)
+    gone = run(bare(home), "uninstall", "--yes")
+    assert gone.returncode == 0, gone.stderr
+    assert zed.read_text() == ZED
+    assert not (home / ".cursor/mcp.json").exists()
+    assert not [*(home / ".config/mcp-notarium/clients").glob("*")]
+
+
+def test_a_second_run_changes_nothing(home: Path) -> None:
+    assert run(bare(home), "setup", "--yes").returncode == 0
+    files = [home / ".cursor/mcp.json", home / ".config/zed/settings.json"]
+    files += sorted((home / ".config/mcp-notarium").rglob("*.*"))
+    before = [path.read_bytes() for path in files]
+    again = run(bare(home), "setup", "--yes")
+    assert again.returncode == 0, again.stderr
+    assert "has the server already" in again.stderr
+    assert [path.read_bytes() for path in files] == before
+
+
+@pytest.mark.slow("a person's whole first talk with the program, with a real login and first load")
+def test_every_question_is_answered_at_a_terminal(simulator: Simulator, home: Path) -> None:
+    with Person(bare(home) | pointing_at(simulator), "setup") as terminal:
+        terminal.answer("Where do the notes live?", UP + "\n")
+        terminal.answer("E-mail address of the Simplenote account.", "not an address\x15")
+        terminal.type(f"{simulator.username}\n")
+        terminal.answer("Which key encrypts the copy here?", "\n")
+        terminal.answer("Code from the e-mail: ", lambda: f"{simulator.sent_codes[-1].code}\n")
+        terminal.answer("Make a recovery key", "y")
+        asked = terminal.finds(r"Type group (\d) of 9: ")
+        (shown,) = re.findall(r"(?:[0-9A-Z]{4}-){8}[0-9A-Z]{4}", terminal.screen)
+        terminal.type(f"{shown.split('-')[int(asked[1]) - 1]}\n")
+        terminal.answer("Which of these programs shall use the notes?", SPACE + "\n")
+        terminal.answer("Add the server `notarium` to Zed?", "n")
+        assert terminal.ends() == 0, terminal.screen
+    assert "1 notes are here" in terminal.screen
+    assert accounts(home)["simplenote"]["SIMPLENOTE_USERNAME"] == simulator.username
+    assert (home / ".config/zed/settings.json").read_text() == ZED
+    assert not (home / ".cursor/mcp.json").exists()
+    assert run(bare(home), "install", "--client", "cursor", "--yes").returncode == 0
+    with started_by_cursor(home) as server:
+        server.loaded(1)
+        assert server.leave() == 0
+    listed = run(bare(home), "keys", "list", "--json")
+    assert [slot["type"] for slot in json.loads(listed.stdout)["slots"]] == ["raw", "recovery"]
+
+
+def test_a_set_up_that_was_left_goes_on_where_it_stopped(simulator: Simulator, home: Path) -> None:
+    env = bare(home) | pointing_at(simulator)
+    options = ["setup", "--yes", "--store", "simplenote", "--client", "cursor"]
+    with Person(env, *options) as terminal:
+        terminal.answer("E-mail address of the Simplenote account.", f"{simulator.username}\n")
+        terminal.answer("Code from the e-mail: ", CTRL_C)
+        assert terminal.ends() == 130
+    assert "goes on where it stopped" in terminal.screen
+    key = (home / ".config/mcp-notarium/simplenote.key").read_text()
+    with Person(env, "setup", "--yes", "--client", "cursor") as terminal:
+        terminal.answer("Code from the e-mail: ", lambda: f"{simulator.sent_codes[-1].code}\n")
+        assert terminal.ends() == 0, terminal.screen
+    assert "E-mail address" not in terminal.screen
+    assert (home / ".config/mcp-notarium/simplenote.key").read_text() == key
+    assert list(cursor(home)) == ["notarium"]
+
+
+def test_a_wrong_code_ends_it_and_says_how_to_go_on(simulator: Simulator, home: Path) -> None:
+    given = ["--store", "simplenote", "--set", f"SIMPLENOTE_USERNAME={simulator.username}"]
+    done = run(
+        bare(home) | pointing_at(simulator),
+        "setup",
+        "--yes",
+        *given,
+        "--code-stdin",
+        stdin="WRONG1\n",
+    )
+    assert done.returncode == 1
+    assert "does not accept this code" in done.stderr
+    assert "`mcp-notarium setup` again: it goes on where it stopped" in done.stderr
+    assert not (home / ".cursor/mcp.json").exists()
+
+
+def test_a_passphrase_is_typed_twice_and_kept_for_servers_if_one_agrees(home: Path) -> None:
+    options = [
+        "setup",
+        "--store",
+        "local",
+        "--key",
+        "passphrase",
+        "--no-recovery",
+        "--client",
+        "cursor",
+    ]
+    with Person(bare(home), *options) as terminal:
+        terminal.answer("New passphrase", "hunter2\n")
+        terminal.answer("fewer than 15 characters", "")
+        terminal.answer("New passphrase", f"{PASSPHRASE}\n")
+        terminal.answer("The same once more", "another one that differs\n")
+        terminal.answer("The two differ.", "")
+        terminal.answer("New passphrase", f"{PASSPHRASE}\n")
+        terminal.answer("The same once more", f"{PASSPHRASE}\n")
+        terminal.answer("Keep it in a file", "y")
+        terminal.answer("Add the server `notarium` to Cursor?", "y")
+        assert terminal.ends() == 0, terminal.screen
+    assert PASSPHRASE not in terminal.screen
+    kept = home / ".config/mcp-notarium/local.key"
+    assert kept.read_text() == PASSPHRASE + "\n"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    with started_by_cursor(home) as server:
+        assert server.tool("list")["total_items"] == 0
+        assert server.leave() == 0
+
+
+def test_a_passphrase_that_nothing_keeps_is_asked_by_commands_and_given_to_no_client(
+    home: Path,
+) -> None:
+    options = ["setup", "--yes", "--key", "passphrase"]
+    with Person(bare(home), *options) as terminal:
+        terminal.answer("New passphrase", f"{PASSPHRASE}\n")
+        terminal.answer("The same once more", f"{PASSPHRASE}\n")
+        assert terminal.ends() == 0, terminal.screen
+    assert "A server cannot ask for your passphrase" in terminal.screen
+    assert not (home / ".cursor/mcp.json").exists()
+    assert accounts(home)["local"]["key"] == "passphrase"
+    assert run(bare(home), "status").returncode == 10
+    with Person(bare(home), "status") as terminal:
+        terminal.answer("Passphrase of the account local: ", f"{PASSPHRASE}\n")
+        assert terminal.ends() == 0, terminal.screen
+
+
+def test_one_client_whose_file_is_broken_keeps_no_other_from_the_server(home: Path) -> None:
+    zed = home / ".config/zed/settings.json"
+    zed.write_text('{"vim_mode": tru')
+    done = run(bare(home), "setup", "--yes")
+    assert done.returncode == 1
+    assert "Zed: ~/.config/zed/settings.json cannot be" in done.stderr
+    assert "install --print CLIENT" in done.stderr
+    assert zed.read_text() == '{"vim_mode": tru'
+    assert list(cursor(home)) == ["notarium"]
+
+
+def test_what_is_printed_for_each_client_is_what_it_reads(home: Path) -> None:
+    assert run(bare(home), "setup", "--yes", "--client", "none").returncode == 0
+    assert not (home / ".cursor/mcp.json").exists()
+
+    def printed(name: str) -> str:
+        done = run(bare(home), "install", "--print", name)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    command = str(Path(sys.executable).with_name("mcp-notarium"))
+    arguments = ["--account", "local"]
+    line = shlex.split(printed("claude-code"))
+    assert line == [
+        *("claude", "mcp", "add", "--scope", "user", "notarium", "--", command), *arguments
+    ]  # fmt: skip
+    plain = {"command": command, "args": arguments}
+    for name in ("cursor", "claude-desktop", "gemini", "windsurf", "cline", "other"):
+        assert json.loads(printed(name)) == {"mcpServers": {"notarium": plain}}
+    assert json.loads(printed("vscode"))["servers"]["notarium"] == {"type": "stdio", **plain}
+    assert tomllib.loads(printed("codex"))["mcp_servers"]["notarium"] == plain
+    goose = yaml.safe_load(printed("goose"))["extensions"]["notarium"]
+    assert (goose["type"], goose["cmd"], goose["args"]) == ("stdio", command, arguments)
+
+
+def test_a_secret_is_no_option(home: Path) -> None:
+    done = run(bare(home), "setup", "--yes", "--set", "SIMPLENOTE_PASSWORD=hunter2")
+    assert done.returncode == 1
+    assert "a setting that is no secret" in done.stderr
+    assert "hunter2" not in done.stderr
+
+
+def test_without_a_terminal_each_question_names_its_option(home: Path) -> None:
+    asked = run(bare(home), "setup")
+    assert asked.returncode == 1
+    assert "give `--store`" in asked.stderr
+    named = run(bare(home), "setup", "--yes", "--store", "simplenote")
+    assert "give `--set SIMPLENOTE_USERNAME=VALUE`" in named.stderr
+
+
+def test_a_server_of_an_unknown_account_says_what_to_do(home: Path) -> None:
+    done = run(bare(home), "--account", "nobody")
+    assert done.returncode == 1
+    assert "there is no account `nobody`" in done.stderr
+    assert "mcp-notarium setup" in done.stderr
+
+
+def test_another_place_for_the_key_of_a_database_is_a_rotation(home: Path) -> None:
+    assert run(bare(home), "setup", "--yes", "--client", "none").returncode == 0
+    refused = run(bare(home), "setup", "--yes", "--key", "keychain")
+    assert refused.returncode == 1
+    assert "has a key already" in refused.stderr
+    made = home / "new.key"
+    assert run(bare(home), "generate-key", "--file", str(made)).returncode == 0
+    rotated = run(bare(home), "rotate-key", "--new-key-file", str(made))
+    assert rotated.returncode == 0, rotated.stderr
+    assert accounts(home)["local"]["DB_ENCRYPTION_KEY_FILE"] == str(made)
+    assert run(bare(home), "status").returncode == 0
+
+
+def test_a_lost_key_file_is_not_replaced_by_another(home: Path) -> None:
+    assert run(bare(home), "setup", "--yes", "--client", "none").returncode == 0
+    key = home / ".config/mcp-notarium/local.key"
+    key.unlink()
+    refused = run(bare(home), "setup", "--yes")
+    assert refused.returncode == 1
+    assert "local.key is gone" in refused.stderr
+    assert not key.exists()
+
+
+def test_purging_an_account_forgets_it_and_its_key(home: Path) -> None:
+    assert run(bare(home), "setup", "--yes", "--client", "none").returncode == 0
+    purged = run(bare(home), "purge", "--yes")
+    assert purged.returncode == 0, purged.stderr
+    assert accounts(home) == {}
+    assert not (home / ".config/mcp-notarium/local.key").exists()
+
+
+def test_a_second_notebook_is_another_account_and_another_server(home: Path) -> None:
+    assert run(bare(home), "setup", "--yes", "--client", "cursor").returncode == 0
+    second = ["--set", "LOCAL_NOTEBOOK=diary", "--account", "diary", "--client", "cursor"]
+    done = run(bare(home), "setup", "--yes", "--store", "local", *second)
+    assert done.returncode == 0, done.stderr
+    assert list(cursor(home)) == ["notarium", "notarium-diary"]
+    assert "there are several accounts: local, diary" in run(bare(home), "status").stderr
+    assert run(bare(home), "status", "--account", "diary").returncode == 0
+    taken = run(bare(home), "uninstall", "--account", "diary", "--yes")
+    assert taken.returncode == 0
+    assert list(cursor(home)) == ["notarium"]
