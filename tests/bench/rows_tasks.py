@@ -178,7 +178,8 @@ def _last_week(agent: Agent) -> object:
 def _bad_edit(agent: Agent) -> object:
     agent.call("save", id=_id("speech"), find="thank you all", replace="thanks")
     agent.said.clear()  # it was done before; what counts is taking it back
-    agent.call("manage", action="undo", id=_id("speech"))
+    agent.call("manage", action="undo", id=_id("speech"))  # is refused: the user must agree
+    agent.call("manage", action="undo", id=_id("speech"), confirm=True)
     return "thank you all" in agent.truth(_id("speech"))["content"]
 
 
@@ -235,7 +236,7 @@ def _merge(agent: Agent) -> object:
 
 def _pin(agent: Agent) -> object:
     row = agent.first("phone numbers")
-    agent.call("manage", action="pin", id=row["uuid"], local_version=row["local_version"])
+    agent.call("manage", action="pin", id=row["uuid"])
     return agent.truth(_id("phone"))["systemTags"] == ["pinned"]
 
 
@@ -300,7 +301,7 @@ def _wait(server: Speaker) -> None:
     """Wait until all notes are there."""
     deadline = time.monotonic() + _DEADLINE
     while True:
-        stats = server.tool("manage", action="get_stats")
+        stats = server.tool("manage", action="get_stats")["stats"]
         if stats["sync_complete"]:
             return
         if time.monotonic() > deadline:
