@@ -391,6 +391,9 @@ async def test_a_note_that_was_hidden_a_moment_ago_is_judged_as_it_is_now(tmp_pa
         "~author.title = x",
         "#x limit 1",
         "note.title = a orderBy note.childrenCount",
+        r"note.chil\dren.title *=* secret",
+        r"\note.a\ncestors.title *=* secret",
+        "no,te.children.title *=* secret",
     ],
 )
 async def test_a_search_cannot_ask_about_hidden_notes(tmp_path, query):

@@ -20,6 +20,8 @@ from mcp_notarium.stores.trilium.urls import Urls
 
 MOST_READ_ALONE = 1000
 """Children that are read one by one, if a search does not find them."""
+_DROPPED = re.compile(r"[\\,]")
+"""Trilium drops these within a word."""
 _EXPRESSION = re.compile(r"[#~]|note\s*\.", re.IGNORECASE)
 _OTHER_NOTES = re.compile(
     r"parent|child|ancestor|relation|~\s*!?[\w:]+\s*\.|\blimit\b|\borderby\b", re.IGNORECASE
@@ -79,7 +81,8 @@ class LiveTrilium:
 
     async def search(self, query: str, *, each_alone: bool) -> list[LiveNote]:
         """See ``LiveNotes.search``. A query that Trilium cannot read finds everything or nothing there."""
-        if each_alone and _EXPRESSION.search(query) and _OTHER_NOTES.search(query):
+        words = _DROPPED.sub("", query)
+        if each_alone and _EXPRESSION.search(words) and _OTHER_NOTES.search(words):
             raise InvalidRequest(
                 "Some notes are hidden here, so a search cannot ask for parents, children, relations, order "
                 "or limit.",

@@ -193,15 +193,25 @@ class TriliumStore:
             raise StoreRejected("Trilium takes no note of this id")
         if write.base_etag is None:
             return await self._create(write, body)
-        note = await self._reader.note(write.note_id)
-        if note.protected:
-            raise StoreRejected("the note is protected in Trilium and cannot be changed from here")
-        if note.etag != write.base_etag:
-            raise VersionConflict("the note has changed at Trilium", details={"id": note.id})
+        note = await self._read_base(write.note_id, write.base_etag)
         steps = write_steps.changes(self._urls, note, body, write.write_id)
         if not steps:
             return Acknowledgement(await self.get(note.id), PushStatus.UNCHANGED)
+        if write_steps.overwrites(steps):
+            reply = await self._session.send(write_steps.revision(self._urls, note.id))
+            if not reply.ok:
+                raise refusal_of(reply)
+            await self._read_base(note.id, write.base_etag)  # compared right before the first change
         return await self._carry_out(note.id, body, steps)
+
+    async def _read_base(self, note_id: str, etag: str) -> NoteObject:
+        """Read the note that an edit was made from. Raises ``VersionConflict`` if it is another by now."""
+        note = await self._reader.note(note_id)
+        if note.protected:
+            raise StoreRejected("the note is protected in Trilium and cannot be changed from here")
+        if note.etag != etag:
+            raise VersionConflict("the note has changed at Trilium", details={"id": note.id})
+        return note
 
     async def _create(self, write: PendingWrite, body: dict[str, Any]) -> Acknowledgement:
         """Create a note, unless it is there: then an earlier try has made it."""

@@ -49,9 +49,6 @@ def changes(urls: Urls, note: NoteObject, body: dict[str, Any], write_id: str) -
         steps.append(_change("PUT", f"{url}/content", content, _TEXT))
     if body["title"] != note.title:
         steps.append(_change("PATCH", url, to_json({"title": body["title"]}), _JSON))
-    if steps:
-        # Older servers keep no revision by themselves. It changes nothing that anybody reads.
-        steps.insert(0, Request("POST", f"{url}/revision", headers=_JSON, withdrawable=True))
     wanted = body["labels"]
     steps += [
         _change("DELETE", urls.api("attributes", label.id), None, {})
@@ -65,6 +62,20 @@ def changes(urls: Urls, note: NoteObject, body: dict[str, Any], write_id: str) -
         _label(urls, note.id, name, last + number, write_id) for number, name in enumerate(missing)
     ]
     return steps
+
+
+def overwrites(steps: list[Request]) -> bool:
+    """Tell whether these requests replace the title or the content."""
+    return any(step.method in ("PUT", "PATCH") for step in steps)
+
+
+def revision(urls: Urls, note_id: str) -> Request:
+    """Return the request that keeps what the note is: older servers do not by themselves.
+
+    It changes nothing that anybody reads.
+    """
+    url = urls.api("notes", note_id, "revision")
+    return Request("POST", url, headers=_JSON, withdrawable=True)
 
 
 def deletion(urls: Urls, note_id: str) -> Request:
