@@ -92,7 +92,7 @@ def test_an_edit_that_would_lose_something_is_refused_with_what(env, sim):
         server.loaded(1)
         note = server.tool("get", id="Ab12cd34Ef56")
         version = note["local_version"]
-        refusal = server.error("save", id="Ab12cd34Ef56", local_version=version, text="a c")
+        refusal = server.error("save", id="Ab12cd34Ef56", local_version=version, text="x")
         assert refusal["subcategory"] == "formatting"
         assert "style of <span>" in refusal["message"]
         assert "nothing was saved" in refusal["message"]

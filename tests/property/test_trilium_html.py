@@ -175,11 +175,17 @@ def test_no_markdown_makes_an_active_element(markdown: str) -> None:
 @pytest.mark.parametrize(
     ("source", "old", "new", "lost"),
     [
-        ('<p>a <span style="color:red">b</span></p>', "a b", "a c", "style of <span>"),
-        ("<p>a <u>b</u></p>", "a b", "a c", "<u>"),
-        ('<table><tbody><tr><td colspan="2">b</td></tr></tbody></table>', "b", "c", "colspan of <td>"),
+        ('<p>a <span style="color:red">b</span></p>', "a b", "c", "style of <span>"),
+        ("<p>a <u>b</u></p>", "a b", "b c", "<u>"),
+        ('<table><tbody><tr><td colspan="2">b</td></tr></tbody></table>', "|  |\n| --- |\n| b |",
+         "|  |  |\n| --- | --- |\n| b | c |", "colspan of <td>"),
         ("<p>a<!-- hidden --></p>", "a", "b", "HTML that is not well formed"),
-        ('<p>a <mark class="marker-yellow">b</mark></p>', "a b", "a c", "class of <mark>"),
+        ('<p>a <mark class="marker-yellow">b</mark></p>', "a b", "c", "class of <mark>"),
+        ("<table><tbody><tr><td><p>a</p><p>b</p></td></tr></tbody></table>", "a b", "a c",
+         "several lines in a cell of a table"),
+        ('<figure class="image"><img src="api/images/y/y.png"></figure>', "png)", "png) x", "<figure>"),
+        ("<ul><li>a<ul><li>b <u>c</u></li></ul></li></ul>", "a\n  - b", "a b", "<u>"),
+        ("<blockquote><p>a long first line</p><p>c <u>b</u></p></blockquote>", ">\n>", "\nnew\n\n>", "<u>"),
     ],
 )  # fmt: skip
 def test_an_edit_that_would_lose_something_says_what(
@@ -204,9 +210,9 @@ def test_an_edit_that_would_lose_something_says_what(
          '<p>x <img src="data:image/png;base64,AAAA"> z</p>'),
         ('<p>is <span class="math-tex">\\(a*b\\)</span></p>', "is", "was",
          '<p>was <span class="math-tex">\\(a*b\\)</span></p>'),
-        ("<p>a&nbsp;</p><p>&nbsp;</p><p>b</p>", "a", "c", "<p>c</p><p>&nbsp;</p><p>b</p>"),
+        ("<p>a&nbsp;</p><p>&nbsp;</p><p>b</p>", "a", "c", "<p>c&nbsp;</p><p>&nbsp;</p><p>b</p>"),
         ('<ul><li data-list-item-id="e1">a</li><li data-list-item-id="e2">b</li></ul>', "b", "c",
-         "<ul><li>a</li><li>c</li></ul>"),
+         '<ul><li data-list-item-id="e1">a</li><li data-list-item-id="e2">c</li></ul>'),
         ("<p>a</p>", "a", "![x](https://example.com/y.png)",
          '<p><a href="https://example.com/y.png">x</a></p>'),
     ],
@@ -272,3 +278,93 @@ def test_an_edited_block_that_has_a_twin_does_not_pass_for_a_removed_one() -> No
     assert edit(source, "\n\n".join(shown.split("\n\n")[1:])) in {
         source.replace(figure.format(width), "") for width in (50, 60, 70)
     }
+
+
+TABLE = (
+    '<figure class="table" style="width:80%;"><table><colgroup><col style="width:30%;"></colgroup>'
+    "<thead><tr><th>h</th><th>i</th></tr></thead><tbody>{}</tbody></table></figure>"
+)
+ROW = '<tr><td style="color:red">{}</td><td><ul><li>x</li><li>y</li></ul></td></tr>'
+BOX = (
+    '<li data-list-item-id="e"><label class="todo-list__label"><input type="checkbox"{} disabled="disabled">'
+    '<span class="todo-list__label__description">{}</span></label></li>'
+)
+TODO = '<ul class="todo-list">{}</ul>'
+RED = '<span style="color:red">red</span>'
+
+
+@pytest.mark.parametrize(
+    ("source", "old", "new", "made"),
+    [
+        (TABLE.format(ROW.format("a")), "| a |", "| b |", TABLE.format(ROW.format("b"))),
+        (TABLE.format(ROW.format("a")), "y |", "y |\n| b | c |",
+         TABLE.format(ROW.format("a") + "<tr><td>b</td><td>c</td></tr>")),
+        (TABLE.format(ROW.format("a") + ROW.format("b")), "| a | - x - y |\n", "",
+         TABLE.format(ROW.format("b"))),
+        (TODO.format(BOX.format("", "a") + BOX.format("", RED)), "- [ ] a", "- [x] a",
+         TODO.format(BOX.format("", "a").replace("<input", '<input checked="checked"') + BOX.format("", RED))),
+        (TODO.format(BOX.format(' checked="checked"', RED)), "[x]", "[ ]", TODO.format(BOX.format("", RED))),
+        (TODO.format(BOX.format("", RED)), "red", "red\n- [ ] b",
+         TODO.format(BOX.format("", RED) + BOX.format("", "b").replace(' data-list-item-id="e"', ""))),
+        (TODO.format(BOX.format("", RED) + BOX.format("", "b")), "- [ ] red\n- [ ] b", "- [ ] b\n- [ ] red",
+         TODO.format(BOX.format("", "b") + BOX.format("", RED))),
+        (f"<ul><li>a {RED}<ul><li>b <u>c</u></li><li>d</li></ul></li></ul>", "- d", "- e",
+         f"<ul><li>a {RED}<ul><li>b <u>c</u></li><li>e</li></ul></li></ul>"),
+        (f"<p>a {RED} b &nbsp; c</p>", "a red", "a dark red", f"<p>a dark {RED} b &nbsp; c</p>"),
+        (f"<p>a {RED} b</p>", "red", "blue", f"<p>a {RED.replace('>red', '>blue')} b</p>"),
+        (f"<p>a {RED} b. Next</p>", "a red b. ", "", "<p>Next</p>"),
+        (f"<p><strong>Hint: {RED}</strong>&nbsp;x</p>", "Hint", "Note", f"<p><strong>Note: {RED}</strong>&nbsp;x</p>"),
+        (f'<p>a <a class="reference-link" href="#root/x1">{RED} b</a></p>', "b]", "c]",
+         f'<p>a <a class="reference-link" href="#root/x1">{RED} c</a></p>'),
+        (f'<figure class="image"><img src="api/images/y/y.png"><figcaption>a {RED}</figcaption></figure>',
+         "a red", "b red",
+         f'<figure class="image"><img src="api/images/y/y.png"><figcaption>b {RED}</figcaption></figure>'),
+        (f'<aside class="admonition tip"><p>a {RED}</p><p>b</p></aside>', "b", "c",
+         f'<aside class="admonition tip"><p>a {RED}</p><p>c</p></aside>'),
+        (f"<h2>1. a {RED}</h2>", "a red", "b red", f"<h2>1. b {RED}</h2>"),
+        (f"<p>1. a {RED}<br>- b</p>", "- b", "- c", f"<p>1. a {RED}<br>- c</p>"),
+        (f'<p>a<a id="bookmark"></a> {RED}</p>', "red", "blue",
+         f'<p>a<a id="bookmark"></a> {RED.replace(">red", ">blue")}</p>'),
+        ("<p>a <u>b</u></p><ul><li>c</li></ul>", "a b\n\n- c", "- c\n\na b", "<ul><li>c</li></ul><p>a <u>b</u></p>"),
+    ],
+)  # fmt: skip
+def test_an_edit_changes_as_little_as_it_says(source: str, old: str, new: str, made: str) -> None:
+    shown = to_markdown(source)
+    assert old in shown
+    assert edit(source, shown.replace(old, new, 1)) == made
+
+
+formatted = st.one_of(
+    block,
+    inline.map(lambda held: f'<aside class="admonition tip"><p>{held}</p><p>x</p></aside>'),
+    st.just('<figure class="image"><img src="api/images/y/y.png"><figcaption>a</figcaption></figure>'),
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(formatted, max_size=3).map("".join),
+    st.lists(formatted, max_size=3).map("".join),
+    st.sampled_from(
+        [
+            "<p>{}</p>",
+            "<p>a <u>b {}</u> c</p>",
+            f"<h2>{RED} {{}}</h2>",
+            f"<ul><li>{RED}</li><li><p>{{}}</p></li></ul>",
+            f"<ol><li>a<ul><li>{RED} {{}}</li></ul></li></ol>",
+            TODO.format(BOX.format("", RED) + BOX.format(' checked="checked"', "{}")),
+            TABLE.format(ROW.format("{}") + ROW.format(RED)),
+            f"<blockquote><p>{RED}</p><p>{{}}</p></blockquote>",
+            f'<aside class="admonition"><p style="color:red">{{}}</p><p>{RED}</p></aside>',
+            '<pre><code class="language-text-x-python">{}</code></pre>',
+        ]
+    ),
+)
+def test_a_word_that_changes_changes_nothing_else(before: str, after: str, around: str) -> None:
+    source = before + around.replace("{}", "zq") + after
+    wanted = to_markdown(source).replace("zq", "new word")
+    try:
+        made = edit(source, wanted)
+    except WouldLose:
+        made = _only_order_is_lost(source, wanted)
+    assert made == source.replace("zq", "new word")

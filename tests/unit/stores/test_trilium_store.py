@@ -300,7 +300,7 @@ async def test_an_edit_that_would_lose_something_is_refused_with_what(sim, store
     sim.write(ID, "Plan", '<p>a <span style="color:red">b</span></p><p>c</p>')
     base = await store.get(ID)
     with pytest.raises(StoreRejected, match="style of <span>") as refusal:
-        store.compose(base, replace(base.content, text="a x\n\nc"), now=0.0)
+        store.compose(base, replace(base.content, text="x\n\nc"), now=0.0)
     assert refusal.value.subcategory == "formatting"
     body = store.compose(base, replace(base.content, text="a b\n\nd"), now=0.0)
     assert json.loads(body)["content"].startswith('<p>a <span style="color:red">b</span></p>')

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 VOID = frozenset(
@@ -54,6 +55,19 @@ class Element:
 
 
 Node = Element | Text
+
+
+def elements(nodes: Iterable[Node]) -> Iterator[Element]:
+    """Yield every element of these nodes, outer ones first."""
+    for node in nodes:
+        if isinstance(node, Element):
+            yield node
+            yield from elements(node.children)
+
+
+def inner_end(source: str, one: Element) -> int:
+    """Return where the end tag of a well-formed element begins."""
+    return source.rindex("</", one.start, one.end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,21 @@ import html
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.stores.trilium.markdown_writer import AUTOMATIC, LANGUAGE
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.token import Token
     from markdown_it.tree import SyntaxTreeNode
 
 _OWN_IMAGES = ("api/attachments/", "api/images/")
 MOST_MARKS = 50_000
 """The parser takes up to 0.1 ms for each of them, and nothing else runs meanwhile."""
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+_MARKER = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)]) {1,4}(?! )|(?:[-*+]|\d{1,9}[.)])$")
 _WRAPPED = {"strong": "strong", "em": "em", "s": "s", "blockquote": "blockquote"}
 
 
@@ -39,7 +41,7 @@ def segments(markdown: str) -> list[str]:
     lines = markdown.split("\n")
     found = (
         "\n".join(lines[token.map[0] : token.map[1]]).rstrip("\n")
-        for token in _parser().parse(markdown)
+        for token in _tokens(markdown)
         if token.level == 0 and token.nesting >= 0 and token.map is not None
     )
     return [segment for segment in found if segment]
@@ -57,12 +59,63 @@ def to_html(markdown: str, known: Known) -> str:
         return "".join(f"<p>{_text(line)}</p>" for line in lines if line.strip())
     from markdown_it.tree import SyntaxTreeNode  # noqa: PLC0415 - only a save needs it
 
-    return "".join(map(_Renderer(known).node, SyntaxTreeNode(_parser().parse(markdown)).children))
+    return "".join(map(_Renderer(known).node, SyntaxTreeNode(_tokens(markdown)).children))
+
+
+def inline_html(markdown: str, known: Known) -> str:
+    """Return the HTML of Markdown within a line; spaces around it stay."""
+    from markdown_it.tree import SyntaxTreeNode  # noqa: PLC0415 - only a save needs it
+
+    tree = SyntaxTreeNode(_parser().parseInline(markdown))
+    return "".join(map(_Renderer(known).node, tree.children))
+
+
+def kind_of(segment: str) -> str:
+    """Return what a single block is, as the parser calls it; '' if it is several."""
+    outer = [one for one in _tokens(segment) if one.level == 0 and one.nesting >= 0]
+    return outer[0].type.removesuffix("_open") if len(outer) == 1 else ""
+
+
+def list_items(segment: str) -> list[str] | None:
+    """Return the Markdown of each item of a list, without its marker; None if one is written loosely."""
+    lines, found = segment.split("\n"), list[str]()
+    for token in _tokens(segment):
+        if token.type != "list_item_open" or token.level != 1 or token.map is None:
+            continue
+        first, *rest = lines[token.map[0] : token.map[1]]
+        marker = _MARKER.match(first)
+        if marker is None or any(line[: marker.end()].strip() for line in rest):
+            return None
+        inner = [line[marker.end() :] for line in rest]
+        found.append("\n".join([first[marker.end() :], *inner]).rstrip("\n"))
+    return found
+
+
+def table_rows(segment: str) -> list[list[str]]:
+    """Return the Markdown of each cell of a table, its head first; ``|`` is not escaped."""
+    rows = list[list[str]]()
+    for token in _tokens(segment):
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type == "inline" and rows:
+            rows[-1].append(token.content)
+    return rows
 
 
 def normal_address(address: str) -> str:
     """Return an address as the parser returns it."""
     return _parser().normalizeLink(address)
+
+
+@lru_cache(maxsize=16)
+def _tokens(markdown: str) -> list[Token]:
+    """Parse; an edit asks several things of the same text."""
+    return _parser().parse(markdown)
+
+
+def forget() -> None:
+    """Forget the texts of an edit."""
+    _tokens.cache_clear()
 
 
 @cache

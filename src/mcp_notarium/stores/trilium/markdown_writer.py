@@ -7,7 +7,8 @@ left out here; ``html_codec`` finds that out before it changes a block.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from mcp_notarium.stores.trilium.html_tree import Element, Node, Text
 
@@ -29,6 +30,8 @@ _MOST_CELLS = 100_000
 _SPECIAL = re.compile(r"[\\`*\[\]<$]|~~|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
 _LINE_START = re.compile(r"^(#{1,6}(?=\s|$)|>|[-+](?=\s|$)|~~~|(?=[-=:|][-=:| ]*+$))", re.MULTILINE)
 _NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)", re.MULTILINE)
+_GOES_ON = re.compile(r"(?:[-*]|1[.)]) \S")
+"""The list that is a list right below a line, too."""
 _MATH = re.compile(r"\s*\\([(\[])(.*)\\([)\]])\s*", re.DOTALL)
 _PLAIN_ADDRESS = re.compile(r"[^\s()<>\\]+")
 LANGUAGE, AUTOMATIC = "language-", "text-x-trilium-auto"
@@ -85,7 +88,7 @@ class Writer:
                 break
             text = shorter
         lines = [_protect_edges(line.strip(COLLAPSED)) for line in text.split("\n")]
-        return _escape_lines("\n".join(lines))
+        return escape_lines("\n".join(lines))
 
     def _placeholder(self, one: Element) -> str:
         note_id = one.attributes.get("data-note-id")
@@ -113,33 +116,31 @@ class Writer:
         for item in items:
             bullet = "-*"[marker] if one.tag == "ul" else f"{count}{'.)'[marker]}"
             count += 1
-            written.append(self._item(item, f"{bullet} "))
+            indent = " " * (len(bullet) + 1)
+            written.append(_prefix(self.item(item), f"{bullet} ", indent).rstrip(" "))
         return "\n".join(written)
 
-    def _item(self, item: Element, bullet: str) -> str:
+    def item(self, item: Element) -> str:
+        """Return the Markdown of an item of a list, without its marker."""
         children, box = item.children, ""
         label = next((c for c in children if isinstance(c, Element) and c.tag == "label"), None)
         if label is not None and (checkbox := _find(label, "input")) is not None:
             box = "[x] " if "checked" in checkbox.attributes else "[ ] "
             rest = [child for child in children if child is not label]
             children = [*label.children, *rest]
-        groups = [(self.block(group, marker=mark), group) for group, mark in grouped(children)]
         text = ""
-        for part, group in groups:
-            if part:
-                nested = isinstance(group[0], Element) and group[0].tag in ("ul", "ol")
-                text += ("\n" if nested else "\n\n") + part if text else part
-        return _prefix(box + text, bullet, " " * len(bullet)).rstrip(" ")
+        for group, mark in grouped(children):
+            if part := self.block(group, marker=mark):
+                text += ("\n" if _GOES_ON.match(part) else "\n\n") + part if text else part
+        return box + text
 
     def _table(self, one: Element) -> str:
         rows = [
-            [self._cell(cell) for cell in _elements(row, "td", "th")]
-            for row in _elements(one, "tr")
+            [self.cell(cell).replace("|", "\\|") for cell in cells] for _, cells in rows_of(one)
         ]
         if not rows:
             return ""
-        heads = [_elements(row, "th") for row in _elements(one, "tr")]
-        if not heads[0]:
+        if not has_head(one):
             rows.insert(0, [""] * len(rows[0]))
         width = max(map(len, rows))
         if width * len(rows) <= _MOST_CELLS:
@@ -148,22 +149,36 @@ class Writer:
         lines.insert(1, f"|{' --- |' * width}")
         return "\n".join(lines)
 
-    def _cell(self, cell: Element) -> str:
+    def cell(self, cell: Element) -> str:
+        """Return the Markdown of a cell, but for the escape of ``|``."""
         text = " ".join(part for group, _ in grouped(cell.children) if (part := self.block(group)))
-        return _SPACES.sub(" ", text.replace("\\\n", " ")).strip().replace("|", "\\|")
+        return _SPACES.sub(" ", text.replace("\\\n", " ")).strip()
 
     def inline(self, nodes: Iterable[Node]) -> str:
         """Return the Markdown of text and inline elements."""
+        return "".join(self.inline_parts(nodes))
+
+    def inline_parts(self, nodes: Iterable[Node]) -> list[str]:
+        """Return what each of these nodes adds to the Markdown of a line."""
         parts: list[str] = []
         for node in nodes:
-            part = self._text(node.text) if isinstance(node, Text) else self._inline_element(node)
+            part = self.text(node.text) if isinstance(node, Text) else self._inline_element(node)
             if part.startswith(" ") and parts and parts[-1].endswith((" ", "\n")):
                 part = part[1:]
             parts.append(part)
-        return "".join(parts)
+        return parts
 
-    def _text(self, text: str) -> str:
+    def text(self, text: str) -> str:
+        """Return the Markdown of text, but for what is escaped at the start of a line."""
         return _SPECIAL.sub(lambda found: "\\" + found[0], _SPACES.sub(" ", text))
+
+    @contextmanager
+    def inside(self, tag: str) -> Iterator[str]:
+        """Write what is in an element; yield its mark, '' if it has none: emphasis in emphasis says no more."""
+        mark = "" if tag in self._within else _MARKS.get(tag, "")
+        self._within.append(tag)
+        yield mark
+        self._within.pop()
 
     def _inline_element(self, one: Element) -> str:  # noqa: PLR0911 - one line a kind
         tag = CANONICAL.get(one.tag, one.tag)
@@ -172,22 +187,20 @@ class Writer:
         if tag == "br":
             return "\\\n"
         if tag == "img":
-            alt = self._text(one.attributes.get("alt", ""))
+            alt = self.text(one.attributes.get("alt", ""))
             return f"![{alt}]({_address(self._address_of(one))})"
         if tag == "code":
             return _code_span(_SPACES.sub(" ", one.all_text()))
         if one.has_class("math-tex") and (math := _MATH.fullmatch(one.all_text())):
             dollars = "$$" if math[1] == "[" else "$"
             return f"{dollars}{_SPACES.sub(' ', math[2]).strip()}{dollars}"
-        again = tag in self._within  # emphasis in emphasis says nothing more
-        self._within.append(tag)
-        inner = self.inline(one.children)
-        self._within.pop()
+        with self.inside(tag) as mark:
+            inner = self.inline(one.children)
         if tag == "a" and "href" in one.attributes:
             return f"[{inner.strip()}]({_address(one.attributes['href'])})" if inner.strip() else ""
-        if tag in _MARKS and inner.strip() and not again:
+        if mark and inner.strip():
             begin, end = len(inner) - len(inner.lstrip()), len(inner.rstrip())
-            return f"{inner[:begin]}{_MARKS[tag]}{inner[begin:end]}{_MARKS[tag]}{inner[end:]}"
+            return f"{inner[:begin]}{mark}{inner[begin:end]}{mark}{inner[end:]}"
         return inner or ("" if tag in ("span", "label", "input") else self._placeholder(one))
 
 
@@ -217,6 +230,16 @@ def grouped(nodes: list[Node]) -> list[tuple[list[Node], int]]:
             run.append(node)
     end_run()
     return groups
+
+
+def rows_of(table: Element) -> list[tuple[Element, list[Element]]]:
+    """Return the rows of a table, each with its cells."""
+    return [(row, _elements(row, "td", "th")) for row in _elements(table, "tr")]
+
+
+def has_head(table: Element) -> bool:
+    """Tell whether the first row of a table is its head."""
+    return any(_elements(row, "th") for row in _elements(table, "tr")[:1])
 
 
 def language_of(code: Element) -> str:
@@ -276,6 +299,6 @@ def _escape_heading(text: str) -> str:
     return text if words == text else f"{words}\\{text[len(words) :]}"
 
 
-def _escape_lines(text: str) -> str:
+def escape_lines(text: str) -> str:
     """Escape what begins a block only at the start of a line."""
     return _NUMBERED.sub(r"\1\\\2", _LINE_START.sub(r"\\\1", text))

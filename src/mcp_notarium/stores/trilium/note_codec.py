@@ -303,8 +303,8 @@ def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str 
         raise StoreRejected(
             f"this edit would lose what Markdown cannot show: {', '.join(refusal.what)}; nothing was saved",
             subcategory="formatting",
-            resolution_hint="Edit other blocks of the note, or add a new block beside this one. To replace "
-            "the block, remove it in one save and write it anew in another, if the user agrees to lose this.",
+            resolution_hint="Change one place of a line at a time, or add a new line beside this one. To replace "
+            "it, remove it in one save and write it anew in another, if the user agrees to lose this.",
         ) from None
 
 

@@ -201,7 +201,8 @@ class TriliumStore:
             reply = await self._session.send(write_steps.revision(self._urls, note.id))
             if not reply.ok:
                 raise refusal_of(reply)
-            await self._read_base(note.id, write.base_etag)  # compared right before the first change
+            # Compared as late as can be: right before the first change.
+            await self._read_base(note.id, write.base_etag)
         return await self._carry_out(note.id, body, steps)
 
     async def _read_base(self, note_id: str, etag: str) -> NoteObject:

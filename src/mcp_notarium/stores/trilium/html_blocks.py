@@ -1,0 +1,85 @@
+"""Cut the HTML of a note into blocks, each with its Markdown. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from mcp_notarium.stores.trilium import markdown_reader
+from mcp_notarium.stores.trilium.html_tree import Element, Node, elements, parse
+from mcp_notarium.stores.trilium.markdown_reader import Known
+from mcp_notarium.stores.trilium.markdown_writer import Writer, grouped
+
+_EMBEDDED = "embedded-image-"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Hold a block: its nodes, its source, its Markdown, and as ``tail`` what follows and shows nothing."""
+
+    nodes: list[Node]
+    source: str
+    markdown: str
+    tail: str
+
+    @property
+    def start(self) -> int:
+        """Return its place in the source of the note."""
+        return self.nodes[0].start
+
+
+def to_markdown(source: str) -> str:
+    """Return the Markdown of a note's HTML. Never raises."""
+    nodes = parse(source).nodes
+    return joined(cut(nodes, source, len(source), Writer(address_in(nodes))))
+
+
+def joined(blocks: Iterable[Block]) -> str:
+    """Return the Markdown of blocks below each other."""
+    return "\n\n".join(block.markdown for block in blocks)
+
+
+def cut(nodes: list[Node], source: str, end: int, writer: Writer) -> list[Block]:
+    """Cut nodes, up to ``end`` of the source, into blocks. What shows nothing belongs to the block before it."""
+    blocks = list[Block]()
+    groups = grouped(nodes)
+    starts = [group[0].start for group, _ in groups] + [end]
+    marker, before = 0, ""
+    for number, (group, _) in enumerate(groups):
+        stop = group[-1].end
+        tail = source[stop : starts[number + 1]]
+        tag = group[0].tag if isinstance(group[0], Element) else ""
+        same_list = bool(blocks) and tag in ("ul", "ol") and tag == before
+        markdown = writer.block(group, marker=1 - marker if same_list else 0)
+        if not markdown:
+            if blocks:
+                shown = source[group[0].start : stop]
+                blocks[-1] = replace(blocks[-1], tail=blocks[-1].tail + shown + tail)
+            continue
+        marker = 1 - marker if same_list else 0
+        before = tag
+        blocks.append(Block(group, source[group[0].start : stop], markdown, tail))
+    return blocks
+
+
+def address_in(nodes: list[Node]) -> Callable[[Element], str]:
+    """Return what names images in the Markdown; one that is embedded by a number, for its bytes are its address."""
+    images = (one for one in elements(nodes) if one.tag == "img")
+    embedded = [one for one in images if one.attributes.get("src", "").startswith("data:")]
+    names = {one.start: f"{_EMBEDDED}{number}" for number, one in enumerate(embedded, 1)}
+    return lambda image: names.get(image.start) or image.attributes.get("src", "")
+
+
+def known_in(nodes: list[Node]) -> Known:
+    """Return the links and images of a note."""
+    links: dict[str, str] = {}
+    images: dict[tuple[str, str], str] = {}
+    address_of = address_in(nodes)
+    for element in elements(nodes):
+        if element.tag == "a" and "href" in element.attributes:
+            address = markdown_reader.normal_address(element.attributes["href"])
+            links.setdefault(address, element.opening)
+        elif element.tag == "img":
+            address = markdown_reader.normal_address(address_of(element))
+            images.setdefault((element.attributes.get("alt", ""), address), element.opening)
+    return Known(links, images)
