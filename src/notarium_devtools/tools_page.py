@@ -135,7 +135,7 @@ _BEHAVIOUR = {
   `-"phrase"`, `NOT word`, `a OR b`, `prefix*`, `tag:x`, `-tag:x`, `tag:"two words"`, `before:` and `after:` a day (both
   inclusive, UTC, by last change), `trash:yes|no|any`, `in:trash`, `is:trashed`, and `modified:` (`updated:`) or `created:` with a year, month or day,
   also `>day`, `<=day`, `day..day`. `*` alone finds every note. Malformed filters are errors that say what to write;
-  everything else is words. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
+  everything else is words; `note` names what looks like a filter (`title:x`) if nothing was found. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
 * Words, phrases and prefixes are looked for in titles, texts and tags; a phrase stands in one of them.
 * Order: with words the best match first (in the title, or first line, before the tags before the text), then by `sort_by` and `sort_order`. Without words, and for a
   single word in more than 1,000 notes, only by `sort_by` and `sort_order` (`modified_at`, `DESC`).

@@ -146,10 +146,20 @@ def _request(tool: Tool, arguments: Json) -> BaseModel:
         raise _invalid(tool, error) from None
 
 
+_PROBLEMS = {
+    "extra_forbidden": "There is no such argument",
+    "model_type": "Input should be an object",
+}
+"""What the model is told where pydantic speaks to programmers, by its name of the error."""
+
+
 def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
     """Say which arguments are wrong and why, without repeating what was sent."""
     problems = [
-        {"field": ".".join(str(part) for part in at["loc"])[:SHOWN], "problem": at["msg"]}
+        {
+            "field": ".".join(str(part) for part in at["loc"])[:SHOWN],
+            "problem": _PROBLEMS.get(at["type"], at["msg"]),
+        }
         for at in error.errors(include_url=False, include_input=False, include_context=False)
     ]
     named = "; ".join(f"{problem['field']}: {problem['problem']}" for problem in problems[:5])

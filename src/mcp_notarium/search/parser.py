@@ -52,15 +52,16 @@ _EPOCH = date(1970, 1, 1).toordinal()
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _PERIOD = re.compile(r"[0-9]{4}(?:-[0-9]{2}){0,2}")
 _TIMES = re.compile(r"(?P<sign>[<>]=?|)(?P<first>[0-9-]*)(?:(?P<range>\.\.)(?P<last>[0-9-]*))?")
+_KEYS = "tag|before|after|modified|updated|created|trash|in|is"
 _ITEM = re.compile(
-    r"""(?P<minus>-)?
-        (?:(?P<key>tag|before|after|modified|updated|created|trash|in|is):)?
+    rf"""(?P<minus>-)?
+        (?:(?P<key>{_KEYS}):)?
         (?:"(?P<quoted>[^"]*)"\*?|(?P<bare>\S+))""",
     re.VERBOSE | re.IGNORECASE,
 )
-_UNFINISHED = re.compile(
-    r"-?(tag|before|after|modified|updated|created|trash|in|is):", re.IGNORECASE
-)
+_UNFINISHED = re.compile(rf"-?({_KEYS}):", re.IGNORECASE)
+_UNKNOWN = re.compile(rf"(?<!\S)-?(?!(?:{_KEYS}):)([a-z]{{2,12}}):(?=[^\s/])", re.IGNORECASE)
+FILTERS = "Filters: tag:, before:, after:, modified:, created:, in:trash."
 _CURLY_QUOTES = str.maketrans("“”„‟", '""""')
 _TRASH: dict[str, Trash] = {
     "no": "active",
@@ -127,6 +128,11 @@ def parse(
     if len(items) + len(tags) > MAX_TERMS:
         _refuse(f"The query has more than {MAX_TERMS} terms.", "Leave out the less telling ones.")
     return _with_groups(query, _groups(items))
+
+
+def find_unknown_filters(text: str) -> list[str]:
+    """Return the names of what looks like a filter (``author:ada``) and was parsed as words."""
+    return list(dict.fromkeys(_UNKNOWN.findall(text)))
 
 
 def _items(typed: str) -> Iterator[_Item]:

@@ -7,15 +7,13 @@ hide: what a note said before it was hidden is gone for agents, as are the versi
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
-from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
+from mcp_notarium.errors import InvalidRequest, NotariumError, NoteNotFound, VersionConflict
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.merge_bases import PER_NOTE
 from mcp_notarium.storage.version_table import NoteVersion
 from mcp_notarium.stores.contract import Store, VersionedStore, Versions
 
@@ -137,11 +135,18 @@ class History:
             return None
         return found.content
 
-    def recall(self, note_id: str) -> Iterator[Content]:
-        """Yield what a visible note said lately, as far as that is here: a few texts, newest first."""
-        if (note := self._cache.notes.get(note_id)) is not None:
-            yield from self._cache.notes.merge_bases.of(note.id)
-            yield from (one.content for one in islice(self._kept(note.id, {}), PER_NOTE))
+    async def recall(self, note_id: str) -> list[Content]:
+        """Return what a visible note said lately: what others replaced, and what the last save here did.
+
+        A store that cannot be asked now is left out.
+        """
+        if (note := self._cache.notes.get(note_id)) is None:
+            return []
+        found: list[Content | None] = [*self._cache.notes.merge_bases.of(note.id)]
+        for row in self._cache.versions.of(note.id)[:1]:
+            with suppress(NotariumError):
+                found.append(await self.content_at(note.id, row.local_version))
+        return [one for one in found if one is not None]
 
     async def read_replaced(self, note_id: str, *, client: str | None) -> Version:
         """Return what the last save of ``client`` (None: of any program, made here) has replaced.

@@ -229,12 +229,10 @@ def _describe_values(schema: dict[str, Any]) -> str:
         return f" {{{_describe_fields(schema)}}}"
     if "properties" in (items := schema.get("items", {})):
         return f" [{{{_describe_fields(items)}}}]"
-    if schema["type"] == "boolean":
-        return " (true|false)"
     if "enum" in schema:
         return f" ({'|'.join(schema['enum'])})"
     bounds = [f"{word} {schema[key]}" for key, word in _BOUNDS.items() if key in schema]
-    said = schema.get("description", "")
+    said = schema.get("description", "true|false" if schema["type"] == "boolean" else "")
     return f" ({said or ', '.join(bounds)})" if bounds or 0 < len(said) <= _SHORT else ""
 
 

@@ -64,19 +64,24 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
         inside_words=found.inside_words or None,
         hits_alone=alone or None,
         suggestions=None if alone is None else _suggestions(app, query, alone),
-        note=_describe_bounds(request),
+        note=" ".join(_notes(request, empty=not found.total)) or None,
         sync=sync_part(status, now=app.clock()),
     )
 
 
-def _describe_bounds(request: ListRequest) -> str | None:
-    """Return what was asked for beyond a maximum and is not given, or None."""
+def _notes(request: ListRequest, *, empty: bool) -> Iterator[str]:
+    """Yield what was asked for beyond a maximum, and what was searched for as text and may be meant otherwise."""
     bounds = (
         ("limit", request.limit, MOST_ROWS),
         ("preview_lines", request.preview_lines, MOST_PREVIEW_LINES),
     )
     beyond = [f"`{name}` is at most {most}" for name, asked, most in bounds if (asked or 0) > most]
-    return f"{' and '.join(beyond)}; that was used." if beyond else None
+    if beyond:
+        yield f"{' and '.join(beyond)}; that was used."
+    names = parser.find_unknown_filters(request.query or "") if empty else []
+    if names:
+        named = " and ".join(f"`{name}:`" for name in names)
+        yield f"{named} was searched for as text. {parser.FILTERS}"
 
 
 def query_of(request: ListRequest) -> Query:

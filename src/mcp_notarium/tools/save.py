@@ -198,7 +198,7 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         text = _text(request, old.text, titles=app.library.traits.titles)
     except PatchError as error:
         if note is not None and error.details.get("found") == 0:
-            _require_unchanged(app, request, note)
+            await _require_unchanged(app, request, note)
         raise
     content = Content(
         text=text,
@@ -214,9 +214,9 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     return draft
 
 
-def _require_unchanged(app: App, request: SaveRequest, note: Note) -> None:
+async def _require_unchanged(app: App, request: SaveRequest, note: Note) -> None:
     """Raise ``VersionConflict`` with the lines of now if the note said lately what is to be found."""
-    for then in app.library.history.recall(note.id):
+    for then in await app.library.history.recall(note.id):
         try:
             mine = replace(then, text=_text(request, then.text, titles=True))
         except PatchError:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mcp_notarium.errors import QueryError
-from mcp_notarium.search.parser import MAX_CHARACTERS, MAX_TERMS, parse
+from mcp_notarium.search.parser import MAX_CHARACTERS, MAX_TERMS, find_unknown_filters, parse
 from mcp_notarium.search.query import And, Not, Or, Phrase, Query, Tagged, Word
 
 DAY = 86_400
@@ -224,3 +224,8 @@ def test_queries_are_bounded():
     parse("a" * MAX_CHARACTERS)
     with pytest.raises(QueryError, match="characters"):
         parse("a" * (MAX_CHARACTERS + 1))
+
+
+def test_what_looks_like_a_filter_and_is_none_is_named():
+    text = "title:x -author:ada title:y tag:z https://example.org 10:30 note: 'in:trash' a:b"
+    assert find_unknown_filters(text) == ["title", "author"]

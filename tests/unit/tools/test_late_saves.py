@@ -392,6 +392,12 @@ async def test_a_text_that_was_there_lately_is_a_conflict_with_what_stands_there
     assert caught.value.details["current_local_version"] > version
     with pytest.raises(PatchError, match="nowhere"):
         await write(harness, id="n", find="meet at 2", replace="meet at 5")
+    await write(harness, id="n", find="meet at 4", replace="meet at 6")
+    with pytest.raises(VersionConflict, match="`find` looks for has changed"):
+        await write(harness, id="n", find="meet at 4", replace="meet at 7")
+    harness.remote.faults.plan(Fault.UNAVAILABLE, on="get")
+    with pytest.raises(PatchError, match="nowhere"):
+        await write(harness, id="n", find="meet at 4", replace="meet at 7")
 
 
 async def test_a_rewrite_of_everything_is_not_echoed_and_the_whole_text_only_on_request(harness):

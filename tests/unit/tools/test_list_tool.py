@@ -314,3 +314,12 @@ async def test_age_is_given_in_a_unit_with_a_value_of_at_least_two(harness, seco
     await harness.sync()
     status = replace(harness.app.scheduler.status(), last_error="no", last_sync_at=NOW)
     assert status_sentence(status, now=NOW + seconds).endswith(f", {age} ago.")
+
+
+async def test_a_filter_of_another_search_that_finds_nothing_is_named(harness):
+    harness.store.put("n", "title:page of a book")
+    await harness.sync()
+    found = await find(harness, query="title:page", limit=1000)
+    assert (found.total_items, found.note) == (1, "`limit` is at most 100; that was used.")
+    empty = await find(harness, query="title:nothing")
+    assert empty.note.startswith("`title:` was searched for as text. Filters: tag:")
