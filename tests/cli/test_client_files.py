@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.cli import client_files
+from mcp_notarium.cli import install as installing
 from mcp_notarium.config import clients
+from mcp_notarium.config.accounts import Account
 from mcp_notarium.config.clients import CLIENTS
 from mcp_notarium.errors import ConfigError
 
@@ -291,3 +293,12 @@ def test_a_client_is_here_if_its_folder_or_its_command_is(tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "claude").touch(mode=0o755)
     assert here(PATH=str(tmp_path / "bin")) == ["claude-code", "cursor"]
+
+
+def test_a_copy_of_the_program_that_is_gone_tomorrow_is_installed_nowhere(monkeypatch):
+    account = Account("home", "keychain", {})
+    assert installing.server_command(account)[-2:] == ["--account", "home"]
+    monkeypatch.setattr(sys, "executable", "/home/ada/.cache/uv/archive-v0/x7Q/bin/python")
+    with pytest.raises(ConfigError) as caught:
+        installing.server_command(account)
+    assert "uv tool install mcp-notarium" in caught.value.resolution_hint

@@ -20,7 +20,10 @@ from notarium_devtools.simperium import Simulator
 from support.terminal import CTRL_C, Terminal
 from support.whole import DEADLINE, Server, run
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are needed")
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are needed"),
+    pytest.mark.slow("each test makes an account and starts servers, some talk at a terminal"),
+]
 UP, SPACE = "\x1b[A", " "
 PASSPHRASE = "seven green herons over a quiet lake"
 ZED = '// my settings\n{\n  // always\n  "vim_mode": true,\n}\n'
@@ -137,7 +140,6 @@ def test_a_second_run_changes_nothing(home: Path) -> None:
     assert [path.read_bytes() for path in files] == before
 
 
-@pytest.mark.slow("a person's whole first talk with the program, with a real login and first load")
 def test_every_question_is_answered_at_a_terminal(simulator: Simulator, home: Path) -> None:
     with Person(bare(home) | pointing_at(simulator), "setup") as terminal:
         terminal.answer("Where do the notes live?", UP + "\n")
@@ -152,7 +154,7 @@ def test_every_question_is_answered_at_a_terminal(simulator: Simulator, home: Pa
         terminal.answer("Which of these programs shall use the notes?", SPACE + "\n")
         terminal.answer("Add the server `notarium` to Zed?", "n")
         assert terminal.ends() == 0, terminal.screen
-    assert "1 notes are here" in terminal.screen
+    assert "1 note is here" in terminal.screen
     assert accounts(home)["simplenote"]["SIMPLENOTE_USERNAME"] == simulator.username
     assert (home / ".config/zed/settings.json").read_text() == ZED
     assert not (home / ".cursor/mcp.json").exists()
@@ -278,6 +280,35 @@ def test_what_is_printed_for_each_client_is_what_it_reads(home: Path) -> None:
     assert tomllib.loads(printed("codex"))["mcp_servers"]["notarium"] == plain
     goose = yaml.safe_load(printed("goose"))["extensions"]["notarium"]
     assert (goose["type"], goose["cmd"], goose["args"]) == ("stdio", command, arguments)
+
+
+def test_a_password_of_the_environment_is_kept_in_a_file_where_servers_find_it(
+    simulator: Simulator, home: Path
+) -> None:
+    given = ["--store", "simplenote", "--set", f"SIMPLENOTE_USERNAME={simulator.username}"]
+    env = bare(home) | pointing_at(simulator) | {"SIMPLENOTE_PASSWORD": simulator.password}
+    more = {"SIMPERIUM_API_KEY": simulator.api_key}
+    done = run(env | more, "setup", "--yes", *given)
+    assert done.returncode == 0, done.stderr
+    assert "1 note is here" in done.stderr
+    assert not simulator.sent_codes
+    kept = Path(accounts(home)["simplenote"]["SIMPLENOTE_PASSWORD_FILE"])
+    assert kept.read_text() == simulator.password + "\n"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert simulator.password not in done.stderr
+    assert run(bare(home), "purge", "--yes").returncode == 0
+    assert not kept.exists()
+
+
+def test_settings_are_added_to_the_account_of_the_same_notes(home: Path) -> None:
+    assert run(bare(home), "setup", "--yes", "--client", "none").returncode == 0
+    for way in ([], ["--store", "local"], ["--account", "local"]):
+        done = run(
+            bare(home), "setup", "--yes", "--client", "none", *way, "--set", "NOTARIUM_READ_ONLY=on"
+        )
+        assert done.returncode == 0, done.stderr
+    assert list(accounts(home)) == ["local"]
+    assert accounts(home)["local"]["NOTARIUM_READ_ONLY"] == "on"
 
 
 def test_a_secret_is_no_option(home: Path) -> None:

@@ -168,6 +168,27 @@ def test_a_key_made_in_the_keychain_opens_a_new_cache(empty_account: KeychainAcc
     account.use("saved by the same key")
 
 
+def test_set_up_keeps_the_key_of_an_account_in_the_keychain_and_nowhere_else(
+    empty_account: KeychainAccount,
+) -> None:
+    session, folder = empty_account.session, empty_account.folder
+    bare = {"HOME": str(folder), "PATH": "/usr/bin:/bin", **session.env}
+    done = run(bare, "setup", "--yes", "--store", "local", "--client", "none")
+    assert done.returncode == 0, done.stderr
+    assert "The key is in the system's keychain." in done.stderr
+    (secret,) = session.secrets().values()
+    settings = folder / ".config" / "mcp-notarium"
+    assert [path.name for path in settings.iterdir()] == ["accounts.toml"]
+    assert 'key = "keychain"' in (settings / "accounts.toml").read_text()
+    assert secret not in (settings / "accounts.toml").read_text() + done.stdout + done.stderr
+    with Server(
+        bare, command=[sys.executable, "-m", "mcp_notarium", "--account", "local"]
+    ) as server:
+        server.tool("save", text="opened by the keychain")
+        assert server.leave() == 0
+    assert run(bare, "status").returncode == 0
+
+
 @pytest.mark.slow("five commands and a server, one after another")
 def test_the_key_moves_into_the_keychain_once_there_is_another_way_in(
     account: KeychainAccount,

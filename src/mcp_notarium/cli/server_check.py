@@ -21,7 +21,15 @@ _SECONDS = 60.0
 """Seconds for the whole talk; a keychain may show a dialog to a person."""
 _PASSED_ON = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),
-    *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PROCESSOR_ARCHITECTURE", "SYSTEMDRIVE"),
+    *(
+        "APPDATA",
+        "HOMEDRIVE",
+        "HOMEPATH",
+        "LOCALAPPDATA",
+        "PATHEXT",
+        "PROCESSOR_ARCHITECTURE",
+        "SYSTEMDRIVE",
+    ),
     *("SYSTEMROOT", "TEMP", "USERNAME", "USERPROFILE"),
 )
 """Variables that the official SDKs pass on to a server, on Unix and on Windows."""

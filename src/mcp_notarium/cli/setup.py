@@ -96,7 +96,11 @@ def _run(args: argparse.Namespace) -> int:
     console.heading("Notes")
     _log_in(config, account, args)
     notes = asyncio.run(_load_notes(config))
-    console.done(f"{notes:,} notes are here." if notes else "There are no notes yet.")
+    console.done(
+        {0: "There are no notes yet.", 1: "1 note is here."}.get(
+            notes, f"{notes:,} notes are here."
+        )
+    )
     _offer_recovery(config, args)
     console.heading("Assistants")
     failed = _install(account, args)
@@ -109,15 +113,14 @@ def _choose_account(args: argparse.Namespace) -> Account:
     known = accounts.read_accounts(accounts.config_dir(os.environ))
     given = _parse_set(args.set)
     name = args.account
-    if known and name == ONLY and not (args.store or given):
+    if known and name == ONLY and not args.store:
         name = _choose_known(known, yes=args.yes)
     if name in known:
         return replace(known[name], variables={**known[name].variables, **given})
     kind = registry.kind(args.store or _choose_store(yes=args.yes))
     variables = {STORE: kind.name} | _settings(kind, given)
-    return _same_account(known, variables) or Account(
-        args.account or _free_name(kind.name, known), "keychain", variables
-    )
+    new = Account(args.account or _free_name(kind.name, known), "keychain", variables)
+    return _same_account(known, new) or new
 
 
 def _choose_known(known: Mapping[str, Account], *, yes: bool) -> str:
@@ -139,16 +142,13 @@ def _choose_store(*, yes: bool) -> str:
     return questions.choose("Where do the notes live?", shown, default=default, option="--store")
 
 
-def _same_account(known: Mapping[str, Account], variables: Mapping[str, str]) -> Account | None:
-    """Return an account with these settings that an earlier run has left."""
-    return next(
-        (
-            one
-            for one in known.values()
-            if variables.items() <= {STORE: one.store, **one.variables}.items()
-        ),
-        None,
-    )
+def _same_account(known: Mapping[str, Account], new: Account) -> Account | None:
+    """Return the account that an earlier run has left for the same notes, with the new settings."""
+    place = setup_key.account_folder(new).path
+    for one in known.values():
+        if one.store == new.store and setup_key.account_folder(one).path == place:
+            return replace(one, variables={**one.variables, **new.variables})
+    return None
 
 
 def _free_name(store: str, known: Mapping[str, Account]) -> str:
@@ -245,14 +245,16 @@ def _offer_recovery(config: Config, args: argparse.Namespace) -> None:
     slots = slot_management.list_slots(config, None).keyfile.slots
     if any(one.type is SlotType.RECOVERY and one.state is SlotState.ACTIVE for one in slots):
         return
-    lost = "lost with the key" if config.store.truth is Truth.LOCAL else "loaded again without it"
+    only_here = config.store.truth is Truth.LOCAL
+    lost = "lost with the key" if only_here else "loaded again if the key is lost"
     if args.recovery is None and args.yes:
-        console.warn(
-            f"No recovery key: the notes are {lost}. `mcp-notarium keys recovery create` makes one."
-        )
+        if only_here:
+            console.warn(
+                f"No recovery key: the notes are {lost}. `mcp-notarium keys recovery create` makes one."
+            )
     elif args.recovery or questions.confirm(
         f"Make a recovery key for your papers? (The notes are {lost}.)",
-        default=config.store.truth is Truth.LOCAL,
+        default=only_here,
         option="--recovery` or `--no-recovery",
     ):
         keys.make_recovery(config, None)

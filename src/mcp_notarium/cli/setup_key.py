@@ -24,9 +24,10 @@ from mcp_notarium.errors import InvalidRequest, LockedError, NotariumError
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.os_errors import display_path
-from mcp_notarium.files.private_files import create_private
+from mcp_notarium.files.private_files import create_private, replace_private
 from mcp_notarium.keys import keychain
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores import registry
 
 KEYCHAIN = "NOTARIUM_KEYCHAIN"
 _KEY = "DB_ENCRYPTION_KEY"
@@ -55,13 +56,32 @@ def place_key(account: Account, args: argparse.Namespace) -> Account:
             f"the account `{account.name}` has a key already",
             resolution_hint="`mcp-notarium rotate-key --keychain` or `rotate-key --new-key-file PATH` changes it.",
         )
-    account = moved(account, place)
+    account = _keep_secrets(moved(account, place))
     _make_file(account)
     remember(account)
     # The account's own key counts from here on.
     os.environ.pop(KEY_FILE, None)
     if place == "file":
         os.environ.pop(_KEY, None)
+    return account
+
+
+def _keep_secrets(account: Account) -> Account:
+    """Put passwords and tokens of the environment, which servers do not have, into files for them."""
+    for variable in registry.kind(account.store).variables:
+        given = os.environ.get(variable.name)
+        if given and variable.secret and variable.has_file:
+            path = accounts.config_dir(os.environ) / f"{account.name}.{variable.name.lower()}"
+            try:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                replace_private(path, given.encode() + b"\n")
+            except OSError as error:
+                raise _cannot_write(path, error) from None
+            del os.environ[variable.name]
+            account = replace(
+                account, variables={**account.variables, variable.file_name: str(path)}
+            )
+            console.done(f"{variable.name} is kept in {display_path(path)}, for servers.")
     return account
 
 
@@ -84,21 +104,28 @@ def remember(account: Account) -> None:
 
 
 def forget(account: Account) -> None:
-    """Take the account out of ``accounts.toml``, and remove the key file that was made for it."""
+    """Take the account out of ``accounts.toml``, and remove the files of secrets that were made for it."""
     folder = accounts.config_dir(os.environ)
+    files = [Path(text) for name, text in account.variables.items() if name.endswith("_FILE")]
     try:
-        if moved(account, "file").variables[KEY_FILE] == str(folder / f"{account.name}.key"):
-            (folder / f"{account.name}.key").unlink(missing_ok=True)
+        for path in files:
+            if path.parent == folder:
+                path.unlink(missing_ok=True)
         accounts.forget(folder, account)
     except OSError as error:
         raise _cannot_write(folder / accounts.FILE, error) from None
 
 
+def account_folder(account: Account) -> AccountFolder:
+    """Return the folder of the account's database, which may be missing."""
+    own = {name: text for name, text in account.variables.items() if not name.endswith("_FILE")}
+    found = config.load({**os.environ, **own, KEY_FILE: "", _KEY: ""}, cwd=Path(os.path.sep))
+    return AccountFolder(found.config.account_dir)
+
+
 def _has_database(account: Account) -> bool:
     """Return whether the account has a database, and so a key that opens it."""
-    own = {name: text for name, text in account.variables.items() if name != KEY_FILE}
-    found = config.load({**os.environ, **own, KEY_FILE: "", _KEY: ""}, cwd=Path(os.path.sep))
-    return AccountFolder(found.config.account_dir).key_file.exists()
+    return account_folder(account).key_file.exists()
 
 
 def _make_file(account: Account, key: Secret | None = None) -> None:
