@@ -131,7 +131,7 @@ TARGETS: Mapping[tuple[str, str], Target] = {
     ("idle", "bytes a refresh"): Target(3000),
     ("idle", "change seen"): Target(2000),
     ("idle", "share of a core"): Target(0.1),
-    ("tokens", "tool list"): Target(1000),
+    ("tokens", "tool list"): Target(1250),
     ("tokens", "a listed note"): Target(
         55,
         reason="The contract's fields need them: the `uuid` of 32 hex digits 22, `type` and `trash` 8.",

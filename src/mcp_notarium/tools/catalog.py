@@ -103,7 +103,7 @@ TOOLS: tuple[Tool, ...] = (
         name="manage",
         title="Manage notes",
         description=(
-            "Organise notes; `undo`: your last change; deleting for good, undo, restoring, renaming a tag and "
+            "Organise notes; `undo`: your last change; deleting for good, `undo`, restoring, renaming a tag and "
             "reset (loads all again) need the user's consent."
         ),
         request=schemas.ManageRequest,

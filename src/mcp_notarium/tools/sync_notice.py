@@ -43,13 +43,12 @@ async def wait_for_notes(app: App) -> SyncStatus:
 
 def _nothing_loaded(app: App, status: SyncStatus) -> NotariumError:
     """Return the error for a listing of notes that are not here yet; an empty page would be a lie."""
+    why = (status.last_error or "no login is accepted").rstrip(".")
     if status.needs_login:
-        return LoginRequired(
-            f"The notes have not been loaded: {status.last_error or 'no login is accepted'}."
-        )
+        return LoginRequired(f"The notes have not been loaded: {why}.")
     if status.last_error and status.state != "halted":
         return StoreUnavailable(
-            f"The notes have not been loaded: {status.last_error}.",
+            f"The notes have not been loaded: {why}.",
             resolution_hint="It is tried again by itself; call `list` again in a few minutes. If it stays "
             "like this, ask the user to check the network and to run `mcp-notarium doctor`.",
         )

@@ -369,9 +369,20 @@ async def test_every_answer_fits_its_output_schema(harness):
             ("get", {"id": "n"}),
             ("save", {"text": "new", "tags": ["a"]}),
             ("save", {"id": "n", "local_version": 1, "tags": ["b"]}),
+            ("save", {"id": "n", "append": "\u202eturned", "return_text": True}),
+            ("get", {"id": "n", "version": "1"}),
+            ("get", {"id": "n", "range_line_count": 1}),
+            ("list", {"query": "txt", "limit": 1000}),
+            ("list", {"query": "text nothing"}),
             ("manage", {"action": "get_stats"}),
-            ("manage", {"action": "trash", "id": "n", "local_version": 2}),
+            ("manage", {"action": "history", "id": "n"}),
+            ("manage", {"action": "list_tags"}),
+            ("manage", {"action": "rename_tag", "tag": "b", "new_tag": "c", "confirm": True}),
+            ("manage", {"action": "find_duplicates"}),
+            ("manage", {"action": "trash", "id": "n", "local_version": 4}),
         ]:
             result = await client.call_tool(name, arguments)
             assert not result.is_error, result
             validate(result.structured_content, schemas[name])
+            named = schemas[name]["properties"].keys()
+            assert result.structured_content.keys() <= named, "typed clients drop the others"
