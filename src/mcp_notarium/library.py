@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
     from mcp_notarium.storage.duplicates import Hashes, Twin
+    from mcp_notarium.storage.note_links import LinkedNotes
     from mcp_notarium.storage.note_scan import Key, Matches, ScannedNote
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
@@ -145,6 +146,10 @@ class Library:
     def get(self, note_id: str) -> Note | None:
         """Return a note from the index, or None."""
         return self._cache.notes.get(note_id)
+
+    def find_links(self, note_id: str) -> LinkedNotes:
+        """Return the links of a note of a store with paths, and those to it."""
+        return self._cache.notes.links.of(note_id)
 
     async def fetch(self, note_id: str) -> Note | None:
         """Fetch a note from the store that the first load has not reached yet; None if there is none.

@@ -134,7 +134,9 @@ _BEHAVIOUR = {
 * Search language: words (all of them, also inflected; `AND` between them changes nothing), `"a phrase"`, `-word`,
   `-"phrase"`, `NOT word`, `a OR b`, `prefix*`, `tag:x`, `-tag:x`, `tag:"two words"`, `before:` and `after:` a day (both
   inclusive, UTC, by last change), `trash:yes|no|any`, `in:trash`, `is:trashed`, and `modified:` (`updated:`) or `created:` with a year, month or day,
-  also `>day`, `<=day`, `day..day`. `*` alone finds every note. Malformed filters are errors that say what to write;
+  also `>day`, `<=day`, `day..day`. Where notes lie in folders, `path:Work` and
+  `-path:Work/Old` are the notes in a folder and below it, or one note by its path; letter case makes no difference. Elsewhere
+  `path:` is an error. `*` alone finds every note. Malformed filters are errors that say what to write;
   everything else is words; `note` names what looks like a filter (`title:x`) if nothing was found. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
 * Words, phrases and prefixes are looked for in titles, texts and tags; a phrase stands in one of them.
 * Order: with words the best match first (in the title, or first line, before the tags before the text), then by `sort_by` and `sort_order`. Without words, and for a
@@ -174,6 +176,10 @@ _BEHAVIOUR = {
 * `version` reads what the note was: a `version` of a row of `manage` `history`, or a `local_version` or
   `server_version` that it had. The answer has `old_version`, says in `note` that it is old, and has no
   `local_version`: nothing can be saved over it. Parts, bounds and hidden parts are those of any note.
+* Where notes lie in folders and link to each other, `links` are those of the note: each target as written, once, with the `id` of the
+  note that it means, as Obsidian resolves it (the whole path, else its end: below the note's folder first, then the shortest
+  path; else an alias). A link without `id` leads to no note. `linked_from` are the notes that link to this one. Each names at
+  most 50; `links_left_out` says how many more there are. What stands in code is no link.
 * An unknown id is `NOT_FOUND`; `get` does not search.
 """,
     "save": """\

@@ -10,6 +10,7 @@ from mcp_notarium.domain.characters import find_invisible
 from mcp_notarium.protocol.call_pipeline import success
 from mcp_notarium.tools import schemas
 from mcp_notarium.tools.tool_names import ToolNames
+from mcp_notarium.tools.toolsets import note_pages
 from mcp_notarium.tools.untrusted_text import (
     BEGIN,
     END,
@@ -122,6 +123,8 @@ def test_boundary_learnt_from_one_answer_is_of_no_use_in_the_next():
         schemas.HistoryAnswer,
         schemas.TagsAnswer,
         schemas.DuplicatesAnswer,
+        schemas.LinkedNoteAnswer,
+        note_pages.ReadNoteAnswer,
     ],
 )
 def test_boundaries_enclose_the_fields_in_the_order_of_the_alphabet_too(model):
@@ -133,7 +136,7 @@ def test_every_answer_with_note_text_is_marked_and_no_other():
     assert BEGIN not in shown(schemas.ManageAnswer(id="n", status="trashed"))[0]
     holding = {
         model.__name__
-        for model in vars(schemas).values()
+        for model in (*vars(schemas).values(), note_pages.ReadNoteAnswer)
         if isinstance(model, type)
         and issubclass(model, schemas.Answer)
         and {"text", "content", "next_version", "tags", "duplicates"} & model.model_fields.keys()

@@ -54,8 +54,8 @@ AGENTS = (
     Defence(
         "note text stands between boundaries",
         "protocol/call_pipeline.py",
-        "        value = add_boundaries(add_findings(value))\n",
-        "        value = add_findings(value)\n",
+        "    return add_boundaries(add_findings(value))\n",
+        "    return add_findings(value)\n",
         (
             f"{_DISPATCH}::test_note_text_is_between_random_words_and_its_invisible_characters_are_reported",
         ),
@@ -64,8 +64,8 @@ AGENTS = (
     Defence(
         "invisible characters are reported",
         "protocol/call_pipeline.py",
-        "        value = add_boundaries(add_findings(value))\n",
-        "        value = add_boundaries(value)\n",
+        "    return add_boundaries(add_findings(value))\n",
+        "    return add_boundaries(value)\n",
         (
             f"{_DISPATCH}::test_note_text_is_between_random_words_and_its_invisible_characters_are_reported",
         ),
@@ -518,9 +518,9 @@ AGENTS = (
     Defence(
         "reading changes nothing",
         "tools/get.py",
-        "    _check_version(note, request.local_version)\n    return NoteAnswer(",
+        "    links = _link_fields(app, note)\n    return LinkedNoteAnswer(",
         '    app.cache.sync_state.set("last_read", note.id)\n'
-        "    _check_version(note, request.local_version)\n    return NoteAnswer(",
+        "    links = _link_fields(app, note)\n    return LinkedNoteAnswer(",
         (
             "security/test_adversary_agents.py::test_tools_that_only_read_leave_every_table_as_it_was",
         ),

@@ -79,7 +79,8 @@ class Config:
     def toolset(self) -> str:
         """Return the name of the tools that a server offers."""
         if self.tools == "notarium":
-            return "titled" if self.store.titles else "notarium"
+            ours = "titled" if self.store.titles else "notarium"
+            return "with_paths" if self.store.paths else ours
         both = "_both" if self.tools == "both" else ""
         return self.store.native_toolset.format(names=self.native_names) + both
 

@@ -7,10 +7,11 @@ recorded before it is sent and dropped when it is answered.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from mcp_notarium.domain.characters import replace_surrogates
+from mcp_notarium.domain.note_links import Links
 
 LONGEST_ID = 1024
 """Characters. A note with a longer id is left out: no call could name it."""
@@ -55,7 +56,8 @@ class Revision:
     reads it. ``tags_understood`` False: the object has tags that ``content`` does not show.
     ``identity`` names the note beyond its id where a store may rename it: a note that is missing under one
     id and new under another with the same identity is one note, and no other note ever gets it. None: ids
-    never change, or it is not certain.
+    never change, or it is not certain. ``links``: what its text links to; None in a store without paths. The
+    index does not give it back.
     """
 
     id: str
@@ -67,6 +69,7 @@ class Revision:
     server_version: int | None = None
     tags_understood: bool = True
     identity: str | None = None
+    links: Links | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,13 +183,13 @@ def success(answer: BaseModel, names: ToolNames) -> CallResult:
         size = len((text + mark).encode())
         value = answer.value
         if value is not None and answer.from_notes:
-            value = add_boundaries(add_findings(value))
+            value = _marked(value)
         return CallResult(text, size, value, mark=mark, notes=answer.notes)
     value = answer.model_dump(exclude_none=True)
     if "note" in value:
         value["note"] = names.in_text(value["note"])
     if isinstance(answer, FromNotes):
-        value = add_boundaries(add_findings(value))
+        value = _marked(value)
     text = _json(value)
     try:
         size = len(text.encode())
@@ -199,6 +199,11 @@ def success(answer: BaseModel, names: ToolNames) -> CallResult:
         size = len(text.encode())
     changed = answer.changed if isinstance(answer, ManageAnswer) else ()
     return CallResult(text, size, value, notes=(*changed, *notes_in(value)))
+
+
+def _marked(value: Json) -> Json:
+    """Return the fields of an answer with text of notes, marked as such."""
+    return add_boundaries(add_findings(value))
 
 
 def failure(error: NotariumError, names: ToolNames) -> CallResult:

@@ -19,7 +19,7 @@ from mcp_notarium.search.folding import (
     tokens,
     words_only,
 )
-from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Tagged, Word
+from mcp_notarium.search.query import And, Condition, InFolder, Not, Or, Phrase, Tagged, Word
 from mcp_notarium.search.stemming import completions, spelling
 
 Expansions = Mapping[str, Sequence[str]]
@@ -48,7 +48,7 @@ def build_match(condition: Condition, expansions: Expansions) -> str | None:
         case And(conditions):
             ranked, rest = split(conditions, expansions)
             return None if rest else ranked
-        case Not() | Tagged():
+        case Not() | Tagged() | InFolder():
             return None
 
 

@@ -8,6 +8,7 @@
     a OR b             one of them; binds closer than the space: ``x a OR b`` is x and (a or b)
     prefix*            words beginning so; * alone: every note
     tag:x  -tag:x      with, without a tag; tag:"two words"; also in ``tag:x OR tag:y``
+    path:x  -path:x    in, not in a folder, or the note of that path; also in ``path:x OR path:y``
     before:2024-05-31  last changed on that day (UTC) or earlier
     after:2024-05-01   last changed on that day (UTC) or later
     modified:2024-05   last changed in that month, also a year, a day, >day, <=day, day..day; or updated:
@@ -32,6 +33,7 @@ from mcp_notarium.search.folding import is_searchable
 from mcp_notarium.search.query import (
     And,
     Condition,
+    InFolder,
     Not,
     Or,
     Phrase,
@@ -52,7 +54,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _PERIOD = re.compile(r"[0-9]{4}(?:-[0-9]{2}){0,2}")
 _TIMES = re.compile(r"(?P<sign>[<>]=?|)(?P<first>[0-9-]*)(?:(?P<range>\.\.)(?P<last>[0-9-]*))?")
-_KEYS = "tag|before|after|modified|updated|created|trash|in|is"
+_KEYS = "tag|path|before|after|modified|updated|created|trash|in|is"
 _ITEM = re.compile(
     rf"""(?P<minus>-)?
         (?:(?P<key>{_KEYS}):)?
@@ -181,6 +183,10 @@ def _filter(key: str, value: str, *, minus: bool) -> _Item:
         _refuse_filter(key)
     if key == "tag":
         return _apply_sign(Tagged(value), minus=minus)
+    if key == "path":
+        if not (folder := value.strip("/")):
+            _refuse_filter(key)
+        return _apply_sign(InFolder(folder), minus=minus)
     if minus:
         _refuse_negated(key)
     if key in _NAMES_OF_TRASH:
@@ -233,6 +239,10 @@ def _with_groups(query: Query, groups: Iterable[list[Condition | _Filter]]) -> Q
                 query = replace(query, tags=(*query.tags, tag))
             case [Not(Tagged(tag))]:
                 query = replace(query, excluded_tags=(*query.excluded_tags, tag))
+            case [InFolder(path)]:
+                query = replace(query, folders=(*query.folders, path))
+            case [Not(InFolder(path))]:
+                query = replace(query, excluded_folders=(*query.excluded_folders, path))
             case [_Filter() as item]:
                 query = _add_filter(query, item)
             case _:
@@ -246,7 +256,7 @@ def _join_alternatives(group: list[Condition | _Filter]) -> Condition:
     alternatives = [item for item in group if not isinstance(item, _Filter)]
     if len(alternatives) < len(group):
         _refuse(
-            "OR works between words, phrases and tags, not with dates or trash:.",
+            "OR works between words, phrases, tags and paths, not with dates or trash:.",
             "Search twice, or leave the OR out.",
         )
     return Or(tuple(alternatives)) if alternatives[1:] else alternatives[0]
@@ -345,6 +355,7 @@ def day_start(day: str) -> int | None:
 
 _USAGE = {
     "tag": 'Write tag:name, or tag:"two words".',
+    "path": 'Write path:Folder, path:Folder/Below, or path:"two words".',
     "before": "Write before:YYYY-MM-DD with a day of the calendar, such as before:2024-05-31.",
     "after": "Write after:YYYY-MM-DD with a day of the calendar, such as after:2024-05-31.",
     **{

@@ -33,6 +33,13 @@ class Tagged:
 
 
 @dataclass(frozen=True, slots=True)
+class InFolder:
+    """Match notes at this path or below it, as one of several alternatives."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class Not:
     """Match notes for which the condition does not hold."""
 
@@ -53,7 +60,7 @@ class Or:
     conditions: tuple[Condition, ...]
 
 
-Condition = Word | Phrase | Tagged | Not | And | Or
+Condition = Word | Phrase | Tagged | InFolder | Not | And | Or
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,8 @@ class Query:
     """Hold one search. The default is every note outside the trash, last changed first.
 
     ``tags``: all of them; ``any_tags``: at least one of them, if there are any (a policy's allowed
-    tags); ``excluded_tags``: none of them; compared by ``characters.tag_key``.
+    tags); ``excluded_tags``: none of them; compared by ``characters.tag_key``. ``folders`` and
+    ``excluded_folders`` likewise, in a store with paths, compared by ``note_paths.path_key``.
     ``after`` and ``before`` are Unix epoch seconds: ``after <= modified_at < before``; ``created_after``
     and ``created_before`` likewise for ``created_at``.
     Words and phrases are also looked for in tags if ``in_tags``.
@@ -72,6 +80,8 @@ class Query:
     tags: tuple[str, ...] = ()
     excluded_tags: tuple[str, ...] = ()
     any_tags: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    excluded_folders: tuple[str, ...] = ()
     before: int | None = None
     after: int | None = None
     created_before: int | None = None

@@ -3,7 +3,7 @@
 It composes its own constants only: what a person typed goes into parameters.
 
 The wide table ``notes`` is read only for the rows of one page. The narrow indexes ``notes_listing``,
-``notes_meta``, ``note_tags(key, pk)`` and ``notes_fts`` decide which rows these are. ``INDEXED BY``
+``notes_meta``, ``note_tags(key, pk)``, ``note_names(kind, key, pk)`` and ``notes_fts`` decide which rows these are. ``INDEXED BY``
 makes SQLite refuse a statement rather than scan the wide table. The one exception are terms without
 a letter, digit or picture (``++``), which no index has.
 """
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.domain.note_paths import path_key
 from mcp_notarium.search.fts_expression import (
     Expansions,
     build_match,
@@ -21,7 +22,7 @@ from mcp_notarium.search.fts_expression import (
     split,
     without_tags,
 )
-from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Tagged, Word
+from mcp_notarium.search.query import And, Condition, InFolder, Not, Or, Phrase, Query, Tagged, Word
 
 Parameter = str | int
 
@@ -60,6 +61,9 @@ _SORTS = {"modified_at": "modified_at", "created_at": "created_at"}
 _IN_ORDER = {"modified_at": "notes_listing", "created_at": "notes_created"}
 _ORDERS = {"ASC": "ASC", "DESC": "DESC"}
 _TAGGED = "m.pk IN (SELECT pk FROM note_tags WHERE key IN"
+_IN_FOLDER = (
+    "m.pk IN (SELECT pk FROM note_names WHERE kind = 'path' AND (key = ? OR (key > ? AND key < ?)))"
+)
 _MATCHED = "m.pk IN (SELECT rowid FROM notes_fts WHERE notes_fts MATCH ?)"
 _MATCHED_NOTES = (
     "notes_fts AS f CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = f.rowid "
@@ -100,16 +104,16 @@ def build(
     expression, rest = split([term for term in terms if term], expansions)
     conditions = sorted(_conditions(query, rest), key=_reads_text)
     narrow = [_clause(condition, query, expansions) for condition in conditions]
-    tagged = any(_tags_of(condition) for condition in conditions)
+    few = any(_is_narrow(condition) for condition in conditions)
     if expression is None:
-        rows = _listing(query, narrow, limit, offset, tagged=tagged)
+        rows = _listing(query, narrow, limit, offset, few=few)
         return Statements(rows, rows, _listing_count(query, narrow))
     expression = _in_scope(query, expression)
     matched = Statement(_MATCHED_NOTES, (expression,))
     rows = unranked = _rank(query, matched, narrow, limit, offset, first=first)
     if isinstance(query.terms, Word) and not first:
         found = [Statement(_MATCHED, (expression,)), *narrow]
-        unranked = _listing(query, found, limit, offset, tagged=tagged)
+        unranked = _listing(query, found, limit, offset, few=few)
     if not narrow and not _has_dates(query):
         sql = _MATCH_COUNTS[query.trash]
         return Statements(rows, unranked, Statement(sql, (expression,) * sql.count("?")))
@@ -127,12 +131,13 @@ def words_of(query: Query) -> tuple[str, ...]:
 
 
 def _conditions(query: Query, rest: Sequence[Condition]) -> list[Condition]:
-    """Return the conditions on tags, and those that full-text search cannot express."""
-    conditions = [*map(Tagged, query.tags), *rest]
+    """Return the conditions on tags and folders, and those that full-text search cannot express."""
+    conditions = [*map(Tagged, query.tags), *map(InFolder, query.folders), *rest]
     if query.any_tags:
         conditions.insert(0, _match_tags(query.any_tags))
     if query.excluded_tags:
         conditions.append(Not(_match_tags(query.excluded_tags)))
+    conditions += (Not(InFolder(folder)) for folder in query.excluded_folders)
     return conditions
 
 
@@ -149,7 +154,7 @@ def _reads_text(condition: Condition) -> bool:
             return any(map(_reads_text, conditions))
         case Word() | Phrase():
             return build_match(condition, {}) is None
-        case Tagged():
+        case Tagged() | InFolder():
             return False
 
 
@@ -165,6 +170,11 @@ def _tags_of(condition: Condition) -> list[str] | None:
             return None
 
 
+def _is_narrow(condition: Condition) -> bool:
+    """Tell whether an index of its own finds the notes of the condition."""
+    return isinstance(condition, InFolder) or _tags_of(condition) is not None
+
+
 def _clause(condition: Condition, query: Query, expansions: Expansions) -> Statement:
     """Return the condition as an SQL expression on ``m.pk``."""
     if expression := build_match(condition, expansions):
@@ -172,6 +182,9 @@ def _clause(condition: Condition, query: Query, expansions: Expansions) -> State
     if keys := _tags_of(condition):
         return Statement(f"{_TAGGED} ({', '.join('?' * len(keys))}))", tuple(keys))
     match condition:
+        case InFolder(path):
+            key = path_key(path)
+            return Statement(_IN_FOLDER, (key, f"{key}/", f"{key}0"))
         case Not(inner):
             clause = _clause(inner, query, expansions)
             return Statement(f"NOT {clause.sql}", clause.parameters)
@@ -207,13 +220,13 @@ def _has_created(query: Query) -> bool:
 
 
 def _listing(
-    query: Query, narrow: Sequence[Statement], limit: int, offset: int, *, tagged: bool
+    query: Query, narrow: Sequence[Statement], limit: int, offset: int, *, few: bool
 ) -> Statement:
     """Select a page in the order of the query; SQLite merges both sides of the trash."""
     sides: list[tuple[int, ...]] = [(trash,) for trash in _TRASH[query.trash]]
     index = _IN_ORDER[query.sort_by]
-    if tagged or (_has_dates(query) and (index == "notes_created" or _has_created(query))):
-        # A tag names few notes; the indexes in an order know one time of a note.
+    if few or (_has_dates(query) and (index == "notes_created" or _has_created(query))):
+        # A tag or folder names few notes; the indexes in an order know one time of a note.
         sides, index = [_TRASH[query.trash]], "notes_meta"
     columns = f"m.pk AS pk, m.{_SORTS[query.sort_by]} AS sorted"
     notes = Statement(f"notes AS m INDEXED BY {index}")

@@ -67,6 +67,7 @@ def _clean(change: Change) -> Change:
         id=replace_surrogates(change.id),
         etag=replace_surrogates(change.etag),
         content=change.content.cleaned(),
+        links=None if change.links is None else change.links.cleaned(),
     )
 
 

@@ -18,6 +18,7 @@ from mcp_notarium.storage.hidden_names import Named
 from mcp_notarium.storage.hidden_note_filter import HiddenNote, VisibilityFilter
 from mcp_notarium.storage.merge_bases import MergeBases
 from mcp_notarium.storage.note_aliases import NoteNames
+from mcp_notarium.storage.note_links import NoteLinks
 from mcp_notarium.storage.note_rows import (
     Applied,
     Change,
@@ -64,6 +65,7 @@ class NoteTable:
         self._versions = VersionTable(database)
         self.merge_bases = MergeBases(database)
         self.names = NoteNames(database)
+        self.links = NoteLinks(database)
         self.visibility = VisibilityFilter(database, rules)
 
     def get(self, note_id: str) -> Note | None:
@@ -189,6 +191,7 @@ class NoteTable:
         self.raise_version_floor()
         self._index.empty()
         self._db.run("DELETE FROM note_tags")
+        self.links.clear()
         self.merge_bases.clear()
         self._db.run("DELETE FROM note_base")
         self._db.run("DELETE FROM notes")
@@ -209,6 +212,7 @@ class NoteTable:
         if not self.names.rename(old, new) or (note := self.get(new)) is None:
             return
         self.merge_bases.keep([self._db.number("SELECT pk FROM notes WHERE id = ?", (new,))])
+        self.links.rename(new)
         version = max(note.local_version, self._db.number(_HIGHEST)) + 1
         self._db.run("UPDATE notes SET local_version = ? WHERE id = ?", (version, new))
         self._db.run(_RECORD_HIGHEST, (str(version),))
@@ -294,6 +298,7 @@ class NoteTable:
         self._record_versions((version, one) for version, _, one in numbered)
         rows_by_pk = [(old.pk, one) for old, one in changed]
         self._db.run_many("DELETE FROM note_tags WHERE pk = ?", [(pk,) for pk, _ in rows_by_pk])
+        self.links.drop([pk for pk, _ in rows_by_pk])
         self._store_parts(rows_by_pk)
 
     def _record_versions(self, given: Iterable[tuple[int, Rows]]) -> None:
@@ -305,6 +310,7 @@ class NoteTable:
     def _store_parts(self, rows_by_pk: list[tuple[int, Rows]]) -> None:
         self._db.run_many(_PUT_BASE, [(pk, *one.base) for pk, one in rows_by_pk])
         self._db.run_many(_PUT_TAG, [(pk, *tag) for pk, one in rows_by_pk for tag in one.tags])
+        self.links.put([(pk, one.revision) for pk, one in rows_by_pk])
 
 
 _GET = """

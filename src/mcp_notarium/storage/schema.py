@@ -22,6 +22,8 @@ Shapes that matter:
 * ``note_versions`` has the revisions that our writes have replaced (``version_table.py``); ``text`` is NULL
   where the store keeps the revision, under ``etag``. Its ``number`` is a ``local_version``, ``made`` the etag of
   what the write has made of it, NULL if somebody else's change came into that.
+* ``note_names`` and ``note_links`` (``note_links.py``) have rows of stores with paths only: a note's path, name
+  and aliases, and what it links to, each with the key by which they are compared.
 * ``merge_bases`` has the last revisions of each note that remote changes replaced (``merge_bases.py``).
 * ``note_aliases`` has the old ids of notes that their store has renamed or named.
 * ``hidden_names`` has every id and identity of the notes that a rule hides by an id (``rule``), so that the
@@ -69,6 +71,8 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "notes": Table(Kind.INDEX, ("pk",)),
         "note_base": Table(Kind.INDEX, ("pk",)),
         "note_tags": Table(Kind.INDEX, ("pk", "tag")),
+        "note_names": Table(Kind.INDEX, ("kind", "key", "pk")),
+        "note_links": Table(Kind.INDEX, ("pk", "place")),
         "merge_bases": Table(Kind.INDEX, ("number",)),
         "hidden_notes": Table(Kind.INDEX, ("id",)),
         "notes_fts": Table(Kind.INDEX),
@@ -186,6 +190,28 @@ _TAGS = (
     ) STRICT, WITHOUT ROWID
     """,
     "CREATE INDEX note_tags_key ON note_tags(key, pk)",
+)
+
+_LINKS = (
+    """
+    CREATE TABLE note_names (
+      kind TEXT NOT NULL CHECK (kind IN ('path', 'name', 'alias')),
+      key  TEXT NOT NULL,
+      pk   INTEGER NOT NULL REFERENCES notes(pk) ON DELETE CASCADE,
+      PRIMARY KEY (kind, key, pk)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX note_names_pk ON note_names(pk)",
+    """
+    CREATE TABLE note_links (
+      pk     INTEGER NOT NULL REFERENCES notes(pk) ON DELETE CASCADE,
+      place  INTEGER NOT NULL,
+      target TEXT NOT NULL,
+      key    TEXT NOT NULL,
+      PRIMARY KEY (pk, place)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX note_links_key ON note_links(key, pk)",
 )
 
 _BASE = """
@@ -355,6 +381,7 @@ STATEMENTS = (
     *_SEARCH,
     *_COUNTS,
     *_TAGS,
+    *_LINKS,
     _BASE,
     _IDENTITY,
     _MERGE_BASES,

@@ -93,7 +93,7 @@ class StoreKind:
     ``wire_words``: parts of paths and names of headers that
     are the same for every account; the log shows no others. ``titles``, ``trash``, ``properties``: its traits, known
     before it is open. ``paths``: the ids of its notes are paths, parts with ``/`` between them; only there
-    may a policy or a query name paths. The path of a new note differs from attempt to attempt in its last part alone.
+    may a policy or a query name paths. Such a store has titles, too. The path of a new note differs from attempt to attempt in its last part alone.
     ``describe`` asks an open store what it is; `mcp-notarium doctor` shows the answer.
     ``native_toolset``: the name in ``tools/toolsets`` of the tools of its own kind, with ``{names}`` for their
     spelling if there are several; '' if it has none. ``live``, ``pages``: what an open store offers to such tools.

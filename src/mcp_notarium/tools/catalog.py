@@ -179,6 +179,20 @@ TITLED = Toolset(
 """The same tools for a store whose notes have titles of their own."""
 
 
+def _with_paths(tool: Tool) -> Tool:
+    match tool.name:
+        case "list":
+            return replace(tool, request=schemas.PathListRequest)
+        case "get":
+            return replace(tool, answer=schemas.LinkedNoteAnswer)
+        case _:
+            return tool
+
+
+WITH_PATHS = replace(TITLED, tools=tuple(map(_with_paths, TITLED.tools)))
+"""The same for a store whose notes lie in folders and link to each other."""
+
+
 def wire_form(tool: Tool) -> dict[str, Any]:
     """Return the tool as ``tools/list`` shows it.
 

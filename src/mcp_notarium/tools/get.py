@@ -8,7 +8,9 @@ because that is what is sent.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.lines import split_lines
@@ -17,7 +19,14 @@ from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.note_lookup import find_note, versions_of
-from mcp_notarium.tools.schemas import GetRequest, NoteAnswer, OldNoteAnswer, Properties
+from mcp_notarium.tools.schemas import (
+    GetRequest,
+    LinkedNoteAnswer,
+    NoteAnswer,
+    NoteLink,
+    OldNoteAnswer,
+    Properties,
+)
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -34,6 +43,8 @@ CUT_LINE = (
     "The last line here is longer than an answer may be and goes on: "
     "give both `next_…` fields as `range_line_start` and `range_char_start`."
 )
+MOST_LINKS = 50
+"""Links of a note, and links to it, that an answer names."""
 RESERVED_BYTES = 1_000
 """Bytes reserved for the fields around a text; tags are counted separately."""
 
@@ -47,16 +58,35 @@ async def handle(app: App, request: GetRequest, call: CallContext) -> NoteAnswer
         if not found.present:
             return _old_answer(app, note, found, request)
     _check_version(note, request.local_version)
-    return NoteAnswer(
+    links = _link_fields(app, note)
+    return LinkedNoteAnswer(
         **fields_of(note, app.config.policy),
+        **links,
         **text_fields(
             app,
             note,
             start=request.range_line_start,
             count=request.range_line_count,
             character=request.range_char_start,
+            beside=links,
         ),
     )
+
+
+def _link_fields(app: App, note: Note) -> dict[str, Any]:
+    """Return the links of a note and those to it, as many as an answer may name, if the store has any."""
+    if not app.config.store.paths or app.config.policy.hides(Field.TEXT):
+        return {}
+    found = app.library.find_links(note.id)
+    rows = {
+        "links": [NoteLink(link=target, id=to) for target, to in found.links[:MOST_LINKS]],
+        "linked_from": [NoteLink(id=source) for source in found.linked_from[:MOST_LINKS]],
+    }
+    left_out = max(0, len(found.links) - MOST_LINKS) + max(0, len(found.linked_from) - MOST_LINKS)
+    return {
+        **{name: each for name, each in rows.items() if each},
+        "links_left_out": left_out or None,
+    }
 
 
 def _old_answer(app: App, note: Note, found: Version, request: GetRequest) -> OldNoteAnswer:
@@ -122,12 +152,14 @@ def text_fields(
     start: int | None = None,
     count: int | None = None,
     character: int | None = None,
+    beside: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the text on the wire: as much of it as is requested, fits, and may be read."""
+    """Return the text on the wire: as much of it as is requested, fits ``beside`` that, and may be read."""
     if app.config.policy.hides(Field.TEXT):
         return {"text": "", "text_is_partial": True, "note": TEXT_HIDDEN}
     room = app.usage_limits.bytes_left
-    most = ANSWER_BYTES if room is None else room - RESERVED_BYTES - json_bytes("".join(note.tags))
+    used = RESERVED_BYTES + json_bytes("".join(note.tags)) + json_bytes(repr(beside))
+    most = ANSWER_BYTES if room is None else room - used
     part = cut_portion(
         note.text, start=start, count=count, character=character, most=min(most, ANSWER_BYTES)
     )

@@ -12,8 +12,19 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.policy import Field, Policy
+from mcp_notarium.errors import QueryError
 from mcp_notarium.search import parser
-from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Tagged, Word
+from mcp_notarium.search.query import (
+    And,
+    Condition,
+    InFolder,
+    Not,
+    Or,
+    Phrase,
+    Query,
+    Tagged,
+    Word,
+)
 from mcp_notarium.search.sql_builder import words_of
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.get import shown_properties
@@ -47,6 +58,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     del call  # a read asks the user nothing
     query = replace(query_of(request), in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app.config.policy, query)
+    _check_folders(app, query)
     status = await wait_for_notes(app)
     limit = app.usage_limits.limit_rows(min(request.limit or DEFAULT_LIMIT, MOST_ROWS))
     page = request.page or 1
@@ -106,6 +118,16 @@ def check_query(policy: Policy, query: Query) -> None:
         policy.require_filter(Field.TEXT)
 
 
+def _check_folders(app: App, query: Query) -> None:
+    """Raise ``QueryError`` for a search in folders where there are none: it would find nothing, or all."""
+    named = query.folders or query.excluded_folders or InFolder in set(_kinds_in(query.terms))
+    if named and not app.config.store.paths:
+        raise QueryError(
+            f"`path:` looks in folders, and {app.config.store.title} has none.",
+            resolution_hint='Look for words or tags. To search for the text itself, put it in quotes: "path:".',
+        )
+
+
 def _kinds_in(condition: Condition | None) -> Iterator[type[Condition]]:
     match condition:
         case And(conditions) | Or(conditions):
@@ -113,7 +135,7 @@ def _kinds_in(condition: Condition | None) -> Iterator[type[Condition]]:
                 yield from _kinds_in(one)
         case Not(inner):
             yield from _kinds_in(inner)
-        case Word() | Phrase() | Tagged():
+        case Word() | Phrase() | Tagged() | InFolder():
             yield type(condition)
 
 

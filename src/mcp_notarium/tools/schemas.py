@@ -144,6 +144,16 @@ class ListRequest(Wire):
     )
 
 
+class PathListRequest(ListRequest):
+    """Hold the arguments of ``list`` in a store with paths."""
+
+    query: str | None = Field(
+        default=None,
+        description='words "a phrase" -not a OR b prefix* tag:x path:Folder/Below '
+        "before:2025-01-31 after:… trash:any",
+    )
+
+
 class GetRequest(Wire):
     """Hold the arguments of ``get``."""
 
@@ -318,6 +328,21 @@ class NoteAnswer(NoteFields):
     text: str
     range_line_start: int | None = None
     range_line_count: int | None = None
+
+
+class NoteLink(Answer):
+    """Describe a link of a note (``link``: its target as written) or to it. No ``id``: there is no such note."""
+
+    link: str | None = None
+    id: str | None = None
+
+
+class LinkedNoteAnswer(NoteAnswer):
+    """Hold a note of a store with paths as ``get`` returns it. ``links_left_out``: how many more there are."""
+
+    links: list[NoteLink] | None = None
+    linked_from: list[NoteLink] | None = None
+    links_left_out: int | None = None
 
 
 class OldNoteAnswer(NoteAnswer):

@@ -4,7 +4,7 @@ import pytest
 
 from mcp_notarium.errors import QueryError
 from mcp_notarium.search.parser import MAX_CHARACTERS, MAX_TERMS, find_unknown_filters, parse
-from mcp_notarium.search.query import And, Not, Or, Phrase, Query, Tagged, Word
+from mcp_notarium.search.query import And, InFolder, Not, Or, Phrase, Query, Tagged, Word
 
 DAY = 86_400
 MAY_1 = 1_714_521_600
@@ -37,6 +37,8 @@ def test_nothing_asked_for_is_the_plain_listing(text):
         ('"whole"*', Phrase("whole")),
         ("tag:a OR tag:b", Or((Tagged("a"), Tagged("b")))),
         ("a OR -tag:b", Or((Word("a"), Not(Tagged("b"))))),
+        ("path:a OR path:b/c", Or((InFolder("a"), InFolder("b/c")))),
+        ("a OR -path:b", Or((Word("a"), Not(InFolder("b"))))),
         ("a AND b", And((Word("a"), Word("b")))),
         ("a NOT b", And((Word("a"), Not(Word("b"))))),
         ("a AND NOT b", And((Word("a"), Not(Word("b"))))),
@@ -91,6 +93,8 @@ def test_a_second_or_sign_is_an_alternative_itself():
         ("tag:work", Query(tags=("work",))),
         ('tag:"two words" TAG:x', Query(tags=("two words", "x"))),
         ("-tag:work", Query(excluded_tags=("work",))),
+        ('path:/Work/ PATH:"two words/b"', Query(folders=("Work", "two words/b"))),
+        ("-path:Work NOT path:a.md", Query(excluded_folders=("Work", "a.md"))),
         ('-tag:"two words"', Query(excluded_tags=("two words",))),
         ("after:2024-05-01", Query(after=MAY_1)),
         ("before:2024-05-01", Query(before=MAY_1 + DAY)),
@@ -144,6 +148,8 @@ def test_filters(text, query):
         ("tag:", "tag:name"),
         ('tag:""', "tag:name"),
         ("-tag:", "tag:name"),
+        ("path:", "path:Folder"),
+        ("-path:/", "path:Folder"),
         ("trash:maybe", "trash:no"),
         ("modified:", "modified:2024"),
         ("modified:today", "modified:2024"),

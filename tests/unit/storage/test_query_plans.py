@@ -22,6 +22,8 @@ QUERIES = [
     '"data model"',
     "tag:work",
     "tag:work python -tag:home",
+    "path:Work",
+    "path:Work python -path:Work/Old",
     "before:2024-01-01",
     "after:2020-01-01 exception",
     "東京",

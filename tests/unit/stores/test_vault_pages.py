@@ -33,7 +33,9 @@ class Vault:
 
     def __init__(self, root, monkeypatch):
         self.root, self.reads = root, 0
-        self.notes = NotePages(VaultFolder(root), read_tags=self._tags, name=lambda _found: "id")
+        self.notes = NotePages(
+            VaultFolder(root), read_tags=self._tags, name=lambda _file, _found: "id"
+        )
         read = pages.read_settled
 
         def counted(file, *, largest):

@@ -74,7 +74,7 @@ class Snapshot:
 class NotePages:
     """Read the notes of one vault in pages; see ``LivePages``.
 
-    ``read_tags`` and ``name``: how the store reads the tags of a text and the identity of a file.
+    ``read_tags`` and ``name``: how the store reads the tags of a text and the identity of an open file.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class NotePages:
         folder: VaultFolder,
         *,
         read_tags: ReadTags,
-        name: Callable[[os.stat_result], str | None],
+        name: Callable[[int, os.stat_result], str | None],
     ) -> None:
         self._folder = folder
         self._read_tags = read_tags
@@ -160,7 +160,7 @@ class NotePages:
             total_lines=text.count(b"\n") + (bool(text) and not text.endswith(b"\n")),
             tags=found,
             tags_understood=understood and whole,
-            identity=self._name(read.found),
+            identity=self._name(file, read.found),
         )
 
 

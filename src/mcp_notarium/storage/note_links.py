@@ -1,0 +1,129 @@
+"""Store what notes link to, in stores with paths, and find the links of a note and those to it.
+
+A link is kept as it is written, and resolved when somebody asks: so it is right after every rename, and a note
+that appears or is hidden changes no other row. Hidden notes are not here: no link leads to one or comes from one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mcp_notarium.domain.note import Revision
+from mcp_notarium.domain.note_links import name_key, resolve, resolve_alias
+from mcp_notarium.domain.note_paths import path_key
+from mcp_notarium.storage.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedNotes:
+    """Hold the links of a note: each target as written with the note that it means, None if there is none.
+
+    ``linked_from``: the notes that link to it, by path.
+    """
+
+    links: tuple[tuple[str, str | None], ...]
+    linked_from: tuple[str, ...]
+
+
+class NoteLinks:
+    """Hold the links of one database. Writing methods run inside a transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def put(self, notes: Iterable[tuple[int, Revision]]) -> None:
+        """Store names and links of notes that have none yet; of a store without paths nothing."""
+        names: list[tuple[str, str, int]] = []
+        links: list[tuple[int, int, str, str]] = []
+        for pk, revision in notes:
+            if (found := revision.links) is None:
+                continue
+            names += ((kind, key, pk) for kind, key in _names_of(revision.id))
+            names += (("alias", path_key(alias), pk) for alias in found.aliases)
+            links += ((pk, at, one, name_key(one)) for at, one in enumerate(found.targets))
+        self._db.run_many(_PUT_NAME, names)
+        self._db.run_many(_PUT_LINK, links)
+
+    def drop(self, pks: Sequence[int]) -> None:
+        """Forget names and links of these notes."""
+        keys = [(pk,) for pk in pks]
+        self._db.run_many("DELETE FROM note_names WHERE pk = ?", keys)
+        self._db.run_many("DELETE FROM note_links WHERE pk = ?", keys)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._db.run("DELETE FROM note_names")
+        self._db.run("DELETE FROM note_links")
+
+    def rename(self, note_id: str) -> None:
+        """Give a note that has names here those of the id that it has now."""
+        for kind, key in _names_of(note_id):
+            self._db.run(_RENAME, {"key": key, "kind": kind, "id": note_id})
+
+    def of(self, note_id: str) -> LinkedNotes:
+        """Return the links of a note, and those to it."""
+        targets = [row[0] for row in self._db.rows(_TARGETS, (note_id,))]
+        own = [row[0] for row in self._db.rows(_OWN_KEYS, (note_id,))]
+        sources = self._db.rows(_SOURCES, (json.dumps(own),))
+        find = self._finder({*map(name_key, targets), *(name_key(row[1]) for row in sources)})
+        return LinkedNotes(
+            tuple((target, find(target, note_id)) for target in targets),
+            tuple(
+                dict.fromkeys(
+                    source
+                    for source, target in sources
+                    if source != note_id and find(target, source) == note_id
+                )
+            ),
+        )
+
+    def _finder(self, keys: set[str]) -> _Finder:
+        found = self._db.rows(_NAMED, (json.dumps(sorted(keys)),))
+        return _Finder(found)
+
+
+class _Finder:
+    """Find the note that a link means, among the notes of these names and aliases."""
+
+    def __init__(self, rows: Iterable[tuple[str, str, str]]) -> None:
+        self._named: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for kind, key, note_id in rows:
+            self._named[kind, key].append(note_id)
+
+    def __call__(self, target: str, source: str) -> str | None:
+        found = resolve(target, source, self._named.get(("name", name_key(target)), ()))
+        return found or resolve_alias(target, self._named.get(("alias", path_key(target)), ()))
+
+
+def _names_of(path: str) -> tuple[tuple[str, str], ...]:
+    return (("path", path_key(path)), ("name", name_key(path)))
+
+
+_PUT_NAME = "INSERT OR IGNORE INTO note_names(kind, key, pk) VALUES (?, ?, ?)"
+_PUT_LINK = "INSERT OR IGNORE INTO note_links(pk, place, target, key) VALUES (?, ?, ?, ?)"
+_RENAME = """
+UPDATE note_names SET key = :key
+WHERE kind = :kind AND pk = (SELECT pk FROM notes WHERE id = :id)
+"""
+_TARGETS = """
+SELECT l.target FROM note_links l WHERE l.pk = (SELECT pk FROM notes WHERE id = ?) ORDER BY l.place
+"""
+_OWN_KEYS = """
+SELECT key FROM note_names
+WHERE kind IN ('name', 'alias') AND pk = (SELECT pk FROM notes WHERE id = ? AND trash = 0)
+"""
+_SOURCES = """
+SELECT n.id, l.target
+FROM json_each(?) AS wanted CROSS JOIN note_links l ON l.key = wanted.value
+CROSS JOIN notes n ON n.pk = l.pk AND n.trash = 0
+ORDER BY n.id
+"""
+_NAMED = """
+SELECT m.kind, m.key, n.id
+FROM json_each(?) AS wanted
+CROSS JOIN note_names m ON m.kind IN ('name', 'alias') AND m.key = wanted.value
+CROSS JOIN notes n ON n.pk = m.pk AND n.trash = 0
+"""
