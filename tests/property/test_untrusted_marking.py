@@ -132,6 +132,12 @@ def test_boundaries_enclose_the_fields_in_the_order_of_the_alphabet_too(model):
     assert (names[0], names[-1]) == (BEGIN, END)
 
 
+def below(model):
+    for one in model.__subclasses__():
+        yield one
+        yield from below(one)
+
+
 def test_every_answer_with_note_text_is_marked_and_no_other():
     assert BEGIN not in shown(schemas.ManageAnswer(id="n", status="trashed"))[0]
     holding = {
@@ -141,8 +147,7 @@ def test_every_answer_with_note_text_is_marked_and_no_other():
         and issubclass(model, schemas.Answer)
         and {"text", "content", "next_version", "tags", "duplicates"} & model.model_fields.keys()
     }
-    marked_ones = {model.__name__ for model in schemas.FromNotes.__subclasses__()}
-    marked_ones |= {model.__name__ for model in schemas.NoteAnswer.__subclasses__()}
+    marked_ones = {model.__name__ for model in below(schemas.FromNotes)}
     # A ListItem stands in a ListAnswer, a Match in that, ChangedLines in a SavedAnswer; a PlainAnswer says by
     # itself whether its text is from notes. A ManageOutput is never sent.
     within = {"ListItem", "Match", "ChangedLines", "PlainAnswer", "ManageOutput"}

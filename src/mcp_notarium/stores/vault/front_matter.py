@@ -7,7 +7,7 @@ is read as a stream of events, which expands no alias and does not recurse.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import yaml
@@ -19,6 +19,7 @@ LARGEST = 65_536
 """Characters. A longer block is not read."""
 _BLOCK = re.compile(r"\ufeff?---[ \t]*\r?\n(?P<yaml>(?:.*\n)*?)---[ \t]*(?:\r?\n|\Z)")
 _KEYS = ("tags", "tag")
+_ALIASES = ("aliases", "alias")
 _SEPARATORS = re.compile(r"[,\s]+")
 _PLAIN = re.compile(r"[^\W\d_][\w/-]*")
 _NOT_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
@@ -70,6 +71,23 @@ def read_tags(text: str) -> tuple[str, ...]:
     if "tag" not in source and "\\" not in source:  # a quoted key may spell it with escapes
         return ()
     return tuple(tag for one in _read(text) for item in one.items for tag in _tags_in(item.value))
+
+
+def read_aliases(text: str) -> tuple[str, ...]:
+    """Return the other names of the note that the block gives; none if it cannot be read."""
+    block = find_block(text)
+    if block is None or "alias" not in text[block[0] : block[1]].lower():
+        return ()
+    try:
+        lists = _read(text, _ALIASES)
+    except NotUnderstood:
+        return ()
+    values = (
+        item.value.split(",") if item is one.whole else [item.value]
+        for one in lists
+        for item in one.items
+    )
+    return tuple(filter(None, (name.strip() for names in values for name in names)))
 
 
 def change_tags(text: str, *, added: Sequence[str], removed: Sequence[str]) -> str:
@@ -157,8 +175,8 @@ def _quoted(tag: str) -> str:
     return '"' + tag.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _read(text: str) -> list[TagList]:
-    """Return the values of the keys for tags. Raises ``NotUnderstood``."""
+def _read(text: str, keys: Collection[str] = _KEYS) -> list[TagList]:
+    """Return the values of the keys, those for tags if no other are named. Raises ``NotUnderstood``."""
     block = find_block(text)
     if block is None:
         return []
@@ -166,13 +184,13 @@ def _read(text: str) -> list[TagList]:
     if end - start > LARGEST:
         raise NotUnderstood
     try:
-        return _find_lists([*yaml.parse(text[start:end], Loader=_LOADER)], start)
+        return _find_lists([*yaml.parse(text[start:end], Loader=_LOADER)], start, keys)
     except (yaml.YAMLError, RecursionError, ValueError):
         raise NotUnderstood from None
 
 
-def _find_lists(events: list[yaml.Event], offset: int) -> list[TagList]:
-    """Return the values of the keys for tags in the one mapping of a document."""
+def _find_lists(events: list[yaml.Event], offset: int, keys: Collection[str]) -> list[TagList]:
+    """Return the values of the keys in the one mapping of a document."""
     documents = [one for one in events if isinstance(one, yaml.DocumentStartEvent)]
     if not documents:
         return []  # nothing but comments
@@ -188,7 +206,7 @@ def _find_lists(events: list[yaml.Event], offset: int) -> list[TagList]:
             raise NotUnderstood
         if key.value == "<<":
             raise NotUnderstood  # merged keys may be tags
-        if key.value.strip().casefold() in _KEYS:
+        if key.value.strip().casefold() in keys:
             found.append(_tag_list(key, value, offset))
         at = until
     return found

@@ -18,6 +18,7 @@ from mcp_notarium.stores.kind import StoreKind, StoreSettings, Truth
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, StoreContext
     from mcp_notarium.stores.contract import Store
+    from mcp_notarium.stores.live_pages import LivePages
 
 PATH = "VAULT_PATH"
 
@@ -54,6 +55,12 @@ async def _describe(store: Store) -> str:
     return await store.describe() if isinstance(store, VaultStore) else "a vault"
 
 
+def _pages(store: Store) -> LivePages | None:
+    from mcp_notarium.stores.vault.store import VaultStore  # noqa: PLC0415 - every start imports this
+
+    return store.live if isinstance(store, VaultStore) else None
+
+
 KIND = StoreKind(
     name="vault",
     title="the vault",
@@ -71,5 +78,8 @@ KIND = StoreKind(
     access=_access,
     titles=True,
     trash=True,
+    paths=True,
     describe=_describe,
+    native_toolset="note_pages",
+    pages=_pages,
 )

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.note_links import Links, find_targets
 from mcp_notarium.errors import StoreRejected
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.vault.front_matter import (
     NotUnderstood,
     change_tags,
     find_block,
+    read_aliases,
     read_tags,
     require_readable,
 )
@@ -65,6 +67,11 @@ def content_of(path: str, text: str, *, trash: bool) -> tuple[Content, bool]:
     """Return a note's content, and whether its tags were understood."""
     tags, understood = find_tags(text)
     return Content(text, tags, trash=trash, title=title_of(path)), understood
+
+
+def find_links(text: str) -> Links:
+    """Return what a note links to, and by which names beside its own others may link to it."""
+    return Links(find_targets(text), read_aliases(text))
 
 
 def find_tags(text: str) -> tuple[tuple[str, ...], bool]:

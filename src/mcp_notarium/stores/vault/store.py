@@ -41,10 +41,11 @@ from mcp_notarium.stores.contract import (
     check_not_withdrawn,
     random_id,
 )
-from mcp_notarium.stores.vault import note_codec, writing
+from mcp_notarium.stores.vault import file_identity, note_codec, writing
 from mcp_notarium.stores.vault.folder import NotANote, VaultFolder, open_parent
 from mcp_notarium.stores.vault.listing import Found, Listing, Place, Scan
 from mcp_notarium.stores.vault.note_codec import Body
+from mcp_notarium.stores.vault.pages import NotePages
 from mcp_notarium.stores.vault.paths import TRASH, split_path
 from mcp_notarium.stores.vault.watch import Watch
 from mcp_notarium.stores.vault.writing import NoteFile
@@ -81,6 +82,9 @@ class VaultStore:
         self._listing = Listing()
         self._watch = Watch(path)
         self._scanning = threading.Lock()
+        self.live = NotePages(
+            self._folder, read_tags=note_codec.find_tags, name=file_identity.identity_of
+        )
         self._pages: dict[str, tuple[Scan, int]] = {}
         """Mark -> the scan it belongs to, and its place there. One scan is kept."""
 
@@ -338,6 +342,7 @@ class VaultStore:
     async def close(self) -> None:
         """See ``Store.close``."""
         self._pages = {}
+        self.live.forget()
         with self._scanning:
             self._watch.close()
 
@@ -360,6 +365,7 @@ def _revision(place: Place, file: NoteFile) -> Revision:
         raw=b"",
         tags_understood=understood,
         identity=file.identity,
+        links=note_codec.find_links(file.text),
     )
 
 
