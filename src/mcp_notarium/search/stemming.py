@@ -135,7 +135,7 @@ def _last(word: str) -> str:
 
 def spelling(term: str) -> str:
     """Return a word whose stem is this index term; the term itself if none is known."""
-    for ending in ("", "e", "s", "ing", "ed", "es", "y", "ion", "al"):
+    for ending in ("", "e", "s", "ing", "ed", "es", "y", "ion", "al", "ness"):
         if stem(term + ending) == term:
             return term + ending
     return term

@@ -110,7 +110,9 @@ def test_a_prefix_inside_the_stem_needs_no_completion():
     assert completions("é") == []
 
 
-@pytest.mark.parametrize("term", ["databas", "organ", "happi", "run", "łodz", "gener", "decis"])
+@pytest.mark.parametrize(
+    "term", ["databas", "organ", "happi", "run", "łodz", "gener", "decis", "thes", "los"]
+)
 def test_a_spelling_of_a_stem_has_that_stem(term):
     assert stem(spelling(term)) == term
 
