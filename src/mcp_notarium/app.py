@@ -183,6 +183,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
         scheduler,
         live=config.store.live(store),
         pages=config.store.pages(store),
+        rows=config.store.live_rows(store),
     )
     return App(
         *(config, cache, store, writer, scheduler, tokens, audit, usage_limits, library),

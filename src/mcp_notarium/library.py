@@ -19,6 +19,7 @@ from mcp_notarium.stores.contract import SEEDED
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.judged_notes import JudgedNotes
 from mcp_notarium.sync.judged_pages import JudgedPages
+from mcp_notarium.sync.judged_rows import JudgedRows
 
 if TYPE_CHECKING:
     from mcp_notarium.search.query import Query
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from mcp_notarium.stores.contract import Store, Traits
     from mcp_notarium.stores.live_notes import LiveNotes
     from mcp_notarium.stores.live_pages import LivePages
+    from mcp_notarium.stores.live_rows import LiveRows
     from mcp_notarium.sync.scheduler import Scheduler
     from mcp_notarium.sync.status import SyncStatus
     from mcp_notarium.sync.writer import Saved, Writer
@@ -59,7 +61,7 @@ class Statistics:
 class Library:
     """Hold the notes of one account, and in ``history`` their versions.
 
-    ``live`` and ``pages`` ask the store itself, if it can be asked more than the contract says.
+    ``live``, ``pages`` and ``notes`` ask the store itself, if it can be asked more than the contract says.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Library:
         *,
         live: LiveNotes | None = None,
         pages: LivePages | None = None,
+        rows: LiveRows | None = None,
     ) -> None:
         self._cache = cache
         self._store = store
@@ -79,6 +82,7 @@ class Library:
         self.history = History(cache, store)
         self.live = None if live is None else JudgedNotes(cache, store, live)
         self.pages = None if pages is None else JudgedPages(cache, pages)
+        self.notes = None if rows is None else JudgedRows(cache, store, rows)
 
     @property
     def traits(self) -> Traits:
@@ -184,6 +188,10 @@ class Library:
     ) -> Saved:
         """Create or change a note; see :meth:`Writer.save`."""
         return await self._writer.save(note=note, content=content, act=act, exact=exact)
+
+    async def revive(self, note_id: str, content: Content, *, act: Act) -> Saved:
+        """Make a removed note again; see :meth:`Writer.revive`."""
+        return await self._writer.revive(note_id, content, act=act)
 
     async def remove(self, note: Note, *, act: Act) -> None:
         """Remove a note for good; see :meth:`Writer.remove`."""

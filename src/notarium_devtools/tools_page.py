@@ -234,7 +234,8 @@ _BEHAVIOUR = {
   versions, each of which costs a request; Trilium: its revisions, without their tags). What other programs have replaced
   elsewhere is in no list.
 * `restore_version`: `id`, `local_version` and `version`. It saves title and text of the version; tags, trash and
-  properties stay. A note that is deleted for good has no versions and does not come back.
+  properties stay. A note that is deleted for good has no versions and does not come back, except where the store can make it again (Memento): its
+  last state then has the name that `history` gives, and comes back with its id.
 * `undo`: `id` (and `local_version`, if you like). It saves all that the last change of this client to this note has
   replaced, if nothing came after that. Otherwise it is a `changed_since` or `conflict` error, and
   `details.came_after` says what came: `version`, `at`, `by`. A second `undo` takes back the first.

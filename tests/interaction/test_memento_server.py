@@ -113,3 +113,21 @@ def test_a_file_that_is_locked_or_gone_is_said_and_used_again_later(env, app):
     texts = {row["content"] for row in app.run('SELECT "content" FROM "Note"')}
     assert {"after the lock\n", "it is back\n"} < texts
     assert "x\n" not in texts
+
+
+def test_the_native_tools_of_a_confined_server(env, app):
+    with Server(env | {"NOTARIUM_TOOLS": "native"}) as server:
+
+        def gives(tool, **arguments):
+            return json.loads(server.result(tool, **arguments)["content"][0]["text"])
+
+        made = gives(
+            "create_note", title="Meeting Notes", content="Discussed Q1 roadmap...", color="blue"
+        )
+        assert gives("search_notes", query="ROADMAP")[0]["id"] == made["id"]
+        assert {row["id"] for row in gives("get_notes")} == {"n1", "n2", made["id"]}
+        assert gives("get_labels") == ["big plans", "work"]
+        assert gives("toggle_archive", id=made["id"])["isArchived"]
+        assert gives("delete_note", id=made["id"]) == {"success": True, "message": "Note deleted"}
+        assert server.leave() == 0
+    assert len(app.run('SELECT * FROM "Note"')) == 2

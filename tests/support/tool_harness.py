@@ -111,6 +111,7 @@ class ToolHarness:
                 scheduler,
                 live=getattr(self.remote, "live", None),
                 pages=getattr(self.remote, "pages", None),
+                rows=getattr(self.remote, "live_rows", None),
             ),
             notices=("one",),
             clock=self.clock,

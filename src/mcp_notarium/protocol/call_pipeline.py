@@ -33,7 +33,7 @@ from mcp_notarium.protocol.call_audit import (
     notes_in,
 )
 from mcp_notarium.protocol.flow_control import FlowControl
-from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_notarium.tools.catalog import NOTARIUM, Toolset, describe_arguments
 from mcp_notarium.tools.schemas import FromNotes, ManageAnswer, PlainAnswer
 from mcp_notarium.tools.tool import Tool
@@ -122,8 +122,9 @@ class CallPipeline:
         answer = failure(error, self._names)
         if not tool.protocol_errors:
             return answer
-        wrong = isinstance(error, InvalidRequest | NoteNotFound)
-        code = INVALID_PARAMS if wrong else INTERNAL_ERROR
+        code = INTERNAL_ERROR
+        if isinstance(error, InvalidRequest | NoteNotFound):
+            code = tool.missing_code if isinstance(error, NoteNotFound) else tool.wrong_code
         return as_protocol_error(answer, code, sign=tool.failure_sign)
 
 

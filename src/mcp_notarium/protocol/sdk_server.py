@@ -57,6 +57,7 @@ def build(pipeline: CallPipeline) -> Server[Any]:
             raise _protocol_error(
                 f"Unknown tool: {params.name[:SHOWN]}",
                 hint="Use one of the tools in `details.known`; `tools/list` describes them.",
+                code=pipeline.toolset.unknown_code,
                 known=unknown.known,
             ) from None
         if answer.error_code is not None:
@@ -156,13 +157,15 @@ def result_of(answer: CallResult) -> types.CallToolResult:
     return types.CallToolResult(content=content, structured_content=answer.value)
 
 
-def _protocol_error(message: str, *, hint: str, **details: list[str]) -> MCPError:
-    """Return -32602 with the same ``data`` as a tool error."""
+def _protocol_error(
+    message: str, *, hint: str, code: int = types.INVALID_PARAMS, **details: list[str]
+) -> MCPError:
+    """Return an error with the same ``data`` as a tool error."""
     error = InvalidRequest(
         message, subcategory="arguments", details=dict(details), resolution_hint=hint
     )
     facts = logs.scrub_for_client(error.to_dict())
-    return MCPError(types.INVALID_PARAMS, facts["message"], data=facts)
+    return MCPError(code, facts["message"], data=facts)
 
 
 async def guard(ctx: Context, call_next: CallNext) -> HandlerResult:

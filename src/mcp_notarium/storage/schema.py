@@ -21,7 +21,8 @@ Shapes that matter:
   known as one after a crash.
 * ``note_versions`` has the revisions that our writes have replaced (``version_table.py``); ``text`` is NULL
   where the store keeps the revision, under ``etag``. Its ``number`` is a ``local_version``, ``made`` the etag of
-  what the write has made of it, NULL if somebody else's change came into that.
+  what the write has made of it, NULL if somebody else's change came into that. A ``keepsake`` has what the store
+  held of a note that was removed from here, so that it can be made again.
 * ``note_names`` and ``note_links`` (``note_links.py``) have rows of stores with paths only: a note's path, name
   and aliases, and what it links to, each with the key by which they are compared.
 * ``merge_bases`` has the last revisions of each note that remote changes replaced (``merge_bases.py``).
@@ -284,8 +285,9 @@ _VERSIONS = (
       properties      TEXT NOT NULL DEFAULT '[]',
       title           TEXT,
       text            TEXT,
+      keepsake        BLOB,
       UNIQUE (note_id, number),
-      CHECK (held = iif(text IS NULL, 0, size))
+      CHECK (held = iif(text IS NULL, 0, size) + coalesce(length(keepsake), 0))
     ) STRICT
     """,
     "CREATE INDEX note_versions_age ON note_versions(replaced_at, held)",

@@ -2,14 +2,15 @@
 
 They are state: no store has them, except where its own history does. Then a row names the revision there
 and holds no text. Rows belong to the id of their note; they go when the note is removed or hidden
-(``note_table.py``), by age, and oldest first when all together are too large.
+(``note_table.py``), by age, and oldest first when all together are too large. A note that was removed from here
+leaves one with a *keepsake*, if its store can make it again.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.storage.database import Database
@@ -53,6 +54,15 @@ class NoteVersion:
     made: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Hold a note that was removed from here. ``content`` has the keepsake as its ``native`` part."""
+
+    version: NoteVersion
+    content: Content
+    tags_understood: bool
+
+
 class VersionTable:
     """Hold the versions of one database. Writing methods join the caller's transaction."""
 
@@ -76,6 +86,14 @@ class VersionTable:
         content = Content(text, tuple(json.loads(tags)), bool(trash), title, set_then)
         return NoteVersion(*facts), content
 
+    def removed(self, note_id: str) -> Removed | None:
+        """Return what is kept of a note that was removed from here, or None."""
+        row = self._db.row(_REMOVED, (note_id,))
+        found = None if row is None else self.get(note_id, row[0])
+        if row is None or found is None or found[1] is None:
+            return None
+        return Removed(found[0], replace(found[1], native=row[1].decode()), bool(row[2]))
+
     def keep(
         self,
         replaced: Revision,
@@ -85,6 +103,7 @@ class VersionTable:
         by: str,
         made: str | None,
         in_store: bool,
+        keepsake: bytes | None = None,
     ) -> None:
         """Keep a revision that a write has replaced, and remove what is over the limits.
 
@@ -97,11 +116,13 @@ class VersionTable:
                 _KEEP,
                 (
                     *(replaced.id, number, replaced.server_version, replaced.modified_at, at, by),
-                    *(size, 0 if in_store else size, replaced.etag, made),
+                    *(size, (0 if in_store else size) + len(keepsake or b"")),
+                    *(replaced.etag, made),
                     int(replaced.tags_understood),
                     *(json.dumps(content.tags), int(content.trash)),
                     json.dumps(sorted(content.properties)),
                     *((None, None) if in_store else (content.title, content.text)),
+                    keepsake,
                 ),
             )
         self.expire(at)
@@ -143,8 +164,8 @@ SELECT {_FACTS}, text, tags, trash, title, properties FROM note_versions WHERE n
 _KEEP = """
 INSERT OR REPLACE INTO note_versions(
   note_id, number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made,
-  tags_understood, tags, trash, properties, title, text)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  tags_understood, tags, trash, properties, title, text, keepsake)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _COST_OF_ONE = f"{ROW_BYTES} + held"
 _COST = f"SELECT sum({_COST_OF_ONE}) FROM note_versions INDEXED BY note_versions_age"  # noqa: S608 - constants of ours
@@ -156,5 +177,10 @@ _REMOVE = "DELETE FROM note_versions WHERE note_id IN (SELECT value FROM json_ea
 _REMOVE_ORPHANS = """
 DELETE FROM note_versions
 WHERE note_id NOT IN (SELECT id FROM notes) AND note_id NOT IN (SELECT value FROM json_each(?))
+AND keepsake IS NULL
+"""
+_REMOVED = """
+SELECT number, keepsake, tags_understood FROM note_versions
+WHERE note_id = ? AND keepsake IS NOT NULL ORDER BY number DESC LIMIT 1
 """
 _LABELS = "SELECT pk, note_id, tags, tags_understood FROM note_versions"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mcp_notarium.stores.contract import Store
     from mcp_notarium.stores.live_notes import LiveNotes
     from mcp_notarium.stores.live_pages import LivePages
+    from mcp_notarium.stores.live_rows import LiveRows
 
 
 class Truth(Enum):
@@ -96,7 +97,7 @@ class StoreKind:
     may a policy or a query name paths. Such a store has titles, too. The path of a new note differs from attempt to attempt in its last part alone.
     ``describe`` asks an open store what it is; `mcp-notarium doctor` shows the answer.
     ``native_toolset``: the name in ``tools/toolsets`` of the tools of its own kind, with ``{names}`` for their
-    spelling if there are several; '' if it has none. ``live``, ``pages``: what an open store offers to such tools.
+    spelling if there are several; '' if it has none. ``live``, ``pages``, ``live_rows``: what an open store offers to such tools.
     ``persistent`` False: its notes end with the server, whose database is in memory, without a key or a folder.
     """
 
@@ -119,6 +120,7 @@ class StoreKind:
     native_toolset: str = ""
     live: Callable[[Store], LiveNotes | None] = lambda _store: None
     pages: Callable[[Store], LivePages | None] = lambda _store: None
+    live_rows: Callable[[Store], LiveRows | None] = lambda _store: None
     persistent: bool = True
 
     @property

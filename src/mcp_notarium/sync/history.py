@@ -117,6 +117,19 @@ class History:
             raise _missing_error(note.id, name)
         return found
 
+    def read_removed(self, note_id: str) -> tuple[Version, int] | None:
+        """Return the last version of a note that was removed from here, with its number; None if none is kept.
+
+        None as well for one that is there, or that the rules hide.
+        """
+        kept = None if self._cache.notes.get(note_id) else self._cache.versions.removed(note_id)
+        if kept is None:
+            return None
+        tags, clear = kept.content.tags, kept.tags_understood
+        if self._cache.notes.visibility.find_rule_for(note_id, tags, clear=clear) is not None:
+            return None
+        return _kept_version(kept.version, kept.content, {}), kept.version.local_version
+
     async def content_at(self, note_id: str, local_version: int) -> Content | None:
         """Return what a note said at this version, as the base of a merge; None if that is not known.
 

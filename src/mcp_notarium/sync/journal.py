@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from mcp_notarium.domain.note import (
     Content,
+    Note,
     PendingWrite,
     Revision,
     Tombstone,
@@ -221,7 +222,7 @@ class Journal:
             if ours or self._cache.notes.etag(write.note_id) == write.base_etag:
                 if stored:
                     self.keep_replaced(entry, storing, alone=differs)
-                self._cache.notes.apply(storing)
+                self._apply_answer(entry, storing)
                 if entry.kind is WriteKind.CREATE:
                     for made in storing:
                         if made.id != entry.note_id:  # a caller may hold the id of the entry
@@ -233,6 +234,25 @@ class Journal:
                 for follow_up in follow_ups:
                     self._cache.journal.add(replace(follow_up, client=entry.client))
         return ours
+
+    def _apply_answer(self, entry: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
+        """Store the answer. Of a note that the entry has removed its keepsake stays, if the entry has one."""
+        note, base = self._cache.notes.get(entry.note_id), self._cache.notes.base(entry.note_id)
+        self._cache.notes.apply(storing)
+        removed = entry.kind is WriteKind.DELETE and self._cache.notes.etag(entry.note_id) is None
+        if removed and entry.body and note is not None and base is not None:
+            self._keep_removed(entry, note, base)
+
+    def _keep_removed(self, entry: PendingWrite, note: Note, base: Revision) -> None:
+        self._cache.versions.keep(
+            base,
+            number=note.local_version,
+            at=self._clock(),
+            by=entry.client,
+            made=None,
+            in_store=False,
+            keepsake=entry.body,
+        )
 
     def keep_replaced(
         self,

@@ -10,12 +10,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
+from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.errors import NoteNotFound, VersionConflict
 from mcp_notarium.search.folding import fold
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.stores.live_notes import LiveNote, LiveNotes
+from mcp_notarium.sync.live_refresh import refresh
 
 _MOST_SHOWN = 1000
 _ID_SHOWN = 80
@@ -144,16 +145,7 @@ class JudgedNotes:
 
     async def refresh(self, note_id: str) -> Note:
         """Return a note as the store has it now. Raises ``NoteNotFound``, or what the store raises."""
-        seen = self._cache.notes.etag(note_id)
-        try:
-            newest: Revision | Tombstone = await self._store.get(note_id)
-        except NoteNotFound:
-            newest = Tombstone(note_id)
-        with self._cache.transaction():
-            unwritten = all(one.note_id != note_id for one in self._cache.journal.in_flight())
-            if self._cache.notes.etag(note_id) == seen and unwritten:
-                self._cache.notes.apply([newest])
-        note = None if isinstance(newest, Tombstone) else self._cache.notes.get(note_id)
+        note = await refresh(self._cache, self._store, note_id)
         if note is None:
             raise _no_note_error(note_id)
         return note

@@ -7,12 +7,20 @@ A removal is guarded by the revision that the caller saw. One that was not answe
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import cast
 
 from mcp_notarium.domain.note import Note, PendingWrite, Tombstone, WriteKind
-from mcp_notarium.errors import InvalidRequest, NotariumError, StoreRejected, VersionConflict
+from mcp_notarium.errors import (
+    InvalidRequest,
+    NotariumError,
+    NoteNotFound,
+    StoreError,
+    StoreRejected,
+    VersionConflict,
+)
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Ids, Store
+from mcp_notarium.stores.contract import Ids, RevivingStore, Store
 from mcp_notarium.sync.direct_write import DirectWriter
 from mcp_notarium.sync.entry_replay import EntryReplay
 from mcp_notarium.sync.journal import Journal
@@ -55,9 +63,21 @@ class Remover:
                     kind=WriteKind.DELETE,
                     base_etag=etag,
                     content=note.content,
-                    body=b"",
+                    body=await self._keepsake(note.id),
                 )
                 await lock.run_cancellable(self._send(write, etag, act))
+
+    async def _keepsake(self, note_id: str) -> bytes:
+        """Return what the store needs to make the note again; the journal has it before the note goes."""
+        if not self._store.traits.revives:
+            return b""
+        store = cast("RevivingStore", self._store)  # its trait says so
+        try:
+            return await store.keepsake(note_id)
+        except NoteNotFound:
+            return b""
+        except StoreError as error:
+            raise add_outcome(error, NOT_REMOVED) from None
 
     def _etag_to_remove(self, note: Note) -> str | None:
         """Return the etag to remove; None if the note is gone already."""

@@ -171,6 +171,26 @@ class Writer:
                     return saved
         raise changed_error(note.id, self._cache.notes.get(note.id))
 
+    async def revive(self, note_id: str, content: Content, *, act: Act | None = None) -> Saved:
+        """Make a note again that was removed, under its id; ``content`` has its keepsake.
+
+        Raises as :meth:`save`, and ``VersionConflict`` if a note has the id.
+        """
+        wanted = content.cleaned()
+        async with self._locks.lock(note_id) as lock:
+            await self._entries.finish_earlier(note_id, lock)
+            write = self._journal.make(
+                note_id=note_id,
+                kind=WriteKind.CREATE,
+                base_etag=None,
+                content=wanted,
+                body=self._store.compose(None, wanted, now=self._clock()),
+            )
+            result = await lock.run_cancellable(self._send_creation(write, act))
+            if result is None:
+                raise changed_error(note_id, self._cache.notes.get(note_id))
+            return self._make_saved(result, content, created=True)
+
     async def remove(self, note: Note, *, act: Act | None = None) -> None:
         """Remove a note for good, as the caller read it. A note already gone is success.
 

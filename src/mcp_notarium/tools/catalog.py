@@ -119,7 +119,8 @@ TOOLS: tuple[Tool, ...] = (
 class Toolset:
     """Describe what a server offers, and what it says of that at the beginning.
 
-    ``names`` turns the plain names here into those that the client knows.
+    ``names`` turns the plain names here into those that the client knows. ``unknown_code``: of the error for a
+    tool that there is not.
     """
 
     tools: tuple[Tool, ...]
@@ -127,6 +128,7 @@ class Toolset:
     prompts: tuple[Prompt, ...] = ()
     resources: tuple[Resource, ...] = RESOURCES
     names: ToolNames = ToolNames()  # noqa: RUF009 - never changed
+    unknown_code: int = -32602
 
     def by_name(self) -> dict[str, Tool]:
         """Return the tools by the names that the client knows."""
@@ -142,6 +144,7 @@ class Toolset:
             (*self.tools, *other.tools),
             f"{self.instructions}\n{other.instructions}",
             (*self.prompts, *other.prompts),
+            unknown_code=other.unknown_code,
         )
 
     def permitted(self, policy: Policy, lacking: Collection[str] = ()) -> Toolset:

@@ -19,7 +19,7 @@ from mcp_notarium.domain.change_summary import ChangeSummary, summarize_change
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
-from mcp_notarium.tools.call_context import CallContext, name_note
+from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.save import Draft, carry_out, make_draft
 from mcp_notarium.tools.schemas import HistoryAnswer, ManageAnswer, ManageRequest, VersionRow
@@ -31,10 +31,13 @@ if TYPE_CHECKING:
 ROWS = 10
 """Versions of one answer. Where the store keeps them, each costs a request."""
 FIRST = "the first that is kept"
+REMOVED = "the note as it was when it was deleted"
 
 
 async def list_versions(app: App, request: ManageRequest) -> HistoryAnswer:
     """Return one page of the versions of a note, newest first, the present state too."""
+    if (removed := _find_removed(app, request)) is not None:
+        return _list_removed(request.id or "", *removed)
     note = await _find(app, request)
     most = app.usage_limits.limit_rows(ROWS)
     found: list[Version] = []
@@ -55,7 +58,12 @@ async def list_versions(app: App, request: ManageRequest) -> HistoryAnswer:
 
 
 async def restore_version(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
-    """Save title and text of a version again; tags, trash and properties stay. Raises as a save."""
+    """Save title and text of a version again; tags, trash and properties stay. Raises as a save.
+
+    A note that was removed comes back with everything.
+    """
+    if (removed := _find_removed(app, request)) is not None:
+        return await _revive(app, request, call, *removed)
 
     async def draft() -> Draft:
         if request.id is None or request.version is None:
@@ -108,6 +116,42 @@ async def _find(app: App, request: ManageRequest) -> Note:
             f"`{request.action}` needs `id`.", resolution_hint="Use `list` to find the note."
         )
     return await find_note(app, request.id)
+
+
+def _find_removed(app: App, request: ManageRequest) -> tuple[Version, int] | None:
+    return app.library.history.read_removed(request.id) if request.id is not None else None
+
+
+def _list_removed(note_id: str, version: Version, number: int) -> HistoryAnswer:
+    row = VersionRow(version=version.name, at=_time(version.modified_at), changed=REMOVED)
+    return HistoryAnswer(id=note_id, new_local_version=number, history=[row])
+
+
+async def _revive(
+    app: App, request: ManageRequest, call: CallContext, old: Version, number: int
+) -> ManageAnswer:
+    """Make a note again that was removed from here."""
+    note_id = request.id or ""
+    if request.version != old.name or request.local_version not in (None, number):
+        raise NoteNotFound(
+            "The note was removed, and this version of it is not kept.",
+            details={"id": note_id, "version": old.name, "local_version": number},
+            resolution_hint="Restore the `version` that `details` names, if the user wants the note back.",
+        )
+    app.config.policy.require_write(note_id, None, old.content)
+    app.usage_limits.require_write()
+    if call.client is not None:
+        name = name_note(app, old.content.title or old.content.text, note_id=note_id)
+        await require_consent(call, f"Bring back the {name}, which was deleted?")
+    async with app.library.writing():
+        with app.usage_limits.write():
+            saved = await app.library.revive(note_id, old.content, act=call.act)
+    return ManageAnswer(
+        id=saved.note.id,
+        status="restored",
+        new_local_version=saved.note.local_version,
+        note="The note was made again, with its id and everything that the note store held of it.",
+    )
 
 
 def _draft(

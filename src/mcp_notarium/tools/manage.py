@@ -140,13 +140,20 @@ async def _remove(app: App, request: ManageRequest, call: CallContext) -> Manage
     _check_trashed(app, note)
     app.usage_limits.require_write()
     name = name_note(app, note.title or note.text, note_id=note.id)
-    await require_consent(call, f"Delete the {name} for good? It cannot be brought back.")
+    await require_consent(call, f"Delete the {name} for good? {_way_back(app)}")
     async with app.library.writing():
         note = await _find_note(app, request)
         _check_trashed(app, note)
         with app.usage_limits.write():
             await app.library.remove(note, act=call.act)
     return ManageAnswer(id=note.id, status="deleted")
+
+
+def _way_back(app: App) -> str:
+    days = app.config.version_days
+    if app.library.traits.revives and days:
+        return f"For {days} days `restore_version` can bring it back."
+    return "It cannot be brought back."
 
 
 def _check_trashed(app: App, note: Note) -> None:

@@ -18,7 +18,7 @@ class Tool:
     ``other_answer``: what some calls get instead. ``without``: actions and arguments that clients are not
     shown. ``stands_for``: the tool of ours, and its action, whose rules of the policy hold for this one; '' for
     one of ours. ``protocol_errors``: its errors are those of the protocol, not answers; they end with
-    ``failure_sign``. ``family`` is what the audit log calls it before its name.
+    ``failure_sign``, and have ``wrong_code`` for what the caller can change, ``missing_code`` for an unknown note. ``family`` is what the audit log calls it before its name.
     """
 
     name: str
@@ -35,6 +35,8 @@ class Tool:
     stands_for: str = ""
     action: str | None = None
     protocol_errors: bool = False
+    wrong_code: int = -32602
+    missing_code: int = -32602
     without: frozenset[str] = frozenset()
     failure_sign: str = ""
     family: str = "tool"

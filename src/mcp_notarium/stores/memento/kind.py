@@ -16,6 +16,7 @@ from mcp_notarium.stores.kind import StoreKind, StoreSettings, Truth
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, StoreContext
     from mcp_notarium.stores.contract import Store
+    from mcp_notarium.stores.live_rows import LiveRows
 
 DATABASE, USER_ID = "MEMENTO_DATABASE", "MEMENTO_USER_ID"
 PROPERTIES = frozenset({"pinned", "archived", "markdown"})
@@ -61,6 +62,12 @@ def _access(settings: StoreSettings) -> Access:
     return Access(write=(path_of(settings).parent,), attributes=True)
 
 
+def _live(store: Store) -> LiveRows | None:
+    from mcp_notarium.stores.memento.store import MementoStore  # noqa: PLC0415 - see the top
+
+    return store.live_rows if isinstance(store, MementoStore) else None
+
+
 KIND = StoreKind(
     name="memento",
     title="Memento",
@@ -71,4 +78,6 @@ KIND = StoreKind(
     access=_access,
     titles=True,
     properties=PROPERTIES,
+    native_toolset="note_cards",
+    live_rows=_live,
 )

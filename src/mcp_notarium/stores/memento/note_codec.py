@@ -28,6 +28,7 @@ Value = str | int | float | bytes | None
 Row = Mapping[str, Value]
 _MADE = ("type", "checkItems")
 """The columns that ``raw`` holds: text is made of them."""
+_WORDED = (*_MADE, "id", "title", "content")
 _SPOKEN = frozenset({"title", "content", "checkItems"})
 """What an embedding is made of."""
 
@@ -84,14 +85,17 @@ def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
     held: dict[str, Any] = {"type": "text"} if base is None else json.loads(base.raw)
     then = held | given
     body, items = _split(then, content.text, seed=f"{now}")
+    said = given.get("content")
+    if isinstance(said, str) and content.text == checklist.render(said, _items(then) or []):
+        body, items = said, None
     if items is not None:
         then["checkItems"] = stringify(items)
     text = checklist.render(body, _items(then) or [])
-    columns = {name: value for name, value in given.items() if name not in _MADE}
+    columns = {name: value for name, value in given.items() if name not in _WORDED}
     for name in _MADE:
         if base is None or then.get(name) != held.get(name):
             columns[name] = then.get(name)
-    if base is None or text != base.content.text:
+    if base is None or text != base.content.text or "content" in given:
         columns["content"] = body
     if base is None or content.title != base.content.title:
         columns["title"] = content.title
@@ -106,6 +110,30 @@ def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
             "properties": sorted(content.properties),
             "at": at,
         }
+    )
+
+
+def made_of(values: Mapping[str, Any], base: Revision | None) -> Content:
+    """Return the content of values by the names of their columns, lists as lists; what is not given stays."""
+    stored: dict[str, Value] = {
+        name: stringify(value) if isinstance(value, list) else value
+        for name, value in values.items()
+        if name not in FLAGS.values() and name != "title"
+    }
+    old = Content("") if base is None else base.content
+    text = old.text
+    if base is None or not stored.keys().isdisjoint(_WORDED):
+        held = {"type": "text"} if base is None else json.loads(base.raw)
+        stored.setdefault("content", _split(held, text, seed="")[0])
+        text = checklist.render(str(stored["content"]), _items(held | stored) or [])
+    added = {name for name, column in FLAGS.items() if values.get(column) is True}
+    removed = {name for name, column in FLAGS.items() if values.get(column) is False}
+    return Content(
+        text,
+        _tags(stored["labels"])[0] if "labels" in stored else old.tags,
+        title=(values["title"] or None) if "title" in values else old.title,
+        properties=(old.properties | added) - removed,
+        native=to_json(stored).decode() if stored else "",
     )
 
 

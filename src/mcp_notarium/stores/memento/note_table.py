@@ -45,6 +45,11 @@ class NoteTable:
         by_id = {one["id"]: dict(one) for one in found}
         return [by_id[one] for one in ids if one in by_id]
 
+    def read_order(self) -> list[Row]:
+        """Return of all notes what is shown, and their place in the user's own order."""
+        order = ', "order"' if "order" in self._columns else ""
+        return [dict(one) for one in self._select(self._shown + order, "1")]
+
     def read(self, note_id: str, *, whole: bool = False) -> Row | None:
         """Return what is shown of a note, or all of its columns."""
         if has_lone_surrogate([note_id]):

@@ -41,6 +41,7 @@ from mcp_notarium.stores.contract import (
 from mcp_notarium.stores.memento import note_codec
 from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import PROPERTIES
+from mcp_notarium.stores.memento.live import LiveMemento
 from mcp_notarium.stores.memento.note_table import NoteTable
 from mcp_notarium.threads import run_in_thread
 
@@ -64,6 +65,7 @@ class MementoStore:
         titles=True,
         spaced_tags=True,
         properties=PROPERTIES,
+        revives=True,
     )
     codec_version = note_codec.VERSION
     pause = 2.0
@@ -72,6 +74,7 @@ class MementoStore:
     def __init__(self, path: Path, *, user_id: str = "") -> None:
         self._file = DatabaseFile(path)
         self._user_id = user_id
+        self.live_rows = LiveMemento(self._file, user_id)
         self._listed: dict[str, tuple[tuple[str, ...], int]] = {}
         """Mark -> the ids of the listing it belongs to, and its place there. One listing is kept."""
 
@@ -136,6 +139,17 @@ class MementoStore:
         if found is None:
             raise _missing_error(note_id)
         return note_codec.revision(found)
+
+    async def keepsake(self, note_id: str) -> bytes:
+        """See ``RevivingStore.keepsake``: the whole row."""
+        return await _in_thread(partial(self._keepsake, note_id))
+
+    def _keepsake(self, note_id: str) -> bytes:
+        with self._file.reading() as opened:
+            found = NoteTable(*opened, self._user_id).read(note_id, whole=True)
+        if found is None:
+            raise _missing_error(note_id)
+        return note_codec.keepsake(found)
 
     def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
         """See ``Store.compose``: the columns that change."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from mcp_notarium.tools.catalog import NOTARIUM, TITLED, WITH_PATHS, Toolset
-from mcp_notarium.tools.toolsets import note_pages, note_tree, plain_notes
+from mcp_notarium.tools.toolsets import note_cards, note_pages, note_tree, plain_notes
 
 _OURS = {"notarium": NOTARIUM, "titled": TITLED, "with_paths": WITH_PATHS}
 _NATIVE: Mapping[str, tuple[Callable[[], Toolset], Toolset]] = {
@@ -18,6 +18,7 @@ _NATIVE: Mapping[str, tuple[Callable[[], Toolset], Toolset]] = {
     "plain_notes_snake": (partial(plain_notes.toolset, "snake"), TITLED),
     "note_tree": (note_tree.toolset, TITLED),
     "note_pages": (note_pages.toolset, WITH_PATHS),
+    "note_cards": (note_cards.toolset, TITLED),
 }
 """Name: what makes the toolset, and which of ours may stand beside it."""
 _BOTH = "_both"

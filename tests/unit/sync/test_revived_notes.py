@@ -1,0 +1,104 @@
+"""Test notes that were removed from here and are made again, over a real file of Memento's app."""
+
+import asyncio
+
+import pytest
+
+from mcp_notarium.errors import OutcomeUnknown, VersionConflict
+from mcp_notarium.stores.memento import database_file
+from mcp_notarium.stores.memento.store import MementoStore
+from mcp_notarium.sync.history import History
+from mcp_notarium.sync.index_reload import reload_index
+from support.memento_file import MementoFile
+from support.sync_rig import Client
+
+IMAGES = '["data:,x"]'
+
+
+@pytest.fixture(name="app")
+def _app(tmp_path):
+    app = MementoFile(tmp_path / "dev.db")
+    app.put("n1", "x", title="T", images=IMAGES, labels='["a b"]', embedding="[1]")
+    return app
+
+
+@pytest.fixture(name="client")
+def _client(tmp_path, app):
+    client = Client(tmp_path, None, remote=MementoStore(app.path))
+    asyncio.run(client.sync())
+    yield client
+    asyncio.run(client.remote.close())
+    client.close()
+
+
+def remove(client):
+    asyncio.run(client.writer.remove(client.note("n1")))
+
+
+def revive(client):
+    kept, _ = History(client.cache, client.remote).read_removed("n1")
+    return asyncio.run(client.writer.revive("n1", kept.content))
+
+
+def test_a_note_comes_back_as_it_was(client, app):
+    before = app.row("n1")
+    remove(client)
+    assert client.contents() == {}
+    saved = revive(client)
+    assert app.row("n1") | {"updatedAt": 0} == before | {"updatedAt": 0}
+    assert (saved.note.id, saved.note.text, saved.note.tags) == ("n1", "x", ("a b",))
+    assert History(client.cache, client.remote).read_removed("n1") is None
+    assert client.cache.journal.all() == []
+
+
+def test_a_removal_without_an_answer_is_finished_and_can_be_undone(client, app, monkeypatch):
+    def commit_and_fail(connection):
+        connection.execute("COMMIT")
+        raise OutcomeUnknown("the disk did not answer")
+
+    monkeypatch.setattr(database_file, "_commit", commit_and_fail)
+    with pytest.raises(OutcomeUnknown):
+        remove(client)
+    (entry,) = client.cache.journal.all()
+    assert IMAGES.encode()[2:-2] in entry.body, (
+        "what comes back is on the disk before the note goes"
+    )
+    monkeypatch.undo()
+    asyncio.run(client.run_cycles(2))
+    assert client.cache.journal.all() == []
+    revive(client)
+    assert app.row("n1")["images"] == IMAGES
+
+
+def test_a_removal_that_the_app_forestalls_with_a_change_is_refused(client, app):
+    note = client.note("n1")
+    app.put("n1", "changed by the app")
+    with pytest.raises(VersionConflict):
+        asyncio.run(client.writer.remove(note))
+    assert app.row("n1")["content"] == "changed by the app"
+    assert client.cache.versions.removed("n1") is None
+
+
+def test_what_is_kept_outlives_a_new_index(client):
+    remove(client)
+    asyncio.run(reload_index(client.cache, client.remote, client.scheduler._progress))
+    asyncio.run(client.run_cycles(2))
+    assert client.cache.versions.removed("n1") is not None
+    revive(client)
+
+
+def test_a_note_that_the_app_removes_leaves_nothing(client, app):
+    app.put("n2", "y")
+    app.remove("n1")
+    asyncio.run(client.run_cycles(3))
+    assert set(client.contents()) == {"n2"}
+    assert client.cache.versions.removed("n1") is None
+
+
+def test_a_revived_note_that_goes_again_elsewhere_is_forgotten(client, app):
+    remove(client)
+    revive(client)
+    app.remove("n1")
+    asyncio.run(client.run_cycles(3))
+    assert client.contents() == {}
+    assert client.cache.versions.removed("n1") is None
