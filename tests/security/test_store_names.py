@@ -43,7 +43,7 @@ def test_a_new_store_is_checked_from_its_line_in_the_registry_on(rule):
 
 def test_the_stores_of_the_registry_are_checked_but_for_ordinary_words(rule):
     checked = rule.stores(rule._REGISTRY.read_text(encoding="utf-8"))
-    assert {*registry.names()} - checked.keys() == {"local", "memory"}
+    assert {*registry.names()} - checked.keys() == {"local", "memory", "vault"}
     assert {registry.kind(name).open.__module__.rpartition(".")[0] for name in checked} == {
         *checked.values()
     }

@@ -7,6 +7,7 @@ from undefended.defence import Defence
 _SESSION = "unit/stores/test_http_session.py"
 _RULES = "unit/stores/test_http_rules.py"
 _TRILIUM = "unit/stores/test_trilium_store.py"
+_MEMENTO = "unit/stores/test_memento_store.py"
 _SWEEPS = "unit/sync/test_news_and_sweeps.py"
 
 SERVICE = (
@@ -212,5 +213,42 @@ SERVICE = (
         "    if lost:\n",
         "    if False:\n",
         ("property/test_trilium_html.py::test_an_edit_that_would_lose_something_says_what",),
+    ),
+    Defence(
+        "a note that the app has changed is not overwritten",
+        "stores/memento/store.py",
+        "        if note_codec.etag(held) != etag:\n",
+        "        if False:\n",
+        (
+            "contract/test_memento_contract.py::TestMemento::test_stale_base_is_refused_or_merged_as_the_write_guard_says",
+        ),
+    ),
+    Defence(
+        "an app's file is never opened through a link",
+        "stores/memento/database_file.py",
+        "        if not stat.S_ISREG(found.st_mode):\n",
+        "        if False:\n",
+        (f"{_MEMENTO}::test_a_link_or_a_file_of_somebody_else_is_never_opened",),
+    ),
+    Defence(
+        "a write to a file that was replaced meanwhile is in doubt",
+        "stores/memento/database_file.py",
+        "            if self._identity() == identity:\n                return\n",
+        "            return\n",
+        (f"{_MEMENTO}::test_a_file_that_is_replaced_during_a_write_leaves_it_in_doubt",),
+    ),
+    Defence(
+        "reading an app's file cannot write it",
+        "stores/memento/database_file.py",
+        '                connection.execute("PRAGMA query_only = ON")\n',
+        "",
+        (f"{_MEMENTO}::test_a_reading_connection_cannot_write",),
+    ),
+    Defence(
+        "rows of an app that a rule hides are not shown",
+        "sync/judged_rows.py",
+        "        return visibility.find_rule_for(row.id, row.tags, clear=row.tags_understood) is None\n",
+        "        return True\n",
+        ("interaction/test_note_cards.py::test_what_a_policy_hides_is_nowhere",),
     ),
 )
