@@ -153,6 +153,7 @@ AGENTS = (
             "security/test_adversary_agents.py::test_an_agent_that_obeys_a_note_changes_nothing_that_its_user_declines",
             "unit/tools/test_history_tool.py::test_both_ask_the_user_and_say_what_becomes_of_the_note",
         ),
+        (36,),
     ),
     Defence(
         "a restore is mixed with no other edit",

@@ -261,9 +261,8 @@ REDACTION = (
     Defence(
         "invalid arguments are not repeated",
         "protocol/call_pipeline.py",
-        '"problem": at["msg"]}\n        for at in error.errors(include_url=False, include_input=False, include_context=False)\n'
-        "    ]\n    named",
-        "\"problem\": at['msg'] + str(at['input'])}\n        for at in error.errors()\n    ]\n    named",
+        'at["msg"]),\n        }\n        for at in error.errors(include_url=False, include_input=False, include_context=False)\n',
+        "at['msg'] + str(at['input'])),\n        }\n        for at in error.errors()\n",
         (
             "unit/protocol/test_sdk_server.py::test_invalid_arguments_are_named_and_their_values_are_not_repeated",
         ),
