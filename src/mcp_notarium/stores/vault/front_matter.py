@@ -41,10 +41,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class TagList:
-    """Hold the value of one key for tags. ``block``: a list of one line each, with this many blanks before."""
+    """Hold the value of one key for tags, which stands behind the colon at ``colon``.
+
+    ``block``: a list of one line each, with this many blanks before.
+    """
 
     items: tuple[Span, ...]
     whole: Span
+    colon: int
     flow: bool = False
     block: int | None = None
 
@@ -122,10 +126,11 @@ def _without(text: str, one: TagList, number: int, key: str) -> str:
     left = [tag for tag in _tags_in(item.value) if tag_key(tag) != key]
     if left:
         return _with(text, item.start, item.end, ", ".join(map(_quoted, left)))
-    if one.block is not None and len(one.items) > 1:
+    if one.block is not None:
         start = text.rfind("\n", 0, item.start) + 1
-        return _with(text, start, text.index("\n", item.end) + 1, "")
-    if one.block is not None or not one.flow:
+        text = _with(text, start, text.index("\n", item.end) + 1, "")
+        return text if len(one.items) > 1 else _with(text, one.colon + 1, one.colon + 1, " []")
+    if not one.flow:
         return _with(text, one.whole.start, one.whole.end, "[]")
     if number + 1 < len(one.items):
         return _with(text, item.start, one.items[number + 1].start, "")
@@ -150,13 +155,10 @@ def _add(text: str, tag: str) -> str:
         at, comma = (one.items[-1].end, ", ") if one.items else (one.whole.start + 1, "")
         return _with(text, at, at, comma + _quoted(tag))
     held = [name for item in one.items for name in _tags_in(item.value)]
-    if held:
-        return _with(text, *_ends(one.whole), f"[{', '.join(map(_quoted, [*held, tag]))}]")
-    return _with(text, *_ends(one.whole), f"{end}  - {_quoted(tag)}")
-
-
-def _ends(span: Span) -> tuple[int, int]:
-    return span.start, span.end
+    if held or one.whole.end > one.whole.start:
+        put = f"[{', '.join(map(_quoted, [*held, tag]))}]"
+        return _with(text, one.whole.start, one.whole.end, put)
+    return _with(text, one.colon + 1, one.colon + 1, f"{end}  - {_quoted(tag)}")
 
 
 def _with(text: str, start: int, end: int, put: str) -> str:
@@ -184,12 +186,14 @@ def _read(text: str, keys: Collection[str] = _KEYS) -> list[TagList]:
     if end - start > LARGEST:
         raise NotUnderstood
     try:
-        return _find_lists([*yaml.parse(text[start:end], Loader=_LOADER)], start, keys)
+        return _find_lists([*yaml.parse(text[start:end], Loader=_LOADER)], text[:end], start, keys)
     except (yaml.YAMLError, RecursionError, ValueError):
         raise NotUnderstood from None
 
 
-def _find_lists(events: list[yaml.Event], offset: int, keys: Collection[str]) -> list[TagList]:
+def _find_lists(
+    events: list[yaml.Event], source: str, offset: int, keys: Collection[str]
+) -> list[TagList]:
     """Return the values of the keys in the one mapping of a document."""
     documents = [one for one in events if isinstance(one, yaml.DocumentStartEvent)]
     if not documents:
@@ -207,7 +211,7 @@ def _find_lists(events: list[yaml.Event], offset: int, keys: Collection[str]) ->
         if key.value == "<<":
             raise NotUnderstood  # merged keys may be tags
         if key.value.strip().casefold() in keys:
-            found.append(_tag_list(key, value, offset))
+            found.append(_tag_list(key, value, source, offset))
         at = until
     return found
 
@@ -223,27 +227,22 @@ def _after(events: list[yaml.Event], at: int) -> int:
             return at
 
 
-def _tag_list(key: yaml.ScalarEvent, value: list[yaml.Event], offset: int) -> TagList:
+def _tag_list(key: yaml.ScalarEvent, value: list[yaml.Event], source: str, offset: int) -> TagList:
     first, last = value[0], value[-1]
+    colon = source.index(":", key.end_mark.index + offset)
+    whole = Span("", first.start_mark.index + offset, last.end_mark.index + offset)
     if isinstance(first, yaml.ScalarEvent):
-        empty = first.value == "" or (first.style is None and first.value in ("~", "null", "Null"))
-        if not empty or first.end_mark.index > first.start_mark.index:
-            whole = _span(first, offset)
-            return TagList(() if empty else (whole,), whole)
-        behind = key.end_mark.index + offset + 1
-        return TagList((), Span("", behind, behind))
+        empty = not first.style and first.value.casefold() in ("", "~", "null")
+        return TagList(() if empty else (_span(first, offset),), whole, colon)
     inner = value[1:-1]
     if not isinstance(first, yaml.SequenceStartEvent) or not all(
         isinstance(one, yaml.ScalarEvent) for one in inner
     ):
         raise NotUnderstood
     items = tuple(_span(one, offset) for one in inner)
-    whole = Span("", first.start_mark.index + offset, last.end_mark.index + offset)
     if first.flow_style:
-        return TagList(items, whole, flow=True)
-    if not items:
-        raise NotUnderstood
-    return TagList(items, Span("", whole.start, items[-1].end), block=first.start_mark.column)
+        return TagList(items, whole, colon, flow=True)
+    return TagList(items, whole, colon, block=first.start_mark.column)
 
 
 def _span(one: yaml.ScalarEvent, offset: int) -> Span:
