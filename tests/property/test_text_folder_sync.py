@@ -1,4 +1,4 @@
-"""Two servers and another program write one folder of text files at once: no line is lost.
+"""Two servers and another program write one folder of files at once: no line is lost.
 
 Real files, the real writer and scheduler. The other program renames files over notes, as editors do, and
 writes into them in place.
@@ -22,6 +22,9 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
+from mcp_notarium.stores.vault import file_identity
+from mcp_notarium.stores.vault import folder as vault_folder
+from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.index_reload import reload_index
 from notarium_devtools.text_folder import files
 from notarium_devtools.text_folder.store import TextFolder
@@ -41,15 +44,40 @@ def with_line(text, line, rng):
     return "".join(lines)
 
 
+def exchange(folder, one, other):
+    return file_identity.rename(folder, one, folder, other, file_identity.EXCHANGE)
+
+
 class WatchedFolder(TextFolder):
     """Counts the writes that have displaced somebody else's."""
 
     displaced = 0
+    ending = ".txt"
+    in_ids = ""
 
     async def push(self, write):
         answer = await super().push(write)
         self.displaced += answer.displaced is not None
         return answer
+
+
+class WatchedVault(VaultStore):
+    """The same for a vault, which names the ending in its ids. It compares once more than it must."""
+
+    displaced = 0
+    ending = in_ids = ".md"
+
+    async def push(self, write):
+        try:
+            answer = await super().push(write)
+        except VersionConflict:
+            self.displaced += 1
+            raise
+        self.displaced += answer.displaced is not None
+        return answer
+
+
+BOTH = pytest.mark.parametrize("kind", [WatchedFolder, WatchedVault])
 
 
 @dataclass
@@ -61,12 +89,13 @@ class Editor:
     """
 
     rng: random.Random
+    ending: str
     folder: Path | None = None
     sure: set = field(default_factory=set)
 
     def run(self):
         for number in range(EDITS):
-            path = self.folder / f"{self.rng.choice(NOTES)}.txt"
+            path = self.folder / f"{self.rng.choice(NOTES)}{self.ending}"
             line = f"editor {number}"
             edit = self.rng.choice((self.rename, self.append, self.write_in_place))
             if edit(path, line):
@@ -82,7 +111,7 @@ class Editor:
             temporary.write_text(wanted)
             folder = os.open(self.folder, os.O_RDONLY)
             try:
-                assert files._rename(folder, temporary.name, path.name, files._EXCHANGE)
+                assert exchange(folder, temporary.name, path.name)
             finally:
                 os.close(folder)
             displaced = temporary.read_text()
@@ -116,7 +145,7 @@ async def agent(client, name, rng, promised, refusals):
             if number % 6 == 5:
                 await client.create(f"Plan\n{line}\n")
             else:
-                note = client.note(rng.choice(NOTES))
+                note = client.note(rng.choice(NOTES) + client.remote.in_ids)
                 await client.change(note, with_line(note.text, line, rng))
         except (VersionConflict, StoreUnavailable) as refusal:
             refusals.append(refusal.message)
@@ -130,19 +159,19 @@ async def agent(client, name, rng, promised, refusals):
 
 
 @pytest.mark.slow("two agents and an editor race for some seconds over real files")
-def test_no_promised_line_and_no_line_of_another_program_is_lost(monkeypatch):
+@BOTH
+def test_no_promised_line_and_no_line_of_another_program_is_lost(monkeypatch, kind):
     monkeypatch.setattr(files, "SETTLED", 0.002)
-    editor, promised, refusals = Editor(dice("editor")), set(), []
+    monkeypatch.setattr(vault_folder, "SETTLED", 0.002)
+    editor, promised, refusals = Editor(dice("editor"), kind.ending), set(), []
     with quick_folder() as place:
         folder = editor.folder = place / "notes"
         folder.mkdir()
         for name in NOTES:
-            (folder / f"{name}.txt").write_text(f"{name}\n{START}")
+            (folder / f"{name}{kind.ending}").write_text(f"{name}\n{START}")
         for name in ("one", "two"):
             (place / name).mkdir(mode=0o700)
-        clients = [
-            Client(place / name, None, remote=WatchedFolder(folder)) for name in ("one", "two")
-        ]
+        clients = [Client(place / name, None, remote=kind(folder)) for name in ("one", "two")]
 
         async def race():
             for client in clients:
@@ -161,12 +190,13 @@ def test_no_promised_line_and_no_line_of_another_program_is_lost(monkeypatch):
                 await client.run_cycles(2)
 
         asyncio.run(race())
-        texts = {path.stem: path.read_text() for path in folder.glob("*.txt")}
+        paths = [path for path in folder.iterdir() if path.suffix == kind.ending]
+        texts = {path.stem + kind.in_ids: path.read_text() for path in paths}
         held = [client.contents() for client in clients]
         unfinished = [write for client in clients for write in client.cache.journal.all()]
         for client in clients:
             client.close()
-        assert [path.name for path in folder.iterdir() if path.suffix != ".txt"] == []
+        assert [path.name for path in folder.iterdir() if path.suffix != kind.ending] == []
     lines = {line for text in texts.values() for line in text.splitlines()}
     assert promised - lines == set()
     assert editor.sure - lines == set()
@@ -183,7 +213,8 @@ class Disguise:
 
     SECRET = "the code is 1234\n"
 
-    def __init__(self, folder, rng):
+    def __init__(self, folder, rng, ending):
+        self.ending = ending
         self.folder = folder
         self.rng = rng
         self.path("Secret").write_text(self.SECRET)
@@ -191,11 +222,11 @@ class Disguise:
             self.path(name).write_text(START)
 
     def path(self, name):
-        return self.folder / f"{name}.txt"
+        return self.folder / f"{name}{self.ending}"
 
     def act(self):
         """Do what a person or an editor does to one or two files."""
-        one, other = self.rng.sample(sorted(self.folder.glob("*.txt")), 2)
+        one, other = self.rng.sample(sorted(self.folder.glob(f"*{self.ending}")), 2)
         match self.rng.choice(
             ("rename", "exchange", "move over", "save", "save", "edit", "backup")
         ):
@@ -203,9 +234,9 @@ class Disguise:
                 self.move(one, self.path(f"Name {self.rng.randrange(9)}"))
             case "exchange":
                 folder = os.open(self.folder, os.O_RDONLY)
-                assert files._rename(folder, one.name, other.name, files._EXCHANGE)
+                assert exchange(folder, one.name, other.name)
                 os.close(folder)
-            case "move over" if len([*self.folder.glob("*.txt")]) > 3:
+            case "move over" if len([*self.folder.glob(f"*{self.ending}")]) > 3:
                 self.move(one, other)
             case "save":
                 self.save(one, one)
@@ -213,7 +244,7 @@ class Disguise:
                 with one.open("a") as file:
                     file.write("more\n")
             case "backup":
-                self.save(self.move(one, one.with_suffix(".old.txt")), one)
+                self.save(self.move(one, one.with_suffix(f".old{self.ending}")), one)
 
     def move(self, old, new):
         if new.exists() and self.SECRET in new.read_text():
@@ -226,13 +257,14 @@ class Disguise:
         temporary.rename(target)
 
 
-def test_a_file_that_a_rule_hides_by_its_name_is_never_seen_whatever_happens_to_files():
+@BOTH
+def test_a_file_that_a_rule_hides_by_its_name_is_never_seen_whatever_happens_to_files(kind):
     rng = dice("disguise")
     with quick_folder() as place:
         folder = place / "notes"
         folder.mkdir()
-        disguise = Disguise(folder, rng)
-        rules = Visibility(hidden_ids=("Secret",))
+        disguise = Disguise(folder, rng, kind.ending)
+        rules = Visibility(hidden_ids=(f"Secret{kind.in_ids}",))
 
         def look(client):
             texts = [content.text for content in client.contents().values()]
@@ -254,7 +286,7 @@ def test_a_file_that_a_rule_hides_by_its_name_is_never_seen_whatever_happens_to_
                 client.time.now += 4000  # a sweep is due
 
         for _ in range(2):  # and again after a restart
-            client = Client(place, None, remote=TextFolder(folder), rules=rules)
+            client = Client(place, None, remote=kind(folder), rules=rules)
             asyncio.run(story(client))
             client.close()
-        assert any(disguise.SECRET in path.read_text() for path in folder.glob("*.txt"))
+        assert any(disguise.SECRET in path.read_text() for path in folder.glob(f"*{kind.ending}"))
