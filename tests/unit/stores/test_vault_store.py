@@ -1,0 +1,408 @@
+"""Test a vault whose files other programs change between any two system calls, and what it remembers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
+from mcp_notarium.errors import (
+    CursorLost,
+    IdTaken,
+    NotariumError,
+    NoteNotFound,
+    OutcomeUnknown,
+    StoreProtocolError,
+    StoreRejected,
+    VersionConflict,
+)
+from mcp_notarium.stores.contract import Acknowledgement
+from mcp_notarium.stores.vault import folder as folder_module
+from mcp_notarium.stores.vault import writing
+from mcp_notarium.stores.vault.store import VaultStore
+from support.between_calls import acting_before
+
+OLD = 1_600_000_000
+OURS, THEIRS = "ours\n", "theirs\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_module, "SETTLED", 0.0)
+
+
+@pytest.fixture(name="place")
+def _place(tmp_path: Path) -> Path:
+    place = tmp_path / "vault"
+    place.mkdir()
+    return place
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (OLD, OLD))
+
+
+def write_of(
+    store: VaultStore, path: str, content: Content, base: Revision | None = None
+) -> PendingWrite:
+    return PendingWrite(
+        write_id="0a",
+        note_id=path,
+        kind=WriteKind.UPDATE if base else WriteKind.CREATE,
+        base_etag=base.etag if base else None,
+        content=content,
+        body=store.compose(base, content, now=0.0),
+        created_at=0.0,
+        owner="test",
+        lease_until=0.0,
+    )
+
+
+def content_of(base: Revision, **changes: object) -> Content:
+    values = {"text": base.content.text, "tags": base.content.tags, "trash": base.content.trash}
+    return Content(title=base.content.title, **values | changes)  # type: ignore[arg-type]
+
+
+def everything(place: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(place)): path.read_text()
+        for path in sorted(place.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def edit_in_place(path: Path) -> None:
+    with path.open("a") as file:
+        file.write(THEIRS)
+
+
+def edit_by_rename(path: Path) -> None:
+    temporary = path.with_name("editor.tmp")
+    temporary.write_text(THEIRS)
+    temporary.rename(path)
+
+
+@pytest.mark.slow("about forty places, each with a vault of its own")
+@pytest.mark.parametrize("edit", [edit_in_place, edit_by_rename])
+def test_an_edit_before_any_system_call_of_a_save_is_kept_or_told(
+    tmp_path: Path, edit: Callable[[Path], None]
+) -> None:
+    """Where files can be exchanged, no edit is lost: it is in the file, in the answer, or refuses the save."""
+    told = 0
+    for number in count():
+        place = tmp_path / str(number)
+        put(place / "Sub" / "Note.md", "base\n")
+        store = VaultStore(place)
+        base = store._get("Sub/Note.md")
+        write = write_of(store, base.id, content_of(base, text=OURS), base)
+        answer: Acknowledgement | None = None
+        act = partial(edit, place / "Sub" / "Note.md")
+        with acting_before(number, act) as counted, suppress(VersionConflict):
+            answer = store._push(write)
+        asyncio.run(store.close())
+        held = everything(place)
+        assert list(held) == ["Sub/Note.md"]
+        if answer is None:
+            assert THEIRS in held["Sub/Note.md"]
+        elif counted.acted:
+            displaced = answer.displaced.content.text if answer.displaced else ""
+            assert THEIRS in displaced + held["Sub/Note.md"]
+            told += bool(displaced)
+        if not counted.acted:
+            break
+    assert held == {"Sub/Note.md": OURS}
+    assert number > 25
+    assert told, "nothing was displaced"
+
+
+def trash_of(base: Revision) -> Content:
+    return content_of(base, trash=True)
+
+
+def test_what_is_put_in_place_of_the_folder_before_any_call_of_a_save_is_not_written_to(
+    tmp_path: Path,
+) -> None:
+    for number in count():
+        place = tmp_path / str(number) / "vault"
+        outside = place.parent / "outside"
+        put(place / "Sub" / "Note.md", "base\n")
+        put(outside / "Note.md", "base\n")
+        store = VaultStore(place)
+        base = store._get("Sub/Note.md")
+
+        def exchange(place: Path = place, outside: Path = outside) -> None:
+            (place / "Sub").rename(place.parent / "moved")
+            (place / "Sub").symlink_to(outside)
+
+        with acting_before(number, exchange) as counted, suppress(NotariumError):
+            store._push(write_of(store, base.id, content_of(base, text=OURS), base))
+        asyncio.run(store.close())
+        assert everything(outside) == {"Note.md": "base\n"}
+        if not counted.acted:
+            break
+    assert number > 25
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def kill() -> None:
+    raise Killed
+
+
+@pytest.mark.slow("about forty places, each with a vault of its own")
+@pytest.mark.parametrize("kind", ["change", "create", "trash", "untrash", "delete"])
+def test_a_process_that_ends_before_any_system_call_leaves_one_whole_note(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "LEFT_BEHIND", -1.0)
+    for number in count():
+        place = tmp_path / str(number)
+        trashed = kind in ("untrash", "delete")
+        if kind != "create":
+            put(place / (".trash" if trashed else "") / "Sub" / "Note.md", "base\n")
+        place.mkdir(exist_ok=True)
+        store = VaultStore(place)
+        base = None if kind == "create" else store._get("Sub/Note.md")
+        with acting_before(number, kill) as counted, suppress(Killed):
+            if kind == "delete":
+                store._delete("Sub/Note.md", base.etag)
+            else:
+                new = {"trash": True} if kind == "trash" else {"trash": False}
+                text = OURS if kind in ("change", "create") else "base\n"
+                content = Content(text, title="Note", **new)
+                store._push(write_of(store, "Sub/Note.md", content, base))
+        asyncio.run(store.close())
+        again = VaultStore(place)
+        again._list_page(None, 9, with_content=False)  # sweeps what is left behind
+        asyncio.run(again.close())
+        held = {name: text for name, text in everything(place).items() if name.endswith(".md")}
+        assert everything(place) == held
+        assert [*held.values()] in {
+            "change": ([OURS], ["base\n"]),
+            "create": ([OURS], []),
+            "trash": (["base\n"],),
+            "untrash": (["base\n"],),
+            "delete": (["base\n"], []),
+        }[kind]
+        assert {name.removeprefix(".trash/") for name in held} <= {"Sub/Note.md"}
+        if not counted.acted:
+            break
+    assert number > 15
+
+
+def test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(place / "Note.md", "base\n")
+    store = VaultStore(place)
+    base = store._get("Note.md")
+    monkeypatch.setattr(
+        "mcp_notarium.stores.vault.store.check_not_withdrawn",
+        lambda: put(place / "Note.md", THEIRS),
+    )
+    monkeypatch.setattr(writing, "_take_displaced", lambda *_arguments: kill())
+    with pytest.raises(Killed):
+        store._push(write_of(store, "Note.md", content_of(base, text=OURS), base))
+    for age, texts in ((600.0, {OURS}), (-1.0, {OURS, THEIRS})):
+        monkeypatch.setattr(writing, "LEFT_BEHIND", age)
+        for _ in range(2):
+            page = store._list_page(None, 9, with_content=True)
+        assert {one.content.text for one in page.entries} == texts
+    asyncio.run(store.close())
+
+
+def test_a_full_disk_leaves_the_old_file(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(place / "Note.md", "base\n")
+    store = VaultStore(place)
+    base = store._get("Note.md")
+
+    def full(_file: int) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(writing.os, "fsync", full)
+    with pytest.raises(NotariumError, match="No space left") as refused:
+        store._push(write_of(store, "Note.md", content_of(base, text=OURS), base))
+    assert not isinstance(refused.value, OutcomeUnknown)
+    assert everything(place) == {"Note.md": "base\n"}
+    asyncio.run(store.close())
+
+
+@pytest.fixture(name="reads")
+def _reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    seen: list[str] = []
+    real = writing.read_file
+
+    def read(parent: int, name: str, **options: object) -> object:
+        seen.append(name)
+        return real(parent, name, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("mcp_notarium.stores.vault.listing.read_file", read)
+    return seen
+
+
+def listed(store: VaultStore) -> dict[str, str | None]:
+    page = store._list_page(None, 99, with_content=False)
+    return {one.id: one.identity for one in page.entries}
+
+
+def test_files_that_have_not_changed_are_not_read_again(place: Path, reads: list[str]) -> None:
+    for number in range(5):
+        put(place / f"{number}.md", "text\n")
+    (place / "latin.md").write_bytes(b"caf\xe9\n")
+    store = VaultStore(place)
+    listed(store)
+    assert len(reads) >= 6
+    time.sleep(0.15)  # a file may change again without another date until then
+    listed(store)
+    reads.clear()
+    assert len(listed(store)) == 5
+    assert reads == []
+    put(place / "3.md", "other\n")
+    assert len(listed(store)) == 5
+    assert reads == ["3.md"]
+    asyncio.run(store.close())
+
+
+def test_a_change_that_leaves_size_and_date_is_seen(place: Path) -> None:
+    put(place / "Note.md", "one\n")
+    store = VaultStore(place)
+    page = store._list_page(None, 9, with_content=False)
+    put(place / "Note.md", "two\n")
+    with pytest.raises(CursorLost):
+        store._probe(page.cursor)
+    again = store._list_page(None, 9, with_content=False)
+    assert again.entries[0].etag != page.entries[0].etag
+    asyncio.run(store.close())
+
+
+def settle(store: VaultStore) -> dict[str, str | None]:
+    time.sleep(0.12)
+    return listed(store)
+
+
+def test_a_file_written_anew_elsewhere_goes_on_as_the_same_note(place: Path) -> None:
+    for name, text in (
+        ("a.md", "one\n"),
+        ("b.md", "same\n"),
+        ("c.md", "same\n"),
+        ("d.md", "four\n"),
+    ):
+        put(place / name, text)
+    store = VaultStore(place)
+    before = settle(store)
+    (place / "a.md").unlink()
+    put(place / "Sub" / "A.md", "one\n")
+    (place / "b.md").unlink()
+    put(place / "B.md", "same\n")  # c says the same: nothing is certain
+    (place / "d.md").unlink()
+    put(place / "D.md", "four\n")
+    put(place / "D2.md", "four\n")
+    after = listed(store)
+    assert after["Sub/A.md"] == before["a.md"]
+    assert len({*after.values()}) == len(after)
+    assert not {before["b.md"], before["d.md"]} & {*after.values()}
+    assert store._get("Sub/A.md").identity == before["a.md"] == settle(store)["Sub/A.md"]
+    (place / "Sub" / "A.md").rename(place / "Sub" / "E.md")
+    assert listed(store)["Sub/E.md"] == before["a.md"]
+    asyncio.run(store.close())
+
+
+def test_the_trash_is_the_vaults_and_overwrites_nothing(place: Path) -> None:
+    put(place / "Sub" / "Note.md", "one\n")
+    put(place / ".trash" / "Sub" / "Note.md", "older\n")
+    store = VaultStore(place)
+    assert [*listed(store)] == ["Sub/Note.md"]
+    base = store._get("Sub/Note.md")
+    moved = store._push(write_of(store, base.id, trash_of(base), base)).revision
+    assert (moved.id, moved.content.trash) == (base.id, True)
+    assert everything(place) == {".trash/Sub/Note 2.md": "older\n", ".trash/Sub/Note.md": "one\n"}
+    assert {*listed(store)} == {"Sub/Note.md", "Sub/Note 2.md"}
+    with pytest.raises(IdTaken):
+        store._push(write_of(store, base.id, Content("new\n", title="Note")))
+    back = store._push(write_of(store, base.id, content_of(moved, trash=False), moved)).revision
+    assert (back.content, back.identity) == (base.content, base.identity)
+    assert everything(place) == {".trash/Sub/Note 2.md": "older\n", "Sub/Note.md": "one\n"}
+    asyncio.run(store.close())
+
+
+def test_what_changes_right_before_it_is_deleted_stays(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(place / ".trash" / "Note.md", "one\n")
+    store = VaultStore(place)
+    base = store._get("Note.md")
+    change = partial(put, place / ".trash" / "Note.md", THEIRS)
+    monkeypatch.setattr("mcp_notarium.stores.vault.store.check_not_withdrawn", change)
+    with pytest.raises(VersionConflict):
+        store._delete("Note.md", base.etag)
+    assert everything(place) == {".trash/Note.md": THEIRS}
+    asyncio.run(store.close())
+
+
+def test_a_new_note_makes_its_folder_as_open_as_the_vault(place: Path) -> None:
+    place.chmod(0o750)
+    store = VaultStore(place)
+    content = Content("text\n", title="A/B/Note")
+    path = store.new_id(content, seed="0a", attempt=0)
+    store._push(write_of(store, path, content))
+    assert everything(place) == {"A/B/Note.md": "text\n"}
+    assert stat.S_IMODE((place / "A" / "B").stat().st_mode) == 0o750
+    assert stat.S_IMODE((place / "A" / "B" / "Note.md").stat().st_mode) == 0o640
+    (place / "file").write_text("no folder\n")
+    for title, error in (("file/x", IdTaken), ("logseq/bak/x", StoreRejected)):
+        content = Content("text\n", title=title)
+        with pytest.raises(error):
+            store._push(write_of(store, store.new_id(content, seed="0a", attempt=0), content))
+    asyncio.run(store.close())
+
+
+def test_a_hostile_tree_is_listed_without_what_is_no_note(place: Path) -> None:
+    put(place / "Note.md", "note\n")
+    put(place / "a" / "b" / "Deep.md", "deep\n")
+    put(place.parent / "outside.md", "secret\n")
+    (place / "link.md").symlink_to(place.parent / "outside.md")
+    (place / "out").symlink_to(place.parent)
+    (place / "loop").symlink_to(place)
+    os.link(place.parent / "outside.md", place / "hard.md")
+    os.mkfifo(place / "pipe.md")
+    (place / "latin.md").write_bytes(b"caf\xe9\n")
+    (place / "huge.md").write_bytes(b"")
+    os.truncate(place / "huge.md", writing.LARGEST + 1)
+    (place / "folder.md").mkdir()
+    put(place / "folder.md" / "Inside.md", "not looked into\n")
+    put(place / os.fsdecode(b"\xff") / "x.md", "no name\n")
+    for folder in (".obsidian", "a/.GIT", "Node_Modules", "logseq/bak"):
+        put(place / folder / "x.md", "ignored\n")
+    for name in ("._Note.md", ".Note.md", "~$Note.md", "Note.md~", ".syncthing.Note.md.tmp"):
+        put(place / name, "temporary\n")
+    put(place / "Note.sync-conflict-20240102-030405-ABCDEFG.md", "copy\n")
+    store = VaultStore(place)
+    page = store._list_page(None, 99, with_content=True)
+    assert {one.id for one in page.entries} == {
+        "Note.md",
+        "a/b/Deep.md",
+        "Note.sync-conflict-20240102-030405-ABCDEFG.md",
+    }
+    assert page.left_out == 7
+    for name in ("link.md", "hard.md", "pipe.md", "latin.md", "huge.md", "folder.md"):
+        with pytest.raises(StoreProtocolError):
+            store._get(name)
+        with pytest.raises(IdTaken):
+            store._push(write_of(store, name, Content("new\n")))
+    for name in ("out/outside.md", "loop/Note.md"):
+        with pytest.raises((StoreProtocolError, NoteNotFound)):
+            store._get(name)
+    asyncio.run(store.close())
