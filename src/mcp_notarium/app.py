@@ -187,7 +187,11 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
     )
     return App(
         *(config, cache, store, writer, scheduler, tokens, audit, usage_limits, library),
-        notices=(*opened.notices, *filter(None, found)),
+        notices=(
+            *opened.notices,
+            *filter(None, found),
+            *config.store.notices(config.store_settings),
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.sandbox import landlock
-from support.whole import RAW_KEY, Server, until
+from support.whole import RAW_KEY, Server, run, until
 
 pytestmark = pytest.mark.slow("each test starts a server of its own")
 PLAN = (
@@ -50,6 +50,8 @@ def test_a_note_is_read_tagged_edited_trashed_and_brought_back(
     plan = vault / "Projects" / "Plan.md"
     plan.chmod(0o664)
     os.setxattr(plan, "user.mark", b"kept")
+    group = 1 if os.geteuid() == 0 else os.getgid()
+    os.chown(plan, -1, group)
     with Server(env) as server:
         server.loaded(1)
         note = server.tool("get", id="Projects/Plan.md")
@@ -64,6 +66,7 @@ def test_a_note_is_read_tagged_edited_trashed_and_brought_back(
         lines = PLAN.replace(b"'a/b'", b"new")
         assert plan.read_bytes() == lines
         assert stat.S_IMODE(plan.stat().st_mode) == 0o664
+        assert plan.stat().st_gid == group
         assert os.getxattr(plan, "user.mark") == b"kept"
         server.tool("save", id=note["id"], append="- two")
         assert plan.read_bytes() == lines + b"- two\r\n"
@@ -79,7 +82,7 @@ def test_a_note_is_read_tagged_edited_trashed_and_brought_back(
         assert (vault / ".trash" / "Projects" / "Plan.md").read_bytes() == lines + b"- two\r\n"
         server.tool("manage", action="untrash", id=note["id"], local_version=version)
         assert plan.read_bytes() == lines + b"- two\r\n"
-        assert server.tool("manage", action="get_stats")["sync_left_out"] == 1
+        assert server.tool("manage", action="get_stats")["stats"]["sync_left_out"] == 1
         assert server.leave() == 0
 
 
@@ -169,8 +172,26 @@ def test_another_branch_is_followed_with_its_renames(env: dict[str, str], vault:
 def test_without_its_folder_it_says_so(env: dict[str, str], vault: Path) -> None:
     vault.rename(vault.with_name("elsewhere"))
     with Server(env) as server:
-        until(lambda: server.tool("manage", action="get_stats")["db_sync_error_count"] > 0)
+        until(lambda: server.tool("manage", action="get_stats")["stats"]["db_sync_error_count"] > 0)
         error = server.error("save", text="x\n")
         assert error["subcategory"] == "unavailable"
         assert "the folder of the vault cannot be used" in error["message"]
         assert server.leave() == 0
+
+
+def test_a_folder_that_others_can_write_is_named_at_start_and_by_doctor(
+    env: dict[str, str], vault: Path
+) -> None:
+    def notices() -> list[str]:
+        with Server(env) as server:
+            server.loaded(1)
+            said = server.tool("manage", action="get_stats")["stats"]["notices"]
+            assert server.leave() == 0
+        return said
+
+    assert notices() == []
+    vault.chmod(0o777)
+    assert "can write the folder of the vault" in notices()[0]
+    shown = run(env, "doctor").stdout
+    assert "can write the folder of the vault" in shown
+    assert "a vault of 2 files is reachable" in shown

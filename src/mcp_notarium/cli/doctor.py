@@ -132,6 +132,7 @@ async def _check_open_cache(config: Config, *, deep: bool, offline: bool) -> lis
             _check_writes(app),
             *_check_differences(app),
             *_check_copy_age(app),
+            *_check_place(app),
             doctor_checks.check_policy_digest(app),
             _check_chain(app),
         ]
@@ -180,6 +181,11 @@ def _check_differences(app: App) -> list[Finding]:
     seen = describe_differences(app.cache.sync_state)
     hint = f"Compare such a note in {app.config.store.title}; look for a proxy on the way."
     return [Finding("texts", WARN, seen, hint)] if seen else []
+
+
+def _check_place(app: App) -> list[Finding]:
+    notices = app.config.store.notices(app.config.store_settings)
+    return [Finding("notes", WARN, notice) for notice in notices]
 
 
 def _check_copy_age(app: App) -> list[Finding]:

@@ -173,7 +173,7 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "iopl": (172, None),
     "ioperm": (173, None),
 }
-_OF_OPEN_FILES = frozenset({"fchmod", "fsetxattr"})
+_OF_OPEN_FILES = frozenset({"fchmod", "fchown", "fsetxattr"})
 """Calls that set attributes of a file by its descriptor, so Landlock has decided about the file."""
 _WATCHING = frozenset({"inotify_add_watch"})
 _INSPECTED: dict[str, tuple[int, int]] = {

@@ -96,7 +96,7 @@ class StoreContext:
 class Access:
     """Hold what the sandbox must allow: places to read, places to change, TCP ports to connect to.
 
-    ``attributes``: to set mode, dates and extended attributes of open files, by their descriptors. ``watch``:
+    ``attributes``: to set mode, group, dates and extended attributes of open files, by their descriptors. ``watch``:
     to watch folders (inotify); the kernel cannot limit that to these places.
     """
 

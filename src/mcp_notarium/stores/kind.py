@@ -84,6 +84,10 @@ def _no_copies(_settings: StoreSettings) -> int:
     return 0
 
 
+def _no_notices(_settings: StoreSettings) -> tuple[str, ...]:
+    return ()
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StoreKind:
     """Describe a kind of store.
@@ -96,6 +100,7 @@ class StoreKind:
     before it is open. ``paths``: the ids of its notes are paths, parts with ``/`` between them; only there
     may a policy or a query name paths. Such a store has titles, too. The path of a new note differs from attempt to attempt in its last part alone.
     ``describe`` asks an open store what it is; `mcp-notarium doctor` shows the answer.
+    ``notices``: sentences for the user about the place of the notes, at each start and in `doctor`.
     ``native_toolset``: the name in ``tools/toolsets`` of the tools of its own kind, with ``{names}`` for their
     spelling if there are several; '' if it has none. ``live``, ``pages``, ``live_rows``: what an open store offers to such tools.
     ``persistent`` False: its notes end with the server, whose database is in memory, without a key or a folder.
@@ -117,6 +122,7 @@ class StoreKind:
     paths: bool = False
     properties: frozenset[str] = frozenset()
     describe: Callable[[Store], Awaitable[str]] | None = None
+    notices: Callable[[StoreSettings], tuple[str, ...]] = _no_notices
     native_toolset: str = ""
     live: Callable[[Store], LiveNotes | None] = lambda _store: None
     pages: Callable[[Store], LivePages | None] = lambda _store: None

@@ -77,7 +77,7 @@ def test_every_call_of_the_list_is_refused_and_others_pass(where):
 @BOTH
 def test_a_store_may_set_attributes_of_open_files_alone(where):
     calls = where.refused
-    permitted = {"fchmod", "fsetxattr", "utimensat"}
+    permitted = {"fchmod", "fchown", "fsetxattr", "utimensat"}
     for name, number in calls.items():
         expected = ALLOW if name in permitted else DENY
         assert verdict(where, number, attributes=True) == expected, name

@@ -6,6 +6,7 @@ Every start imports this module, so it imports what opens files only when that i
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from mcp_notarium.stores.live_pages import LivePages
 
 PATH = "VAULT_PATH"
+_OTHERS_WRITE = (
+    "Other users of this machine can write the folder of the vault, and so what agents read. To change that: "
+    "chmod go-w, and chown to your user."
+)
 
 
 def folder_of(settings: StoreSettings) -> Path:
@@ -47,6 +52,21 @@ def _access(settings: StoreSettings) -> Access:
     from mcp_notarium.stores.context import Access  # noqa: PLC0415 - every start imports this module
 
     return Access(write=(folder_of(settings),), attributes=True, watch=True)
+
+
+def _notices(settings: StoreSettings) -> tuple[str, ...]:
+    """Say that other users can write the folder: what they write is shown to agents as the user's notes."""
+    if sys.platform == "win32":
+        return ()
+    try:
+        found = folder_of(settings).stat()
+    except OSError:
+        return ()
+    by_group = found.st_mode & stat.S_IWGRP and found.st_gid != os.getgid()
+    others = found.st_mode & stat.S_IWOTH or by_group or found.st_uid not in (0, os.getuid())
+    if not others:
+        return ()
+    return (_OTHERS_WRITE,)
 
 
 async def _describe(store: Store) -> str:
@@ -80,6 +100,7 @@ KIND = StoreKind(
     trash=True,
     paths=True,
     describe=_describe,
+    notices=_notices,
     native_toolset="note_pages",
     pages=_pages,
 )

@@ -337,7 +337,7 @@ class VaultStore:
     def _describe(self) -> str:
         with self._folder.opened() as root:
             count = len(self._listing.scan(root).files)
-        return f"a vault of {count} notes"
+        return f"a vault of {count} files"
 
     async def close(self) -> None:
         """See ``Store.close``."""
