@@ -182,11 +182,13 @@ def test_a_change_of_tags_leaves_everything_else_or_is_refused(
         return
     found, understood = find_tags(made.text)
     assert {tag_key(tag) for tag in found} == keys
+    if made.text == text:
+        return
     assert understood
     assert made.text.endswith(body.replace("\n", end))
     if base.tags_understood and (block := find_block(text)) and (now := find_block(made.text)):
         before, after = (
-            yaml.load(whole[at[0] : at[1]], yaml.BaseLoader) or {}
+            yaml.load(whole[at[0] : at[1]], yaml.CBaseLoader) or {}
             for whole, at in ((text, block), (made.text, now))
         )
         for name in ("tags", "tag") if isinstance(before, dict) else ():
