@@ -246,12 +246,16 @@ class EntryReplay:
         base = None
         if isinstance(head, Revision) and head.etag != write.base_etag and head.content != sent:
             base = self._base_of(write) or await self._read_base(write)
+        content = write.content
+        if isinstance(head, Revision) and head.content.text == sent.text:
+            # The text has arrived, and reads as the store writes it: nobody else has changed it.
+            content = replace(content, text=sent.text)
         held, wanted = held_for_update(
             head,
             base=base,
             base_etag=write.base_etag,
             sent=sent,
-            wanted=write.content,
+            wanted=content,
             taken=isinstance(head, Revision) and self._journal.is_taken(head),
         )
         step = decide(write.kind, Attempt.REPEATED, held)
