@@ -471,3 +471,16 @@ async def test_an_html_text_is_kept_as_it_is_by_our_own_tool_as_well(tmp_path):
         assert notes.content(new["id"]) == "<h2>a</h2>"
         new = (await notes.client.call_tool("save", {"text": "<b> is a tag"})).structured_content
         assert notes.content(new["id"]) == "<p>&lt;b&gt; is a tag</p>"
+
+
+async def test_an_image_of_another_host_is_stored_as_a_link_and_that_is_said(tmp_path):
+    async with tree(tmp_path, beside=True) as notes:
+        asked = {"text": "![a](https://example.org/x.png) ![b](api/images/y/y.png)"}
+        saved = (await notes.client.call_tool("save", asked)).structured_content
+        assert "stored as a link" in saved["note"]
+        assert notes.content(saved["id"]) == (
+            '<p><a href="https://example.org/x.png">a</a> <img alt="b" src="api/images/y/y.png"></p>'
+        )
+        asked = {"text": "[a](https://example.org/x.png) ![b](api/images/y/y.png)"}
+        saved = (await notes.client.call_tool("save", asked)).structured_content
+        assert "note" not in saved

@@ -69,7 +69,8 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     _check_permitted(app, request)
     draft, note, saved = await carry_out(app, lambda: _draft(app, request), call)
     before = None if draft.note is None else draft.note.content
-    return make_answer(app, note, saved, before=before, whole=bool(request.return_text))
+    sent, whole = draft.content.text, bool(request.return_text)
+    return make_answer(app, note, saved, before=before, sent=sent, whole=whole)
 
 
 async def carry_out(

@@ -5,6 +5,7 @@ Both show no more than the policy lets an agent read.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.characters import find_invisible, find_invisible_kinds
@@ -28,6 +29,8 @@ NOT_ALL_SHOWN = "Not all changed lines are shown, or not whole; `get` reads them
 _BYTES_OF_ONE = 6
 """A character has at most as many bytes in JSON."""
 _COLLIDED = "Your change collided with one made elsewhere; the copy keeps your text too."
+_IMAGE_LINKED = "An image of another host was stored as a link: the note server would fetch the image, and that host learns of it."
+_FOREIGN_IMAGE = re.compile(r"!\[[^\]\n]*\]\(<?(https?:)?//[^)\s]+", re.IGNORECASE)
 _SERVICE_CHANGED_IT = (
     "The note store changed that. The answer is what it holds; it would change it again."
 )
@@ -38,9 +41,9 @@ _OVERLAP_HINT = (
 
 
 def make_answer(
-    app: App, note: Note, saved: Saved | None, *, before: Content | None, whole: bool
+    app: App, note: Note, saved: Saved | None, *, before: Content | None, sent: str, whole: bool
 ) -> SavedAnswer:
-    """Return the answer; ``saved`` None: nothing changed, ``before`` None: a new note.
+    """Return the answer; ``saved`` None: nothing changed, ``before`` None: a new note, ``sent``: the text given.
 
     ``whole``: with the whole text instead of what changed in it.
     """
@@ -55,6 +58,7 @@ def make_answer(
         notes = (
             f"stored differently: {saved.differs}. {_SERVICE_CHANGED_IT}" if saved.differs else "",
             _COLLIDED if saved.copy_id else fields.get("note"),
+            _IMAGE_LINKED if _has_linked_image(sent, note.text) else "",
         )
         fields["note"] = " ".join(filter(None, notes)) or None
     return SavedAnswer(
@@ -64,6 +68,11 @@ def make_answer(
         unchanged=saved is None or None,
         conflict_copy_id=saved.copy_id if saved else None,
     )
+
+
+def _has_linked_image(sent: str, stored: str) -> bool:
+    """Tell whether an image of another host was given and is none in the note."""
+    return any(found[0] not in stored for found in _FOREIGN_IMAGE.finditer(sent))
 
 
 def _changed_fields(app: App, note: Note, before: Content | None) -> dict[str, Any]:
