@@ -99,6 +99,28 @@ def test_an_edit_that_would_lose_something_is_refused_with_what(env, sim):
         assert server.leave() == 0
 
 
+def test_undo_and_restore_bring_back_the_html_as_it_was(env, sim):
+    note_id = "Ab12cd34Ef56"
+    html = '<p>one <u>two</u></p><figure class="image" style="width:50%;"><img src="api/images/y/y.png"></figure>'
+    sim.write(note_id, "Plan", f"{html}<p>three</p>")
+
+    def manage(server, action, current, **arguments):
+        asked = {"id": note_id, "local_version": current, "confirm": True}
+        answer = server.tool("manage", action=action, **asked, **arguments)
+        return answer["new_local_version"]
+
+    with Server(env) as server:
+        server.loaded(1)
+        first = server.tool("get", id=note_id)["local_version"]
+        saved = server.tool("save", id=note_id, local_version=first, text="three")
+        version = manage(server, "undo", saved["local_version"])
+        assert sim.document.notes[note_id].content.decode() == f"{html}<p>three</p>"
+        last = server.tool("save", id=note_id, local_version=version, text="three")["local_version"]
+        manage(server, "restore_version", last, version=str(first))
+        assert sim.document.notes[note_id].content.decode() == f"{html}<p>three</p>"
+        assert server.leave() == 0
+
+
 def test_doctor_names_the_version_of_the_server(env):
     with Server(env) as server:
         server.loaded(1)

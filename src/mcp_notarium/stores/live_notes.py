@@ -63,5 +63,8 @@ class LiveNotes(Protocol):
     def given(self, text: str, *, base: Revision | None) -> Content:
         """Make the content of a text in the service's own form, or in ours; pure. ``base`` None: a new note."""
 
+    def as_it_was(self, revision: Revision) -> str:
+        """Return the ``native`` that stores the text of an older revision as it was; '' if its text says all."""
+
     def given_below(self, parent: LiveNote, text: str, *, kind: str, title: str | None) -> Content:
         """Make the content of a new note below another. Raises ``InvalidRequest`` for an unknown kind."""

@@ -9,16 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.errors import NoteNotFound, VersionConflict
 from mcp_notarium.search.folding import fold
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Store
+from mcp_notarium.stores.contract import Store, VersionedStore, Versions
 from mcp_notarium.stores.live_notes import LiveNote, LiveNotes
 from mcp_notarium.sync.live_refresh import refresh
 
 _MOST_SHOWN = 1000
+_MOST_VERSIONS = 20
+"""Versions of a note that are looked at for the form of an older text: each costs a request."""
 _ID_SHOWN = 80
 _WORD = re.compile(r"\w+")
 
@@ -91,6 +94,19 @@ class JudgedNotes:
         """Return the content of a text in the store's own form or in ours; None if the index lacks the note."""
         base = self._cache.notes.base(note.id) if note is not None else None
         return None if base is None and note is not None else self._asked.given(text, base=base)
+
+    async def as_it_was(self, note_id: str, old: Content) -> str:
+        """Return the ``native`` that stores an older text as the store has kept it; '' if it has not.
+
+        Raises what the store raises.
+        """
+        if self._store.traits.versions is not Versions.LISTED:
+            return ""
+        listing = cast("VersionedStore", self._store).list_versions  # its trait says so
+        page = await listing(note_id, before="", limit=_MOST_VERSIONS)
+        same = (one for one in page.revisions if one.content.wording == old.wording)
+        revision = next(same, None)
+        return "" if revision is None else self._asked.as_it_was(revision)
 
     def given_below(self, parent: LiveNote, text: str, *, kind: str, title: str | None) -> Content:
         """Return the content of a new note below another. Raises ``InvalidRequest``."""

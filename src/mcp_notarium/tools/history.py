@@ -75,7 +75,7 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
         old = await app.library.history.read(note.id, request.version)
         title = old.content.title if app.library.traits.titles else note.title
         content = replace(note.content, text=old.content.text, title=title)
-        return _draft(app, note, content, old, call)
+        return _draft(app, note, await _as_it_was(app, note, content), old, call)
 
     try:
         return await _save(app, draft, call, "restored")
@@ -99,7 +99,8 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         if request.local_version is not None:
             await find_at_version(app, note.id, request.local_version)
         old = await app.library.history.read_replaced(note.id, client=client)
-        return _draft(app, note, old.content, old, call, undoes=True)
+        content = await _as_it_was(app, note, old.content)
+        return _draft(app, note, content, old, call, undoes=True)
 
     try:
         return await _save(app, draft, call, "undone")
@@ -108,6 +109,13 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         if isinstance(note_id, str):
             error.details["came_after"] = await _came_after(app, note_id, client)
         raise
+
+
+async def _as_it_was(app: App, note: Note, content: Content) -> Content:
+    """Add the form in which the store has kept an older text, if that says more than the text."""
+    if app.library.live is None or content.text == note.text:
+        return content
+    return replace(content, native=await app.library.live.as_it_was(note.id, content))
 
 
 async def _find(app: App, request: ManageRequest) -> Note:

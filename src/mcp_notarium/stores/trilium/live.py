@@ -100,6 +100,10 @@ class LiveTrilium:
         """See ``LiveNotes.given``: HTML stays as it is."""
         return note_codec.given(text, base)
 
+    def as_it_was(self, revision: Revision) -> str:
+        """See ``LiveNotes.as_it_was``."""
+        return note_codec.as_it_was(revision)
+
     def given_below(self, parent: LiveNote, text: str, *, kind: str, title: str | None) -> Content:
         """See ``LiveNotes.given_below``."""
         return note_codec.given_below(parent, text, kind=kind, title=title)

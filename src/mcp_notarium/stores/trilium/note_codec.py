@@ -209,6 +209,12 @@ def given(text: str, base: Revision | None, **fields: Any) -> Content:
     return Content(text, native=to_json(fields).decode() if fields else "")
 
 
+def as_it_was(revision: Revision) -> str:
+    """Return what makes ``compose`` store the HTML of an older revision as it was; '' if it has none."""
+    html = json.loads(revision.raw).get("html")
+    return "" if html is None else to_json({"stored": html, "kept": True}).decode()
+
+
 def given_below(parent: LiveNote, text: str, *, kind: str, title: str | None) -> Content:
     """Return the content of a new note below another. Raises ``InvalidRequest``."""
     if kind not in MIMES:
@@ -255,6 +261,8 @@ def compose(base: Revision | None, content: Content) -> dict[str, Any]:
     new = {"type": HTML, "mime": MIMES[HTML], **said}
     held = new if base is None else json.loads(base.raw)
     html = said.get("stored") if held["type"] == HTML and not held.get("unread") else None
+    if html is not None and not said.get("kept"):
+        _require_passive(held, html)
     title = content.title or ""
     if not title and (base is None or base.content.title is not None):
         title = _title_of(content.text)
@@ -263,9 +271,7 @@ def compose(base: Revision | None, content: Content) -> dict[str, Any]:
         "type": held["type"],
         "mime": held["mime"],
         "title": title,
-        "content": _stored_text(held, base, content.text)
-        if html is None
-        else _stored_html(held, html),
+        "content": _stored_text(held, base, content.text) if html is None else html,
         "labels": _label_names(held, content.tags),
         "inherited": held.get("inherited", []),
     }
@@ -308,8 +314,8 @@ def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str 
         ) from None
 
 
-def _stored_html(held: dict[str, Any], html: str) -> str:
-    """Return HTML to store as it is. Raises ``StoreRejected`` for what would act by itself and is new here."""
+def _require_passive(held: dict[str, Any], html: str) -> None:
+    """Raise ``StoreRejected`` for HTML that would act by itself and is new in the note."""
     found = html_codec.find_active(html) - html_codec.find_active(held.get("html", ""))
     if found:
         raise StoreRejected(
@@ -318,7 +324,6 @@ def _stored_html(held: dict[str, Any], html: str) -> str:
             resolution_hint="Leave it out. The server fetches an image of another host, and tells that host "
             "so: write a link to it instead.",
         )
-    return html
 
 
 def _tags(fields: dict[str, Any]) -> tuple[str, ...]:
