@@ -528,6 +528,44 @@ AGENTS = (
         (42,),
     ),
     Defence(
+        "what a page was cut from is judged",
+        "sync/judged_pages.py",
+        "        if not self._sees(page):\n",
+        "        if False:\n",
+        ("interaction/test_read_note.py::test_the_policy_judges_what_has_just_been_read",),
+        (38,),
+    ),
+    Defence(
+        "a page of another version is refused",
+        "tools/toolsets/note_pages.py",
+        "    if request.expected_token not in (None, page.token):\n",
+        "    if False:\n",
+        (
+            "interaction/test_read_note.py::test_a_note_that_changes_between_two_pages_is_never_mixed",
+        ),
+    ),
+    Defence(
+        "a file that has changed is read again",
+        "stores/vault/pages.py",
+        "kept is not None and kept.state == state",
+        "kept is not None",
+        (
+            "unit/stores/test_vault_pages.py::test_an_edit_between_two_pages_gives_another_token",
+            "interaction/test_read_note.py::test_pages_taken_while_it_is_edited_are_each_of_one_version",
+        ),
+    ),
+    Defence(
+        "a new note is judged by the place that it gets",
+        "tools/save.py",
+        "app.library.find_place(content) if note is None",
+        '"" if note is None',
+        (
+            "interaction/test_read_note.py::test_the_policy_judges_what_has_just_been_read",
+            "interaction/test_read_note.py::test_the_allowed_area_is_not_left",
+        ),
+        (39,),
+    ),
+    Defence(
         "what a native tool reads from the store is judged",
         "sync/judged_notes.py",
         "        return rule is None\n",
