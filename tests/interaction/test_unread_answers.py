@@ -17,10 +17,10 @@ from support.talker import HELLO, INITIALIZED, call, modern
 pytestmark = pytest.mark.timeout(180)
 
 COMMAND = [sys.executable, "-m", "mcp_notarium"]
-TEXT = "".join(f"line {number:05}, and so on\n" for number in range(1_600))
-MANY = 220
+TEXT = "".join(f"line {number:05}, and so on\n" for number in range(1_200))
+MANY = 300
 LINE = 200
-"""Bytes of a request. The answers of all together fill the bound; eight times as many are 160 MB."""
+"""Bytes of a request. The answers of all together fill the bound; eight times as many are 130 MB."""
 MOST_MB = 160
 """The server with 16 MiB of lines that wait, what they are made of, and a few calls in progress."""
 
