@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.cli import client_files
+from mcp_notarium.cli import client_files, json_members
 from mcp_notarium.cli import install as installing
 from mcp_notarium.config import clients
 from mcp_notarium.config.accounts import Account
@@ -125,7 +125,8 @@ def test_only_our_lines_are_added_and_all_else_stays(one, tmp_path):
         assert added == ADDED[one.name]
         return
     (wanted,) = ADDED[one.name]
-    assert client_files.servers_of(read(one, tmp_path))["notarium"] == json.loads(wanted)
+    table = {"vscode": "servers", "zed": "context_servers"}.get(one.name, "mcpServers")
+    assert json_members.read(path.read_text())[table]["notarium"] == json.loads(wanted)
 
 
 @pytest.mark.parametrize("one", CLIENTS, ids=lambda one: one.name)

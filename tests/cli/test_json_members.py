@@ -48,6 +48,16 @@ def test_comments_commas_and_indentation_stay():
     )
 
 
+def test_lines_end_as_they_do_in_the_file():
+    added = add('{\r\n  "a": 1\r\n}\r\n')
+    assert added.count("\n") == added.count("\r\n") == 12
+
+
+def test_a_name_that_stands_there_twice_is_left_to_a_person():
+    with pytest.raises(Unreadable):
+        remove('{"servers": {"ours": 1, "ours": 2}}', with_object=False)
+
+
 @pytest.mark.parametrize("text", ["", "\n", "// only a comment\n"])
 def test_a_text_without_an_object_gets_one(text):
     assert json_members.read(add(text)) == {"servers": {"ours": ENTRY}}

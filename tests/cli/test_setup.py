@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from notarium_devtools.simperium import Simulator
-from support.terminal import CTRL_C, Terminal
+from support.terminal import CTRL_C, CTRL_D, Terminal
 from support.whole import DEADLINE, Server, run
 
 pytestmark = [
@@ -181,6 +181,22 @@ def test_a_set_up_that_was_left_goes_on_where_it_stopped(simulator: Simulator, h
     assert "E-mail address" not in terminal.screen
     assert (home / ".config/mcp-notarium/simplenote.key").read_text() == key
     assert list(cursor(home)) == ["notarium"]
+
+
+def test_no_answer_is_a_refusal_with_nothing_done(home: Path) -> None:
+    with Person(bare(home), "setup", "--store", "simplenote") as terminal:
+        terminal.answer("E-mail address of the", CTRL_D)
+        assert terminal.ends() == 1
+    assert "no answer was given" in terminal.screen
+    assert not (home / ".config/mcp-notarium").exists()
+
+
+def test_a_terminal_that_is_closed_at_a_question_ends_it_with_nothing_done(home: Path) -> None:
+    with Person(bare(home), "setup") as terminal:
+        terminal.answer("Where do the notes live?", "")
+        terminal.hang_up()
+        assert terminal.ends() in {1, 129}
+    assert not (home / ".config/mcp-notarium").exists()
 
 
 def test_a_wrong_code_ends_it_and_says_how_to_go_on(simulator: Simulator, home: Path) -> None:

@@ -1,7 +1,7 @@
 """Ask questions at the terminal with questionary; passwords are asked by ``terminal.ask_secret``.
 
-Each raises ``ConfigError`` without a terminal, and ``KeyboardInterrupt`` for Ctrl+C. The questions stand on
-stderr, like all messages.
+Each raises ``ConfigError`` without a terminal, ``InvalidRequest`` without an answer, and ``KeyboardInterrupt``
+for Ctrl+C. The questions stand on stderr, like all messages.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from mcp_notarium.cli.terminal import can_ask
-from mcp_notarium.errors import ConfigError
+from mcp_notarium.errors import ConfigError, InvalidRequest
 
 
 class Choice(NamedTuple):
@@ -68,4 +68,9 @@ def _require(option: str) -> Any:
 def _ask(kind: Any, question: str, **options: Any) -> Any:
     from prompt_toolkit.output import create_output  # noqa: PLC0415 - the same
 
-    return kind(question, output=create_output(stdout=sys.stderr), **options).unsafe_ask()
+    try:
+        return kind(question, output=create_output(stdout=sys.stderr), **options).unsafe_ask()
+    except (EOFError, OSError):  # Ctrl+D, or the terminal is gone
+        raise InvalidRequest(
+            "no answer was given", resolution_hint="Run the command again and answer its questions."
+        ) from None

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from mcp_notarium.config import clients
 from mcp_notarium.keys import client_configs
 from mcp_notarium.secret import Secret
 
@@ -88,3 +89,11 @@ def test_working_folder_that_is_gone_is_passed_over(tmp_path, monkeypatch):
     gone.rmdir()
     found = client_configs.find_configs_with_key(Secret(KEY), home=tmp_path / "home")
     assert [place.path for place in found] == [path]
+
+
+def test_the_file_of_every_client_that_gets_the_server_is_searched(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    searched = {name for _, name in client_configs.IN_HOME}
+    for one in clients.CLIENTS:
+        assert str(one.path({}).relative_to(tmp_path)) in searched
