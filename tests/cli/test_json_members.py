@@ -86,7 +86,7 @@ values = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     st.dictionaries(st.text(max_size=4), values, max_size=4),
     st.none() | st.dictionaries(st.text(max_size=4), values, max_size=3),

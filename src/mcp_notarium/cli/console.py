@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import difflib
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     SpinnerColumn,
     TextColumn,
@@ -73,13 +73,17 @@ def progress(what: str) -> Iterator[Report]:
         yield lambda _done, _total: None
         return
     columns = (
-        SpinnerColumn(), TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        SpinnerColumn(), TextColumn(what), BarColumn(bar_width=20), TextColumn("{task.fields[count]}"),
+        TimeRemainingColumn(elapsed_when_finished=True),
     )  # fmt: skip
     with Progress(*columns, console=out, transient=True) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(what, total=None, count="")
+        began = time.monotonic()
 
         def report(done: int, total: int | None) -> None:
-            bar.update(task, completed=done, total=total)
+            rate = done / (time.monotonic() - began)
+            count = f"{done:,} of {total:,}" if total else f"{done:,}"
+            bar.update(task, completed=done, total=total, count=f"{count}, {rate:,.0f} a second")
 
         yield report
 
