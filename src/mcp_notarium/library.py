@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, Note, WriteState
@@ -182,6 +182,15 @@ class Library:
     def writing(self) -> AbstractAsyncContextManager[None]:
         """Serve one writing call at a time, in order of arrival; drafting belongs inside."""
         return self._writer.call()
+
+    def with_text_tags(self, note: Note | None, content: Content) -> Content:
+        """Return the content with the tags that the store will read in it. Raises ``StoreRejected``."""
+        if not self.traits.tags_in_text:
+            return content
+        base = None if note is None else self._cache.notes.base(note.id)
+        body = self._store.compose(base, content, now=0.0)
+        stored = self._store.revision_of("" if note is None else note.id, body)
+        return replace(content, tags=stored.content.tags)
 
     async def save(
         self, *, note: Note | None, content: Content, act: Act, exact: bool = False

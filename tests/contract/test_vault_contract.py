@@ -74,7 +74,7 @@ class VaultBench:
         folder.mkdir()
         self.folder = folder
         self.store = ShortIds(folder)
-        self.store.pause_without = 0.02
+        self.store.shortest_pause = 0.02
         self._patch = patch
         self._dates = count(1_600_000_000)
 

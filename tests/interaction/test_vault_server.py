@@ -195,3 +195,25 @@ def test_a_folder_that_others_can_write_is_named_at_start_and_by_doctor(
     shown = run(env, "doctor").stdout
     assert "can write the folder of the vault" in shown
     assert "a vault of 2 files is reachable" in shown
+
+
+def test_a_tag_in_a_text_counts_for_the_policy(
+    env: dict[str, str], vault: Path, tmp_path: Path
+) -> None:
+    (vault / "Hidden.md").write_text("---\ntags: [private]\n---\nsecret\n")
+    (vault / "Broken.md").write_text("---\ntags: [private\n---\nsecret\n")
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[notes]\nhidden_tags = ["private"]\n')
+    policy.chmod(0o600)
+    with Server(env | {"NOTARIUM_POLICY_FILE": str(policy)}) as server:
+        server.loaded(1)
+        for arguments in (
+            {"text": "a #Private note\n"},
+            {"text": "---\ntags: [private]\n---\n"},
+            {"id": "Projects/Plan.md", "append": "- #private"},
+        ):
+            assert server.error("save", **arguments)["subcategory"] == "policy"
+        for name in ("Hidden.md", "Broken.md"):
+            assert server.error("get", id=name)["category"] == "NOT_FOUND"
+        assert (vault / "Projects" / "Plan.md").read_bytes() == PLAN
+        assert server.leave() == 0

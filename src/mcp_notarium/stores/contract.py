@@ -106,6 +106,8 @@ class Traits:
     trash: bool = False
     """A note can lie in the trash, and ``delete`` needs one that does."""
     tags: bool = True
+    tags_in_text: bool = False
+    """A tag may stand in the text, so that an edit of the text changes the tags."""
     spaced_tags: bool = False
     """A tag may have several words."""
     titles: bool = False

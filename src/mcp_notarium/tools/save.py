@@ -248,7 +248,8 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
     if note is None or content != note.content:
         # The agent may have given an older id; a new note has none yet, but a place.
         known_as = app.library.find_place(content) if note is None else note.id
-        app.config.policy.require_write(known_as, None if note is None else old, content)
+        judged = app.library.with_text_tags(note, content)
+        app.config.policy.require_write(known_as, None if note is None else old, judged)
     shares = app.library.traits.shares_by_tag
     name = (
         name_note(app, content.title or content.text, note_id=None)

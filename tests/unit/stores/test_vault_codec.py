@@ -149,6 +149,14 @@ def test_an_edit_that_breaks_the_block_is_refused_and_one_that_mends_it_is_not()
     assert edited(broken, f"{FRONT}body\n") == f"{FRONT}body\n"
 
 
+def test_a_title_is_not_changed_from_here() -> None:
+    base = revision("text\n")
+    with pytest.raises(StoreRejected) as refused:
+        compose(base, Content("text\n", title="Other"))
+    assert refused.value.subcategory == "title"
+    assert compose(base, Content("text\n")).text == "text\n"
+
+
 _FRONT = st.lists(
     st.sampled_from(
         [
@@ -210,7 +218,7 @@ def test_any_text_is_a_note_and_an_edit_of_nothing_changes_nothing(text: str, fr
     text = text.encode("utf-8", "replace").decode()
     base = revision(text)
     body = compose(base, base.content)
-    assert Body.from_bytes(body.to_bytes()) == Body(text, trash=False, move_to=None)
+    assert Body.from_bytes(body.to_bytes()) == Body(text, trash=False)
     again = compose(None, base.content)
     assert again.text == text
 

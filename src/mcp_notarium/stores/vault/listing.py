@@ -73,12 +73,15 @@ class Listing:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self.seconds = 0.0
+        """How long the last scan took."""
         self._known: dict[Place, Known] = {}
         self._inherited: dict[Place, tuple[str | None, str]] = {}
         """Where a file has been written anew -> its own identity, and that of the note it goes on with."""
 
     def scan(self, root: int) -> Scan:
         """Look at every file. Raises ``OSError`` for a folder that cannot be listed for once."""
+        began = time.monotonic()
         files: list[Found] = []
         seen: list[tuple[object, ...]] = []
         folders: list[str] = []
@@ -111,6 +114,7 @@ class Listing:
             repr((seen, sorted(folders), once)).encode("utf-8", "replace")
         ).hexdigest()
         shown.sort(key=lambda one: (-one.modified_ns, one.path))
+        self.seconds = time.monotonic() - began
         self._follow_copies(root, shown)
         return Scan(tuple(shown), left_out, cursor, tuple(folders))
 

@@ -42,15 +42,14 @@ _MARKUP = re.compile(r"^[\s#>*+\-]+")
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Hold what a save writes: the text of the file, whether it lies in the trash, and a new path if it moves."""
+    """Hold what a save writes: the text of the file, and whether it lies in the trash."""
 
     text: str
     trash: bool
-    move_to: str | None = None
 
     def to_bytes(self) -> bytes:
         """Return it as the body of a journal entry."""
-        return to_json({"text": self.text, "trash": self.trash, "move_to": self.move_to})
+        return to_json({"text": self.text, "trash": self.trash})
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Body:
@@ -118,24 +117,19 @@ def compose(base: Revision | None, content: Content) -> Body:
     clean = content.cleaned()
     if base is None:
         return Body(_with_tags(clean.text, (), clean.tags), clean.trash)
+    if clean.title not in (None, base.content.title):
+        raise StoreRejected(
+            "the title of a note here is the name of its file, which is not changed from here; nothing was saved",
+            subcategory="title",
+            resolution_hint="Ask the user to rename the file in their editor, which also changes the links to it.",
+        )
     old, text = base.content.text, clean.text
     if text != old:
         text = _keep_style(old, _keep_front_matter(old, text))
         _require_unbroken(old, text)
     if clean.tags != base.content.tags:
         text = _with_tags(text, base.content.tags, clean.tags)
-    return Body(text, clean.trash, _new_path(base, clean.title))
-
-
-def _new_path(base: Revision, title: str | None) -> str | None:
-    """Return where a note goes that gets another title; None: it stays."""
-    if title is None or title == base.content.title:
-        return None
-    folder, _, name = base.id.rpartition("/")
-    ending = name[name.rfind(".") :]
-    wanted = name_from(title)
-    moved = f"{wanted}{ending}" if "/" in wanted or not folder else f"{folder}/{wanted}{ending}"
-    return None if moved == base.id else moved
+    return Body(text, clean.trash)
 
 
 def _keep_front_matter(old: str, text: str) -> str:

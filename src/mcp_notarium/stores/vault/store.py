@@ -52,8 +52,10 @@ from mcp_notarium.stores.vault.writing import NoteFile
 from mcp_notarium.threads import run_in_thread
 
 _MIB = 1024 * 1024
-_ROUNDS = 3
+_ROUNDS = 10
 """Looks at the folder, at most, in one wait without news."""
+_PAUSES, _LONGEST_PAUSE = 200, 30.0
+"""How many times as long as a look a pause is, and at most how many seconds. Events end it at once."""
 _Result = TypeVar("_Result")
 
 
@@ -68,14 +70,14 @@ class VaultStore:
         probe=True,
         long_poll=True,
         trash=True,
+        tags_in_text=True,
         titles=True,
         dates=False,
         max_note_bytes=_MIB,
     )
     codec_version = note_codec.VERSION
-    pause_with_events = 30.0
-    pause_without = 2.0
-    """Seconds between two looks of a wait."""
+    shortest_pause = 2.0
+    """Seconds between two looks of a wait, at least; in a large vault more."""
 
     def __init__(self, path: Path) -> None:
         self._folder = VaultFolder(path)
@@ -142,9 +144,8 @@ class VaultStore:
         """See ``Store.changes``: it looks at inodes, dates and sizes, and reads no file."""
         page = await self._in_thread(partial(self._probe, cursor))
         for _ in range(_ROUNDS if wait else 0):
-            await self._watch.wait(
-                self.pause_with_events if self._watch.works else self.pause_without
-            )
+            pause = self._listing.seconds * _PAUSES
+            await self._watch.wait(min(max(self.shortest_pause, pause), _LONGEST_PAUSE))
             page = await self._in_thread(partial(self._probe, cursor))
         return page
 
@@ -184,9 +185,7 @@ class VaultStore:
     def revision_of(self, note_id: str, body: bytes) -> Revision:
         """See ``Store.revision_of``."""
         sent = Body.from_bytes(body)
-        content, understood = note_codec.content_of(
-            sent.move_to or note_id, sent.text, trash=sent.trash
-        )
+        content, understood = note_codec.content_of(note_id, sent.text, trash=sent.trash)
         return Revision(note_id, "", content, 0.0, 0.0, b"", tags_understood=understood)
 
     def new_id(self, content: Content, *, seed: str, attempt: int) -> str:

@@ -29,23 +29,23 @@ _BUFFER = 65_536
 
 
 class Watch:
-    """Watch folders. ``works`` False: no events come, or not from all folders."""
+    """Watch folders. Without the system, its limit of watches or its permission no events come, or not from all."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
         self._file: int | None = None
         self._watched: dict[str, int] = {}
-        self.works = self._libc is not None
+        self._works = self._libc is not None
 
     def follow(self, folders: Iterable[str]) -> bool:
         """Watch these folders below the root, and no others; return whether any of them is new."""
-        if not self.works or self._libc is None:
+        if not self._works or self._libc is None:
             return False
         if self._file is None:
             self._file = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
             if self._file < 0:
-                self._file, self.works = None, False
+                self._file, self._works = None, False
                 return False
         wanted = {*folders}
         for gone in self._watched.keys() - wanted:
@@ -55,7 +55,7 @@ class Watch:
             place = self._root / folder
             number = self._libc.inotify_add_watch(self._file, os.fsencode(place), _MASK)
             if number < 0 and place.is_dir():
-                self.works = False  # no more watches, or not permitted
+                self._works = False  # no more watches, or not permitted
             elif number >= 0:
                 self._watched[folder] = number
         return bool(new)
@@ -89,5 +89,5 @@ class Watch:
         """Stop watching. May be called twice."""
         if self._file is not None:
             os.close(self._file)
-        self._file, self.works = None, False
+        self._file, self._works = None, False
         self._watched.clear()
