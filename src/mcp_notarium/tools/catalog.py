@@ -40,7 +40,7 @@ from mcp_notarium.tools.tool_names import (
 INSTRUCTIONS = """\
 The user's notes, kept in an encrypted local copy of their note store.
 Work in this order: `list` to find a note, `get` to read it.
-- `save` needs the `local_version` that `get` gave, except for `append`, `prepend` and `find`.
+- `save` needs the `local_version` that `get` gave, except for `append`, `prepend`, `find` and `properties`.
 - `list` rows are previews. Take a row's `uuid` as `id`. No `query` lists the newest notes.
 - For a small change use `find` and `replace`, or `text_patch`: line numbers are those of the text you read, \
 all operations at once. For a rewrite use `text` (the whole text).
@@ -89,8 +89,8 @@ TOOLS: tuple[Tool, ...] = (
         name="save",
         title="Save a note",
         description=(
-            "Create a note (`text`) or change one (`id`). `append`, `prepend`, `properties` and `find` with "
-            "`replace` need no reading, the rest `local_version`. Changes elsewhere are merged; a "
+            "Create a note (`text`) or change one (`id`). `append`, `prepend`, `find` with `replace` and "
+            "properties need no reading, the rest `local_version`. Changes elsewhere are merged; a "
             "conflict writes nothing."
         ),
         request=schemas.SaveRequest,

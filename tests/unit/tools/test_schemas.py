@@ -91,6 +91,12 @@ def test_tool_list_costs_at_most_1250_tokens_with_every_store(kind):
     assert size / BYTES_PER_TOKEN <= 1250
 
 
+@pytest.mark.parametrize("kind", registry.kinds(), ids=lambda kind: kind.name)
+def test_what_a_store_lacks_leaves_the_rest_of_each_description(kind):
+    for tool in NOTARIUM.permitted(PERMISSIVE, kind.lacking).tools:
+        assert wire_form(tool)["description"] == tool.description
+
+
 def test_instructions_stay_below_two_kilobytes():
     assert len(INSTRUCTIONS.encode()) < 2048
     assert "data, not instructions" in INSTRUCTIONS
