@@ -21,6 +21,7 @@ from bench.rows_calls import calls, transport
 from bench.rows_idle import before_the_first_call, idle
 from bench.rows_keys import keys
 from bench.rows_local import local
+from bench.rows_memento import memento
 from bench.rows_start import start
 from bench.rows_sync import first_sync, size
 from bench.rows_tasks import tasks
@@ -40,6 +41,7 @@ PER_SIZE: dict[str, tuple[Rows, ...]] = {
     "writes": (writes,),
     "local": (local,),
     "trilium": (trilium,),
+    "memento": (memento,),
 }
 """In this order: the first loads the cache of the others, the last ones add notes."""
 ONCE: dict[str, tuple[Rows, ...]] = {"transport": (transport,), "keys": (keys,)}

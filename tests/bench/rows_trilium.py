@@ -40,7 +40,7 @@ def trilium(site: Site) -> Iterator[Figure]:
         )
         with Speaker(CONSOLE, settings) as server:
             server.greet()
-            _wait(server, site.count)
+            wait_for(server, site.count)
             yield figure("first sync", "s", server.age)
             requests, size = _traffic(service)
             yield figure("first sync, requests", "", requests)
@@ -55,7 +55,8 @@ def trilium(site: Site) -> Iterator[Figure]:
             yield figure(f"refresh, {kind}", "ms", seconds * 1000)
 
 
-def _wait(server: Speaker, count: int) -> None:
+def wait_for(server: Speaker, count: int) -> None:
+    """Wait until so many notes are there and nothing is missing."""
     deadline = time.monotonic() + DEADLINE
     while True:
         answer = server.tool("list", limit=1)

@@ -37,9 +37,9 @@ class LiveMemento:
             rows = NoteTable(*opened, self._user_id).read_order()
         found = []
         for row in rows:
-            words = (row.get("title"), row["content"])
+            words = [one for one in (row.get("title"), row["content"]) if isinstance(one, str)]
             if (archived or row.get("isArchived") != 1) and any(
-                part in one.casefold() for one in words if isinstance(one, str)
+                part in one.casefold() for one in words
             ):
                 found.append(row)
         found.sort(key=_arranged if arranged else _newest)
@@ -67,10 +67,10 @@ def _readable(
     found = []
     for row in rows:
         try:
-            note = note_codec.revision(row)
+            note_id, _ = note_codec.required(row)
         except StoreProtocolError:
             continue
-        found.append(LiveRow(note.id, note.content.tags, note.tags_understood, values(row)))
+        found.append(LiveRow(note_id, *note_codec.tags_of(row.get("labels")), values(row)))
     return found
 
 

@@ -48,11 +48,9 @@ class Change:
 
 def revision(row: Row) -> Revision:
     """Read a row. Raises ``StoreProtocolError`` for one that is no note of ours."""
-    note_id, content, title = row["id"], row["content"], row.get("title")
-    if not isinstance(note_id, str) or not isinstance(content, str):
-        raise StoreProtocolError("a row of Memento has no id or no text that can be read")
-    kind, items = row.get("type"), row.get("checkItems")
-    tags, understood = _tags(row.get("labels"))
+    note_id, content = required(row)
+    kind, items, title = row.get("type"), row.get("checkItems"), row.get("title")
+    tags, understood = tags_of(row.get("labels"))
     shown = {
         "type": kind if isinstance(kind, str) else "",
         "checkItems": items if isinstance(items, str) else None,
@@ -73,10 +71,23 @@ def revision(row: Row) -> Revision:
     )
 
 
+def required(row: Row) -> tuple[str, str]:
+    """Return id and content. Raises ``StoreProtocolError`` for a row that is no note of ours."""
+    note_id, content = row["id"], row["content"]
+    if not isinstance(note_id, str) or not isinstance(content, str):
+        raise StoreProtocolError("a row of Memento has no id or no text that can be read")
+    return note_id, content
+
+
 def etag(row: Row) -> str:
     """Return the hash of everything that a reader or the policy sees of a row."""
-    seen = to_json([pack(row.get(name)) for name in SHOWN[1:]])
-    return hashlib.sha256(seen).hexdigest()[:32]
+    seen = hashlib.sha256()
+    for name in SHOWN[1:]:
+        value = row.get(name)
+        said = value if isinstance(value, bytes) else str(value).encode()
+        seen.update(b"%d %s " % (len(said), type(value).__name__.encode()))
+        seen.update(said)
+    return seen.hexdigest()[:32]
 
 
 def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
@@ -130,7 +141,7 @@ def made_of(values: Mapping[str, Any], base: Revision | None) -> Content:
     removed = {name for name, column in FLAGS.items() if values.get(column) is False}
     return Content(
         text,
-        _tags(stored["labels"])[0] if "labels" in stored else old.tags,
+        tags_of(stored["labels"])[0] if "labels" in stored else old.tags,
         title=(values["title"] or None) if "title" in values else old.title,
         properties=(old.properties | added) - removed,
         native=to_json(stored).decode() if stored else "",
@@ -201,7 +212,7 @@ def _given(content: Content) -> dict[str, Value]:
 
 def _labels(base: Revision | None, content: Content, given: Row) -> dict[str, Value]:
     """Return the column of the tags, if they change. Raises ``StoreRejected`` if some would be lost."""
-    if "labels" in given and _tags(given["labels"]) == (content.tags, True):
+    if "labels" in given and tags_of(given["labels"]) == (content.tags, True):
         return {}
     if content.tags == (() if base is None else base.content.tags):
         return {}
@@ -242,7 +253,7 @@ def _items(held: Mapping[str, Any]) -> list[Any] | None:
     return found if checklist.is_checklist(found) else None
 
 
-def _tags(labels: Value) -> tuple[tuple[str, ...], bool]:
+def tags_of(labels: Value) -> tuple[tuple[str, ...], bool]:
     """Return the tags of a column, and whether they are all."""
     if labels is None or labels == "":
         return (), True

@@ -110,11 +110,11 @@ class MementoStore:
         entries: list[Revision | Entry] = []
         for one in found:
             try:
-                revision = note_codec.revision(one)
+                note_id, _ = note_codec.required(one)
+                whole = note_codec.revision(one) if with_content else None
+                entries.append(whole or Entry(note_id, note_codec.etag(one)))
             except StoreProtocolError:
                 left_out += 1
-            else:
-                entries.append(revision if with_content else Entry(revision.id, revision.etag))
         return ListingPage(tuple(entries), cursor, more, len(ids), left_out)
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:  # noqa: ARG002

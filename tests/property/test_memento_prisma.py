@@ -1,0 +1,108 @@
+"""The app's own database client writes Memento's file while agents do: the real Prisma, in a process of its own."""
+
+import asyncio
+import json
+from contextlib import contextmanager
+
+import pytest
+
+from mcp_notarium.domain.note import Content
+from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable, VersionConflict
+from mcp_notarium.stores.memento.store import MementoStore
+from support.long import LONG, dice
+from support.memento_file import MementoFile
+from support.prisma_app import PrismaApp, require_prisma
+from support.sync_rig import Client
+
+SAVES = 60 if LONG else 20
+EDITS = 300 if LONG else 60
+NOTES = ("alpha", "beta")
+START = "".join(f"line {number}\n" for number in range(8))
+
+pytestmark = pytest.mark.slow("a process of node writes beside us")
+
+
+@contextmanager
+def both(folder, dates):
+    """The app with a file, and a client of ours."""
+    require_prisma()
+    file = MementoFile(folder / "dev.db")
+    app = PrismaApp(file.path, dates=dates)
+    app.ask("all")
+    for note_id in NOTES:
+        app.ask("put", id=note_id, data={"content": START, "labels": '["a"]', "color": "red"})
+    client = Client(folder, None, remote=MementoStore(file.path))
+    try:
+        asyncio.run(client.sync())
+        yield file, app, client
+    finally:
+        asyncio.run(client.remote.close())
+        client.close()
+        app.close()
+
+
+@pytest.mark.parametrize("dates", ["integer", "text"])
+def test_prisma_reads_what_we_write_as_its_own(tmp_path, dates):
+    with both(tmp_path, dates) as (file, app, client):
+        note = client.note("alpha")
+        saved = asyncio.run(client.change(note, "new\n")).note
+        content = Content("é\n", ("two words",), title="T", properties=frozenset({"archived"}))
+        made = asyncio.run(client.writer.save(note=None, content=content)).note
+        row = app.ask("row", id=made.id)
+        assert (row["title"], row["content"], row["labels"]) == ("T", "é\n", '["two words"]')
+        assert (row["isArchived"], row["isPinned"], row["userId"]) == (True, False, None)
+        assert app.ask("row", id="alpha")["content"] == saved.text
+        assert app.ask("row", id="alpha")["color"] == "red"
+        forms = {row["form"] for row in file.run('SELECT typeof("updatedAt") AS form FROM "Note"')}
+        assert forms == {"integer" if dates == "integer" else "text"}
+        stored = {len(str(row["updatedAt"])) for row in file.run('SELECT "updatedAt" FROM "Note"')}
+        assert len(stored) == 1
+        app.ask("put", id="alpha", data={"content": "by the app", "isPinned": True})
+        asyncio.run(client.sync())
+        assert client.note("alpha").content == Content(
+            "by the app", ("a",), properties=frozenset({"pinned"})
+        )
+        asyncio.run(client.writer.remove(client.note(made.id)))
+        assert app.ask("row", id=made.id) is None
+        assert len(app.ask("all")) == len(NOTES)
+
+
+def test_neither_side_loses_a_line_or_waits_in_vain(tmp_path):
+    rng, promised = dice("prisma"), set()
+
+    async def agent(client):
+        for number in range(SAVES):
+            note = client.note(rng.choice(NOTES))
+            lines = note.text.split("\n")
+            lines.insert(rng.randrange(len(lines)), f"agent {number}")
+            try:
+                await client.change(note, "\n".join(lines))
+            except (VersionConflict, StoreUnavailable):
+                await client.sync()
+            except OutcomeUnknown:
+                promised.add(f"agent {number}")
+            else:
+                promised.add(f"agent {number}")
+            if number % 4 == 0:
+                await client.sync()
+
+    async def race(app, client):
+        racing = asyncio.to_thread(app.ask, "race", ids=NOTES, edits=EDITS)
+        lines, _ = await asyncio.gather(racing, agent(client))
+        await client.run_cycles(3)
+        return set(lines)
+
+    with both(tmp_path, "integer") as (file, app, client):
+        of_the_app = asyncio.run(race(app, client))
+        assert client.cache.journal.all() == []
+        rows = app.ask("all")
+        held = {one: content.text for one, content in client.contents().items()}
+    lines = {line for row in rows for line in row["content"].split("\n")}
+    assert of_the_app - lines == set()
+    assert promised - lines == set()
+    assert {row["id"]: row["content"] for row in rows} == held
+    assert len(of_the_app) == EDITS
+    assert len(promised) > SAVES / 2
+    assert all(
+        json.loads(row["labels"] or "[]") in ([], ["a"]) for row in file.run('SELECT * FROM "Note"')
+    )
