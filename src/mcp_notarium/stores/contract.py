@@ -112,6 +112,8 @@ class Traits:
     """A tag may have several words."""
     titles: bool = False
     """A note has a title beside its text (``Content.title``)."""
+    folders: bool = False
+    """An id is a path, and the title of a new note may begin with its folder: ``Work/plan``."""
     properties: frozenset[str] = frozenset()
     """A note can have these set (``Content.properties``)."""
     dates: bool = True

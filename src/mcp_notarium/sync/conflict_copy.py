@@ -33,15 +33,16 @@ def copy_write_id(write_id: str, *, of: str = "ours") -> str:
     return hashlib.sha256(label.encode()).hexdigest()[:32]
 
 
-def copy_content(content: Content, *, shares_by_tag: bool) -> Content:
+def copy_content(content: Content, *, shares_by_tag: bool, folder: str = "") -> Content:
     """Make the content of a copy from a write that could not be merged.
 
     Tags are kept, except e-mail addresses where such a tag shares the note: nobody agreed to share
-    the copy.
+    the copy. ``folder``: that of the note. A copy elsewhere may be where the policy hides it from who wrote it.
     """
     tags = tuple(tag for tag in content.tags if not (shares_by_tag and "@" in tag))
     if content.title:
-        return replace(content, title=_mark(content.title), tags=tags)
+        name = _mark(content.title.rpartition("/")[2] if folder else content.title)
+        return replace(content, title=f"{folder}/{name}" if folder else name, tags=tags)
     return replace(content, text=_mark(content.text), tags=tags)
 
 

@@ -352,7 +352,9 @@ class AnswerCommitter:
         """Make the entry of a conflict copy: of the write's own text, or of what it has overwritten."""
         traits = self._store.traits
         content = copy_content(
-            of.content if of else write.content, shares_by_tag=traits.shares_by_tag
+            of.content if of else write.content,
+            shares_by_tag=traits.shares_by_tag,
+            folder=write.note_id.rpartition("/")[0] if traits.folders else "",
         )
         write_id = copy_write_id(write.write_id, **({"of": of.etag} if of else {}))
         return self._journal.make(

@@ -38,6 +38,10 @@ def test_a_copy_of_a_copy_is_not_marked_twice():
 def test_a_copy_is_shared_with_nobody_where_tags_share():
     content = Content("x", ("work", "friend@example.com"))
     assert copy_content(content, shares_by_tag=True).tags == ("work",)
+    titled = Content("", title="Work/plan")
+    copied = copy_content(titled, shares_by_tag=False, folder="Work")
+    assert copied.title == "Work/(conflict copy) plan"
+    assert copy_content(copied, shares_by_tag=False, folder="Work") == copied
     assert copy_content(content, shares_by_tag=False).tags == content.tags
 
 

@@ -87,7 +87,7 @@ def read_aliases(text: str) -> tuple[str, ...]:
     except NotUnderstood:
         return ()
     values = (
-        item.value.split(",") if item is one.whole else [item.value]
+        item.value.split(",") if item.start == one.whole.start else [item.value]
         for one in lists
         for item in one.items
     )

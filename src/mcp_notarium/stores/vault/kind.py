@@ -78,7 +78,7 @@ async def _describe(store: Store) -> str:
 def _pages(store: Store) -> LivePages | None:
     from mcp_notarium.stores.vault.store import VaultStore  # noqa: PLC0415 - every start imports this
 
-    return store.live if isinstance(store, VaultStore) else None
+    return store.pages if isinstance(store, VaultStore) else None
 
 
 KIND = StoreKind(

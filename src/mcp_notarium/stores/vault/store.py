@@ -72,6 +72,7 @@ class VaultStore:
         trash=True,
         tags_in_text=True,
         titles=True,
+        folders=True,
         dates=False,
         max_note_bytes=_MIB,
     )
@@ -84,7 +85,7 @@ class VaultStore:
         self._listing = Listing()
         self._watch = Watch(path)
         self._scanning = threading.Lock()
-        self.live = NotePages(
+        self.pages = NotePages(
             self._folder, read_tags=note_codec.find_tags, name=file_identity.identity_of
         )
         self._pages: dict[str, tuple[Scan, int]] = {}
@@ -341,7 +342,7 @@ class VaultStore:
     async def close(self) -> None:
         """See ``Store.close``."""
         self._pages = {}
-        self.live.forget()
+        self.pages.forget()
         with self._scanning:
             self._watch.close()
 
