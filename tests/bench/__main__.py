@@ -27,6 +27,7 @@ from bench.rows_sync import first_sync, size
 from bench.rows_tasks import tasks
 from bench.rows_tokens import tokens
 from bench.rows_trilium import trilium
+from bench.rows_vault import vault
 from bench.rows_writes import writes
 from bench.site import FULL, SMOKE, USUAL, Pace, Site
 
@@ -42,6 +43,7 @@ PER_SIZE: dict[str, tuple[Rows, ...]] = {
     "local": (local,),
     "trilium": (trilium,),
     "memento": (memento,),
+    "vault": (vault,),
 }
 """In this order: the first loads the cache of the others, the last ones add notes."""
 ONCE: dict[str, tuple[Rows, ...]] = {"transport": (transport,), "keys": (keys,)}
