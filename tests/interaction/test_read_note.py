@@ -263,6 +263,17 @@ def test_the_policy_judges_what_has_just_been_read(env: dict[str, str], vault: P
         assert server.leave() == 0
 
 
+def test_policy_explain_names_the_rule_on_a_path(env: dict[str, str]) -> None:
+    rule(env, '[notes]\nhidden_paths = ["private"]\n')
+    with Server(env) as server:
+        server.loaded(3)
+        assert server.leave() == 0
+    for path in ("Private/diary.md", "PRIVATE/never seen.md"):
+        told = run(env, "policy", "explain", path, "get", "--json")
+        facts = json.loads(told.stdout)
+        assert (facts["rule"], facts["visible"]) == ('hidden_paths "private"', False)
+
+
 def test_the_allowed_area_is_not_left(env: dict[str, str], vault: Path) -> None:
     rule(env, '[notes]\nallowed_paths = ["Work"]\n')
     with Server(env) as server:

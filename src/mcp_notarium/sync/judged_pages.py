@@ -27,7 +27,8 @@ class JudgedPages:
         try:
             if hidden is not None:
                 raise _no_note_error(path)
-            page = await self._asked.page(path, start=start, most=most, tags=rules.has_rules)
+            needed = rules.tags_matter or not rules.untagged
+            page = await self._asked.page(path, start=start, most=most, tags=needed)
         except NoteNotFound:
             raise _no_note_error(path) from None
         except StoreProtocolError:  # nobody can tell which tags it has

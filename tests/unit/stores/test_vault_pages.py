@@ -148,6 +148,13 @@ def test_tags_are_read_if_somebody_asks(vault):
     assert vault.page(200, tags=True).tags == ("#a",)
 
 
+def test_the_tags_of_a_file_that_is_too_large_for_the_index_are_unknown(vault, monkeypatch):
+    monkeypatch.setattr(pages.writing, "LARGEST", 500)
+    vault.put("#a\n" + "x" * 500)
+    page = vault.page(most=200, tags=True)
+    assert (page.tags, page.tags_understood) == ((), False)
+
+
 def test_pages_of_one_version_are_cut_from_one_reading(vault):
     vault.put("0123456789" * 100)
     assert len(vault.all(200)) == 5

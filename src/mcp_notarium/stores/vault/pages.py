@@ -21,6 +21,7 @@ from functools import partial
 
 from mcp_notarium.domain.lines import find_cut
 from mcp_notarium.stores.live_pages import LivePage
+from mcp_notarium.stores.vault import writing
 from mcp_notarium.stores.vault.folder import SETTLED, NotANote, VaultFolder, read_settled
 from mcp_notarium.threads import run_in_thread
 
@@ -148,7 +149,8 @@ class NotePages:
         read = read_settled(file, largest=LARGEST)
         text, whole = _as_text(read.data)
         places, starts, total = _index(text)
-        found, understood = self._read_tags(text.decode()) if tags else ((), True)
+        known = len(text) <= writing.LARGEST  # of a larger one it would take half a gigabyte
+        found, understood = self._read_tags(text.decode()) if tags and known else ((), known)
         return Snapshot(
             state=_state_of(read.found),
             token=f"sha256:{hashlib.sha256(read.data).hexdigest()}",
