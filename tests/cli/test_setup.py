@@ -330,8 +330,12 @@ def test_settings_are_added_to_the_account_of_the_same_notes(home: Path) -> None
 def test_a_secret_is_no_option(home: Path) -> None:
     done = run(bare(home), "setup", "--yes", "--set", "SIMPLENOTE_PASSWORD=hunter2")
     assert done.returncode == 1
-    assert "a setting that is no secret" in done.stderr
+    assert "`SIMPLENOTE_PASSWORD` is not for it" in done.stderr
     assert "hunter2" not in done.stderr
+    other = run(bare(home), "setup", "--yes", "--set", "SIMPLENOTE_USERNAME=ada@example.org")
+    assert other.returncode == 1
+    assert "only settings of the local notebook" in other.stderr
+    assert not (home / ".config/mcp-notarium").exists()
 
 
 def test_without_a_terminal_each_question_names_its_option(home: Path) -> None:

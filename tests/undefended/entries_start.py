@@ -7,9 +7,26 @@ from undefended.defence import Defence
 _SESSION = "unit/protocol/test_session.py"
 _TRANSPORT = "unit/protocol/test_transport.py"
 _BACKLOG = "unit/protocol/test_flow_control.py"
+_ACCOUNTS = "unit/config/test_accounts.py"
 _PROMPTS = "cli/test_cli_prompts.py"
 
 START = (
+    Defence(
+        "a file of accounts that others may write",
+        "config/accounts.py",
+        "        text = read_found_file(path).text\n",
+        '        text = path.read_text(encoding="utf-8")\n',
+        (f"{_ACCOUNTS}::test_a_file_that_others_may_write_is_refused",),
+    ),
+    Defence(
+        "a key of one account never meets the notes of another that the environment names",
+        "config/accounts.py",
+        "    if name == ONLY and any(_names_account(values) for values in better):\n",
+        "    if False:\n",
+        (
+            f"{_ACCOUNTS}::test_an_environment_that_names_an_account_is_another_account_than_the_only_one",
+        ),
+    ),
     Defence(
         "accounts of two stores, or at two services, never meet",
         "crypto/account_identity.py",

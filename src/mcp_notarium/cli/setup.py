@@ -116,8 +116,10 @@ def _choose_account(args: argparse.Namespace) -> Account:
     if known and name == ONLY and not args.store:
         name = _choose_known(known, yes=args.yes)
     if name in known:
-        return replace(known[name], variables={**known[name].variables, **given})
+        _require_known(registry.kind(known[name].store), given)
+        return _with_settings(known[name], given)
     kind = registry.kind(args.store or _choose_store(yes=args.yes))
+    _require_known(kind, given)
     variables = {STORE: kind.name} | _settings(kind, given)
     new = Account(args.account or _free_name(kind.name, known), "keychain", variables)
     return _same_account(known, new) or new
@@ -147,8 +149,13 @@ def _same_account(known: Mapping[str, Account], new: Account) -> Account | None:
     place = setup_key.account_folder(new).path
     for one in known.values():
         if one.store == new.store and setup_key.account_folder(one).path == place:
-            return replace(one, variables={**one.variables, **new.variables})
+            return _with_settings(one, new.variables)
     return None
+
+
+def _with_settings(account: Account, given: Mapping[str, str]) -> Account:
+    settings = {name: _canonical(name, text) for name, text in given.items()}
+    return replace(account, variables={**account.variables, **settings})
 
 
 def _free_name(store: str, known: Mapping[str, Account]) -> str:
@@ -159,13 +166,19 @@ def _free_name(store: str, known: Mapping[str, Account]) -> str:
 def _parse_set(given: list[str]) -> dict[str, str]:
     """Return the settings of ``--set``. Raises ``InvalidRequest``."""
     pairs = [text.partition("=") for text in given]
-    wrong = [name for name, _, value in pairs if not value or name not in accounts.storable_names()]
-    if wrong:
+    if wrong := [name for name, _, value in pairs if not value]:
+        raise InvalidRequest(f"`--set` needs NAME=VALUE: {wrong[0]} has no value")
+    return {name: value for name, _, value in pairs}
+
+
+def _require_known(kind: StoreKind, given: Mapping[str, str]) -> None:
+    """Raise ``InvalidRequest`` if a setting is a secret, or none of this store."""
+    if wrong := sorted(given.keys() - accounts.storable_names(kind)):
         raise InvalidRequest(
-            f"`--set` needs NAME=VALUE, with a setting that is no secret: {wrong[0]} is none",
-            resolution_hint="`mcp-notarium --print-config-vars` lists the settings.",
+            f"`--set` takes no secrets and only settings of {kind.title}; `{wrong[0]}` is not for it",
+            resolution_hint=f"`{STORE}={kind.name} mcp-notarium --print-config-vars` lists them. Secrets are read from "
+            "the environment once, or from a file: NAME_FILE=PATH.",
         )
-    return {name: _canonical(name, value) for name, _, value in pairs}
 
 
 def _settings(kind: StoreKind, given: Mapping[str, str]) -> dict[str, str]:

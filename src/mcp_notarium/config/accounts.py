@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from mcp_notarium.config.common_variables import STORE, known_variables
+from mcp_notarium.config.common_variables import COMMON, STORE
 from mcp_notarium.config.text_files import read_found_file
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.stores import registry
+from mcp_notarium.stores.kind import StoreKind
 
 KeyPlace = Literal["keychain", "file", "passphrase"]
 """Where the key is: in the system's keychain, in a file, or in nobody's hands but the user's."""
@@ -142,9 +143,9 @@ def forget(folder: Path, account: Account) -> None:
     write_accounts(folder, kept)
 
 
-def storable_names() -> set[str]:
-    """Return the names of the variables that an account may hold: all that are no secrets."""
-    known = known_variables()
+def storable_names(kind: StoreKind) -> set[str]:
+    """Return the names of the variables that an account of that store may hold: all that are no secrets."""
+    known = (*COMMON, *kind.variables)
     plain = {one.name for one in known if not one.secret}
     return plain | {one.file_name for one in known if one.has_file}
 
@@ -162,8 +163,12 @@ def _read_account(name: str, table: Any) -> Account:
     key = values.pop(_KEY, "keychain")
     if key not in _PLACES:
         raise ConfigError(f"the key of `{name}` is in none of these: {', '.join(_PLACES)}")
-    if strange := sorted(values.keys() - storable_names()):
+    account = Account(name, cast("KeyPlace", key), values)
+    if account.store not in registry.names():
+        raise ConfigError(f"`{name}` names a store that does not exist")
+    # Only this kind is imported: a server waits for it.
+    if strange := sorted(values.keys() - storable_names(registry.kind(account.store))):
         raise ConfigError(f"`{name}` may not hold {', '.join(strange)}")
     if (key == "file") != (KEY_FILE in values):
         raise ConfigError(f"`{name}` has {KEY_FILE} if its key is in a file, and only then")
-    return Account(name, cast("KeyPlace", key), values)
+    return account

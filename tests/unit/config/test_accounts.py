@@ -133,6 +133,8 @@ def test_a_file_in_the_working_folder_does_not_change_the_account(home):
         ('[a]\nDB_ENCRYPTION_KEY = "secret"\n', "may not hold DB_ENCRYPTION_KEY"),
         ('[a]\nSIMPLENOTE_PASSWORD = "secret"\n', "may not hold SIMPLENOTE_PASSWORD"),
         ('[a]\nPATH = "/evil"\n', "may not hold PATH"),
+        ('[a]\nNOTARIUM_STORE = "local"\nTRILIUM_URL = "https://x"\n', "may not hold TRILIUM_URL"),
+        ('[a]\nNOTARIUM_STORE = "shoe box"\n', "names a store that does not exist"),
         ('[a]\nkey = "pocket"\n', "in none of these"),
         ('[a]\nkey = "file"\n', "has DB_ENCRYPTION_KEY_FILE if"),
         ('a = "b"\n', "no table of texts"),
