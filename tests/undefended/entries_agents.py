@@ -575,7 +575,7 @@ AGENTS = (
     Defence(
         "a search cannot ask a note about hidden ones",
         "stores/trilium/live.py",
-        "        if each_alone and _EXPRESSION.search(query) and _OTHER_NOTES.search(query):\n",
+        "        if each_alone and _EXPRESSION.search(words) and _OTHER_NOTES.search(words):\n",
         "        if False:\n",
         ("interaction/test_note_tree.py::test_a_search_cannot_ask_about_hidden_notes",),
     ),

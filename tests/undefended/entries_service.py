@@ -182,7 +182,7 @@ SERVICE = (
     Defence(
         "a store that overwrites is compared right before the write",
         "stores/trilium/store.py",
-        "        if note.etag != write.base_etag:\n",
+        "        if note.etag != etag:\n",
         "        if False:\n",
         (f"{_TRILIUM}::test_a_note_that_moved_is_not_overwritten",),
     ),
@@ -209,9 +209,9 @@ SERVICE = (
     ),
     Defence(
         "an edit that would lose something is refused",
-        "stores/trilium/html_codec.py",
-        "    if lost:\n",
-        "    if False:\n",
+        "stores/trilium/html_edit.py",
+        "        if lost:\n",
+        "        if False:\n",
         ("property/test_trilium_html.py::test_an_edit_that_would_lose_something_says_what",),
     ),
     Defence(
