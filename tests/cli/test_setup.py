@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import shlex
 import stat
 import sys
+import threading
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 
 from notarium_devtools.simperium import Simulator
+from notarium_devtools.trilium import TriliumSimulator
 from support.terminal import CTRL_C, CTRL_D, Terminal
 from support.whole import DEADLINE, Server, run
 
@@ -52,6 +56,26 @@ def bare(home: Path, **more: str) -> dict[str, str]:
     return {"HOME": str(home), "PATH": "/usr/bin:/bin", "NOTARIUM_KEYCHAIN": "off"} | more
 
 
+@contextmanager
+def running(service: TriliumSimulator) -> Iterator[None]:
+    """The service at work, in a loop of its own."""
+    ready, ended = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with service.serving():
+            ready.set()
+            await asyncio.to_thread(ended.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        assert ready.wait(DEADLINE)
+        yield
+    finally:
+        ended.set()
+        thread.join(DEADLINE)
+
+
 def pointing_at(simulator: Simulator) -> dict[str, str]:
     return {
         "SIMPERIUM_API_URL": simulator.api_url,
@@ -80,6 +104,10 @@ class Person(Terminal):
     """Answer questions in their order; each is looked for behind the one before."""
 
     _seen = 0
+
+    def ends(self, *, within: float = 3 * DEADLINE) -> int:
+        """The exit code; a set-up loads notes and starts a server before it ends."""
+        return super().ends(within=within)
 
     def answer(self, question: str, typed: str | Callable[[], str]) -> None:
         """Answer a question once it listens; what is typed may depend on what came before."""
@@ -314,6 +342,23 @@ def test_a_password_of_the_environment_is_kept_in_a_file_where_servers_find_it(
     assert simulator.password not in done.stderr
     assert run(bare(home), "purge", "--yes").returncode == 0
     assert not kept.exists()
+
+
+def test_a_store_is_asked_for_what_it_declares_and_its_token_is_kept(home: Path) -> None:
+    service = TriliumSimulator()
+    service.write("plan", "Plan", "<p>First.</p>")
+    with running(service):
+        env = bare(home) | {"TRILIUM_TOKEN": service.token}
+        with Person(env, "setup", "--yes", "--store", "trilium", "--client", "cursor") as terminal:
+            terminal.answer("Address of the Trilium server", f"{service.url}\n")
+            assert terminal.ends() == 0, terminal.screen
+        assert "1 note is here" in terminal.screen
+        assert service.token not in terminal.screen + json.dumps(cursor(home))
+        with started_by_cursor(home) as server:
+            server.loaded(1)
+            assert server.leave() == 0
+    kept = Path(accounts(home)["trilium"]["TRILIUM_TOKEN_FILE"])
+    assert kept.read_text() == f"{service.token}\n"
 
 
 def test_settings_are_added_to_the_account_of_the_same_notes(home: Path) -> None:
