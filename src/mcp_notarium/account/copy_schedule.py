@@ -89,7 +89,8 @@ def _give_up_after(seconds: float) -> Callable[[int, int], object]:
     began = time.monotonic()
 
     def look(copied: int, pages: int) -> None:
-        if (time.monotonic() - began) / max(copied, 1) * pages * _VERIFYING > seconds:
+        taken = (time.monotonic() - began) / max(copied, 1) * pages
+        if copied < pages and taken * _VERIFYING > seconds:
             raise _OutOfTime
 
     return look

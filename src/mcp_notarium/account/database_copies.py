@@ -37,6 +37,8 @@ _END = ".sqlite.encrypted"
 _KEPT = ".kept"
 _UNFINISHED = ".new-"
 _PAGE_CACHE = 1 << 20
+_ROOM = 2
+"""How many times its size must be free: a copy must not take the space that saves need."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -112,8 +114,10 @@ def make_copy(
     folder.copies.mkdir(mode=0o700, exist_ok=True)
     _remove_unfinished(folder)
     free, size = shutil.disk_usage(folder.path).free, source.size_bytes()
-    if free < size:
-        raise CacheFull("there is no space for a copy", details={"needed": size, "free": free})
+    if free < _ROOM * size:
+        raise CacheFull(
+            "there is no space for a copy", details={"needed": _ROOM * size, "free": free}
+        )
     unfinished = folder.copies / f"{_UNFINISHED}{secrets.token_hex(8)}"
     key = data_key.database_key(secrets.token_bytes(SALT_SIZE))
     try:

@@ -56,7 +56,7 @@ NOT_OVERWRITTEN = (
 _LONGEST_SYNC = 3600.0
 _LONGEST_COPY = 3600.0
 _POLL_SECONDS = 0.5
-_INDEX_AGAIN = "The next sync fills the index again."
+_INDEX_AGAIN = "A server fills the index again when it starts; until then `status` counts no notes."
 _INCOMPLETE = {
     False: "WARNING: not every unfinished write, setting and audit record could be read. What is missing may "
     "be only in the old files.",

@@ -174,6 +174,12 @@ def test_a_full_disk_and_a_killed_copy_leave_the_older_ones(config, monkeypatch)
         patch.setattr(database_copies.shutil, "disk_usage", lambda _: FULL)
         with pytest.raises(CacheFull):
             change(config, n1="y")
+        size = database_of(config).stat().st_size
+        patch.setattr(
+            database_copies.shutil, "disk_usage", lambda _: SimpleNamespace(free=size + size // 2)
+        )
+        with pytest.raises(CacheFull):
+            change(config, n1="z")
     assert list(folder_of(config).copies.iterdir()) == [before]
 
 
