@@ -80,7 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _write(run: report.Run, described: dict[str, str], chosen: argparse.Namespace) -> None:
     """Also of a run that ended early: hours may be in it."""
-    if chosen.json:
+    if chosen.page and tuple(chosen.rows) != GROUPS:
+        before, machine = report.load_json(FIGURES)
+        report.save_json(FIGURES, report.replace_groups(before, run, described), machine)
+    elif chosen.json:
         report.save_json(chosen.json, run, described)
     sys.stdout.write(report.as_markdown(run, described))
 

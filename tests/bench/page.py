@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench import plots
-from bench.measure import Figure
+from bench.measure import Figure, exponent
 from bench.report import Run, load_json, short
 from bench.targets import GROWTH_REASONS, LOGARITHMIC, TARGETS, growths
 
@@ -39,6 +39,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "tokens": ("tool list", "a listed note", "a hit"),
 }
 """What the second table shows of each group."""
+BY_SIZE = {"local": "The local notebook"}
+"""Groups with a table of their own: every row at every size."""
 
 
 def main() -> None:
@@ -64,12 +66,16 @@ def results(run: Run, machine: dict[str, str], drawn: Sequence[plots.Plot]) -> s
     said = "; ".join(f"{name}: {value}" for name, value in machine.items())
     ended = "" if run.whole else " The run ended early: rows are missing."
     lines = [f"`scripts/bench {run.arguments}`, {run.seconds / 60:.0f} minutes. {said}.{ended}"]
+    lines += [f"Measured later, `{group}`: {how}." for group, how in run.parts.items()]
     for plot in drawn:
         lines += ["", f"![{plot.title}](plots/{plot.name}.svg)"]
     older = _older(run)
     calls = [figure for figure in run.figures if figure.group == "calls"]
     if calls:
         lines += ["", "### Calls: median in ms, by number of notes", "", *_calls(calls, older)]
+    for group, name in BY_SIZE.items():
+        if of_group := [figure for figure in run.figures if figure.group == group]:
+            lines += ["", f"### {name}: by number of notes", "", *_by_size(of_group)]
     lines += ["", "### Everything else", "", *_rest(run.figures, older, _shown(run.figures))]
     lines += ["", "### Targets that are not met", "", *_missed(run.figures)]
     return "\n".join(lines) + "\n"
@@ -101,6 +107,18 @@ def _calls(figures: Sequence[Figure], older: str | None) -> Iterator[str]:
         cells.append("" if one is None or one.p99 is None else short(one.p99))
         cells += [_times(one, name) for name in beside]
         yield f"| {row} | {' | '.join(cells)} |"
+
+
+def _by_size(figures: Sequence[Figure]) -> Iterator[str]:
+    sizes = sorted({figure.notes for figure in figures})
+    yield f"| | {' | '.join(f'{size:,}' for size in sizes)} | grows like |"
+    yield "|---|" + "--:|" * (len(sizes) + 1)
+    for row, unit in dict.fromkeys((figure.row, figure.unit) for figure in figures):
+        values = {figure.notes: figure.value for figure in figures if figure.row == row}
+        cells = [short(values[size]) if size in values else "" for size in sizes]
+        slope = exponent(values)
+        cells.append("" if slope is None else f"n^{slope:.2f}")
+        yield f"| {row}, {unit} | {' | '.join(cells)} |"
 
 
 def _times(figure: Figure | None, floor: str) -> str:

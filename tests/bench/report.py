@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ class Run:
     seconds: float
     figures: list[Figure]
     whole: bool = True
+    parts: dict[str, str] = field(default_factory=dict)
+    """How the groups were measured that a later run has replaced."""
 
 
 def machine() -> dict[str, str]:
@@ -49,6 +51,7 @@ def _processor() -> str:
 def save_json(path: Path, run: Run, described: Mapping[str, str]) -> None:
     """Write the JSON form, one figure a line, so that two runs can be compared line by line."""
     head = {"machine": described, "arguments": run.arguments, "whole": run.whole}
+    head |= {"parts": run.parts} if run.parts else {}
     said = json.dumps(head | {"seconds": round(run.seconds)}, indent=1).removesuffix("\n}")
     lines = ",\n".join(f"  {json.dumps(_rounded(asdict(figure)))}" for figure in run.figures)
     path.write_text(f'{said},\n "figures": [\n{lines}\n ]\n}}\n', encoding="utf-8")
@@ -58,7 +61,18 @@ def load_json(path: Path) -> tuple[Run, dict[str, str]]:
     """Read what ``save_json`` has written."""
     found = json.loads(path.read_text(encoding="utf-8"))
     figures = [Figure(**one) for one in found["figures"]]
-    return Run(found["arguments"], found["seconds"], figures, found["whole"]), found["machine"]
+    said = (found["arguments"], found["seconds"], figures, found["whole"], found.get("parts", {}))
+    return Run(*said), found["machine"]
+
+
+def replace_groups(whole: Run, part: Run, described: Mapping[str, str]) -> Run:
+    """Return the run with the figures of the groups that ``part`` has measured anew."""
+    groups = dict.fromkeys(figure.group for figure in part.figures)
+    figures = [figure for figure in whole.figures if figure.group not in groups]
+    load = described["load of others at the start"]
+    said = f"`scripts/bench {part.arguments}`, load of others at the start: {load}"
+    parts = whole.parts | dict.fromkeys(groups, said)
+    return replace(whole, figures=[*figures, *part.figures], parts=parts)
 
 
 def _rounded(value: Any) -> Any:

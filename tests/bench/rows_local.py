@@ -17,6 +17,7 @@ from bench.site import Site
 from mcp_notarium import config
 from mcp_notarium.account import database_copies, opener
 from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
+from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.local.tables import TABLES
 from mcp_notarium.sync.direct_write import run_at_once
@@ -41,6 +42,7 @@ def local(site: Site) -> Iterator[Figure]:
         return Figure("local", row, site.count, unit, value, floors=floors)
 
     yield figure("index made from the notes", "s", _load(settings, site))
+    yield figure("its full text merged when idle", "s", _merge(settings))
     starts = [_start(settings, site) for _ in range(site.pace.starts)]
     yield figure("first list, warm", "ms", Taken(starts).median * 1000)
     with Speaker(CONSOLE, settings) as server:
@@ -106,6 +108,18 @@ def _load(settings: dict[str, str], site: Site) -> float:
                 raise WrongAnswer(f"{answer['total_items']} notes, never {expected}")
             time.sleep(0.05)
     return took
+
+
+def _merge(settings: dict[str, str]) -> float:
+    """Seconds of the merges that a loaded index leaves to an idle server."""
+    loaded = config.load(settings, cwd=Path(settings["NOTARIUM_DATA_DIR"])).config
+    with closing(opener.open_cache(loaded)) as opened:
+        opened.database.set_checkpointer(True)
+        index = FtsIndex(opened.database)
+        began = time.perf_counter()
+        while index.tidy():
+            pass
+        return time.perf_counter() - began
 
 
 def _copy(settings: dict[str, str]) -> float:

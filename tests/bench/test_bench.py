@@ -91,6 +91,26 @@ def test_what_was_written_is_read_back_with_four_digits(tmp_path):
     assert machine == {"system": "x"}
 
 
+def test_a_part_that_is_measured_later_replaces_its_rows_and_says_so(tmp_path, monkeypatch):
+    def measured(*_):
+        yield Figure("local", "list", 100, "ms", 2.0)
+        yield Figure("local", "list", 10_000, "ms", 4.0)
+
+    monkeypatch.setattr(command, "_measured", measured)
+    monkeypatch.setattr(command, "_compile", lambda: None)
+    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(command, "FIGURES", tmp_path / "f.json")
+    old = [Figure("calls", "get", 100, "ms", 1.0), Figure("local", "list", 1, "ms", 9.0)]
+    report.save_json(tmp_path / "f.json", report.Run("--full", 60, old), {"system": "x"})
+    command.main(["--rows", "local", "--notes", "100,10000", "--page"])
+    found, machine = report.load_json(tmp_path / "f.json")
+    assert [one.value for one in found.figures] == [1.0, 2.0, 4.0]
+    assert (found.arguments, machine) == ("--full", {"system": "x"})
+    shown = page.results(found, machine, [])
+    assert "| list, ms | 2 | 4 | n^0.15 |" in shown
+    assert "Measured later, `local`: `scripts/bench --notes 100,10000 --rows local --page`" in shown
+
+
 def test_the_page_shows_the_figures_of_its_file():
     found, machine = report.load_json(command.FIGURES)
     text = (page.DOCS / "performance.md").read_text(encoding="utf-8")
