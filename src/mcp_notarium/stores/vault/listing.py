@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.stores.vault.folder import NotANote, open_folder, open_parent
-from mcp_notarium.stores.vault.paths import TRASH, is_ignored_folder, is_note_name, split_path
+from mcp_notarium.stores.vault.paths import TRASH, is_ignored_folder, is_note_name, is_whole_path
 from mcp_notarium.stores.vault.writing import NoteFile, read_file, recover
 
 MOST_FILES = 500_000
@@ -83,7 +83,7 @@ class Listing:
         """Look at every file. Raises ``OSError`` for a folder that cannot be listed for once."""
         began = time.monotonic()
         files: list[Found] = []
-        seen: list[tuple[object, ...]] = []
+        seen: list[tuple[str, str, int, int, int, int]] = []
         folders: list[str] = []
         left_out, newest = 0, 0.0
         for above, entry, found in _walk(root, folders):
@@ -101,7 +101,7 @@ class Listing:
             path = f"{above}/{entry.name}" if above else entry.name
             trash = path.startswith(f"{TRASH}/")
             path = path.removeprefix(f"{TRASH}/") if trash else path
-            if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1 and split_path(path):
+            if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1 and is_whole_path(path):
                 files.append(Found(path, trash, _state(found), found.st_mtime_ns))
             else:
                 left_out += 1
@@ -109,7 +109,7 @@ class Listing:
         shown = [one for one in files if not one.trash or one.path not in alive]
         left_out += len(files) - len(shown)
         once = os.urandom(8).hex() if abs(time.time() - newest) < _RECENT else ""
-        seen.sort(key=repr)
+        seen.sort()
         cursor = hashlib.sha256(
             repr((seen, sorted(folders), once)).encode("utf-8", "replace")
         ).hexdigest()

@@ -38,6 +38,13 @@ def split_path(path: str) -> tuple[str, ...] | None:
     return None if any(map(is_ignored_folder, ("", *parts), parts[:-1])) else parts
 
 
+def is_whole_path(path: str) -> bool:
+    """Tell whether a path can be an id, if it is made of the name of a note and of folders that are not ignored."""
+    return (
+        len(path) <= _LONGEST_PATH and "\\" not in path and (path.isascii() or _is_encodable(path))
+    )
+
+
 def is_note_name(name: str) -> bool:
     """Tell whether a file of this name is a note, not another program's temporary file."""
     return (
