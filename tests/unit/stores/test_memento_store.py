@@ -115,6 +115,8 @@ def test_a_new_note_belongs_to_the_only_user(app, store, users):
         app.run("INSERT INTO \"User\" VALUES (?, '', ?, 1)", (user, user))
     push(store, "n1", Content("x"))
     assert app.row("n1")["userId"] == ("u1" if users == ["u1"] else None)
+    whose = "u1" if users == ["u1"] else "nobody: set MEMENTO_USER_ID if the app has users"
+    assert asyncio.run(store.describe()) == f"Memento's file (1 notes; new ones belong to {whose})"
 
 
 def test_with_a_user_only_the_notes_of_this_user_and_of_nobody_are_there(app, opens):

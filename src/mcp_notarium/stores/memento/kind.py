@@ -68,6 +68,12 @@ def _live(store: Store) -> LiveRows | None:
     return store.live_rows if isinstance(store, MementoStore) else None
 
 
+async def _describe(store: Store) -> str:
+    from mcp_notarium.stores.memento.store import MementoStore  # noqa: PLC0415 - see the top
+
+    return await store.describe() if isinstance(store, MementoStore) else "Memento"
+
+
 KIND = StoreKind(
     name="memento",
     title="Memento",
@@ -78,6 +84,7 @@ KIND = StoreKind(
     access=_access,
     titles=True,
     properties=PROPERTIES,
+    describe=_describe,
     native_toolset="note_cards",
     live_rows=_live,
 )

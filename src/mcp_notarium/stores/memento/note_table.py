@@ -67,7 +67,7 @@ class NoteTable:
             "updatedAt": at,
         }
         if _OWNER in self._columns and _OWNER not in values:
-            values[_OWNER] = self._user_id or self._only_user()
+            values[_OWNER] = self.owner()
         known = self._known(values)
         names, marks = ", ".join(map(_quoted, known)), ", ".join("?" * len(known))
         sql = f'INSERT INTO "Note" ({names}) VALUES ({marks})'  # noqa: S608 - names of columns, quoted
@@ -123,8 +123,10 @@ class NoteTable:
                 return dates.write(at, dates.find_form(one[0] for one in found))
         return at
 
-    def _only_user(self) -> str | None:
-        """Return the id of the only user; None if there is none, or more."""
+    def owner(self) -> str | None:
+        """Return the id of the user whom a new note belongs to: that of the settings, else the only one."""
+        if self._user_id:
+            return self._user_id
         try:
             found = self._db.execute('SELECT "id" FROM "User" LIMIT 2').fetchall()
         except sqlite3.OperationalError:

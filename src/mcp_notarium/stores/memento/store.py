@@ -217,6 +217,17 @@ class MementoStore:
         if note_codec.etag(held) != etag:
             raise VersionConflict("the note has changed in Memento", details={"id": note_id})
 
+    async def describe(self) -> str:
+        """Return how many notes the file has, and to whom new ones belong."""
+        return await _in_thread(self._describe)
+
+    def _describe(self) -> str:
+        with self._file.reading() as opened:
+            table = NoteTable(*opened, self._user_id)
+            count, owner = len(table.ids()[0]), table.owner()
+        whose = "nobody: set MEMENTO_USER_ID if the app has users" if owner is None else owner
+        return f"Memento's file ({count} notes; new ones belong to {whose})"
+
     async def close(self) -> None:
         """See ``Store.close``."""
         self._listed = {}
