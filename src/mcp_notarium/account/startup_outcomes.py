@@ -110,7 +110,7 @@ _REBUILD_OFFER = (
     "that never reached the note store; nothing is deleted."
 )
 _AGENT_GIVE_KEY = (
-    "Ask the user to set DB_ENCRYPTION_KEY_FILE or DB_ENCRYPTION_KEY to the key of these notes and to restart the client; "
+    "Ask the user to set DB_ENCRYPTION_KEY(_FILE) to the right key and to restart the client; "
     "`mcp-notarium doctor` helps if it is lost."
 )
 _AGENT_MAKE_KEY = (
