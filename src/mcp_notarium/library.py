@@ -20,6 +20,7 @@ from mcp_notarium.sync.history import History
 from mcp_notarium.sync.judged_notes import JudgedNotes
 from mcp_notarium.sync.judged_pages import JudgedPages
 from mcp_notarium.sync.judged_rows import JudgedRows
+from mcp_notarium.sync.note_transfer import NoteTransfer
 
 if TYPE_CHECKING:
     from mcp_notarium.search.query import Query
@@ -59,7 +60,7 @@ class Statistics:
 
 
 class Library:
-    """Hold the notes of one account, and in ``history`` their versions.
+    """Hold the notes of one account, in ``history`` their versions, and in ``transfer`` what export and import need.
 
     ``live``, ``pages`` and ``notes`` ask the store itself, if it can be asked more than the contract says.
     """
@@ -80,6 +81,7 @@ class Library:
         self._writer = writer
         self._scheduler = scheduler
         self.history = History(cache, store)
+        self.transfer = NoteTransfer(cache, store, writer)
         self.live = None if live is None else JudgedNotes(cache, store, live)
         self.pages = None if pages is None else JudgedPages(cache, pages)
         self.notes = None if rows is None else JudgedRows(cache, store, rows)

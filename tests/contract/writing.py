@@ -128,6 +128,19 @@ class WritingContract(OnABench):
         assert answer.revision.created_at == base.created_at
         assert answer.revision.modified_at == 1_700_000_500 or not bench.store.traits.dates
 
+    async def test_a_new_note_takes_the_dates_that_it_has_elsewhere(self, bench: Bench) -> None:
+        if not bench.store.traits.keeps_dates:
+            return
+        content = Content("t\n", dates=(1_000_000_000.25, 1_100_000_000.5))
+        made = (await bench.store.push(self.write(bench.store, "n1", content))).revision
+        stored = await bench.store.get(made.id)
+        assert (stored.created_at, stored.modified_at) == content.dates
+        changed = replace(content, text="u\n")
+        write = self.write(bench.store, made.id, changed, base=stored, write_id="0b")
+        later = (await bench.store.push(write)).revision
+        assert later.created_at == 1_000_000_000.25
+        assert later.modified_at > 1_600_000_000
+
     async def test_etag_changes_with_every_stored_push(self, bench: Bench) -> None:
         one = await self.create(bench, "n1", "one")
         write = self.write(bench.store, one.id, Content("two"), base=one, write_id="0b")

@@ -60,6 +60,8 @@ COMMANDS = {
     "diff": Command("history", "show what changed between two versions of a note"),
     "restore-version": Command("history", "save the text of an older version again"),
     "undo": Command("history", "take back the last change to a note"),
+    "export": Command("transfer", "write all notes to a folder of Markdown, JSON or a zip file"),
+    "import": Command("transfer", "take the notes of an export into this account"),
     "audit": Command("audit", "verify, show and export the audit log"),
 }
 

@@ -25,6 +25,8 @@ class Content:
     ``properties`` names what is set of the properties that the store has (``Traits.properties``).
     ``native``: how the store is to keep this, where a caller has said so in the store's own form: JSON that only
     its codec reads. It is never merged, stands in no table, and no store returns one.
+    ``dates``: when a new note was created and last changed elsewhere, for stores that can set both
+    (``Traits.keeps_dates``). They are not compared.
     """
 
     text: str
@@ -33,6 +35,7 @@ class Content:
     title: str | None = None
     properties: frozenset[str] = frozenset()
     native: str = ""
+    dates: tuple[float, float] | None = field(default=None, compare=False)
 
     @property
     def wording(self) -> tuple[str | None, str]:

@@ -118,6 +118,8 @@ class Traits:
     """A note can have these set (``Content.properties``)."""
     dates: bool = True
     """A write sets the date of its change, and an answer shows that date."""
+    keeps_dates: bool = False
+    """A new note can have the dates of ``Content.dates``."""
     in_database: bool = False
     """Its notes are in the database of the index, its writes join the caller's transaction, and no method
     ever waits. One transaction then holds a write and what the index has of it, without a journal entry."""
@@ -306,7 +308,7 @@ class Store(Protocol):
         """Compose the exact body that turns ``base`` into ``content`` (pure).
 
         Unknown fields stay as they are, the modification time is ``now`` (epoch seconds), the
-        creation time is set only for a new note. Content equal to the base's gives the base's own
+        creation time is set only for a new note, which takes ``content.dates`` if ``keeps_dates``. Content equal to the base's gives the base's own
         body: nothing was edited, so nothing may look edited. Raises ``StoreRejected`` for an edit that the
         store cannot hold, never for a new note with the content of a revision.
         """

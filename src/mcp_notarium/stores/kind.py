@@ -6,6 +6,7 @@ store needs. There is one object of each kind, so kinds compare by identity, whi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,11 +18,15 @@ from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.secret import Secret
 
 if TYPE_CHECKING:
+    from mcp_notarium.domain.note_archive import DocumentFormat
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
     from mcp_notarium.stores.contract import Store
     from mcp_notarium.stores.live_notes import LiveNotes
     from mcp_notarium.stores.live_pages import LivePages
     from mcp_notarium.stores.live_rows import LiveRows
+
+
+_PLAIN_ID = re.compile("[A-Za-z0-9_-]{4,64}")
 
 
 class Truth(Enum):
@@ -80,6 +85,11 @@ class Login:
     logout: str
 
 
+def is_plain_id(note_id: str) -> bool:
+    """Tell whether an id has only what every program takes: ASCII letters, digits, ``-`` and ``_``."""
+    return _PLAIN_ID.fullmatch(note_id) is not None
+
+
 def _no_copies(_settings: StoreSettings) -> int:
     return 0
 
@@ -103,6 +113,8 @@ class StoreKind:
     ``notices``: sentences for the user about the place of the notes, at each start and in `doctor`.
     ``native_toolset``: the name in ``tools/toolsets`` of the tools of its own kind, with ``{names}`` for their
     spelling if there are several; '' if it has none. ``live``, ``pages``, ``live_rows``: what an open store offers to such tools.
+    ``takes_id`` tells whether a note from elsewhere can keep this id here. ``export_format``: the file in which the
+    store's own app exports notes, if there is one.
     ``persistent`` False: its notes end with the server, whose database is in memory, without a key or a folder.
     """
 
@@ -127,6 +139,8 @@ class StoreKind:
     live: Callable[[Store], LiveNotes | None] = lambda _store: None
     pages: Callable[[Store], LivePages | None] = lambda _store: None
     live_rows: Callable[[Store], LiveRows | None] = lambda _store: None
+    takes_id: Callable[[str], bool] = lambda _note_id: False
+    export_format: Callable[[], DocumentFormat | None] = lambda: None
     persistent: bool = True
 
     @property

@@ -172,11 +172,12 @@ class Writer:
         raise changed_error(note.id, self._cache.notes.get(note.id))
 
     async def revive(self, note_id: str, content: Content, *, act: Act | None = None) -> Saved:
-        """Make a note again that was removed, under its id; ``content`` has its keepsake.
+        """Make a note under this id: one that was removed (``content`` has its keepsake), or comes from an export.
 
         Raises as :meth:`save`, and ``VersionConflict`` if a note has the id.
         """
         wanted = content.cleaned()
+        require_supported(self._store.traits, wanted, None)
         async with self._locks.lock(note_id) as lock:
             await self._entries.finish_earlier(note_id, lock)
             write = self._journal.make(

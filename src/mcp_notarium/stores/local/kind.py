@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.config_variable import Kind, Variable
 from mcp_notarium.crypto.account_identity import AccountIdentity
-from mcp_notarium.stores.kind import StoreKind, StoreSettings, Truth
+from mcp_notarium.stores.kind import StoreKind, StoreSettings, Truth, is_plain_id
 from mcp_notarium.stores.local.tables import TABLES
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ KIND = StoreKind(
     titles=True,
     trash=True,
     properties=frozenset({"pinned"}),
+    takes_id=is_plain_id,
     native_toolset="plain_notes_{names}",
     copies=lambda settings: int(settings.text(COPIES)),
 )

@@ -58,6 +58,7 @@ class LocalStore:
         trash=True,
         titles=True,
         properties=frozenset({"pinned"}),
+        keeps_dates=True,
         in_database=True,
     )
     codec_version = 1
@@ -111,13 +112,14 @@ class LocalStore:
         wanted = content.cleaned()
         others = json.loads(base.raw or b"{}") if base else {}
         changed = base is None or wanted != base.content
+        made = wanted.dates or (now, now)
         fields = {
             "title": wanted.title,
             "text": wanted.text,
             "tags": list(wanted.tags),
             "trash": wanted.trash,
-            "created": base.created_at if base else now,
-            "modified": base.modified_at if base and not changed else now,
+            "created": base.created_at if base else made[0],
+            "modified": now if base and changed else base.modified_at if base else made[1],
         }
         for name in self.traits.properties & (wanted.properties ^ _set_in(others)):
             others |= {name: True}

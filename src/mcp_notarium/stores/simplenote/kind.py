@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from mcp_notarium.config_variable import Kind, Trust, Variable
 from mcp_notarium.crypto.account_identity import AccountIdentity
 from mcp_notarium.secret import Secret
-from mcp_notarium.stores.kind import Login, StoreKind, StoreSettings, Truth
+from mcp_notarium.stores.kind import Login, StoreKind, StoreSettings, Truth, is_plain_id
 from mcp_notarium.stores.simplenote.urls import APP_ID, Urls
 
 if TYPE_CHECKING:
+    from mcp_notarium.domain.note_archive import DocumentFormat
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
     from mcp_notarium.stores.contract import Store
 
@@ -142,6 +143,12 @@ async def _log_in(settings: StoreSettings, seconds: float, dialog: LoginDialog) 
     return await login.log_in(settings, seconds, dialog)
 
 
+def _export_format() -> DocumentFormat:
+    from mcp_notarium.stores.simplenote.export_file import FORMAT  # noqa: PLC0415 - see the top
+
+    return FORMAT
+
+
 KIND = StoreKind(
     name="simplenote",
     title="Simplenote",
@@ -152,6 +159,8 @@ KIND = StoreKind(
     access=_access,
     trash=True,
     properties=frozenset({"pinned", "markdown"}),
+    takes_id=is_plain_id,
+    export_format=_export_format,
     wire_words=_WIRE_WORDS,
     login=Login(
         get_token=_log_in,

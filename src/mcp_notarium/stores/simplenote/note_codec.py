@@ -85,7 +85,8 @@ def compose_fields(base: Fields | None, content: Content, *, now: float) -> Fiel
     """
     wanted = content.cleaned()
     if base is None:
-        return _new_fields(wanted, now=float(now))
+        created, modified = wanted.dates or (now, now)
+        return _new_fields(wanted, created=float(created), modified=float(modified))
     seen = _content(base)
     if wanted == seen:
         return base
@@ -112,14 +113,14 @@ def version_of(etag: str) -> int | None:
     return int(etag) if made_here else None
 
 
-def _new_fields(content: Content, *, now: float) -> Fields:
+def _new_fields(content: Content, *, created: float, modified: float) -> Fields:
     # The service refuses a new note that lacks any of these.
     return {
         "content": content.text,
         "tags": list(content.tags),
         "systemTags": sorted(content.properties),
-        "creationDate": now,
-        "modificationDate": now,
+        "creationDate": created,
+        "modificationDate": modified,
         "deleted": content.trash,
         "shareURL": "",
         "publishURL": "",

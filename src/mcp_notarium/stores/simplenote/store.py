@@ -80,6 +80,7 @@ class SimplenoteStore:
         versions=Versions.BY_ETAG,
         trash=True,
         properties=note_codec.PROPERTIES,
+        keeps_dates=True,
         shares_by_tag=True,
     )
     codec_version = note_codec.VERSION

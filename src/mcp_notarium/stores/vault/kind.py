@@ -81,6 +81,12 @@ def _pages(store: Store) -> LivePages | None:
     return store.pages if isinstance(store, VaultStore) else None
 
 
+def _takes_id(note_id: str) -> bool:
+    from mcp_notarium.stores.vault.paths import split_path  # noqa: PLC0415 - every start imports this
+
+    return split_path(note_id) is not None
+
+
 KIND = StoreKind(
     name="vault",
     title="the vault",
@@ -99,6 +105,7 @@ KIND = StoreKind(
     titles=True,
     trash=True,
     paths=True,
+    takes_id=_takes_id,
     describe=_describe,
     notices=_notices,
     native_toolset="note_pages",

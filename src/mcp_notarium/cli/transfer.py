@@ -1,0 +1,200 @@
+"""Export all notes to files, and import such files: ``export`` and ``import``.
+
+An export is the person's own: rules of the policy that hide notes from agents do not apply to what the database has.
+Notes that such a rule hides are in the database of a local notebook only. The read-only mode holds for ``import``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mcp_notarium.app import App, open_app
+from mcp_notarium.cli import command_setup, signals
+from mcp_notarium.cli.terminal import Progress, ask_yes, print_data, talk
+from mcp_notarium.config import Config
+from mcp_notarium.domain.note_archive import ArchivedNote
+from mcp_notarium.errors import InvalidRequest, NotariumError
+from mcp_notarium.logs.redaction_rules import one_line
+from mcp_notarium.transfer import formats, import_plan
+from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
+
+_LONGEST_SYNC = 3600.0
+_MOST_NAMED = 10
+_NOT_DONE = "Nothing was written. (In a script, say --yes.)"
+
+
+def run_export(args: argparse.Namespace) -> int:
+    """Write all notes to a new folder or file."""
+    return asyncio.run(_export(_config(args), args))
+
+
+async def _export(config: Config, args: argparse.Namespace) -> int:
+    path, began = args.path.absolute(), time.monotonic()
+    form = args.format or formats.guess(path)
+    async with _open(config) as app:
+        with command_setup.record_command(app, "cli.export"):
+            notes = await _read_notes(app)
+            formats.write(form, path, notes, Progress("notes exported"))
+        hidden = app.library.transfer.hides and not app.library.traits.in_database
+    trash = sum(note.content.trash for note in notes)
+    seconds = max(time.monotonic() - began, 0.001)
+    rate = len(notes) / seconds
+    lines = [
+        f"{len(notes):,} notes ({trash:,} in the trash) were exported to {path}, {rate:,.0f} a second.",
+        "You alone can read it, and it is not encrypted.",
+        f"To bring it into another account: mcp-notarium --account NAME import {path}",
+    ]
+    if hidden:
+        lines.append("Notes that your policy hides are not in the database, so they were left out.")
+    facts = {"path": str(path), "format": form, "notes": len(notes), "trash": trash}
+    print_data(facts | {"hidden_left_out": hidden}, "\n".join(lines), as_json=args.json)
+    return 0
+
+
+async def _read_notes(app: App) -> list[ArchivedNote]:
+    """Return all notes in the order in which they were created."""
+    transfer, status = app.library.transfer, app.library.status()
+    progress, total = Progress("notes read"), status.total or status.loaded
+    notes: list[ArchivedNote] = []
+    async for held in transfer.read_all():
+        notes.append(ArchivedNote(held.id, held.content, held.created_at, held.modified_at))
+        progress(len(notes), max(total, len(notes)))
+    return sorted(notes, key=lambda note: (note.created_at, note.id))
+
+
+def run_import(args: argparse.Namespace) -> int:
+    """Show what an import would do, ask, and do it; exit code 1 if a note was refused."""
+    return asyncio.run(_import(_config(args), args))
+
+
+async def _import(config: Config, args: argparse.Namespace) -> int:
+    config.policy.require_use("save")
+    notes = formats.read(args.path)
+    async with _open(config, complete=True) as app:
+        transfer = app.library.transfer
+        planned = await import_plan.plan(notes, transfer, config.store, now=app.clock())
+        for line in _describe(planned, len(notes), config.store.title):
+            talk(one_line(line))
+        if args.dry_run or not planned.new:
+            print_data(_facts(planned, None), "Nothing was written.", as_json=args.json)
+            return 0
+        if not (args.yes or ask_yes(f"Import {len(planned.new):,} notes?")):
+            talk(_NOT_DONE)
+            return 1
+        signals.note_change(
+            "The notes imported so far stay. Run the same command again for the rest."
+        )
+        began = time.monotonic()
+        with command_setup.record_command(app, "cli.import"):
+            done = await _carry_out(app, planned)
+    rate = done.imported / max(time.monotonic() - began, 0.001)
+    print_data(_facts(planned, done), _summary(done, rate), as_json=args.json)
+    return 1 if done.refused else 0
+
+
+async def _carry_out(app: App, planned: ImportPlan) -> ImportResult:
+    try:
+        return await import_plan.carry_out(
+            planned, app.library.transfer, Progress("notes imported")
+        )
+    except NotariumError as error:
+        error.resolution_hint = (
+            "The notes imported so far stay. Run the same command again for the rest: no note is "
+            f"imported twice. {error.resolution_hint}"
+        )
+        raise
+
+
+def _describe(planned: ImportPlan, found: int, store: str) -> list[str]:
+    counts = f"{len(planned.new):,} are new here, {planned.there:,} are there already"
+    lines = [f"{found:,} notes in the export: {counts}, {planned.left_out:,} are left out."]
+    if planned.differ:
+        named = ", ".join(planned.differ[:_MOST_NAMED])
+        more = ", ..." if len(planned.differ) > _MOST_NAMED else ""
+        lines.append(
+            f"{len(planned.differ):,} of those there differ from the export, and stay as they are: "
+            f"{named}{more}"
+        )
+    if planned.losses:
+        lines.append(f"What {store} cannot hold as it is:")
+        lines += [f"  {count:,} notes {loss}" for loss, count in planned.losses.most_common()]
+    return lines
+
+
+def _summary(done: ImportResult, rate: float) -> str:
+    lines = [f"{done.imported:,} notes were imported ({rate:,.0f} a second)."]
+    if done.hidden:
+        lines.append(f"{done.hidden:,} more were imported that your policy hides from agents.")
+    if done.there:
+        lines.append(f"{done.there:,} were made by another program meanwhile.")
+    for why, count in Counter(why for _, why in done.refused).most_common(_MOST_NAMED):
+        lines.append(f"{count:,} were refused: {one_line(why)}")
+    lines.append("See them: ask an assistant to list your notes.")
+    return "\n".join(lines)
+
+
+def _facts(planned: ImportPlan, done: ImportResult | None) -> dict[str, Any]:
+    return {
+        "new": len(planned.new),
+        "there": planned.there,
+        "differ": planned.differ,
+        "left_out": planned.left_out,
+        "losses": dict(planned.losses),
+        "imported": done.imported if done else 0,
+        "hidden": done.hidden if done else 0,
+        "refused": [list(one) for one in done.refused] if done else [],
+    }
+
+
+def _config(args: argparse.Namespace) -> Config:
+    return replace(command_setup.prepare(args), on_unreadable="refuse")
+
+
+@asynccontextmanager
+async def _open(config: Config, *, complete: bool = False) -> AsyncIterator[App]:
+    """Open the account, in step with the store. ``complete``: an index that may be old is refused."""
+    async with open_app(config) as app:
+        signals.watch_folder(config.account_dir)
+        synced = app.library.traits.in_database or await app.scheduler.sync_now(_LONGEST_SYNC)
+        status = app.library.status()
+        why = status.last_error or "it did not answer in time"
+        if not app.library.traits.in_database and not (
+            synced or (status.complete and not complete)
+        ):
+            raise InvalidRequest(
+                f"the notes could not be loaded ({why}); nothing was written",
+                resolution_hint="`mcp-notarium doctor` finds the cause.",
+            )
+        if not synced:
+            talk(f"note: the note store was not asked ({why}): newer changes there are missing.")
+        yield app
+
+
+def _add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="PATH", help="the new folder or file")
+    parser.add_argument(
+        "--format",
+        choices=formats.names(),
+        help="default: by the ending of PATH (.json, .zip), else a folder of Markdown files",
+    )
+    command_setup.options("--json")(parser)
+
+
+def _add_import_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="PATH", help="the folder or file of an export")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    command_setup.options("--yes", "--json")(parser)
+
+
+COMMANDS = {
+    "export": (_add_export_arguments, run_export),
+    "import": (_add_import_arguments, run_import),
+}

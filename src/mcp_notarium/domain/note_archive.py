@@ -1,0 +1,170 @@
+"""Define what an export holds of a note, and convert it to named fields and back. Pure.
+
+The fields are those of a JSON export and, without the text, those of the front matter of a Markdown file.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from mcp_notarium.domain.note import LONGEST_ID, Content
+from mcp_notarium.errors import InvalidRequest
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST = (datetime(1, 1, 2, tzinfo=UTC) - _EPOCH).total_seconds()
+_LAST = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH).total_seconds()
+_KNOWN = frozenset({"id", "title", "created", "modified", "tags", "trash", "text"})
+_NOT_IN_NAMES = re.compile(r'[\\/:*?"<>|#^\[\]\s]+')
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)", re.IGNORECASE)
+_LONGEST_NAME = 60
+_MOST_BYTES = 180
+_MADE = "created"
+_CHANGED = "modified"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedNote:
+    """Hold a note as an export has it. Times are epoch seconds, to the microsecond."""
+
+    id: str
+    content: Content
+    created_at: float
+    modified_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedFile:
+    """Hold a file of an export: its path below the export, ``/`` between the parts, and its time."""
+
+    path: str
+    data: bytes
+    modified_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFormat:
+    """Describe an export that is one JSON document, perhaps in a zip file.
+
+    ``key`` is a key of the document that no other format has. ``member``: the path of the document in a zip
+    file; '' if it is a file by itself. ``others``: the other files of the zip file.
+    """
+
+    name: str
+    title: str
+    key: str
+    encode: Callable[[Sequence[ArchivedNote]], dict[str, Any]]
+    decode: Callable[[Mapping[str, Any]], Iterator[ArchivedNote]]
+    member: str = ""
+    others: Callable[[Sequence[ArchivedNote]], Iterator[ArchivedFile]] = lambda _notes: iter(())
+
+
+def unreadable(what: str) -> InvalidRequest:
+    """Return the error for an export that cannot be read."""
+    return InvalidRequest(
+        f"the export cannot be read: {what}; nothing was imported",
+        resolution_hint="Export again, or correct the file.",
+    )
+
+
+def to_fields(note: ArchivedNote) -> dict[str, Any]:
+    """Return the fields of a note without its text. What is not set has no field, but for tags."""
+    content = note.content
+    return {
+        "id": note.id,
+        **({} if content.title is None else {"title": content.title}),
+        _MADE: format_date(note.created_at),
+        _CHANGED: format_date(note.modified_at),
+        "tags": list(content.tags),
+        **({"trash": True} if content.trash else {}),
+        **dict.fromkeys(sorted(content.properties - _KNOWN), True),
+    }
+
+
+def from_fields(fields: Mapping[str, Any], *, text: Any, where: str) -> ArchivedNote:
+    """Read the fields of a note; ``where`` names it in errors. Raises ``InvalidRequest``.
+
+    Without a date the other one counts. A property is any other field that is true.
+    """
+    note_id = read_string(fields.get("id", ""), where, "id")
+    if len(note_id) > LONGEST_ID:
+        raise unreadable(f"{where}: the id is too long")
+    title = fields.get("title")
+    dates = [read_date(fields[one], where, one) for one in (_MADE, _CHANGED) if fields.get(one)]
+    content = Content(
+        read_string(text, where, "text"),
+        read_strings(fields.get("tags", []), where, "tags"),
+        trash=_is_true(fields.get("trash", False)),
+        title=None if title is None else read_string(title, where, "title"),
+        properties=frozenset(
+            name for name, value in fields.items() if name not in _KNOWN and _is_true(value)
+        ),
+    )
+    return ArchivedNote(note_id, content.cleaned(), *((dates or [0.0])[at] for at in (0, -1)))
+
+
+def format_date(seconds: float) -> str:
+    """Return an ISO date in UTC; one that no calendar has becomes the nearest."""
+    return (_EPOCH + timedelta(seconds=min(max(seconds, _FIRST), _LAST))).isoformat()
+
+
+def free_name(folder: str, title: str, ending: str, taken: dict[str, int]) -> str:
+    """Return the path of a file named after ``title`` that is not in ``taken``, and add it there.
+
+    Every system takes the name, also one that ignores case. ``taken`` has the last number given to a name.
+    """
+    name = f"{folder}{_safe_name(title)}"
+    path = name
+    while path.casefold() in taken:
+        taken[name.casefold()] += 1
+        path = f"{name} {taken[name.casefold()]}"
+    taken[path.casefold()] = 1
+    return path + ending
+
+
+def _safe_name(title: str) -> str:
+    visible = "".join(
+        " " if unicodedata.category(one)[0] in "CZ" else one
+        for one in unicodedata.normalize("NFC", title[: 4 * _LONGEST_NAME])
+    )
+    words = " ".join(_NOT_IN_NAMES.sub(" ", visible).split())[:_LONGEST_NAME]
+    cut = words.encode()[:_MOST_BYTES].decode(errors="ignore").strip(" .~-")
+    return (_RESERVED.sub(r"\1_", cut, count=1) if _RESERVED.match(cut) else cut) or "Untitled"
+
+
+def read_date(value: Any, where: str, name: str) -> float:
+    """Read an ISO date, or epoch seconds. Raises ``InvalidRequest``."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and _FIRST <= value <= _LAST:
+        return float(value)
+    try:
+        read = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise unreadable(f"{where}: `{name}` must be a date such as 2026-01-31T12:00:00Z") from None
+    aware = read if read.tzinfo else read.replace(tzinfo=UTC)
+    try:
+        return (aware - _EPOCH).total_seconds()
+    except OverflowError:
+        raise unreadable(f"{where}: `{name}` is not a date that can be") from None
+
+
+def read_string(value: Any, where: str, name: str) -> str:
+    """Return a value that is a string. Raises ``InvalidRequest``."""
+    if not isinstance(value, str):
+        raise unreadable(f"{where}: `{name}` must be a string")
+    return value
+
+
+def read_strings(value: Any, where: str, name: str) -> tuple[str, ...]:
+    """Return a value that is a list of strings. Raises ``InvalidRequest``."""
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise unreadable(f"{where}: `{name}` must be a list of strings")
+    return tuple(value)
+
+
+def _is_true(value: Any) -> bool:
+    """Tell whether a field is set; front matter has strings only."""
+    return value is True or value == "true"

@@ -1,0 +1,119 @@
+"""Convert notes to the zip file that Simplenote's app exports, and back. Pure.
+
+``source/notes.json`` lists the notes in two lists, and each note is a text file as well. The app ends lines by
+CRLF there; a file of ours, which has ``writtenBy``, keeps the line ends of the notes, and what the app has no field
+for: a title, which is also the first line of the text, and properties of other stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mcp_notarium.domain.lines import first_line
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.note_archive import (
+    ArchivedFile,
+    ArchivedNote,
+    DocumentFormat,
+    format_date,
+    free_name,
+    from_fields,
+    read_string,
+    read_strings,
+    unreadable,
+)
+from mcp_notarium.stores.simplenote.note_codec import PROPERTIES
+
+_LISTS = {"activeNotes": False, "trashedNotes": True}
+_OURS = "mcp-notarium"
+
+
+def encode(notes: Sequence[ArchivedNote]) -> dict[str, Any]:
+    """Return the document ``notes.json``, the notes changed last first."""
+    ordered = sorted(notes, key=lambda note: -note.modified_at)
+    lists = {
+        name: [_encode_note(note) for note in ordered if note.content.trash is trash]
+        for name, trash in _LISTS.items()
+    }
+    return {**lists, "writtenBy": _OURS}
+
+
+def _encode_note(note: ArchivedNote) -> dict[str, Any]:
+    content = note.content
+    others = sorted(content.properties - PROPERTIES)
+    return {
+        "id": note.id,
+        "content": _titled(content),
+        "creationDate": _date(note.created_at),
+        "lastModified": _date(note.modified_at),
+        **dict.fromkeys(sorted(content.properties & PROPERTIES, reverse=True), True),
+        **({"tags": list(content.tags)} if content.tags else {}),
+        **({} if content.title is None else {"title": content.title}),
+        **({"properties": others} if others else {}),
+    }
+
+
+def _titled(content: Content) -> str:
+    return content.text if content.title is None else f"{content.title}\n{content.text}"
+
+
+def _date(seconds: float) -> str:
+    return format_date(seconds).replace("+00:00", "Z")
+
+
+def decode(document: Mapping[str, Any]) -> Iterator[ArchivedNote]:
+    """Yield the notes of ``notes.json``. Raises ``InvalidRequest``."""
+    ours = document.get("writtenBy") == _OURS
+    for name, trash in _LISTS.items():
+        listed = document.get(name, [])
+        if not isinstance(listed, list):
+            raise unreadable(f"`{name}` must be a list")
+        for number, fields in enumerate(listed, 1):
+            where = f"note {number} of `{name}`"
+            if not isinstance(fields, dict):
+                raise unreadable(f"{where} is not an object")
+            yield _decode_note(fields, where, trash=trash, ours=ours)
+
+
+def _decode_note(fields: Mapping[str, Any], where: str, *, trash: bool, ours: bool) -> ArchivedNote:
+    text = read_string(fields.get("content"), where, "content")
+    tags = read_strings(fields.get("tags", []), where, "tags")
+    shared = read_strings(fields.get("collaboratorEmails", []), where, "collaboratorEmails")
+    known: dict[str, Any] = {
+        "id": fields.get("id", ""),
+        "created": fields.get("creationDate"),
+        "modified": fields.get("lastModified"),
+        "tags": [*tags, *(one for one in shared if one not in tags)],
+        "trash": trash,
+    } | {name: fields.get(name) for name in PROPERTIES}
+    if not ours:
+        return from_fields(known, text=text.replace("\r\n", "\n"), where=where)
+    others = read_strings(fields.get("properties", []), where, "properties")
+    if (title := fields.get("title")) is not None:
+        text = text.removeprefix(read_string(title, where, "title") + "\n")
+    return from_fields(
+        dict.fromkeys(others, True) | known | {"title": title}, text=text, where=where
+    )
+
+
+def list_texts(notes: Sequence[ArchivedNote]) -> Iterator[ArchivedFile]:
+    """Yield a text file for each note, with its tags at the end, as the app writes them."""
+    taken: dict[str, int] = {}
+    for note in notes:
+        content = note.content
+        tags = f"\n\nTags:\n  {', '.join(content.tags)}" if content.tags else ""
+        folder = "trash/" if content.trash else ""
+        path = free_name(folder, content.title or first_line(content.text), ".txt", taken)
+        yield ArchivedFile(path, f"{_titled(content)}{tags}".encode(), note.modified_at)
+
+
+FORMAT = DocumentFormat(
+    "simplenote",
+    "the zip file of Simplenote's export",
+    "activeNotes",
+    encode,
+    decode,
+    member="source/notes.json",
+    others=list_texts,
+)

@@ -1,0 +1,74 @@
+"""Read all notes of a database, and create notes under ids that are known before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.errors import NoteNotFound
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.contract import Store, Traits
+from mcp_notarium.sync.writer import Writer
+
+_PAGE = 500
+
+
+class NoteTransfer:
+    """Reach all notes of one account, also those that the policy hides from agents if they are in the database."""
+
+    def __init__(self, cache: Cache, store: Store, writer: Writer) -> None:
+        self._cache = cache
+        self._store = store
+        self._writer = writer
+
+    @property
+    def traits(self) -> Traits:
+        """Return what the store can do."""
+        return self._store.traits
+
+    @property
+    def hides(self) -> bool:
+        """Tell whether the policy may hide notes."""
+        return self._cache.notes.visibility.rules.has_rules
+
+    async def read_all(self) -> AsyncIterator[Revision]:
+        """Yield every note that the database has: hidden ones too, if the notes are nowhere else."""
+        if not self._store.traits.in_database:
+            for note_id in self._cache.notes.etags():
+                if (held := self._cache.notes.base(note_id)) is not None:
+                    yield held
+            return
+        mark: str | None = None
+        while True:
+            page = await self._store.list_page(
+                since=None, mark=mark, limit=_PAGE, with_content=True
+            )
+            for entry in page.entries:
+                if isinstance(entry, Revision):
+                    yield entry
+            if (mark := page.next_mark) is None:
+                return
+
+    async def find(self, note_id: str) -> Revision | None:
+        """Return the note of this id. The store is asked too, if the policy may hide it."""
+        held = self._cache.notes.base(note_id)
+        if held is not None or not self.hides:
+            return held
+        try:
+            return await self._store.get(note_id)
+        except NoteNotFound:
+            return None
+
+    def preview(self, note_id: str, content: Content, *, now: float) -> Revision:
+        """Return what the store would hold of a new note."""
+        body = self._store.compose(None, content, now=now)
+        return self._store.revision_of(note_id, body)
+
+    def make_id(self, content: Content, *, seed: str, attempt: int) -> str:
+        """Return an id that the store would give; the same for the same seed."""
+        return self._store.new_id(content, seed=seed, attempt=attempt)
+
+    async def create(self, note_id: str, content: Content) -> None:
+        """Create a note under this id, through the journal. Raises as :meth:`Writer.revive`."""
+        async with self._writer.call():
+            await self._writer.revive(note_id, content)

@@ -1,0 +1,194 @@
+"""List the formats of exports, write an export to new private files, and read one whatever it holds.
+
+A zip file is not extracted: its document alone is read, up to a limit. In a folder links are not followed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mcp_notarium.domain.note_archive import ArchivedFile, ArchivedNote, DocumentFormat, unreadable
+from mcp_notarium.errors import ConfigError, InvalidRequest
+from mcp_notarium.files import os_errors
+from mcp_notarium.files.private_files import create_private, open_regular, sync_folder
+from mcp_notarium.stores import registry
+from mcp_notarium.transfer import json_document, markdown_folder
+
+Report = Callable[[int, int], object]
+"""Takes how many notes are done, and of how many."""
+
+LARGEST_DOCUMENT = 256 * 1024 * 1024
+LARGEST_NOTE = 16 * 1024 * 1024
+LARGEST_FOLDER = 1024 * 1024 * 1024
+MOST_FILES = 200_000
+_ZIP = b"PK\x03\x04"
+_OLDEST_IN_ZIP = datetime(1980, 1, 1, tzinfo=UTC)
+_NEWEST_IN_ZIP = datetime(2107, 12, 31, tzinfo=UTC)
+
+
+def documents() -> tuple[DocumentFormat, ...]:
+    """Return the formats that are one document: ours, and those of the apps of stores."""
+    found = (kind.export_format() for kind in registry.kinds())
+    return (json_document.FORMAT, *filter(None, found))
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all formats."""
+    return (markdown_folder.NAME, *(one.name for one in documents()))
+
+
+def guess(path: Path) -> str:
+    """Return the format that a path of an export suggests by its ending."""
+    suffix = path.suffix.lower()
+    if suffix == ".zip":
+        return next(one.name for one in documents() if one.member)
+    return json_document.FORMAT.name if suffix == ".json" else markdown_folder.NAME
+
+
+def write(name: str, path: Path, notes: Sequence[ArchivedNote], report: Report) -> None:
+    """Write an export to ``path``, where nothing is yet: whole and private, or nothing.
+
+    Raises ``ConfigError``.
+    """
+    form = next((one for one in documents() if one.name == name), None)
+    with _write_errors(path):
+        if os.path.lexists(path):
+            raise FileExistsError(path)
+        if form is None:
+            _write_folder(path, markdown_folder.encode(notes), len(notes), report)
+        else:
+            data = json.dumps(form.encode(notes), ensure_ascii=False, indent=2).encode()
+            create_private(path, _zip(form, data, notes, report) if form.member else data)
+
+
+def _write_folder(path: Path, files: Iterator[ArchivedFile], total: int, report: Report) -> None:
+    unfinished = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
+    unfinished.mkdir(mode=0o700)
+    try:
+        for number, file in enumerate(files, 1):
+            to = unfinished / file.path
+            to.parent.mkdir(mode=0o700, exist_ok=True)
+            with os.fdopen(os.open(to, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
+                out.write(file.data)
+            os.utime(to, (file.modified_at, file.modified_at))
+            report(number, total)
+        if hasattr(os, "sync"):
+            os.sync()  # one flush for all of the files
+        unfinished.rename(path)
+        sync_folder(path.parent)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def _zip(form: DocumentFormat, data: bytes, notes: Sequence[ArchivedNote], report: Report) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        newest = max((note.modified_at for note in notes), default=0.0)
+        file.writestr(_entry(form.member, newest), data)
+        for number, other in enumerate(form.others(notes), 1):
+            file.writestr(_entry(other.path, other.modified_at), other.data)
+            report(number, len(notes))
+    return out.getvalue()
+
+
+def _entry(path: str, at: float) -> zipfile.ZipInfo:
+    """Describe a file of a zip: its time is one that the format knows, and only its owner may read it."""
+    seconds = min(max(at, _OLDEST_IN_ZIP.timestamp()), _NEWEST_IN_ZIP.timestamp())
+    entry = zipfile.ZipInfo(path, datetime.fromtimestamp(seconds, UTC).timetuple()[:6])
+    entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o600 << 16
+    return entry
+
+
+@contextmanager
+def _write_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError:
+        raise ConfigError(
+            f"{path} is there already; nothing was written",
+            resolution_hint="Give a path where nothing is.",
+        ) from None
+    except OSError as error:
+        raise ConfigError(
+            f"the export cannot be written: {os_errors.describe(error)}; nothing was written",
+            resolution_hint="Give a path in a folder you can write to, on a disk with free space.",
+        ) from error
+
+
+def read(path: Path) -> list[ArchivedNote]:
+    """Read an export of any format. Raises ``InvalidRequest``."""
+    try:
+        if path.is_dir():
+            return list(markdown_folder.decode(_read_folder(path)))
+        with open_regular(path, follow=True) as file:
+            zipped = file.read(len(_ZIP)) == _ZIP
+            file.seek(0)
+            data = _read_zipped(file) if zipped else file.read(LARGEST_DOCUMENT + 1)
+    except OSError as error:
+        raise InvalidRequest(
+            f"{path} cannot be read: {os_errors.describe(error)}; nothing was imported",
+            resolution_hint="Give the folder, JSON or zip file of an export.",
+        ) from error
+    document = _parse(data)
+    form = next((one for one in documents() if one.key in document), None)
+    if form is None:
+        raise unreadable("it is not a list of notes in a form that is known")
+    return list(form.decode(document))
+
+
+def _read_folder(root: Path) -> Iterator[ArchivedFile]:
+    """Yield the notes of a folder in order, those of hidden folders left out."""
+    left, found = LARGEST_FOLDER, 0
+    for folder, below, files in os.walk(root):
+        below[:] = sorted(one for one in below if not one.startswith("."))
+        for name in sorted(files):
+            at = Path(folder, name)
+            if (
+                name.startswith(".")
+                or at.suffix.lower() != markdown_folder.ENDING
+                or at.is_symlink()
+            ):
+                continue
+            with open_regular(at) as file:
+                data, changed = file.read(LARGEST_NOTE + 1), os.fstat(file.fileno()).st_mtime
+            left, found = left - len(data), found + 1
+            if len(data) > LARGEST_NOTE or left < 0 or found > MOST_FILES:
+                raise unreadable(f"{name} is too large, or the folder is")
+            path = PurePosixPath(*at.relative_to(root).parts)
+            yield ArchivedFile(os.fsencode(path).decode(errors="replace"), data, changed)
+
+
+def _read_zipped(file: Any) -> bytes:
+    """Read the document of a zip file; its declared size is not believed. Raises ``InvalidRequest``."""
+    members = {one.member for one in documents() if one.member}
+    try:
+        with zipfile.ZipFile(file) as archive:
+            for name in sorted(members & {*archive.namelist()}):
+                with archive.open(name) as document:
+                    return document.read(LARGEST_DOCUMENT + 1)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
+        raise unreadable(f"the zip file is damaged or locked ({type(error).__name__})") from None
+    raise unreadable(f"the zip file has no {' or '.join(sorted(members))}")
+
+
+def _parse(data: bytes) -> dict[str, Any]:
+    if len(data) > LARGEST_DOCUMENT:
+        raise unreadable(f"it has more than {LARGEST_DOCUMENT >> 20} MB")
+    try:
+        document = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        raise unreadable("it is not JSON in UTF-8") from None
+    if not isinstance(document, dict):
+        raise unreadable("it is not a JSON object")
+    return document

@@ -1,0 +1,107 @@
+"""Convert notes to Markdown files with front matter, and back. Pure.
+
+The text of a note stands in its file as it is, byte for byte, behind a block of front matter whose first key says
+who wrote it. A file without that block is a note with the file's whole text, named after the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import yaml
+
+from mcp_notarium.domain.lines import first_line
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.note_archive import (
+    ArchivedFile,
+    ArchivedNote,
+    free_name,
+    from_fields,
+    to_fields,
+    unreadable,
+)
+
+NAME = "markdown"
+ENDING = ".md"
+_MARK = "notarium"
+_VERSION = "1"
+_FENCE = "---\n"
+_START = f"{_FENCE}{_MARK}: "
+_LARGEST_BLOCK = 1_000_000
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def encode(notes: Iterable[ArchivedNote]) -> Iterator[ArchivedFile]:
+    """Yield a file for each note; those in the trash are in a folder of their own."""
+    taken: dict[str, int] = {}
+    for note in notes:
+        folder = "trash/" if note.content.trash else ""
+        path = free_name(folder, note.content.title or first_line(note.content.text), ENDING, taken)
+        fields = {_MARK: int(_VERSION)} | to_fields(note)
+        block = yaml.dump(fields, Dumper=_DUMPER, allow_unicode=True, sort_keys=False, width=1000)
+        data = f"{_FENCE}{block}{_FENCE}{note.content.text}".encode()
+        yield ArchivedFile(path, data, note.modified_at)
+
+
+def decode(files: Iterable[ArchivedFile]) -> Iterator[ArchivedNote]:
+    """Yield the notes of the files. Raises ``InvalidRequest``."""
+    for file in files:
+        try:
+            text = file.data.decode()
+        except UnicodeDecodeError:
+            raise unreadable(f"{file.path} is not UTF-8 text") from None
+        if text.startswith(_START):
+            yield _read(text, file.path)
+        else:
+            title = file.path.rpartition("/")[2].removesuffix(ENDING)
+            yield ArchivedNote(
+                file.path, Content(text, title=title), file.modified_at, file.modified_at
+            )
+
+
+def _read(text: str, path: str) -> ArchivedNote:
+    end = text.find(f"\n{_FENCE}", len(_FENCE) - 1, _LARGEST_BLOCK)
+    if end < 0:
+        raise unreadable(f"{path}: the front matter has no end")
+    try:
+        fields = _read_block(text[len(_FENCE) : end + 1])
+    except (yaml.YAMLError, ValueError):
+        raise unreadable(f"{path}: the front matter is not a plain list of values") from None
+    if fields.pop(_MARK, None) != _VERSION:
+        raise unreadable(f"{path}: the front matter has another version")
+    return from_fields(fields, text=text[end + 1 + len(_FENCE) :], where=path)
+
+
+def _read_block(block: str) -> dict[str, Any]:
+    """Read a mapping of strings and lists of strings. Raises ``ValueError`` and ``yaml.YAMLError``.
+
+    YAML is read as a stream of events, which expands no alias and does not recurse.
+    """
+    fields: dict[str, Any] = {}
+    key: str | None = None
+    items: list[str] | None = None
+    events = (one for one in yaml.parse(block, Loader=_LOADER) if not _is_frame(one))
+    if type(next(events, None)) is not yaml.MappingStartEvent:
+        raise ValueError("no mapping")
+    for event in events:
+        if isinstance(event, yaml.MappingEndEvent):
+            return fields
+        if isinstance(event, yaml.SequenceStartEvent) and key is not None and items is None:
+            items = []
+        elif isinstance(event, yaml.SequenceEndEvent) and items is not None and key is not None:
+            fields[key], key, items = items, None, None
+        elif not isinstance(event, yaml.ScalarEvent):
+            raise ValueError("a value in a value")
+        elif items is not None:
+            items.append(event.value)
+        elif key is None:
+            key = event.value
+        else:
+            fields[key], key = event.value, None
+    raise ValueError("no end")
+
+
+def _is_frame(event: yaml.Event) -> bool:
+    return isinstance(event, yaml.StreamStartEvent | yaml.DocumentStartEvent)

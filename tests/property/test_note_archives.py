@@ -1,0 +1,61 @@
+"""Any notes that a store can hold come back from every format of an export as they were."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.note_archive import ArchivedNote
+from mcp_notarium.transfer import formats
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.sampled_from(
+    [
+        "",
+        "---\nnotarium: 1\n---\n",
+        "---\n",
+        "a\r\nb\rc\n",
+        "\ufeffx",
+        "CON",
+        "T\nT\n",
+        "../../x",
+        ".",
+    ]
+)
+NAMES = TEXT.filter(bool)
+NOTES = st.builds(
+    ArchivedNote,
+    id=st.text("abc-_/.é", max_size=8),
+    content=st.builds(
+        Content,
+        text=TEXT,
+        tags=st.lists(NAMES | st.sampled_from(["true", "1", "a: b", "- x"]), max_size=3).map(tuple),
+        trash=st.booleans(),
+        title=st.none() | NAMES,
+        properties=st.frozensets(st.sampled_from(["pinned", "markdown", "archived"])),
+    ),
+    created_at=st.integers(-(10**10), 10**11).map(float),
+    modified_at=st.integers(0, 10**10).map(lambda number: number + 0.25),
+)
+
+
+def _key(note: ArchivedNote) -> tuple[object, ...]:
+    content = note.content
+    properties = sorted(content.properties)
+    return (note.id, note.created_at, note.modified_at, content.text, content.tags, content.trash,
+            content.title or "", properties)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", formats.names())
+@given(notes=st.lists(NOTES, max_size=4))
+@settings(deadline=None, max_examples=60)
+def test_every_note_comes_back(name: str, notes: list[ArchivedNote]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "export")
+        formats.write(name, path, notes, lambda _done, _total: None)
+        found = formats.read(path)
+    assert sorted(found, key=_key) == sorted(notes, key=_key)

@@ -1,0 +1,191 @@
+"""Exports are private and whole, hostile files are refused, and the files of other programs are read."""
+
+from __future__ import annotations
+
+import io
+import json
+import stat
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.note_archive import ArchivedNote, free_name
+from mcp_notarium.errors import ConfigError, InvalidRequest
+from mcp_notarium.transfer import formats
+
+NOTE = ArchivedNote("n-0001", Content("text\n", ("a",), title="Title"), 1e9, 1.1e9)
+NO_TITLE = replace(NOTE, content=Content("First: line/\nx", ("two words", "b"), trash=True))
+
+
+def write(path: Path, *notes: ArchivedNote, name: str = "markdown") -> Path:
+    formats.write(name, path, notes, lambda _done, _total: None)
+    return path
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(InvalidRequest) as raised:
+        formats.read(path)
+    assert "nothing was imported" in raised.value.message
+    return raised.value.message
+
+
+@pytest.mark.parametrize("name", formats.names())
+def test_an_export_is_private_and_overwrites_nothing(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / "out", NOTE, NO_TITLE, name=name)
+    found = [path, *path.rglob("*")]
+    assert {stat.S_IMODE(one.stat().st_mode) for one in found if one.is_file()} == {0o600}
+    assert {stat.S_IMODE(one.stat().st_mode) for one in found if one.is_dir()} <= {0o700}
+    dangling = tmp_path / "link"
+    dangling.symlink_to(tmp_path / "elsewhere")
+    for taken in (path, dangling):
+        with pytest.raises(ConfigError, match="is there already"):
+            write(taken, NOTE, name=name)
+    assert {one.name for one in tmp_path.iterdir()} == {"out", "link"}
+
+
+def test_what_fails_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
+    def fail(_done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        formats.write("markdown", tmp_path / "out", [NOTE], fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_of_files_are_safe_everywhere_and_differ_in_more_than_case() -> None:
+    taken: dict[str, int] = {}
+    titles = ["a/../b", "A B", "a   b", "", "...", "NUL.txt", "x" * 500, "\u202etxt.exe", "ß\0\n"]
+    made = [free_name("", title, ".md", taken) for title in titles]
+    assert made[:6] == [
+        "a .. b.md",
+        "A B.md",
+        "a b 2.md",
+        "Untitled.md",
+        "Untitled 2.md",
+        "NUL_.txt.md",
+    ]
+    assert len(made[6]) == 63
+    assert made[7:] == ["txt.exe.md", "ß.md"]
+
+
+def test_a_zip_is_what_the_app_writes(tmp_path: Path) -> None:
+    path = write(tmp_path / "out.zip", NOTE, NO_TITLE, name=formats.guess(tmp_path / "out.zip"))
+    with zipfile.ZipFile(path) as file:
+        assert {*file.namelist()} == {"source/notes.json", "Title.txt", "trash/First line.txt"}
+        assert file.read("Title.txt").decode() == "Title\ntext\n\n\nTags:\n  a"
+        lists = json.loads(file.read("source/notes.json"))
+    assert [one["id"] for one in lists["activeNotes"]] == ["n-0001"]
+    assert lists["trashedNotes"][0]["lastModified"] == "2004-11-09T11:33:20Z"
+    assert lists["activeNotes"][0]["content"].startswith("Title\n")
+
+
+def test_a_zip_of_the_app_is_read(tmp_path: Path) -> None:
+    note = {
+        "id": "n1", "content": "one\r\ntwo", "creationDate": "2020-01-02T03:04:05.678Z",
+        "lastModified": "2021-01-02T03:04:05.000Z", "pinned": True, "tags": ["b", "a"],
+        "collaboratorEmails": ["x@example.org"], "publicURL": "https://simp.ly/p/x", "title": "no",
+    }  # fmt: skip
+    path = tmp_path / "notes.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("../../evil.txt", "x")
+        file.writestr("source/notes.json", json.dumps({"activeNotes": [note], "trashedNotes": []}))
+    (read,) = formats.read(path)
+    content = Content("one\ntwo", ("b", "a", "x@example.org"), properties=frozenset({"pinned"}))
+    assert read == ArchivedNote("n1", content, 1577934245.678, 1609556645.0)
+
+
+def test_a_folder_of_other_markdown_is_read_and_links_are_not_followed(tmp_path: Path) -> None:
+    root = tmp_path / "notes"
+    (root / "sub").mkdir(parents=True)
+    (root / ".git").mkdir()
+    (root / ".git" / "x.md").write_text("hidden")
+    (root / "sub" / "Plan B.md").write_text("---\ntags: [x]\n---\ntext")
+    (root / "picture.png").write_bytes(b"\xff")
+    (root / "link.md").symlink_to("/etc/passwd")
+    (read,) = formats.read(root)
+    assert (read.id, read.content.title) == ("sub/Plan B.md", "Plan B")
+    assert read.content.text == "---\ntags: [x]\n---\ntext"
+
+
+def zipped(data: bytes, name: str = "source/notes.json") -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(name, data)
+    return out.getvalue()
+
+
+def notes_of(**fields: object) -> bytes:
+    return json.dumps({"version": 1, "notes": [{"id": "a", "text": "b"} | fields]}).encode()
+
+
+DEEP = b'{"notes":' + b"[" * 100_000
+DAMAGED = {
+    "it is not JSON": b"x",
+    "not JSON in UTF-8": b'{"notes": "\xff"}',
+    "not a JSON object": b"[1]",
+    "form that is known": b"{}",
+    "is not JSON": DEEP,
+    "version 1": b'{"version": 2, "notes": []}',
+    "note 1 is not an object": b'{"version": 1, "notes": [1]}',
+    "`text` must be a string": notes_of(text=None),
+    "`tags` must be a list": notes_of(tags="a"),
+    "`created` must be a date": notes_of(created="soon"),
+    "the id is too long": notes_of(id="x" * 2000),
+    "`activeNotes` must be a list": b'{"activeNotes": 1}',
+    "`content` must be a string": b'{"activeNotes": [{"id": "a"}]}',
+    "has no source/notes.json": zipped(b"{}", "other.json"),
+    "damaged or locked": zipped(b"x" * 5000)[:60],
+}
+
+
+@pytest.mark.parametrize("why", DAMAGED)
+def test_a_damaged_file_is_refused_with_the_reason(tmp_path: Path, why: str) -> None:
+    path = tmp_path / "export"
+    path.write_bytes(DAMAGED[why])
+    assert why in refusal(path)
+
+
+FRONT = {
+    "not UTF-8": b"\xff",
+    "has no end": b"---\nnotarium: 1\nid: x\n",
+    "another version": b"---\nnotarium: 2\n---\n",
+    "plain list": b"---\nnotarium: 1\nx: {a: b}\n---\n",
+    "is not a plain": b"---\nnotarium: 1\nx: " + b"[" * 50_000 + b"\n---\n",
+    "a plain list of": b"---\nnotarium: 1\nx: &a [y]\nz: *a\n---\n",
+    "`modified` must be": b"---\nnotarium: 1\nmodified: [a]\n---\n",
+}
+
+
+@pytest.mark.parametrize("why", FRONT)
+def test_a_damaged_front_matter_is_refused_with_file_and_reason(tmp_path: Path, why: str) -> None:
+    (tmp_path / "bad.md").write_bytes(FRONT[why])
+    said = refusal(tmp_path)
+    assert why in said
+    assert "bad.md" in said
+
+
+def test_a_zip_bomb_and_files_that_are_too_large_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "LARGEST_DOCUMENT", 1 << 20)
+    monkeypatch.setattr(formats, "LARGEST_NOTE", 1000)
+    bomb = tmp_path / "bomb.zip"
+    bomb.write_bytes(zipped(b" " * (64 << 20)))
+    assert bomb.stat().st_size < 1 << 20
+    assert "more than 1 MB" in refusal(bomb)
+    (tmp_path / "large.json").write_bytes(b" " * (1 << 20) + b"{}")
+    assert "more than 1 MB" in refusal(tmp_path / "large.json")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.md").write_bytes(b"x" * 1001)
+    assert "too large" in refusal(tmp_path / "folder")
+    monkeypatch.setattr(formats, "MOST_FILES", 1)
+    for name in "ab":
+        (tmp_path / "folder" / f"{name}.md").write_bytes(b"x")
+    assert "too large" in refusal(tmp_path / "folder")
+
+
+def test_what_is_missing_or_no_file_is_refused(tmp_path: Path) -> None:
+    assert "cannot be read" in refusal(tmp_path / "nothing")

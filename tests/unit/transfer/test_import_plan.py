@@ -1,0 +1,184 @@
+"""An import writes each note once, keeps what the store can hold, and counts the rest before it writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.note_archive import ArchivedNote
+from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.errors import StoreRejected
+from mcp_notarium.stores import registry
+from mcp_notarium.stores.contract import Traits
+from mcp_notarium.stores.local.store import LocalStore
+from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.sync.note_transfer import NoteTransfer
+from mcp_notarium.transfer import import_plan
+from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
+from support.sync_rig import Client
+
+NOW = 1_700_000_000.0
+
+
+def note(
+    note_id: str = "note-1", text: str = "t", *, created: float = 1e9, **more: object
+) -> ArchivedNote:
+    return ArchivedNote(note_id, Content(text, **more), created, created + 1)  # type: ignore[arg-type]
+
+
+NOTES = [
+    note("note-1", "a", tags=("x", "y z"), title="A"),
+    note("note-2", "b", trash=True, properties=frozenset({"pinned"})),
+    note("Folder/Plan.md", "c", title="Plan"),
+    note("", "no id"),
+]
+
+
+@pytest.fixture(name="local")
+def _local(tmp_path: Path) -> Iterator[Client]:
+    client = Client(tmp_path, None, remote=LocalStore)
+    yield client
+    client.close()
+
+
+def transfer(client: Client) -> NoteTransfer:
+    return NoteTransfer(client.cache, client.remote, client.writer)
+
+
+def run(client: Client, notes: list[ArchivedNote], kind: str) -> tuple[ImportPlan, ImportResult]:
+    async def work() -> tuple[ImportPlan, ImportResult]:
+        one = transfer(client)
+        planned = await import_plan.plan(notes, one, registry.kind(kind), now=NOW)
+        return planned, await import_plan.carry_out(planned, one, lambda _done, _total: None)
+
+    return asyncio.run(work())
+
+
+def all_of(client: Client) -> list[ArchivedNote]:
+    async def work() -> list[ArchivedNote]:
+        return [
+            ArchivedNote(one.id, one.content, one.created_at, one.modified_at)
+            async for one in transfer(client).read_all()
+        ]
+
+    return asyncio.run(work())
+
+
+def test_notes_keep_what_they_have_and_are_imported_once(local: Client) -> None:
+    planned, done = run(local, NOTES, "local")
+    assert (done.imported, planned.there, planned.losses) == (4, 0, Counter())
+    held = all_of(local)
+    assert {(one.content, one.created_at, one.modified_at) for one in held} == {
+        (one.content, one.created_at, one.modified_at) for one in NOTES
+    }
+    assert {"note-1", "note-2"} < {one.id for one in held}
+    planned, done = run(local, NOTES, "local")
+    assert (done.imported, planned.there, planned.differ) == (0, 4, [])
+    assert all_of(local) == held
+
+
+def test_a_note_that_has_changed_stays_and_another_of_its_id_is_imported(local: Client) -> None:
+    run(local, [NOTES[0]], "local")
+    changed = replace(NOTES[0], content=Content("changed", title="A"))
+    other = replace(NOTES[0], content=Content("other"), created_at=5e8, modified_at=6e8)
+    planned, done = run(local, [changed, other], "local")
+    assert (planned.there, planned.differ, done.imported) == (1, ["note-1"], 1)
+    assert sorted(one.content.text for one in all_of(local)) == ["a", "other"]
+    assert run(local, [changed, other], "local")[1].imported == 0
+
+
+def test_notes_that_the_policy_hides_are_imported_once_and_exported(tmp_path: Path) -> None:
+    client = Client(
+        tmp_path, None, remote=LocalStore, rules=Visibility(hidden_tags=frozenset({"x"}))
+    )
+    planned, done = run(client, NOTES[:2], "local")
+    assert (done.imported, done.hidden) == (1, 1)
+    assert client.cache.notes.get("note-1") is None
+    assert {one.id for one in all_of(client)} == {"note-1", "note-2"}
+    planned, done = run(client, NOTES[:2], "local")
+    assert (planned.there, done.imported, done.hidden) == (2, 0, 0)
+    client.close()
+
+
+def test_an_import_goes_on_after_one_note_is_refused(
+    local: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push = LocalStore.push
+
+    async def refuse(self, write):  # type: ignore[no-untyped-def]
+        if write.content.text == "b":
+            raise StoreRejected("not this one")
+        return await push(self, write)
+
+    monkeypatch.setattr(LocalStore, "push", refuse)
+    _, done = run(local, NOTES, "local")
+    assert (done.imported, done.refused) == (3, [("note-2", "not this one; nothing was saved")])
+    monkeypatch.undo()
+    planned, done = run(local, NOTES, "local")
+    assert (planned.there, done.imported) == (3, 1)
+
+
+def test_in_a_vault_paths_are_kept_and_names_are_given_once(tmp_path: Path) -> None:
+    (tmp_path / "vault").mkdir()
+    client = Client(tmp_path, None, remote=VaultStore(tmp_path / "vault"))
+    asyncio.run(client.sync())
+    notes = [NOTES[2], note("a1", "one", title="Same"), note("a2", "two", title="Same"), NOTES[1]]
+    planned, done = run(client, notes, "vault")
+    assert (done.imported, done.refused) == (4, [])
+    assert planned.losses[import_plan.NO_DATES] == 4
+    assert planned.losses[import_plan.NO_PROPERTY.format("pinned")] == 1
+    files = {
+        path.relative_to(tmp_path / "vault").as_posix()
+        for path in (tmp_path / "vault").rglob("*.md")
+    }
+    assert files == {"Folder/Plan.md", "Same.md", "Same 2.md", ".trash/b.md"}
+    planned, done = run(client, notes, "vault")
+    assert (planned.there, done.imported) == (4, 0)
+    asyncio.run(client.remote.close())
+    client.close()
+
+
+BARE = replace(
+    LocalStore.traits,
+    titles=False,
+    trash=False,
+    tags=False,
+    properties=frozenset(),
+    max_note_bytes=99,
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "traits", "held", "loss"),
+    [
+        (note(title="T"), BARE, Content("T\nt"), import_plan.TITLE_TO_TEXT),
+        (note(text="# T\nt", title="T"), BARE, Content("# T\nt"), import_plan.TITLE_TO_TEXT),
+        (note(trash=True), BARE, None, import_plan.NO_TRASH),
+        (note(tags=("a",)), BARE, Content("t"), import_plan.NO_TAGS),
+        (note(text="x" * 100), BARE, None, import_plan.TOO_LARGE),
+        (
+            note(properties=frozenset({"p"})),
+            BARE,
+            Content("t"),
+            import_plan.NO_PROPERTY.format("p"),
+        ),
+        (
+            note(tags=("a@example.org", "b", "@home")),
+            replace(LocalStore.traits, shares_by_tag=True),
+            Content("t", ("b", "@home")),
+            import_plan.SHARED,
+        ),
+    ],
+)
+def test_what_a_store_cannot_hold_is_counted(
+    given: ArchivedNote, traits: Traits, held: Content | None, loss: str
+) -> None:
+    losses: Counter[str] = Counter()
+    assert import_plan.adapt(given, traits, losses) == held
+    assert losses == {loss: 1}
