@@ -50,6 +50,7 @@ def _key(note: ArchivedNote) -> tuple[object, ...]:
             content.title or "", properties)  # fmt: skip
 
 
+@pytest.mark.slow("real files in three formats, 60 examples each")
 @pytest.mark.parametrize("name", formats.names())
 @given(notes=st.lists(NOTES, max_size=4))
 @settings(deadline=None, max_examples=60)
