@@ -125,6 +125,7 @@ def test_sdist_is_complete(built):
     (path,) = (folder / "out").glob("*.tar.gz")
     with tarfile.open(path) as sdist:
         names = {member.name.split("/", 1)[1] for member in sdist.getmembers() if member.isfile()}
+    assert "sbom/mcp-notarium.cdx.json" in names
     done = subprocess.run(["git", "ls-files"], cwd=TOP, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip("not a checkout")

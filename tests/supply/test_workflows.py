@@ -138,6 +138,19 @@ def test_the_comparison_fails_if_one_machine_made_anything_else(tmp_path, change
     assert (done.returncode == 0) is (not change), done.stdout
 
 
+@pytest.mark.parametrize("owner", ["OWNER", "somebody"])
+def test_nothing_is_built_before_the_project_has_an_address(tmp_path, owner):
+    """What the workflow runs before it builds, run here."""
+    for name in ("pyproject.toml", "server.json", "README.md"):
+        text = (FOLDER.parents[1] / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(text.replace("OWNER", owner))
+    scripts = runs(load(RELEASE)["jobs"]["build"])
+    (script,) = (one for one in scripts if "OWNER" in one)
+    assert scripts.index(script) < scripts.index("./scripts/build dist")
+    done = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, check=False)
+    assert (done.returncode == 0) is (owner == "somebody")
+
+
 def test_jobs_that_can_sign_run_no_code_of_the_repository():
     jobs = load(RELEASE)["jobs"]
     signing = {name: job for name, job in jobs.items() if "id-token" in job["permissions"]}
