@@ -39,7 +39,12 @@ def _vault(place: Path) -> VaultFolder:
 
 
 def read(vault: VaultFolder, path: str) -> bytes:
-    return vault.read_note(path, largest=LARGEST).data
+    with vault.opened() as root:
+        file, _ = folder_module.open_note(root, path)
+        try:
+            return folder_module.read_settled(file, largest=LARGEST).data
+        finally:
+            os.close(file)
 
 
 @pytest.mark.parametrize("name", ["..foo.md", "a b.md", "é.markdown", "x.y.md", "CON.md", "a:b.md"])

@@ -79,26 +79,14 @@ class VaultFolder:
                 "then to restart this MCP client.",
             ) from None
 
-    def open_note(self, root: int, path: str, *, trash: bool = False) -> tuple[int, os.stat_result]:
-        """Open a note's file for reading; the caller closes the descriptor.
 
-        ``trash``: the note lies in the trash of the vault. Raises ``NoteNotFound``, also for a path that no note
-        can have or that differs in its letters, and ``NotANote``.
-        """
-        with open_parent(root, path, trash=trash) as (parent, name):
-            return open_file(parent, name)
+def open_note(root: int, path: str) -> tuple[int, os.stat_result]:
+    """Open a note's file for reading; the caller closes the descriptor.
 
-    def read_note(self, path: str, *, largest: int) -> FileBytes:
-        """Read a note's file, when nobody seems to be writing it. Raises as :meth:`open_note` does.
-
-        ``largest``: bytes; a larger file is ``NotANote``.
-        """
-        with self.opened() as root:
-            file, _ = self.open_note(root, path)
-            try:
-                return read_settled(file, largest=largest)
-            finally:
-                os.close(file)
+    Raises ``NoteNotFound``, also for a path that no note can have or that differs in its letters, and ``NotANote``.
+    """
+    with open_parent(root, path) as (parent, name):
+        return open_file(parent, name)
 
 
 @contextmanager

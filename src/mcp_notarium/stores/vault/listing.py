@@ -21,7 +21,6 @@ from mcp_notarium.stores.vault.folder import NotANote, open_folder, open_parent
 from mcp_notarium.stores.vault.paths import TRASH, is_ignored_folder, is_note_name, is_whole_path
 from mcp_notarium.stores.vault.writing import NoteFile, read_file, recover
 
-MOST_FILES = 500_000
 _DEEPEST = 64
 _RECENT = 0.1
 """Seconds in which a file may change again without another date."""

@@ -22,7 +22,7 @@ from functools import partial
 from mcp_notarium.domain.lines import find_cut
 from mcp_notarium.stores.live_pages import LivePage
 from mcp_notarium.stores.vault import writing
-from mcp_notarium.stores.vault.folder import SETTLED, NotANote, VaultFolder, read_settled
+from mcp_notarium.stores.vault.folder import SETTLED, NotANote, VaultFolder, open_note, read_settled
 from mcp_notarium.threads import run_in_thread
 
 LARGEST = 64 * 1024 * 1024
@@ -94,7 +94,7 @@ class NotePages:
     async def page(self, path: str, *, start: int, most: int, tags: bool) -> LivePage:
         """See ``LivePages.page``."""
         call = partial(self._page, path, start=start, most=most, tags=tags)
-        return await run_in_thread(call, too_late=lambda _page: None)
+        return await run_in_thread(call)
 
     def forget(self) -> None:
         """Forget all snapshots."""
@@ -108,7 +108,7 @@ class NotePages:
 
     def _page(self, path: str, *, start: int, most: int, tags: bool) -> LivePage:
         with self._folder.opened() as root:
-            file, found = self._folder.open_note(root, path)
+            file, found = open_note(root, path)
             try:
                 snapshot = self._find(path, _state_of(found)) or self._read(file, tags=tags)
             finally:
