@@ -125,7 +125,7 @@ async def open_app(
         if copies is not None:
             with _marking_damage(opened):
                 finish = partial(copies.finish, time_to_close())
-                await run_in_thread(finish, too_late=lambda _: None)
+                await run_in_thread(finish)
     except CacheDamaged as error:
         raise opener.damage_error(config) from error
     finally:
@@ -282,7 +282,7 @@ async def _run_copies(
 
     async def run() -> None:
         with suppress(CacheDamaged), _marking_damage(opened):
-            await run_in_thread(copies.work, too_late=lambda _: None)
+            await run_in_thread(copies.work)
 
     task = asyncio.create_task(run(), name="copies")
     try:

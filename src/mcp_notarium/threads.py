@@ -10,6 +10,8 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from typing import Generic, TypeVar
 
 _Result = TypeVar("_Result")
@@ -20,14 +22,14 @@ used part takes memory."""
 
 
 async def run_in_thread(
-    call: Callable[[], _Result], *, too_late: Callable[[_Result], object]
+    call: Callable[[], _Result], *, too_late: Callable[[_Result], object] = lambda _: None
 ) -> _Result:
-    """Run ``call`` in a thread and return its result; raises what it raises.
+    """Run ``call`` in a thread, with the caller's context variables; return its result, raise what it raises.
 
-    If the caller is cancelled, ``call`` goes on, and its result goes to ``too_late`` instead. Neither
+    ``call`` goes on if the caller is cancelled, and its result goes to ``too_late`` instead. Neither
     survives the end of the process.
     """
-    handover = _Handover(call, too_late)
+    handover = _Handover(partial(copy_context().run, call), too_late)
     usual = threading.stack_size(_STACK_BYTES)
     try:
         threading.Thread(target=handover.work, name="worker", daemon=True).start()

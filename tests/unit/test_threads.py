@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextvars import ContextVar
 
 import pytest
 
@@ -40,6 +41,16 @@ def test_the_call_has_a_large_stack_and_other_threads_the_usual_one(monkeypatch)
     asyncio.run(run_in_thread(lambda: None, too_late=never))
     assert given == [("worker", 16 << 20)]
     assert threading.stack_size() == usual
+
+
+def test_the_call_has_the_variables_of_the_caller():
+    name = ContextVar("name", default="nobody")
+
+    async def scenario():
+        name.set("caller")
+        return await run_in_thread(name.get)
+
+    assert asyncio.run(scenario()) == "caller"
 
 
 def test_what_the_call_raises_is_raised():

@@ -120,7 +120,7 @@ class BulkCommitter:
                 self._opened = self._open()
             committer = BatchCommitter(self._opened, self._progress.with_cache(self._opened))
             call = partial(_commit_alone, committer, batch, self._in_use)
-            self._task = asyncio.create_task(run_in_thread(call, too_late=lambda _result: None))
+            self._task = asyncio.create_task(run_in_thread(call))
             return await asyncio.shield(self._task)
         except CacheDamaged as damage:
             self._cache.database.mark_damaged(damage.message)

@@ -13,12 +13,10 @@ import re
 import stat
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
@@ -56,7 +54,6 @@ _RECENT = 0.1
 """Seconds in which a file may change again without another date."""
 _LOOKS = 30
 """Looks at the folder, at most, in one wait without news."""
-_Result = TypeVar("_Result")
 
 
 class TextFolder:
@@ -89,7 +86,7 @@ class TextFolder:
         with_content: bool,
     ) -> ListingPage:
         """See ``Store.list_page``. A mark is date and name of the last file of the page before."""
-        return await _in_thread(partial(self._list_page, mark, limit, with_content))
+        return await run_in_thread(partial(self._list_page, mark, limit, with_content))
 
     def _list_page(self, mark: str | None, limit: int, with_content: bool) -> ListingPage:  # noqa: FBT001
         entries: list[Revision | Entry] = []
@@ -114,10 +111,10 @@ class TextFolder:
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:  # noqa: ARG002
         """See ``Store.changes``: it looks at inodes, dates and sizes, and reads no file."""
-        page = await _in_thread(partial(self._probe, cursor))
+        page = await run_in_thread(partial(self._probe, cursor))
         for _ in range(_LOOKS if wait else 0):
             await asyncio.sleep(self.pause)
-            page = await _in_thread(partial(self._probe, cursor))
+            page = await run_in_thread(partial(self._probe, cursor))
         return page
 
     def _probe(self, cursor: str) -> ChangePage:
@@ -129,7 +126,7 @@ class TextFolder:
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:  # noqa: ARG002
         """See ``Store.get``. Raises ``StoreProtocolError`` for a file that is no text."""
-        return await _in_thread(partial(self._get, note_id))
+        return await run_in_thread(partial(self._get, note_id))
 
     def _get(self, note_id: str) -> Revision:
         with self._opened() as folder, _missing(note_id):
@@ -155,7 +152,7 @@ class TextFolder:
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``. A new note never overwrites a file."""
-        return await _in_thread(partial(self._push, write))
+        return await run_in_thread(partial(self._push, write))
 
     def _push(self, write: PendingWrite) -> Acknowledgement:
         if len(write.body) > LARGEST:
@@ -204,7 +201,7 @@ class TextFolder:
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
         """See ``Store.delete``. An edit between the comparison and the removal is lost."""
-        await _in_thread(partial(self._delete, note_id, etag))
+        await run_in_thread(partial(self._delete, note_id, etag))
 
     def _delete(self, note_id: str, etag: str) -> None:
         with self._opened() as folder, suppress(NoteNotFound), _missing(note_id):
@@ -257,11 +254,6 @@ class TextFolder:
                 resolution_hint="Ask the user to check that the folder exists and may be written, "
                 "then to restart this MCP client.",
             ) from None
-
-
-async def _in_thread(call: Callable[[], _Result]) -> _Result:
-    """Run a call in a thread that knows of a withdrawal; what is written too late is found by a sync."""
-    return await run_in_thread(partial(copy_context().run, call), too_late=lambda _: None)
 
 
 @contextmanager

@@ -28,9 +28,7 @@ class LiveMemento:
 
     async def find(self, text: str, *, archived: bool, arranged: bool) -> list[LiveRow]:
         """See ``LiveRows.find``. Each character of the text stands for itself."""
-        return await run_in_thread(
-            partial(self._find, text.casefold(), archived, arranged), too_late=lambda _: None
-        )
+        return await run_in_thread(partial(self._find, text.casefold(), archived, arranged))
 
     def _find(self, part: str, archived: bool, arranged: bool) -> list[LiveRow]:  # noqa: FBT001
         with self._file.reading() as opened:
@@ -47,7 +45,7 @@ class LiveMemento:
 
     async def read(self, note_ids: Sequence[str]) -> list[LiveRow]:
         """See ``LiveRows.read``."""
-        return await run_in_thread(partial(self._read, note_ids), too_late=lambda _: None)
+        return await run_in_thread(partial(self._read, note_ids))
 
     def _read(self, note_ids: Sequence[str]) -> list[LiveRow]:
         with self._file.reading() as opened:

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
-from contextvars import copy_context
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
@@ -45,7 +42,6 @@ from mcp_notarium.stores.memento.live import LiveMemento
 from mcp_notarium.stores.memento.note_table import NoteTable
 from mcp_notarium.threads import run_in_thread
 
-_Result = TypeVar("_Result")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _ID_DIGITS = 24
 _LOOKS = 30
@@ -87,7 +83,7 @@ class MementoStore:
         with_content: bool,
     ) -> ListingPage:
         """See ``Store.list_page``. The first page finds all ids; each page reads its notes as they are then."""
-        return await _in_thread(partial(self._list_page, mark, max(1, limit), with_content))
+        return await run_in_thread(partial(self._list_page, mark, max(1, limit), with_content))
 
     def _list_page(self, mark: str | None, limit: int, with_content: bool) -> ListingPage:  # noqa: FBT001
         cursor, left_out, place = (
@@ -126,12 +122,12 @@ class MementoStore:
         return ChangePage((), cursor)
 
     async def _require_unchanged(self, cursor: str) -> None:
-        if await _in_thread(self._file.stamp) != cursor:
+        if await run_in_thread(self._file.stamp) != cursor:
             raise CursorLost("something may have changed in Memento's file")
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:  # noqa: ARG002
         """See ``Store.get``. Raises ``StoreProtocolError`` for a row that cannot be read."""
-        return await _in_thread(partial(self._get, note_id))
+        return await run_in_thread(partial(self._get, note_id))
 
     def _get(self, note_id: str) -> Revision:
         with self._file.reading() as opened:
@@ -142,7 +138,7 @@ class MementoStore:
 
     async def keepsake(self, note_id: str) -> bytes:
         """See ``RevivingStore.keepsake``: the whole row."""
-        return await _in_thread(partial(self._keepsake, note_id))
+        return await run_in_thread(partial(self._keepsake, note_id))
 
     def _keepsake(self, note_id: str) -> bytes:
         with self._file.reading() as opened:
@@ -171,7 +167,7 @@ class MementoStore:
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``."""
-        return await _in_thread(partial(self._push, write))
+        return await run_in_thread(partial(self._push, write))
 
     def _push(self, write: PendingWrite) -> Acknowledgement:
         change = note_codec.read_change(write.body)
@@ -200,7 +196,7 @@ class MementoStore:
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
         """See ``Store.delete``."""
-        await _in_thread(partial(self._delete, note_id, etag))
+        await run_in_thread(partial(self._delete, note_id, etag))
 
     def _delete(self, note_id: str, etag: str) -> None:
         with self._file.writing() as opened:
@@ -219,7 +215,7 @@ class MementoStore:
 
     async def describe(self) -> str:
         """Return how many notes the file has, and to whom new ones belong."""
-        return await _in_thread(self._describe)
+        return await run_in_thread(self._describe)
 
     def _describe(self) -> str:
         with self._file.reading() as opened:
@@ -231,12 +227,7 @@ class MementoStore:
     async def close(self) -> None:
         """See ``Store.close``."""
         self._listed = {}
-        await _in_thread(self._file.close)
-
-
-async def _in_thread(call: Callable[[], _Result]) -> _Result:
-    """Run a call in a thread that knows of a withdrawal; what is written too late is found by a sync."""
-    return await run_in_thread(partial(copy_context().run, call), too_late=lambda _: None)
+        await run_in_thread(self._file.close)
 
 
 def _missing_error(note_id: str) -> NoteNotFound:

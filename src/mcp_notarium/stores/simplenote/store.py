@@ -263,9 +263,7 @@ class SimplenoteStore:
             raise _cursor_lost_error()
         if len(reply.body) < THREAD_BYTES:
             return _read(reply, mark, with_content=with_content)
-        return await run_in_thread(
-            partial(_read, reply, mark, with_content=with_content), too_late=lambda _page: None
-        )
+        return await run_in_thread(partial(_read, reply, mark, with_content=with_content))
 
     async def _changes(
         self, cursor: str, base_of: BaseLookup, *, query: dict[str, str], patient: bool

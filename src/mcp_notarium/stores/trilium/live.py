@@ -15,8 +15,9 @@ from mcp_notarium.errors import InvalidRequest, NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.live_notes import LiveNote
 from mcp_notarium.stores.trilium import note_codec
 from mcp_notarium.stores.trilium.note_codec import ROOT, is_possible_id
-from mcp_notarium.stores.trilium.note_reader import NoteReader, each, in_thread, missing_error
+from mcp_notarium.stores.trilium.note_reader import NoteReader, each, missing_error
 from mcp_notarium.stores.trilium.urls import Urls
+from mcp_notarium.threads import run_in_thread
 
 MOST_READ_ALONE = 1000
 """Children that are read one by one, if a search does not find them."""
@@ -67,7 +68,7 @@ class LiveTrilium:
             rows = await self._reader.found(url)
         except StoreUnavailable:
             rows = []
-        found = {one.id: one for one in await in_thread(partial(_read, rows))}
+        found = {one.id: one for one in await run_in_thread(partial(_read, rows))}
         missing = [one for one in note.children if one not in found and is_possible_id(one)]
         read = await each(missing[:MOST_READ_ALONE], self._note_if_any)
         found |= {one.id: one for one in read}
@@ -90,11 +91,11 @@ class LiveTrilium:
                 resolution_hint="Search for words, labels and properties of the note itself.",
             )
         rows = await self._reader.found(self._urls.search(query, archived=False))
-        return await in_thread(partial(_read, rows))
+        return await run_in_thread(partial(_read, rows))
 
     async def everything(self) -> list[LiveNote]:
         """See ``LiveNotes.everything``."""
-        return await in_thread(partial(_read, await self._reader.objects()))
+        return await run_in_thread(partial(_read, await self._reader.objects()))
 
     def given(self, text: str, *, base: Revision | None) -> Content:
         """See ``LiveNotes.given``: HTML stays as it is."""

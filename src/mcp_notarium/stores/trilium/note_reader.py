@@ -92,7 +92,7 @@ class NoteReader:
 
     async def everything(self) -> tuple[tuple[NoteObject, ...], int]:
         """Return all notes, newest change first, and the number of those that are none for us."""
-        return await in_thread(partial(_read_rows, await self.objects()))
+        return await run_in_thread(partial(_read_rows, await self.objects()))
 
     async def objects(self) -> list[Any]:
         """Return all note objects as they came.
@@ -116,7 +116,7 @@ class NoteReader:
         request = Request(
             "GET", url, largest=LARGEST_LISTING, deadline=LISTING_SECONDS, tries=_SEARCHES
         )
-        return await in_thread(partial(_results, await self._session.send(request)))
+        return await run_in_thread(partial(_results, await self._session.send(request)))
 
     async def _walk(self) -> list[Any]:
         """Read every note below the root by itself. One that is met again is not read again."""
@@ -154,15 +154,10 @@ async def each(ones: Iterable[One], make: Callable[[One], Awaitable[Made | None]
     return [one for one in made if one is not None]
 
 
-async def in_thread(work: Callable[[], Made]) -> Made:
-    """Do some work in a thread; what it makes too late is dropped."""
-    return await run_in_thread(work, too_late=lambda _made: None)
-
-
 async def read_content(note: NoteObject, content: bytes | None) -> Revision:
     """Return the revision; HTML of some size is converted in a thread."""
     make = partial(note_codec.revision, note, content)
-    return make() if content is None or len(content) < THREAD_BYTES else await in_thread(make)
+    return make() if content is None or len(content) < THREAD_BYTES else await run_in_thread(make)
 
 
 def _results(reply: Reply) -> list[Any]:

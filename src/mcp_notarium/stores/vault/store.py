@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from contextlib import suppress
-from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
@@ -56,7 +53,6 @@ _ROUNDS = 10
 """Looks at the folder, at most, in one wait without news."""
 _PAUSES, _LONGEST_PAUSE = 200, 30.0
 """How many times as long as a look a pause is, and at most how many seconds. Events end it at once."""
-_Result = TypeVar("_Result")
 
 
 class VaultStore:
@@ -102,7 +98,7 @@ class VaultStore:
         with_content: bool,
     ) -> ListingPage:
         """See ``Store.list_page``. Later pages come from the scan of the first one."""
-        return await self._in_thread(partial(self._list_page, mark, limit, with_content))
+        return await run_in_thread(partial(self._list_page, mark, limit, with_content))
 
     def _list_page(self, mark: str | None, limit: int, with_content: bool) -> ListingPage:  # noqa: FBT001
         later = None if mark is None else self._pages.get(mark)
@@ -143,11 +139,11 @@ class VaultStore:
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:  # noqa: ARG002
         """See ``Store.changes``: it looks at inodes, dates and sizes, and reads no file."""
-        page = await self._in_thread(partial(self._probe, cursor))
+        page = await run_in_thread(partial(self._probe, cursor))
         for _ in range(_ROUNDS if wait else 0):
             pause = self._listing.seconds * _PAUSES
             await self._watch.wait(min(max(self.shortest_pause, pause), _LONGEST_PAUSE))
-            page = await self._in_thread(partial(self._probe, cursor))
+            page = await run_in_thread(partial(self._probe, cursor))
         return page
 
     def _probe(self, cursor: str) -> ChangePage:
@@ -164,7 +160,7 @@ class VaultStore:
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:  # noqa: ARG002
         """See ``Store.get``. Raises ``StoreProtocolError`` for a file that is no text."""
-        return await self._in_thread(partial(self._get, note_id))
+        return await run_in_thread(partial(self._get, note_id))
 
     def _get(self, note_id: str) -> Revision:
         with self._folder.opened() as root:
@@ -200,7 +196,7 @@ class VaultStore:
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``. A new note never overwrites a file, also none in the trash."""
-        return await self._in_thread(partial(self._push, write))
+        return await run_in_thread(partial(self._push, write))
 
     def _push(self, write: PendingWrite) -> Acknowledgement:
         body = Body.from_bytes(write.body)
@@ -311,7 +307,7 @@ class VaultStore:
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
         """See ``Store.delete``. The file is set aside, compared, and only then removed."""
-        await self._in_thread(partial(self._delete, note_id, etag))
+        await run_in_thread(partial(self._delete, note_id, etag))
 
     def _delete(self, path: str, etag: str) -> None:
         with self._folder.opened() as root, suppress(NoteNotFound):
@@ -332,7 +328,7 @@ class VaultStore:
 
     async def describe(self) -> str:
         """Return how many files the vault has, and how their changes are noticed."""
-        return await self._in_thread(self._describe)
+        return await run_in_thread(self._describe)
 
     def _describe(self) -> str:
         with self._folder.opened() as root:
@@ -345,11 +341,6 @@ class VaultStore:
         self.pages.forget()
         with self._scanning:
             self._watch.close()
-
-    async def _in_thread(self, call: Callable[[], _Result]) -> _Result:
-        """Run a call in a thread that knows of a withdrawal; what is written too late is found by a sync."""
-        run = partial(copy_context().run, call)
-        return await run_in_thread(run, too_late=lambda _: None)
 
 
 def _revision(place: Place, file: NoteFile) -> Revision:
