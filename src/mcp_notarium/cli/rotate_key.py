@@ -8,6 +8,7 @@ anybody is asked for a new one.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -281,7 +282,7 @@ def _tell_old_key_places(
         origin = config.db_key_origin if old == config.db_key else ""
         if origin:
             talk(f"note: the old key came from {origin}; {then}.")
-        for place in client_configs.find_configs_with_key(old):
+        for place in client_configs.find_configs_with_key(old, os.environ):
             talk(f"note: the old key still stands in {place.path} ({place.program}).")
     elif gone:
         talk("note: the replaced key was not typed, so its places could not be searched.")

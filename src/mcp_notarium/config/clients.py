@@ -1,7 +1,7 @@
-"""List MCP clients: where each keeps its servers, and how a server is written there.
+"""List MCP clients: where each keeps its servers and settings, and how a server is written there.
 
-One row per client. Paths begin with ``~``, with ``{config}`` (the system's folder for settings of programs), with
-``{xdg}`` (the same, but ``~/.config`` on macOS), or with a variable that moves the file, as ``$CODEX_HOME``.
+One row per client. Paths of a user begin with ``~``, with ``{config}`` (the system's folder for settings of programs), with
+``{xdg}`` (the same, but ``~/.config`` on macOS), or with a variable that moves the file, as ``$CODEX_HOME``. Paths of a project begin at its folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any, Literal
 class Client:
     """Describe a client.
 
-    ``paths``: where its file may be; the first is for one that has none yet. ``key``: the table of servers in
+    ``paths``: where its file may be; the first is for one that has none yet. ``settings``: other files of
+    this user that may set variables. ``in_project``: such files of a project. ``key``: the table of servers in
     the file. ``first``, ``last``: what an entry has before and behind command and arguments. ``program``: its
     command, for a client that has no folder yet. ``reload``: how it takes up a change.
     """
@@ -26,6 +27,8 @@ class Client:
     name: str
     title: str
     paths: tuple[str, ...]
+    settings: tuple[str, ...] = ()
+    in_project: tuple[str, ...] = ()
     key: str = "mcpServers"
     format: Literal["JSON", "TOML"] = "JSON"
     first: Mapping[str, Any] = field(default_factory=dict)
@@ -39,10 +42,14 @@ class Client:
 
     def path(self, environ: Mapping[str, str]) -> Path:
         """Return where its file is, or would be."""
-        found = [path for one in self.paths if (path := _resolve(one, environ))]
+        found = _resolve_all(self.paths, environ)
         moved = self.paths[0].startswith("$") and len(found) == len(self.paths)
         here = [one for one in found if one.exists()]
         return found[0] if moved or not here else here[0]
+
+    def files(self, environ: Mapping[str, str]) -> list[Path]:
+        """Return every file of this user that may set variables for a server."""
+        return _resolve_all((*self.paths, *self.settings), environ)
 
     def is_here(self, environ: Mapping[str, str]) -> bool:
         """Return whether this user seems to have it."""
@@ -56,6 +63,7 @@ class Client:
 _STDIO: Mapping[str, Any] = {"type": "stdio"}
 _NO_VARIABLES: Mapping[str, Any] = {"env": {}}
 _DESKTOP = "claude_desktop_config.json"
+_CODE = ("{config}/Code/User", "{config}/Code - Insiders/User", "{config}/VSCodium/User")
 
 CLIENTS = (
     Client(
@@ -73,6 +81,8 @@ CLIENTS = (
         name="claude-code",
         title="Claude Code",
         paths=("$CLAUDE_CONFIG_DIR/.claude.json", "~/.claude.json"),
+        settings=("$CLAUDE_CONFIG_DIR/settings.json", "~/.claude/settings.json"),
+        in_project=(".mcp.json",),
         first=_STDIO,
         last=_NO_VARIABLES,
         program="claude",
@@ -82,16 +92,15 @@ CLIENTS = (
         name="cursor",
         title="Cursor",
         paths=("~/.cursor/mcp.json",),
+        in_project=(".cursor/mcp.json",),
         program="cursor",
     ),
     Client(
         name="vscode",
         title="VS Code",
-        paths=(
-            "{config}/Code/User/mcp.json",
-            "{config}/Code - Insiders/User/mcp.json",
-            "{config}/VSCodium/User/mcp.json",
-        ),
+        paths=tuple(f"{folder}/mcp.json" for folder in _CODE),
+        settings=tuple(f"{folder}/settings.json" for folder in _CODE),
+        in_project=(".vscode/mcp.json",),
         key="servers",
         first=_STDIO,
         program="code",
@@ -101,6 +110,7 @@ CLIENTS = (
         name="zed",
         title="Zed",
         paths=("{xdg}/zed/settings.json",),
+        in_project=(".zed/settings.json",),
         key="context_servers",
         first={"source": "custom"},
         last=_NO_VARIABLES,
@@ -111,6 +121,7 @@ CLIENTS = (
         name="codex",
         title="Codex",
         paths=("$CODEX_HOME/config.toml", "~/.codex/config.toml"),
+        in_project=(".codex/config.toml",),
         key="mcp_servers",
         format="TOML",
         program="codex",
@@ -136,6 +147,10 @@ CLIENTS = (
 def client(name: str) -> Client | None:
     """Return the client of that name."""
     return next((one for one in CLIENTS if one.name == name), None)
+
+
+def _resolve_all(texts: tuple[str, ...], environ: Mapping[str, str]) -> list[Path]:
+    return [path for one in texts if (path := _resolve(one, environ))]
 
 
 def _resolve(text: str, environ: Mapping[str, str]) -> Path | None:

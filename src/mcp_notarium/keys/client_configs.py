@@ -7,10 +7,12 @@ what else is in the file.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcp_notarium.config.clients import CLIENTS
 from mcp_notarium.files.private_files import open_regular
 from mcp_notarium.secret import Secret
 
@@ -18,33 +20,6 @@ _MAX_BYTES = 16 * 1024 * 1024
 """Bytes that are read of a file; some clients keep their history in the same file."""
 _SHORTEST = 8
 """Bytes of the shortest key that is searched for; a shorter one would be found in every file."""
-
-_CODE = ("Code", "Code - Insiders", "VSCodium")
-_HOMES = (".config", "Library/Application Support", "AppData/Roaming")
-
-IN_HOME = (
-    *(("Claude Desktop", f"{home}/Claude/claude_desktop_config.json") for home in _HOMES),
-    ("Claude Code", ".claude.json"),
-    ("Claude Code", ".claude/settings.json"),
-    ("Cursor", ".cursor/mcp.json"),
-    *(("VS Code", f"{home}/{code}/User/mcp.json") for home in _HOMES for code in _CODE),
-    *(("VS Code", f"{home}/{code}/User/settings.json") for home in _HOMES for code in _CODE),
-    ("Zed", ".config/zed/settings.json"),
-    ("Codex", ".codex/config.toml"),
-    ("Windsurf", ".codeium/windsurf/mcp_config.json"),
-    ("Gemini CLI", ".gemini/settings.json"),
-)
-"""Program and path below the home folder."""
-
-IN_PROJECT = (
-    ("environment file", ".env"),
-    ("Claude Code", ".mcp.json"),
-    ("Cursor", ".cursor/mcp.json"),
-    ("VS Code", ".vscode/mcp.json"),
-    ("Zed", ".zed/settings.json"),
-    ("Codex", ".codex/config.toml"),
-)
-"""Program and path below a working folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +30,8 @@ class ConfigFile:
     path: Path
 
 
-def find_configs_with_key(
-    key: Secret, *, home: Path | None = None, here: Path | None = None
-) -> list[ConfigFile]:
-    """Find the files in ``home`` and in the working folder ``here`` that hold ``key`` in clear.
+def find_configs_with_key(key: Secret, environ: Mapping[str, str]) -> list[ConfigFile]:
+    """Find the files of this user's clients, and those in the working folder, that hold ``key`` in clear.
 
     Files that cannot be read are skipped: no client of this user reads them either.
     """
@@ -67,31 +40,24 @@ def find_configs_with_key(
         return []
     return [
         place
-        for place in _config_files(
-            home or _folder_or_none(Path.home), here or _folder_or_none(Path.cwd)
-        )
+        for place in _config_files(environ)
         if any(spelling in _read_content(place.path) for spelling in spellings)
     ]
 
 
-def _folder_or_none(look: Callable[[], Path]) -> Path | None:
-    """Return a folder; None if there is none, because no client reads anything in it then."""
-    try:
-        return look()
-    except (OSError, RuntimeError):
-        return None
-
-
-def _config_files(home: Path | None, here: Path | None) -> Iterator[ConfigFile]:
-    seen: set[Path] = set()
-    for folder, known in ((home, IN_HOME), (here, IN_PROJECT)):
-        if folder is None:
-            continue
-        for program, name in known:
-            path = folder / name
-            if path not in seen:
-                seen.add(path)
-                yield ConfigFile(program, path)
+def _config_files(environ: Mapping[str, str]) -> list[ConfigFile]:
+    """Return each file once. A folder that is not there, at home or to work in, has none."""
+    found: dict[Path, str] = {}
+    with suppress(OSError, RuntimeError):
+        for client in CLIENTS:
+            found |= dict.fromkeys(client.files(environ), client.title)
+    with suppress(OSError):
+        here = Path.cwd()
+        found[here / ".env"] = "environment file"
+        for client in CLIENTS:
+            for name in client.in_project:
+                found.setdefault(here / name, client.title)
+    return [ConfigFile(program, path) for path, program in found.items()]
 
 
 def _read_content(path: Path) -> bytes:
