@@ -41,8 +41,7 @@ MENTIONED = {
     "mcp_notarium.cli.signals: interrupt.number": "the number of a signal, a field",
     "mcp_notarium.cli.signals: self.number": "the number of a signal, a field",
     "mcp_notarium.cli.keys: calibrate.run": _A_VERB,
-    "mcp_notarium.stores.memento.store: copy_context().run": "runs a function in a context",
-    "mcp_notarium.stores.vault.store: copy_context().run": "runs a function in a context",
+    "mcp_notarium.threads: copy_context().run": "runs a function in a context",
 }
 """``module: expression`` -> why a name of ``SINKS`` is there without a call."""
 
