@@ -1,0 +1,105 @@
+"""Write the folder that ``scripts/bundle`` packs: ``python scripts/bundle.py FOLDER``.
+
+The host's uv installs the versions of requirements.lock and runs the sources, so nothing is built on the user's machine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+TOP = Path(__file__).resolve().parents[1]
+ENTRY = "src/notarium_bundle.py"
+
+
+def main(folder: Path) -> None:
+    """Write manifest, project file, sources, licence and README."""
+    project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    server = json.loads((TOP / "server.json").read_text(encoding="utf-8"))
+    shutil.rmtree(folder, ignore_errors=True)
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", ".env")
+    shutil.copytree(TOP / "src/mcp_notarium", folder / "src/mcp_notarium", ignore=ignored)
+    for name in ("LICENSE", "README.md"):
+        shutil.copy(TOP / name, folder / name)
+    (folder / ENTRY).write_text(
+        "from mcp_notarium.__main__ import main\n\nraise SystemExit(main())\n", encoding="utf-8"
+    )
+    (folder / "pyproject.toml").write_text(project_file(project), encoding="utf-8")
+    (folder / "manifest.json").write_text(
+        json.dumps(manifest(project, server), indent=2) + "\n", encoding="utf-8"
+    )
+
+
+def project_file(project: dict[str, Any]) -> str:
+    """Return a project without a package of its own, with the locked versions."""
+    lock = (TOP / "requirements.lock").read_text(encoding="utf-8")
+    locked = re.findall(r"^([a-z0-9][^\\\n]*?) *\\?$", lock, re.MULTILINE)
+    return "\n".join(
+        [
+            "[project]",
+            f"name = {json.dumps(project['name'] + '-bundle')}",
+            f"version = {json.dumps(project['version'])}",
+            f"requires-python = {json.dumps(project['requires-python'])}",
+            f"dependencies = {json.dumps(locked, indent=2)}",
+            "",
+            "[tool.uv]",
+            "package = false",
+            "",
+        ]
+    )
+
+
+def manifest(project: dict[str, Any], server: dict[str, Any]) -> dict[str, Any]:
+    """Return the manifest: it asks for the variables of server.json."""
+    (package,) = server["packages"]
+    variables = package["environmentVariables"]
+    return {
+        "manifest_version": "0.4",
+        "name": project["name"],
+        "display_name": server["title"],
+        "version": project["version"],
+        "description": server["description"],
+        "author": {"name": "The authors of MCP Notarium"},
+        "repository": {"type": "git", "url": project["urls"]["Source"]},
+        "license": project["license"],
+        "keywords": project["keywords"],
+        "server": {
+            "type": "uv",
+            "entry_point": ENTRY,
+            "mcp_config": {
+                "command": "uv",
+                "args": ["run", "--directory", "${__dirname}", ENTRY],
+                "env": {one["name"]: f"${{user_config.{one['name'].lower()}}}" for one in variables},
+            },
+        },
+        "tools_generated": True,
+        "compatibility": {
+            "platforms": ["darwin", "linux", "win32"],
+            "runtimes": {"python": project["requires-python"]},
+        },
+        "user_config": {one["name"].lower(): question(one) for one in variables},
+    }
+
+
+def question(variable: dict[str, Any]) -> dict[str, Any]:
+    """Return how a client asks for one variable; the server takes an empty value for none."""
+    choices = variable.get("choices")
+    path = variable.get("format") == "filepath"
+    folder = variable["name"] == "VAULT_PATH"
+    found = {
+        "type": ("directory" if folder else "file") if path else "string",
+        "title": variable["name"],
+        "description": variable["description"] + (f" One of: {', '.join(choices)}." if choices else ""),
+        "required": False,
+        "default": variable.get("default", ""),
+    }
+    return found | ({"sensitive": True} if variable.get("isSecret") else {})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

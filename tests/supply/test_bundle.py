@@ -1,0 +1,86 @@
+"""Test the MCPB bundle: the official packer takes it, and it starts as a client would start it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.config.common_variables import known_variables
+from support.long import LONG
+
+TOP = Path(__file__).parents[2]
+UV = Path(sys.executable).with_name("uv")
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder that is packed."""
+    command = [sys.executable, TOP / "scripts/bundle.py", tmp_path / "bundle"]
+    subprocess.run(command, check=True)
+    return tmp_path / "bundle"
+
+
+def test_client_asks_for_known_variables_and_hides_the_secret_ones(folder):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    known = {one.name: one for one in known_variables()}
+    env = manifest["server"]["mcp_config"]["env"]
+    asked = manifest["user_config"]
+    assert env == {name.upper(): f"${{user_config.{name}}}" for name in asked}
+    assert {name: one.get("sensitive", False) for name, one in asked.items()} == {
+        name: known[name.upper()].secret for name in asked
+    }
+    assert all("default" in one for one in asked.values()), "a client would leave the placeholder"
+
+
+def test_bundle_has_the_sources_and_the_locked_versions(folder):
+    sources = {path.relative_to(TOP) for path in (TOP / "src/mcp_notarium").rglob("*.py")}
+    assert sources <= {path.relative_to(folder) for path in folder.rglob("*.py")}
+    assert not [*folder.rglob("*.pyc"), *folder.rglob(".env")]
+    lock = (TOP / "requirements.lock").read_text()
+    locked = [line.rstrip(" \\") for line in lock.splitlines() if "==" in line]
+    project = (folder / "pyproject.toml").read_text()
+    assert all(json.dumps(one) in project for one in locked)
+
+
+@pytest.mark.skipif(not (LONG and shutil.which("npm")), reason="installs the packer and packages")
+@pytest.mark.slow("installs the packer, then all packages of the server")
+def test_packed_bundle_starts_as_a_client_starts_it(tmp_path):
+    subprocess.run([TOP / "scripts/bundle", tmp_path], check=True, capture_output=True)
+    place = tmp_path / "unpacked"
+    with zipfile.ZipFile(tmp_path / "mcp-notarium.mcpb") as bundle:
+        bundle.extractall(place)
+    manifest = json.loads((place / "manifest.json").read_text())
+    started = manifest["server"]["mcp_config"]
+    chosen = {name: one["default"] for name, one in manifest["user_config"].items()}
+    chosen["notarium_store"] = "memory"
+    env = {
+        name: chosen[value.removeprefix("${user_config.").removesuffix("}")]
+        for name, value in started["env"].items()
+    }
+    done = subprocess.run(
+        [UV, *(one.replace("${__dirname}", str(place)) for one in started["args"])],
+        input=json.dumps(INITIALIZE) + "\n",
+        env=dict(os.environ) | {"HOME": str(tmp_path)} | env,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    answer = json.loads(done.stdout)
+    assert answer["result"]["serverInfo"]["name"]
+    assert done.returncode == 0, done.stderr
