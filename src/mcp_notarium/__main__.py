@@ -18,7 +18,6 @@ from collections.abc import Sequence
 _ENV_FILE, _ACCOUNT = "--env-file", "--account"
 _TERMINAL_NOTICE = """\
 This is an MCP server; it is usually started by an MCP client and now waits for one on stdin.
-To set it up:   mcp-notarium setup
 To stop it:     Ctrl+C
 """
 
@@ -27,11 +26,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run with ``argv`` (default: the process's arguments) and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     serving = _parse_serve(arguments)
-    if serving is None:
+    terminal = os.isatty(0)
+    if serving is None or "_ARGCOMPLETE" in os.environ or (terminal and not arguments):
         from mcp_notarium.cli import main as cli  # noqa: PLC0415 - argparse, only for the commands
 
         return cli.run(arguments)
-    notice = _TERMINAL_NOTICE if not arguments and os.isatty(0) else ""
+    notice = _TERMINAL_NOTICE if terminal else ""
     from mcp_notarium.protocol.server import serve  # noqa: PLC0415 - a command does not need the server
 
     try:

@@ -64,7 +64,7 @@ def test_the_records_of_a_server_are_complete(env: dict[str, str]) -> None:
     assert records[4]["refers"] == records[3]["number"]
     assert "words" not in shown
     assert "such" not in shown
-    lines = run(env, "audit", "tail", "-n", "2").stdout.splitlines()
+    _day, *lines = run(env, "audit", "tail", "-n", "2").stdout.splitlines()
     assert len(lines) == 2
     assert "tool.get" in lines[0]
 
@@ -180,6 +180,8 @@ def test_export_is_signed_and_a_changed_one_is_found(env: dict[str, str], tmp_pa
     assert done.returncode == 0, done.stderr
     assert out.stat().st_mode & 0o777 == 0o600
     check = ("audit", "verify-export", str(out), "--public", str(public))
+    facts = json.loads(run(env, *check, "--json").stdout)
+    assert facts == {"head": facts["head"], "signature": True, "faults": []}
     done = run({"PATH": env["PATH"]}, *check)  # needs no cache and no key
     assert done.returncode == 0, done.stdout + done.stderr
     assert _openssl_verifies(out, public)

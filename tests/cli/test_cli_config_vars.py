@@ -69,7 +69,7 @@ def test_a_missing_and_a_wrong_variable_are_shown_in_their_rows(tmp_path):
     assert found["LOG_LEVEL"]["problem"] == ""
     table = show(env={"API_TIMEOUT_SECONDS": "soon"}, cwd=tmp_path).stdout
     assert (
-        "  ! API_TIMEOUT_SECONDS holds something that is not a number (from the environment)."
+        "! API_TIMEOUT_SECONDS holds something that is not a number (from the environment)."
         in table
     )
 

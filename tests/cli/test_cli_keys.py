@@ -6,14 +6,11 @@ import json
 import re
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account.slot_management import SlotList
-from mcp_notarium.cli import keys
-from mcp_notarium.crypto import kdf, key_file_codec, recovery_keys
+from mcp_notarium.crypto import recovery_keys
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
 from support import cheap_stretching
@@ -246,18 +243,6 @@ def test_the_keychain_that_is_switched_off_is_not_used(env: dict[str, str]) -> N
     done = run(env, "keychain", "enable")
     assert done.returncode == 1
     assert "NOTARIUM_KEYCHAIN" in done.stderr
-
-
-def test_no_two_columns_of_the_table_touch(
-    env: dict[str, str], simulator: Simulator, tmp_path: Path
-) -> None:
-    found = key_file_codec.parse(
-        (account_folder(simulator, tmp_path) / "notarium_keys.json").read_bytes()
-    )
-    dear = replace(found.slots[0], kdf=kdf.Argon2id(memory_kib=1 << 20, time_cost=16, lanes=16))
-    table = keys.format_table(SlotList(replace(found, slots=(dear, *found.slots)), opened_by=1))
-    cells = [re.split(r" {2,}", line) for line in table.splitlines()[:3]]
-    assert [len(row) for row in cells] == [5, 6, 6], table
 
 
 def test_a_table_for_people_names_what_is_missing(env: dict[str, str]) -> None:

@@ -36,9 +36,11 @@ def run(*arguments, entry=ENTRIES[1], env=(), cwd="/", **options):
     )
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_version_is_one_line_on_stdout(entry):
-    done = run("--version", entry=entry)
+@pytest.mark.parametrize(
+    ("entry", "option"), [(ENTRIES[0], "--version"), (ENTRIES[1], "-V")], ids=["--version", "-V"]
+)
+def test_version_is_one_line_on_stdout(entry, option):
+    done = run(option, entry=entry)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"mcp-notarium {__version__}\n", "")
 
 
@@ -48,7 +50,7 @@ def test_help_names_every_command_and_imports_none():
     assert done.stderr == ""
     for name, command in cli.COMMANDS.items():
         assert f"  {name} " in done.stdout
-        assert command.summary in done.stdout
+        assert command.summary in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -134,12 +136,12 @@ def test_serving_reads_the_file_named_before_or_after_the_command(tmp_path, argu
 
 
 @contextmanager
-def at_a_terminal(folder, settings=MappingProxyType({})):
+def at_a_terminal(folder, settings=MappingProxyType({}), command=("serve",)):
     """A server whose standard input is a terminal that stays open meanwhile."""
     ours, theirs = pty.openpty()
     env = BARE | dict(settings) | {"NOTARIUM_DATA_DIR": str(folder)}
     started = subprocess.Popen(
-        ENTRIES[1], env=env, cwd=folder, stdin=theirs, stdout=subprocess.PIPE,
+        [*ENTRIES[1], *command], env=env, cwd=folder, stdin=theirs, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     os.close(theirs)
@@ -154,11 +156,35 @@ def test_started_at_a_terminal_it_says_what_it_is_and_serves_all_the_same(tmp_pa
     key = "nine green lanterns at dusk"
     settings = {"SIMPLENOTE_USERNAME": "ada@example.org", "DB_ENCRYPTION_KEY": key}
     with at_a_terminal(tmp_path, settings) as started:
-        lines = [started.stderr.readline() for _ in range(3)]
+        lines = [started.stderr.readline() for _ in range(2)]
         assert started.poll() is None
     assert lines[0].startswith("This is an MCP server")
-    assert "mcp-notarium setup" in lines[1]
+    assert "Ctrl+C" in lines[1]
     assert started.returncode == 0
+
+
+def test_without_a_command_at_a_terminal_it_shows_help_and_state_and_ends(tmp_path):
+    with at_a_terminal(tmp_path, command=()) as started:
+        said, hints = started.communicate(timeout=60)
+    assert "  search " in said
+    assert "Begin with `mcp-notarium setup`" in hints
+    assert started.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["serch"], "search"),
+        (["status", "--jsno"], "--json"),
+        (["audit", "tial"], "tail"),
+        (["setup", "--store", "simplnote"], "simplenote"),
+        (["--acount", "one", "status"], "--account"),
+    ],
+)
+def test_what_was_meant_is_named(typed, meant):
+    done = run(*typed)
+    assert done.returncode == 2
+    assert f"did you mean {meant}?" in done.stderr
 
 
 def test_at_a_terminal_missing_settings_are_named_and_nothing_is_waited_for(tmp_path):

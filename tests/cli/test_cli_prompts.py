@@ -164,8 +164,8 @@ def test_an_interrupted_command_says_whether_it_has_changed_anything(
         assert terminal.ends(within=PROMPT_SECONDS) == 130
         assert "Interrupted. Nothing was changed." in terminal.screen
     simulator.faults.delay(30.0)
-    with Terminal(env, "reset-cache", "--yes") as terminal:
-        terminal.shows("0 of")
+    with Terminal(env, "reset-cache", "--yes", kind="xterm") as terminal:
+        terminal.shows("Loading the notes")
         terminal.type(CTRL_C)
         assert terminal.ends() == 130
         assert "Interrupted. The cache was emptied" in terminal.screen

@@ -149,7 +149,7 @@ def test_one_command_gives_a_notebook_to_all_clients_and_uninstall_leaves_no_tra
     for command in (["status"], ["doctor"], ["policy", "show"], ["audit", "tail"]):
         fresh = run({"HOME": str(home), "PATH": "/usr/bin:/bin"}, *command)
         assert fresh.returncode == 0, fresh.stderr
-    assert re.search(r"^notes +1$", run(bare(home), "status").stdout, re.MULTILINE)
+    assert re.search(r"^Notes +1$", run(bare(home), "status").stdout, re.MULTILINE)
     gone = run(bare(home), "uninstall", "--yes")
     assert gone.returncode == 0, gone.stderr
     assert zed.read_text() == ZED

@@ -32,14 +32,23 @@ CTRL_D = "\x04"
 
 
 class Terminal:
-    """``screen`` is everything shown so far; ``program`` is run at it, ours unless told."""
+    """``screen`` is everything shown so far; ``program`` is run at it, ours unless told.
+
+    It is wide, so that lines are found whole. ``kind`` is what ``TERM`` says of it.
+    """
 
     def __init__(
-        self, env: dict[str, str], *arguments: str, program: Sequence[str] = SERVE
+        self,
+        env: dict[str, str],
+        *arguments: str,
+        program: Sequence[str] = SERVE,
+        width: int = 400,
+        kind: str = "dumb",
     ) -> None:
         self.screen = ""
         self._ours, theirs = pty.openpty()
-        env = env | {"TERM": "dumb"}
+        termios.tcsetwinsize(theirs, (50, width))
+        env = env | {"TERM": kind}
         if program is SERVE and possible(env):
             self.process: Any = Preloaded(arguments, env=env, terminal=theirs)
         else:

@@ -16,7 +16,7 @@ import binascii
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -26,14 +26,15 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from rich.text import Text
 
 from mcp_notarium.account import opener
 from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.audit import export
-from mcp_notarium.audit.chain import AuditEntry, Head, Record
+from mcp_notarium.audit.chain import OK, AuditEntry, Decision, Head, Record
 from mcp_notarium.audit.verification import Fault, FaultKind, Verification
-from mcp_notarium.cli import command_setup
+from mcp_notarium.cli import command_setup, console
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, InvalidRequest, LockedError, Verdict
@@ -41,12 +42,14 @@ from mcp_notarium.files import os_errors
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import create_private
 from mcp_notarium.logs.redaction_rules import one_line
+from mcp_notarium.storage import note_scan
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.database import Database
 
 BROKEN_EXIT = 3
 _ANCHORS = {FaultKind.ANCHOR, FaultKind.TAIL_CUT, FaultKind.FOREIGN}
 _ACCEPTED = "cli.audit.accept"
+_REFUSED = {Decision.REFUSED, Decision.DECLINED, Decision.TIMED_OUT}
 _SHOWN_DIGITS = 16
 """Digits of a head in a question; redaction would take more of them for a key."""
 
@@ -80,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = actions.add_parser("verify-export", help="check an exported file")
     check.add_argument("file", type=Path, metavar="FILE")
     check.add_argument("--public", type=Path, metavar="KEYFILE", help="who must have signed it")
+    check.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -194,25 +198,58 @@ def _tail(args: argparse.Namespace) -> int:
     with open_chain(command_setup.prepare(args), read_only=True) as chain:
         table = chain.audit_log.table
         records = list(table.records(first=max(1, table.head().count - args.n + 1)))
-    for record in records:
-        line = json.dumps(export.as_json(record)) if args.json else _format_record(record)
-        sys.stdout.write(line + "\n")
+        names = {} if args.json else _read_titles(chain)
+    if args.json:
+        sys.stdout.writelines(json.dumps(export.as_json(record)) + "\n" for record in records)
+    else:
+        console.show(describe_records(records, names))
     return 0
 
 
-def _format_record(record: Record) -> str:
-    shown = export.as_json(record)
-    outcome = record.outcome or "begun"
+def _read_titles(chain: OpenChain) -> dict[str, str]:
+    """Return what notes are called now, by the names that records have for them."""
+    found = note_scan.read_titles(chain.database)
+    return {chain.audit_log.note_reference(note_id): title for note_id, title in found}
+
+
+def describe_records(records: Sequence[Record], titles: Mapping[str, str]) -> list[Text]:
+    """Return one line for each act, in local time; its outcome is a later record, which has no line of its own."""
+    outcomes = {record.refers: record for record in records if record.refers}
+    begun = {record.number for record in records}
+    lines, day = [], ""
+    for record in records:
+        if record.refers in begun:
+            continue
+        at = console.local_time(record.at_ms / 1000, seconds=True)
+        if day != at[:10]:
+            day = at[:10]
+            lines.append(Text(day, style="bold"))
+        lines.append(_describe_record(outcomes.get(record.number, record), record, at[11:], titles))
+    return lines
+
+
+def _describe_record(last: Record, first: Record, at: str, titles: Mapping[str, str]) -> Text:
+    """Return time, act, what became of it, notes, client and facts, in one line."""
+    shown = export.as_json(last)
     notes = shown["notes"] if isinstance(shown["notes"], list) else [shown["notes"]]
+    named = [f"“{titles[str(one)]}”" if str(one) in titles else str(one) for one in notes]
+    outcome = last.outcome or "begun"
+    asked = "" if last.decision == Decision.ALLOWED else f"{last.decision}, "
     parts = [
-        f"{record.number:>6}  {shown['at']}  {record.act:<24} {record.decision:<9} {outcome}",
-        f"of {record.refers}" if record.refers else "",
-        f"{record.bytes_out} bytes" if record.bytes_out else "",
-        " ".join(map(str, notes[:3])) + (" …" if len(notes) > 3 else ""),  # noqa: PLR2004
+        ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else ""),  # noqa: PLR2004
+        first.client,
+        f"{last.bytes_out:,} bytes" if last.bytes_out else "",
         json.dumps(shown["facts"]) if shown["facts"] else "",
-        record.client,
     ]
-    return one_line("  ".join(part for part in parts if part))
+    bad = outcome not in {OK, "begun"} or last.decision in _REFUSED
+    return Text.assemble(
+        (f"{at}  ", "dim"),
+        f"{one_line(first.act):<20} ",
+        (f"{one_line(asked + outcome):<10} ", "red" if bad else "green"),
+        one_line("  ".join(part for part in parts if part)),
+        no_wrap=True,
+        overflow="ellipsis",
+    )
 
 
 def _export(args: argparse.Namespace) -> int:
@@ -259,7 +296,12 @@ def _verify_export(args: argparse.Namespace) -> int:
     if len(exported) <= 1:
         lines.append("note: there is no record in it; the head is that of the chain at that time.")
     lines.append(f"head {head}")
-    sys.stdout.write("\n".join(lines) + "\n")
+    facts = {
+        "head": str(head),
+        "signature": None if args.public is None else signed,
+        "faults": [asdict(fault) for fault in faults],
+    }
+    print_data(facts, "\n".join(lines), as_json=args.json)
     return 0 if signed and not faults else BROKEN_EXIT
 
 

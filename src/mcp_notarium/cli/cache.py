@@ -25,9 +25,8 @@ from mcp_notarium.account import (
 )
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, setup_key, signals
+from mcp_notarium.cli import command_setup, console, notes, setup_key, signals
 from mcp_notarium.cli.terminal import (
-    Progress,
     ask_line,
     ask_secret,
     ask_yes,
@@ -53,9 +52,7 @@ NOT_OVERWRITTEN = (
     "file found there still opens the database with its key, and an unencrypted cache can be read. "
     "Only disk encryption and the end of those copies help against that."
 )
-_LONGEST_SYNC = 3600.0
 _LONGEST_COPY = 3600.0
-_POLL_SECONDS = 0.5
 _INDEX_AGAIN = "A server fills the index again when it starts; until then `status` counts no notes."
 _INCOMPLETE = {
     False: "WARNING: not every unfinished write, setting and audit record could be read. What is missing may "
@@ -154,23 +151,7 @@ async def _load_new(config: Config) -> int:
 
 async def _load(app: App) -> int:
     """Wait for the first load and report progress. Raises ``LoginRequired`` if it cannot begin."""
-    cycle = asyncio.create_task(app.scheduler.sync_now(_LONGEST_SYNC))
-    while not cycle.done():
-        await asyncio.wait({cycle}, timeout=_POLL_SECONDS)
-        status = app.scheduler.status()
-        if status.needs_login:
-            cycle.cancel()
-            store = app.config.store
-            raise LoginRequired(
-                f"{store.title} does not accept the login, or there is none yet",
-                resolution_hint=store.require_login().hint,
-            )
-        talk(f"  {status.loaded} of {status.total if status.total is not None else '?'} notes")
-    if not cycle.result():
-        raise NotariumError(
-            f"the load did not finish: {app.scheduler.status().last_error or 'no reason known'}",
-            resolution_hint="Whatever has arrived is kept; the next server start goes on from it.",
-        )
+    await notes.sync_all(app)
     talk("The cache is complete.")
     return 0
 
@@ -185,7 +166,8 @@ def run_repair(args: argparse.Namespace) -> int:
         old=ask_secret("Key: ") if args.ask_key else None,
         system=keychain.system_keychain() if config.keychain else None,
     )
-    done = repair.repair(config, options=options)
+    with console.progress("Repairing the cache"):
+        done = repair.repair(config, options=options)
     if done is None:
         talk("There is nothing to repair: every page is authentic, and the index fits the notes.")
         return 0
@@ -235,7 +217,8 @@ def run_restore(args: argparse.Namespace) -> int:
         old=ask_secret("Key: ") if args.ask_key else None,
         system=keychain.system_keychain() if config.keychain else None,
     )
-    done = restoration.restore(config, name=args.copy, options=options)
+    with console.progress("Restoring the notebook"):
+        done = restoration.restore(config, name=args.copy, options=options)
     for copy in done.unsound:
         talk(f"WARNING: {copy.path.name} cannot be read; it was passed over.")
     talk(f"{done.copy.path.name} is active. {_INDEX_AGAIN}")
@@ -282,9 +265,8 @@ def run_migrate(args: argparse.Namespace) -> int:
     slot_rotation.require_strong(
         found.passphrase, account=config.account.name, allow_weak=args.allow_weak
     )
-    done = plaintext_migration.encrypt_plain(
-        config, found.passphrase, on_progress=Progress("rows encrypted")
-    )
+    with console.progress("Encrypting the rows") as report:
+        done = plaintext_migration.encrypt_plain(config, found.passphrase, on_progress=report)
     talk(f"The cache is encrypted and compared: {done.notes:,} notes.")
     say_unless_copied(done.state.copied)
     done.state.require_finished(

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import difflib
-import textwrap
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     Progress,
@@ -19,12 +20,16 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 from rich.text import Text
+
+from mcp_notarium.cli.terminal import wrap
 
 Report = Callable[[int, int | None], None]
 """Takes how many are done, and of how many; None: nobody knows yet."""
 
-_NARROWEST = 20
+_UNWRAPPED = 10_000
+"""Columns of a line that is read by a program."""
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -33,10 +38,65 @@ def console() -> Console:
     return Console(stderr=True, highlight=False, emoji=False, markup=False)
 
 
+def output() -> Console:
+    """Return the console of data: standard output, with lines of any length if it is no terminal."""
+    width = None if sys.stdout.isatty() else _UNWRAPPED
+    return Console(file=sys.stdout, width=width, highlight=False, emoji=False, markup=False)
+
+
+def show(shown: Iterable[RenderableType]) -> None:
+    """Show data on standard output."""
+    out = output()
+    for one in shown:
+        with out.capture() as made:
+            out.print(
+                one, no_wrap=getattr(one, "no_wrap", None), overflow=getattr(one, "overflow", None)
+            )
+        lines = made.get().splitlines()
+        sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
+
+
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, least: int = 0
+) -> Table:
+    """Return a table whose cells are wrapped if it is too wide; the first column has ``least`` columns."""
+    made = Table(
+        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold",
+        show_header=any(headings),
+    )  # fmt: skip
+    for number, heading_ in enumerate(headings):
+        made.add_column(heading_, overflow="fold", min_width=least if number == 0 else None)
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def pairs(rows: Iterable[tuple[str, str]]) -> Table:
+    """Return labels with their values, which are wrapped beside them."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
+    for label, value in rows:
+        made.add_row(label, value)
+    return made
+
+
+def local_time(epoch: float, *, seconds: bool = False) -> str:
+    """Return a time as clocks here show it; a time that no calendar has stays a number."""
+    try:
+        return (
+            datetime.fromtimestamp(epoch, UTC)
+            .astimezone()
+            .isoformat(" ", "seconds" if seconds else "minutes")[: 19 if seconds else 16]
+        )
+    except (OverflowError, ValueError, OSError):
+        return str(epoch)
+
+
 def say(text: str = "", *, style: str = "") -> None:
     """Show a paragraph. ``style`` is one of rich."""
     out = console()
-    for line in _wrap(text, out.width):
+    for line in wrap(text, out.width):
         out.print(line, style=style or None, soft_wrap=True)
 
 
@@ -91,14 +151,7 @@ def progress(what: str) -> Iterator[Report]:
 def _marked(mark: str, colour: str, text: str) -> None:
     """Show a mark, and the paragraph to the right of it."""
     out = console()
-    first, *rest = _wrap(text[:1].upper() + text[1:], out.width - len(mark) - 1)
+    first, *rest = wrap(text[:1].upper() + text[1:], out.width - len(mark) - 1)
     out.print(Text.assemble((mark, colour), f" {first}"), soft_wrap=True)
     for line in rest:
         out.print(f"{'':{len(mark)}} {line}", soft_wrap=True)
-
-
-def _wrap(text: str, width: int) -> list[str]:
-    """Break a text between words only: no path or command is cut."""
-    return textwrap.wrap(
-        text, max(width, _NARROWEST), break_long_words=False, break_on_hyphens=False
-    ) or [""]

@@ -14,10 +14,12 @@ import asyncio
 from dataclasses import asdict, replace
 from typing import Any
 
+from rich.text import Text
+
 from mcp_notarium import __version__
 from mcp_notarium.account import audit_anchor, damage_marker, database_copies, opener
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, doctor_checks, status
+from mcp_notarium.cli import command_setup, console, doctor_checks, status
 from mcp_notarium.cli.doctor_checks import BAD, NOT_CHECKED, OK, WARN, Finding, check_folder
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Config
@@ -30,6 +32,8 @@ from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.storage import driver
 from mcp_notarium.storage.database_opener import Database
 from mcp_notarium.sync.status import describe_differences
+
+_COLOURS = {OK: "green", WARN: "yellow", NOT_CHECKED: "dim"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -222,13 +226,16 @@ async def _check_service(app: App) -> Finding:
 
 
 def _print(found: list[Finding], code: int, *, as_json: bool) -> int:
-    lines = [
-        f"{one.state:<5} {one.name:<14} {one.seen}"
-        + (f"\n      {'':<14} → {one.hint}" if one.hint else "")
+    rows = [
+        (
+            Text(one.state, style=_COLOURS.get(one.state, "bold red")),
+            one.name,
+            one.seen + (f"\n→ {one.hint}" if one.hint else ""),
+        )
         for one in found
     ]
     facts = {"exit_code": code, "findings": [asdict(one) for one in found]}
-    print_data(facts, "\n".join(lines), as_json=as_json)
+    print_data(facts, [console.table(("", "", ""), rows, least=4)], as_json=as_json)
     return code
 
 

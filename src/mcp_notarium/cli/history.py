@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import difflib
-import textwrap
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -33,7 +32,6 @@ from mcp_notarium.tools import history
 from mcp_notarium.tools.note_lookup import find_note
 from mcp_notarium.tools.schemas import ManageAnswer, ManageRequest, VersionRow
 
-_WIDTH = 96
 _SYNC_SECONDS = 15.0
 
 
@@ -56,14 +54,14 @@ class _Person:
 
 def run_history(args: argparse.Namespace) -> int:
     """List versions of the note, newest first."""
-    return asyncio.run(_history(_config(args), args))
+    return asyncio.run(_history(person_config(args), args))
 
 
 async def _history(config: Config, args: argparse.Namespace) -> int:
-    async with _open(config) as app:
+    async with open_synced(config) as app:
         request = ManageRequest(action="history", id=args.note, version=args.before)
         found = await history.list_versions(app, request)
-        _record_read(app, "cli.history", args.note)
+        record_read(app, "cli.history", args.note)
     lines = [line for row in found.history or () for line in _row_lines(row)]
     if found.next_version is not None:
         lines.append(f"older ones: mcp-notarium history {args.note} --before {found.next_version}")
@@ -74,21 +72,16 @@ async def _history(config: Config, args: argparse.Namespace) -> int:
 
 def _row_lines(row: VersionRow) -> list[str]:
     made = f"{row.version:<14}{row.at}  {row.by or 'made elsewhere, or not known'}"
-    return [
-        one_line(made),
-        textwrap.fill(
-            one_line(row.changed), _WIDTH, initial_indent="    ", subsequent_indent="    "
-        ),
-    ]
+    return [one_line(made), f"    {one_line(row.changed)}"]
 
 
 def run_diff(args: argparse.Namespace) -> int:
     """Show what changed between two versions, as a unified diff."""
-    return asyncio.run(_diff(_config(args), args))
+    return asyncio.run(_diff(person_config(args), args))
 
 
 async def _diff(config: Config, args: argparse.Namespace) -> int:
-    async with _open(config) as app:
+    async with open_synced(config) as app:
         note = await find_note(app, args.note)
         versions = app.library.history
         found = [await versions.read(note.id, name) for name in (args.version, args.other) if name]
@@ -96,7 +89,7 @@ async def _diff(config: Config, args: argparse.Namespace) -> int:
             async with aclosing(versions.walk(note.id)) as walk:
                 newest = [version async for version in _first(walk, 2)]
             found = [*(found or newest[1:]), *newest[:1]]
-        _record_read(app, "cli.diff", note.id)
+        record_read(app, "cli.diff", note.id)
     if len(found) < 2:  # noqa: PLR2004 - as above
         raise InvalidRequest(
             "there is no older version of this note to compare it with",
@@ -128,17 +121,17 @@ async def _first(walk: AsyncIterator[Any], most: int) -> AsyncIterator[Any]:
 
 def run_restore_version(args: argparse.Namespace) -> int:
     """Save title and text of a version again."""
-    return asyncio.run(_change(_config(args), args, "restore_version"))
+    return asyncio.run(_change(person_config(args), args, "restore_version"))
 
 
 def run_undo(args: argparse.Namespace) -> int:
     """Take back the last change that was saved from here."""
-    return asyncio.run(_change(_config(args), args, "undo"))
+    return asyncio.run(_change(person_config(args), args, "undo"))
 
 
 async def _change(config: Config, args: argparse.Namespace, action: str) -> int:
     config.policy.require_use("manage", action)
-    async with _open(config) as app:
+    async with open_synced(config) as app:
         note = await find_note(app, args.note)
         request = ManageRequest.model_validate(
             {
@@ -188,21 +181,23 @@ async def _recorded(
     return answer
 
 
-def _record_read(app: App, act: str, note_id: str) -> None:
-    reference = app.audit.note_reference(note_id)
+def record_read(app: App, act: str, *note_ids: str) -> None:
+    """Record that a command has read these notes."""
+    references = tuple(map(app.audit.note_reference, note_ids))
     app.audit.buffer(
-        AuditEntry(at=app.clock(), act=act, client=CLIENT, notes=(reference,), outcome=OK)
+        AuditEntry(at=app.clock(), act=act, client=CLIENT, notes=references, outcome=OK)
     )
 
 
-def _config(args: argparse.Namespace) -> Config:
+def person_config(args: argparse.Namespace) -> Config:
+    """Return the configuration for the owner of the notes: limits and hidden parts are for agents."""
     config = command_setup.prepare(args)
     policy = replace(config.policy, hidden_fields=frozenset(), limits=Limits())
     return replace(config, policy=policy, on_unreadable="refuse")
 
 
 @asynccontextmanager
-async def _open(config: Config) -> AsyncIterator[App]:
+async def open_synced(config: Config) -> AsyncIterator[App]:
     """Open the account, in step with the store if that can be reached."""
     async with open_app(config) as app, _named_errors():
         if not app.library.traits.in_database and not await app.scheduler.sync_now(_SYNC_SECONDS):
@@ -218,9 +213,7 @@ async def _named_errors() -> AsyncIterator[None]:
         yield
     except NoteNotFound as error:
         if error.subcategory != "version":
-            error.resolution_hint = (
-                "Give the note's id: an agent sees it in `list`. The policy may hide the note."
-            )
+            error.resolution_hint = "Give the note's id: `mcp-notarium search WORDS` shows it. The policy may hide the note."
         raise
 
 

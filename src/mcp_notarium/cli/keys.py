@@ -13,15 +13,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rich.console import RenderableType
+
 from mcp_notarium.account import key_file_backup, keychain_slot, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.slot_management import SlotChange, SlotList
-from mcp_notarium.cli import calibrate, command_setup, new_key_input
+from mcp_notarium.cli import calibrate, command_setup, console, new_key_input
 from mcp_notarium.cli.calibrate import describe_cost
 from mcp_notarium.cli.terminal import (
     ask_line,
     ask_secret,
-    columns,
     print_data,
     say_unless_copied,
     show_once,
@@ -95,7 +96,7 @@ def run_keys(args: argparse.Namespace) -> int:
 
 def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     found = slot_management.list_slots(config, calibrate.find_key(config, asked))
-    print_data(_as_json(found), format_table(found), as_json=args.json)
+    print_data(_as_json(found), _table(found), as_json=args.json)
     if found.uncertain:
         talk(f"note: {_UNCERTAIN}")
     return 0
@@ -121,26 +122,23 @@ def _as_json(found: SlotList) -> dict[str, Any]:
     }
 
 
-def format_table(found: SlotList) -> str:
+def _table(found: SlotList) -> list[RenderableType]:
     """Return the slots as a table, with advice about them."""
-    lines = columns(
-        [("slot", "type", "state", "cost", "label")]
-        + [
-            (str(s.id), s.type.value, s.state.value, describe_cost(s.kdf), s.label or "-")
-            for s in found.keyfile.slots
-        ]
-    )
-    for number, slot in enumerate(found.keyfile.slots, start=1):
-        lines[number] += "   <- this key" if slot.id == found.opened_by else ""
+    rows = [
+        (
+            str(s.id), s.type.value, s.state.value, describe_cost(s.kdf),
+            f"{s.label or '-'}{'   <- this key' if s.id == found.opened_by else ''}",
+        )
+        for s in found.keyfile.slots
+    ]  # fmt: skip
     rotated = found.keyfile.rotated
-    lines.append("")
-    lines.append(
-        f"Made {_format_day(found.keyfile.created)}, key last changed "
-        f"{_format_day(rotated) if rotated else 'never'}; key file number {found.keyfile.sequence}."
-    )
+    changed = _format_day(rotated) if rotated else "never"
+    made = f"Made {_format_day(found.keyfile.created)}, key last changed {changed}"
+    lines = ["", f"{made}; key file number {found.keyfile.sequence}."]
     if found.opened_by is None:
         lines.append("No available key opens it, so nothing proves that this list is true.")
-    return "\n".join(lines + advise(found.keyfile.slots))
+    headings = ("slot", "type", "state", "cost", "label")
+    return [console.table(headings, rows), *lines, *advise(found.keyfile.slots)]
 
 
 def advise(found: tuple[Slot, ...]) -> list[str]:

@@ -7,16 +7,19 @@ the command's arguments to a parser, and the one that runs it. Data goes to stdo
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from mcp_notarium import __version__, logs
-from mcp_notarium.cli import signals, standard_streams
+from mcp_notarium.cli import signals, standard_streams, terminal
 from mcp_notarium.config.accounts import ONLY
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.logs.redaction_rules import several_lines
@@ -37,33 +40,52 @@ class Command(NamedTuple):
     summary: str
 
 
-COMMANDS = {
-    "setup": Command("setup", "set up an account and the assistants that use it"),
-    "install": Command("install", "add the server to MCP clients"),
-    "uninstall": Command("install", "take the server out of MCP clients"),
-    "serve": Command("serve", "serve an MCP client on stdin and stdout (the default)"),
-    "login": Command("login", "log in to the note store"),
-    "logout": Command("login", "remove the stored login"),
-    "status": Command("status", "show the state of the cache"),
-    "doctor": Command("doctor", "check configuration, keys, cache and network"),
-    "rotate-key": Command("rotate_key", "change the passphrase of the cache"),
-    "keys": Command("keys", "list, add and remove the keys that open the cache"),
-    "keychain": Command("keys", "let the system's keychain open the cache"),
-    "generate-key": Command("generate_key", "make a new random key"),
-    "migrate-plaintext": Command("cache", "encrypt an unencrypted cache"),
-    "policy": Command("policy", "show, check and explain what agents may see and do"),
-    "purge": Command("cache", "destroy the local cache permanently"),
-    "repair": Command("cache", "recover what can be read of a damaged cache"),
-    "restore": Command("cache", "put a copy of the local notebook back"),
-    "reset-cache": Command("cache", "empty the cache and load it again"),
-    "history": Command("history", "list the versions of a note"),
-    "diff": Command("history", "show what changed between two versions of a note"),
-    "restore-version": Command("history", "save the text of an older version again"),
-    "undo": Command("history", "take back the last change to a note"),
-    "export": Command("transfer", "write all notes to a folder of Markdown, JSON or a zip file"),
-    "import": Command("transfer", "take the notes of an export into this account"),
-    "audit": Command("audit", "verify, show and export the audit log"),
+GROUPS = {
+    "Begin": {
+        "setup": Command("setup", "set up an account and the assistants that use it"),
+        "install": Command("install", "add the server to MCP clients"),
+        "uninstall": Command("install", "take the server out of MCP clients"),
+        "login": Command("login", "log in to the note store"),
+        "logout": Command("login", "remove the stored login"),
+        "completion": Command("completion", "let the shell complete commands and options"),
+    },
+    "Notes": {
+        "search": Command("notes", "find notes by words, tags and dates"),
+        "show": Command("notes", "show a note"),
+        "sync": Command("notes", "bring the notes in step with the store now"),
+        "history": Command("history", "list the versions of a note"),
+        "diff": Command("history", "show what changed between two versions of a note"),
+        "undo": Command("history", "take back the last change to a note"),
+        "restore-version": Command("history", "save the text of an older version again"),
+        "export": Command(
+            "transfer", "write all notes to a folder of Markdown, JSON or a zip file"
+        ),
+        "import": Command("transfer", "take the notes of an export into this account"),
+    },
+    "What is going on": {
+        "status": Command("status", "show the account, its cache and its clients"),
+        "doctor": Command("doctor", "check configuration, keys, cache and network"),
+        "audit": Command("audit", "verify, show and export the audit log"),
+        "policy": Command("policy", "show, check and explain what agents may see and do"),
+    },
+    "Keys": {
+        "keys": Command("keys", "list, add and remove the keys that open the cache"),
+        "rotate-key": Command("rotate_key", "change the passphrase of the cache"),
+        "keychain": Command("keys", "let the system's keychain open the cache"),
+        "generate-key": Command("generate_key", "make a new random key"),
+    },
+    "Cache": {
+        "repair": Command("cache", "recover what can be read of a damaged cache"),
+        "restore": Command("cache", "put a copy of the local notebook back"),
+        "reset-cache": Command("cache", "empty the cache and load it again"),
+        "migrate-plaintext": Command("cache", "encrypt an unencrypted cache"),
+        "purge": Command("cache", "destroy the local cache permanently"),
+    },
+    "Server": {
+        "serve": Command("serve", "serve an MCP client on stdin and stdout"),
+    },
 }
+COMMANDS = {name: one for group in GROUPS.values() for name, one in group.items()}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -97,8 +119,35 @@ class _Parser(argparse.ArgumentParser):
         _say(f"{self.prog}: error: {message}")
         raise SystemExit(USAGE_EXIT)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as usual, and suggest an option for one that is unknown."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            options = [one for action in self._actions for one in action.option_strings]
+            typed = unknown[0].partition("=")[0]
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{suggest(typed, options)}")
+        return parsed
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Check a choice as usual, and suggest one for a value that is none."""
+        if action.choices is not None and value not in action.choices:
+            names = [str(one) for one in action.choices]
+            raise argparse.ArgumentError(
+                action, f"{value!r} is none of {', '.join(names)}{suggest(value, names)}"
+            )
+
+
+def suggest(typed: object, names: Iterable[str]) -> str:
+    """Return the end of a message that asks whether one of these was meant; '' if none is like it."""
+    near = difflib.get_close_matches(str(typed), list(names), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
 
 def _dispatch(arguments: list[str]) -> int:
+    if "_ARGCOMPLETE" in os.environ:
+        from mcp_notarium.cli import completion  # noqa: PLC0415 - as for every command
+
+        return completion.complete()
     options = _parser().parse_args(arguments)
     if options.print_config_vars:
         from mcp_notarium.cli import print_config_vars  # noqa: PLC0415 - as for every command
@@ -106,37 +155,60 @@ def _dispatch(arguments: list[str]) -> int:
         return print_config_vars.run(options)
     if options.json:
         _parser().error("--json here requires --print-config-vars")
+    if options.command is None:  # at a terminal: without one the server runs
+        from mcp_notarium.cli import overview  # noqa: PLC0415 - as for every command
+
+        _parser().print_help()
+        return overview.run()
     command = COMMANDS.get(options.command)
     if command is None:
-        _parser().error(f"unknown command {options.command!r}; see mcp-notarium --help")
-    found: dict[str, tuple[AddArguments, RunCommand]] = import_module(
-        f"mcp_notarium.cli.{command.module}"
-    ).COMMANDS
-    add_arguments, run_command = found[options.command]
+        meant = suggest(options.command, COMMANDS) or "; see mcp-notarium --help"
+        _parser().error(f"unknown command {options.command!r}{meant}")
+    add_arguments, run_command = load_command(options.command)
     return run_command(_parse_command(options, add_arguments, command))
+
+
+def load_command(name: str) -> tuple[AddArguments, RunCommand]:
+    """Import the module of a command; return what adds its arguments, and what runs it."""
+    module = COMMANDS[name].module
+    found: dict[str, tuple[AddArguments, RunCommand]] = import_module(
+        f"mcp_notarium.cli.{module}"
+    ).COMMANDS
+    return found[name]
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="mcp-notarium",
         description="MCP server for your notes, with an encrypted local cache.",
-        epilog="commands:\n"
-        + "\n".join(f"  {name:<19}{command.summary}" for name, command in COMMANDS.items())
-        + "\n\nWithout a command it serves. `mcp-notarium COMMAND --help` tells more.",
+        epilog=_command_list(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"mcp-notarium {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"mcp-notarium {__version__}")
     parser.add_argument(
         "--print-config-vars",
         action="store_true",
         help="list every variable, its value (secrets masked) and where it came from",
     )
     parser.add_argument("--json", action="store_true", help="with --print-config-vars: as JSON")
-    _add_sources(parser)
-    parser.add_argument("command", nargs="?", default="serve", metavar="COMMAND", help="see below")
+    add_sources(parser)
+    parser.add_argument("command", nargs="?", metavar="COMMAND", help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
+
+
+def _command_list() -> str:
+    width = shutil.get_terminal_size().columns - 2
+    lines: list[str] = []
+    for group, commands in GROUPS.items():
+        lines += [f"{group}:"]
+        for name, command in commands.items():
+            lines += textwrap.wrap(
+                command.summary, width, initial_indent=f"  {name:<19}", subsequent_indent=" " * 21
+            )
+    more = "`mcp-notarium COMMAND --help` tells more. A client starts the server without a command."
+    return "\n".join([*lines, "", *textwrap.wrap(more, width)])
 
 
 def _parse_command(
@@ -147,13 +219,15 @@ def _parse_command(
         description=command.summary[0].upper() + command.summary[1:] + ".",
         allow_abbrev=False,
     )
-    _add_sources(parser)
+    add_sources(parser)
     add_arguments(parser)
     parser.set_defaults(env_file=options.env_file, account=options.account)
-    return parser.parse_args(options.rest)
+    parsed: argparse.Namespace = parser.parse_args(options.rest)
+    return parsed
 
 
-def _add_sources(parser: argparse.ArgumentParser) -> None:
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where the settings come from."""
     parser.add_argument(
         "--env-file",
         type=Path,
@@ -185,8 +259,8 @@ def _show_unexpected(error: Exception) -> int:
 
 
 def _say(text: str) -> None:
-    line = several_lines(logs.scrub(text)) + "\n"
     with suppress(OSError, ValueError):
+        line = terminal.fit(several_lines(logs.scrub(text)), sys.stderr) + "\n"
         encoding = sys.stderr.encoding or "utf-8"
         sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
         sys.stderr.flush()

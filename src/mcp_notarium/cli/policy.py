@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from mcp_notarium.account import inspection, opener
 from mcp_notarium.account.startup_outcomes import Open
-from mcp_notarium.cli import command_setup
+from mcp_notarium.cli import command_setup, console
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Config
 from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy, read_policy
@@ -79,14 +79,14 @@ def _report_valid(found: FoundPolicy, *, as_json: bool) -> int:
 def _show(found: FoundPolicy, *, as_json: bool) -> int:
     rows = rules(found)
     file = display_path(found.looked_at) + (" (there is none)" if found.path is None else "")
-    lines = [f"policy file: {file}", ""]
-    lines += [f"{key:<28}{_format_value(value):<32}{origin}" for key, value, origin in rows]
+    cells = [(key, _format_value(value), origin) for key, value, origin in rows]
     facts = _file_facts(found) | {
         "tools": list(found.policy.tools),
         "rules": [{"rule": key, "value": value, "from": origin} for key, value, origin in rows],
     }
-    lines += ["", f"tools an agent is offered: {', '.join(found.policy.tools)}"]
-    print_data(facts, "\n".join(lines), as_json=as_json)
+    offered = f"tools an agent is offered: {', '.join(found.policy.tools)}"
+    table = console.table(("rule", "value", "from"), cells)
+    print_data(facts, [f"policy file: {file}", "", table, "", offered], as_json=as_json)
     return 0
 
 

@@ -10,8 +10,13 @@ import argparse
 import sys
 from dataclasses import asdict
 
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
 from mcp_notarium import config, logs
-from mcp_notarium.cli.terminal import columns, print_data
+from mcp_notarium.cli import console
+from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Setting
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.sandbox import confinement
@@ -28,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     facts = [asdict(one) for one in settings]
     print_data(
         logs.scrub_for_client(facts),
-        logs.scrub_for_client(format_table(settings)),
+        _rendered(settings),
         as_json=args.json,
     )
     problem = inspected.source_problem
@@ -37,11 +42,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def format_table(settings: tuple[Setting, ...]) -> str:
-    """Return the settings as aligned columns; a problem stands on a line of its own below its row."""
-    rows = [(one.name, one_line(one.value) or "-", one.origin, one.purpose) for one in settings]
-    heading, *shown = columns([HEADINGS, *rows])
-    lines = [heading]
-    for line, one in zip(shown, settings, strict=True):
-        lines += [line, f"  ! {one_line(one.problem)}"] if one.problem else [line]
-    return "\n".join(lines)
+def _rendered(settings: tuple[Setting, ...]) -> list[RenderableType]:
+    """Return a paragraph for each setting at a terminal, else a table with a line for each."""
+    if not sys.stdout.isatty():
+        rows = [(one.name, _value(one), one.origin, _about(one)) for one in settings]
+        return [console.table(HEADINGS, rows)]
+    lines: list[RenderableType] = []
+    for one in settings:
+        name = Text.assemble((one.name, "bold"), " = ", _value(one), (f"  ({one.origin})", "dim"))
+        lines += [name, Padding(Text(_about(one)), (0, 0, 0, 4))]
+    return lines
+
+
+def _value(one: Setting) -> str:
+    return logs.scrub_for_client(one_line(one.value)) or "-"
+
+
+def _about(one: Setting) -> str:
+    problem = f"! {logs.scrub_for_client(one_line(one.problem))} " if one.problem else ""
+    return f"{problem}{one.purpose}"

@@ -16,11 +16,10 @@ from mcp_notarium.account import keychain_slot, reencryption, slot_rotation
 from mcp_notarium.account.database_creation import kdf_policy
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.slot_rotation import ProvenKey
-from mcp_notarium.cli import command_setup, keys, new_key_input, setup_key
+from mcp_notarium.cli import command_setup, console, keys, new_key_input, setup_key
 from mcp_notarium.cli.calibrate import describe_cost
 from mcp_notarium.cli.new_key_input import NewKey
 from mcp_notarium.cli.terminal import (
-    Progress,
     ask_secret,
     ask_yes,
     can_ask,
@@ -207,14 +206,14 @@ def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace)
         _confirm_dropped(dropped)
     new = _new_passphrase(config, current, args) if replacing else None
     doing = new or NewKey(current.key.passphrase)
-    with doing.in_change("the cache is re-encrypted"):
+    with doing.in_change("the cache is re-encrypted"), console.progress("Encrypting") as report:
         done = reencryption.reencrypt(
             config,
             new=new.secret if new else None,
             parameters=kdf_policy(config, args.kdf),
             allow_weak=args.allow_weak,
             drop_others=True,
-            on_progress=Progress("rows re-encrypted"),
+            on_progress=report,
             options=replace(options, at=doing.at),
         )
     talk(f"The cache was re-encrypted under a new data key and compared: {done.notes:,} notes.")

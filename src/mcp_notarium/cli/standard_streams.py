@@ -37,6 +37,10 @@ class Output:
         """Return whether nothing can be printed."""
         return self._stream is None or self._stream.closed
 
+    def isatty(self) -> bool:
+        """Return whether somebody reads it at a terminal."""
+        return self._stream is not None and self._stream.isatty()
+
     def write(self, text: str) -> int:
         """Write the text. Raises ``OutputError``."""
         if self._stream is None:

@@ -12,10 +12,14 @@ import argparse
 import asyncio
 import os
 import tempfile
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
 
 from mcp_notarium import __version__
 from mcp_notarium.account import (
@@ -29,7 +33,7 @@ from mcp_notarium.account import (
 from mcp_notarium.account.database_copies import describe_kept
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup
+from mcp_notarium.cli import command_setup, console
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.key_file_codec import Slot, SlotState
@@ -80,9 +84,13 @@ def collect(config: Config, *, deep: bool = False) -> dict[str, Any]:
     cautious = replace(config, on_unreadable="refuse")
     facts: dict[str, Any] = {
         "version": __version__,
+        "account": config.account.name,
         "folder": str(config.account_dir),
         "encryption": "on" if config.db_encryption else "off",
         "backend": config.store.name,
+        "clients": [
+            str(one) for one in find_holders(AccountFolder(config.account_dir).server_lock)
+        ],
     }
     try:
         # Asked with the settings as they are, because a refusal says why no rebuild is possible.
@@ -199,6 +207,7 @@ def _cache_facts(app: App) -> dict[str, Any]:
     counts, metrics = app.cache.notes.counts(), app.cache.sync_state.metrics()
     writes = app.cache.journal.all()
     return {
+        "login": _describe_login(app),
         "notes": counts.active,
         "notes_in_trash": counts.trashed,
         "complete": app.scheduler.status().complete,
@@ -217,23 +226,67 @@ def _cache_facts(app: App) -> dict[str, Any]:
     }
 
 
-def format_facts(facts: dict[str, Any]) -> str:
-    """Return the facts as aligned lines, the verdict last."""
-    left_out = {"verdict", "exit_code", "message", "resolution_hint", "notices"}
-    lines = [
-        f"{key.replace('_', ' '):<18}{'-' if value is None else value}"
-        for key, value in facts.items()
-        if key not in left_out
-    ]
-    lines += [f"note: {notice}" for notice in facts.get("notices", ())]
+def _describe_login(app: App) -> str:
+    login = app.config.store.login
+    if login is None:
+        return "not needed"
+    given = [name for name in login.variables if app.config.store_settings.secrets.get(name)]
+    stored = app.tokens.load() is not None
+    if not stored and not given:
+        return "no; `mcp-notarium login` logs in"
+    if app.scheduler.status().needs_login:
+        return "refused at the last sync; `mcp-notarium login` logs in again"
+    return "logged in" if stored else f"a server logs in with {' and '.join(given)}"
+
+
+def format_facts(facts: dict[str, Any]) -> list[RenderableType]:
+    """Return the facts as a table, notices below it, and what is wrong at the end."""
+    shown: list[RenderableType] = [console.pairs(_rows(facts))]
+    shown += [f"note: {notice}" for notice in facts.get("notices", ())]
     if facts["exit_code"]:
-        locked = facts["exit_code"] in set(Verdict)
-        state = "LOCKED" if locked else "NOT USABLE"
-        lines += [
-            f"{state} ({facts['verdict']}, exit code {facts['exit_code']}): {facts['message']}",
+        state = "LOCKED" if facts["exit_code"] in set(Verdict) else "NOT USABLE"
+        about = f"{state} ({facts['verdict']}, exit code {facts['exit_code']})"
+        shown += [
+            Text.assemble((about, "bold red"), f": {facts['message']}"),
             f"→ {facts['resolution_hint']}",
         ]
-    return "\n".join(lines)
+    return shown
+
+
+def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a person wants to know first, each with its label."""
+    yield "Account", f"{facts['account']} ({facts['backend']})"
+    yield "Folder", facts["folder"]
+    if "login" in facts:
+        yield "Login", facts["login"]
+    if "notes" in facts:
+        yield (
+            "Notes",
+            f"{facts['notes']:,}" + ("" if facts["complete"] else ", not all of them yet"),
+        )
+        yield "In the trash", f"{facts['notes_in_trash']:,}"
+        yield "Last sync", _describe_sync(facts)
+        yield "Unfinished", f"{facts['pending_writes']} writes, {facts['rejected_writes']} refused"
+    if "clients" in facts:
+        yield "Clients", "; ".join(facts["clients"]) or "none connected"
+    if "keys" in facts:
+        yield "Keys", f"{facts['keys']}; changed {_local(facts['key_changed_at'])}"
+    if "cache" in facts:
+        checked = f" ({facts['checked']})" if "checked" in facts else ""
+        size = f", {facts['size_bytes'] / 1e6:,.1f} MB" if "size_bytes" in facts else ""
+        yield "Cache", f"{facts['cache']}{checked}{size}"
+    yield "Encryption", facts["encryption"]
+
+
+def _describe_sync(facts: dict[str, Any]) -> str:
+    if facts["last_sync_at"] is None:
+        return "never"
+    failed = f"; since then: {facts['last_error']}" if facts["last_error"] else ""
+    return f"{_local(facts['last_sync_at'])}{failed}"
+
+
+def _local(utc: str) -> str:
+    return console.local_time(datetime.fromisoformat(utc).timestamp())
 
 
 def _format_time(epoch: float | None) -> str | None:

@@ -10,56 +10,58 @@ import signal
 import sys
 import textwrap
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TextIO
 
 from mcp_notarium.cli.signals import wait_for_input
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.keys.key_file_store import NOT_COPIED
 from mcp_notarium.secret import Secret
 
-_WIDTH = 96
-_WIDEST_COLUMN = 40
-
-
-class Progress:
-    """Print the progress of a long task: a line on stderr at most once a second, with rate and time left."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._began = self._told = time.monotonic()
-
-    def __call__(self, done: int, total: int) -> None:
-        """Report that so many of so many are done."""
-        now = time.monotonic()
-        if now - self._told < 1 or not done:
-            return
-        self._told = now
-        rate = done / (now - self._began)
-        left = (total - done) / rate
-        talk(f"{done:,} of {total:,} {self._what} ({rate:,.0f} a second, {left:.0f} s left)")
+_NARROWEST = 20
+_USUAL_WIDTH = 80
 
 
 def talk(text: str) -> None:
-    """Print one line to the user, on stderr; a failure to print is ignored."""
+    """Tell the user something on stderr, wrapped at a terminal; a failure to print is ignored."""
     with suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
+        print(fit(text, sys.stderr), file=sys.stderr, flush=True)
 
 
-def print_data(facts: Any, text: str, *, as_json: bool) -> None:
-    """Print the result of a command on stdout, as JSON or as text."""
-    sys.stdout.write((json.dumps(facts, indent=2) if as_json else text) + "\n")
+def print_data(facts: Any, text: str | list[Any], *, as_json: bool) -> None:
+    """Print the result of a command on stdout: as JSON, as text, or as what rich renders."""
+    if as_json:
+        sys.stdout.write(json.dumps(facts, indent=2) + "\n")
+    elif isinstance(text, str):
+        sys.stdout.write(fit(text, sys.stdout) + "\n")
+    else:
+        from mcp_notarium.cli import console  # noqa: PLC0415 - slow, and not every command renders
+
+        console.show(text)
 
 
-def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return one line for each row, with aligned columns."""
-    widths = [min(max(map(len, column)), _WIDEST_COLUMN) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+def fit(text: str, stream: TextIO) -> str:
+    """Return the text with its lines wrapped at words to the width of a terminal; else as it is."""
+    if not stream.isatty():
+        return text
+    try:
+        width = os.get_terminal_size(stream.fileno()).columns or _USUAL_WIDTH
+    except (OSError, ValueError):
+        width = _USUAL_WIDTH
+    return "\n".join(line for one in text.split("\n") for line in wrap(one, width))
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Break a text between words only, behind its indentation: no path or command is cut."""
+    indent = " " * min(len(text) - len(text.lstrip(" ")), _NARROWEST)
+    return textwrap.wrap(
+        text,
+        max(width, _NARROWEST),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [""]
 
 
 def say_unless_copied(copied: bool) -> None:  # noqa: FBT001 - the one fact it is about
@@ -100,7 +102,7 @@ def show_once(words: str, secret: Secret) -> None:
     require_terminal()
     if not sys.stderr.isatty():
         raise _no_terminal()
-    talk(f"{textwrap.fill(words, _WIDTH)}\n\n    {secret.reveal_text()}\n")
+    talk(f"{words}\n\n    {secret.reveal_text()}\n")
 
 
 def ask_yes(question: str) -> bool:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, signals
-from mcp_notarium.cli.terminal import Progress, ask_yes, print_data, talk
+from mcp_notarium.cli import command_setup, console, signals
+from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
 from mcp_notarium.domain.note_archive import ArchivedNote
 from mcp_notarium.errors import InvalidRequest, NotariumError
@@ -42,7 +42,8 @@ async def _export(config: Config, args: argparse.Namespace) -> int:
     async with _open(config) as app:
         with command_setup.record_command(app, "cli.export"):
             notes = await _read_notes(app)
-            formats.write(form, path, notes, Progress("notes exported"))
+            with console.progress("Writing the notes") as report:
+                formats.write(form, path, notes, report)
         hidden = app.library.transfer.hides and not app.library.traits.in_database
     trash = sum(note.content.trash for note in notes)
     seconds = max(time.monotonic() - began, 0.001)
@@ -62,11 +63,12 @@ async def _export(config: Config, args: argparse.Namespace) -> int:
 async def _read_notes(app: App) -> list[ArchivedNote]:
     """Return all notes in the order in which they were created."""
     transfer, status = app.library.transfer, app.library.status()
-    progress, total = Progress("notes read"), status.total or status.loaded
+    total = status.total or status.loaded
     notes: list[ArchivedNote] = []
-    async for held in transfer.read_all():
-        notes.append(ArchivedNote(held.id, held.content, held.created_at, held.modified_at))
-        progress(len(notes), max(total, len(notes)))
+    with console.progress("Reading the notes") as report:
+        async for held in transfer.read_all():
+            notes.append(ArchivedNote(held.id, held.content, held.created_at, held.modified_at))
+            report(len(notes), max(total, len(notes)))
     return sorted(notes, key=lambda note: (note.created_at, note.id))
 
 
@@ -102,9 +104,8 @@ async def _import(config: Config, args: argparse.Namespace) -> int:
 
 async def _carry_out(app: App, planned: ImportPlan) -> ImportResult:
     try:
-        return await import_plan.carry_out(
-            planned, app.library.transfer, Progress("notes imported")
-        )
+        with console.progress("Importing the notes") as report:
+            return await import_plan.carry_out(planned, app.library.transfer, report)
     except NotariumError as error:
         error.resolution_hint = (
             "The notes imported so far stay. Run the same command again for the rest: no note is "

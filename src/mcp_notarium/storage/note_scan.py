@@ -71,6 +71,13 @@ def read_times(database: Database, note_id: str) -> tuple[float, float]:
     return (row[0], row[1]) if row is not None else (0.0, 0.0)
 
 
+def read_titles(database: Database) -> list[tuple[str, str]]:
+    """Return id and title of every note; of one without a title, its first line."""
+    found = database.rows(_TITLES)
+    return [(note_id, title or head.partition("\n")[0].strip()) for note_id, title, head in found]
+
+
+_TITLES = "SELECT id, title, head FROM notes"
 _NEWEST = """
 SELECT b.created_at, n.pk FROM notes n CROSS JOIN note_base b ON b.pk = n.pk WHERE n.trash = 0
 ORDER BY n.created_at DESC, b.created_at DESC, n.pk DESC LIMIT ?

@@ -1,0 +1,199 @@
+"""Find, show and sync the notes from a terminal: ``search``, ``show`` and ``sync``.
+
+``search`` and ``show`` first bring the notes in step with the store, if that can be reached. What the policy
+hides stays hidden.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.padding import Padding
+from rich.text import Text
+
+from mcp_notarium.app import App, open_app
+from mcp_notarium.cli import command_setup, console, signals
+from mcp_notarium.cli.history import open_synced, person_config, record_read
+from mcp_notarium.cli.terminal import print_data
+from mcp_notarium.errors import InvalidRequest, LoginRequired, NotariumError, NoteNotFound
+from mcp_notarium.logs.redaction_rules import one_line, several_lines
+from mcp_notarium.search import parser
+from mcp_notarium.tools.note_lookup import find_note
+
+if TYPE_CHECKING:
+    from mcp_notarium.domain.note import Note
+    from mcp_notarium.storage.note_search import Found, Summary
+
+_LONGEST_SYNC = 3600.0
+_LOOK_SECONDS = 0.1
+_MOST_ROWS = 1000
+_MOST_NAMED = 3
+
+
+def _add_search_arguments(arguments: argparse.ArgumentParser) -> None:
+    arguments.add_argument("words", nargs="+", metavar="WORDS", help=parser.FILTERS)
+    arguments.add_argument("-n", type=int, default=20, metavar="COUNT", help="how many (20)")
+    command_setup.options("--json")(arguments)
+
+
+def run_search(args: argparse.Namespace) -> int:
+    """List the notes that match; exit code 1 if there is none."""
+    if not 0 < args.n <= _MOST_ROWS:
+        raise InvalidRequest(
+            f"-n wants a number from 1 to {_MOST_ROWS}", resolution_hint="Say how many to show."
+        )
+    return asyncio.run(_search(args))
+
+
+async def _search(args: argparse.Namespace) -> int:
+    query = parser.parse(" ".join(args.words))
+    async with open_synced(person_config(args)) as app:
+        found = app.library.find(query, limit=args.n, offset=0, preview_lines=1)
+        record_read(app, "cli.search", *(one.id for one in found.notes))
+    facts = {"total": found.total, "notes": [_as_json(one) for one in found.notes]}
+    print_data(facts, [line for one in found.notes for line in _hit(one)], as_json=args.json)
+    if not args.json:
+        _say_count(found)
+    return 0 if found.total else 1
+
+
+def _as_json(one: Summary) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "title": note_title(one.title, one.head),
+        "tags": list(one.tags),
+        "modified_at": datetime.fromtimestamp(one.modified_at, UTC).isoformat(),
+        "trash": one.trash,
+        "match": None if one.match is None else one.match.text,
+    }
+
+
+def _hit(one: Summary) -> list[Any]:
+    """Return the lines of a hit: title and tags, where it stands, when it changed and its id."""
+    title = Text(one_line(note_title(one.title, one.head)), style="bold")
+    tags = "".join(f"  #{one_line(tag)}" for tag in one.tags) + ("  (trash)" if one.trash else "")
+    place = Text(f"{console.local_time(one.modified_at)}  {one_line(one.id)}", style="dim")
+    match = [] if one.match is None else [Text(one_line(one.match.text.strip()))]
+    return [title.append(tags, style="cyan"), *(Padding(x, (0, 0, 0, 2)) for x in (*match, place))]
+
+
+def _say_count(found: Found) -> None:
+    if not found.total:
+        console.say("No note has all of these words.")
+        return
+    console.say(
+        f"{len(found.notes):,} of {found.total:,} notes. `mcp-notarium show {found.notes[0].id}` shows "
+        "the first one."
+    )
+
+
+def _add_show_arguments(arguments: argparse.ArgumentParser) -> None:
+    arguments.add_argument("note", nargs="+", metavar="NOTE", help="its id, or words of it alone")
+    command_setup.options("--json")(arguments)
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """Print a note: its text alone, and exactly, if the output is no terminal."""
+    return asyncio.run(_show(args))
+
+
+async def _show(args: argparse.Namespace) -> int:
+    async with open_synced(person_config(args)) as app:
+        note = await _find(app, " ".join(args.note))
+        record_read(app, "cli.show", note.id)
+    title = note_title(note.title, note.text)
+    if args.json or not sys.stdout.isatty():
+        facts = {
+            "id": note.id,
+            "title": title,
+            "tags": list(note.tags),
+            "created_at": datetime.fromtimestamp(note.created_at, UTC).isoformat(),
+            "modified_at": datetime.fromtimestamp(note.modified_at, UTC).isoformat(),
+            "trash": note.trash,
+            "text": note.text,
+        }
+        print_data(facts, note.text.removesuffix("\n"), as_json=args.json)
+        return 0
+    tags = "".join(f"  #{one_line(tag)}" for tag in note.tags)
+    about = f"{console.local_time(note.modified_at)}  {one_line(note.id)}"
+    head = [Text(one_line(note.title), style="bold")] if note.title else []
+    print_data(
+        {},
+        [*head, Text(about, style="dim").append(tags, style="cyan"), "", several_lines(note.text)],
+        as_json=False,
+    )
+    return 0
+
+
+async def _find(app: App, named: str) -> Note:
+    """Return the note with this id, or the only one that has these words. Raises ``NoteNotFound``."""
+    try:
+        return await find_note(app, named)
+    except NoteNotFound:
+        found = app.library.find(parser.parse(named), limit=_MOST_NAMED, offset=0, preview_lines=1)
+        only = app.library.get(found.notes[0].id) if found.total == 1 else None
+        if only is not None:
+            return only
+        raise NoteNotFound(
+            f"{found.total or 'no'} notes have this id or these words",
+            resolution_hint="`mcp-notarium search WORDS` lists notes with their ids.",
+        ) from None
+
+
+def note_title(title: str | None, text: str) -> str:
+    """Return what a person calls the note: its title, or its first line with letters."""
+    lines = (title or "", *text.splitlines())
+    return next((one.strip() for one in lines if one.strip()), "(empty)")
+
+
+def run_sync(args: argparse.Namespace) -> int:
+    """Bring the notes in step with the store, and wait for it."""
+    return asyncio.run(_sync(args))
+
+
+async def _sync(args: argparse.Namespace) -> int:
+    async with open_app(command_setup.prepare(args)) as app:
+        signals.watch_folder(app.config.account_dir)  # opening may have created the database
+        if not app.library.traits.in_database:
+            await sync_all(app)
+        counts = app.cache.notes.counts()
+    facts = {"notes": counts.active, "notes_in_trash": counts.trashed}
+    print_data(
+        facts,
+        f"In step: {counts.active:,} notes, {counts.trashed:,} in the trash.",
+        as_json=args.json,
+    )
+    return 0
+
+
+async def sync_all(app: App) -> None:
+    """Sync with a bar, until every note is here. Raises ``LoginRequired`` and ``NotariumError``."""
+    cycle = asyncio.create_task(app.scheduler.sync_now(_LONGEST_SYNC))
+    with console.progress("Loading the notes") as report:
+        while not cycle.done():
+            await asyncio.wait({cycle}, timeout=_LOOK_SECONDS)
+            status = app.scheduler.status()
+            if status.needs_login:
+                cycle.cancel()
+                store = app.config.store
+                raise LoginRequired(
+                    f"{store.title} does not accept the login, or there is none yet",
+                    resolution_hint=store.require_login().hint,
+                )
+            report(status.loaded, status.total)
+    if not cycle.result():
+        raise NotariumError(
+            f"the load did not finish: {app.scheduler.status().last_error or 'no reason known'}",
+            resolution_hint="Whatever has arrived is kept; `mcp-notarium sync` goes on from it.",
+        )
+
+
+COMMANDS = {
+    "search": (_add_search_arguments, run_search),
+    "show": (_add_show_arguments, run_show),
+    "sync": (command_setup.options("--json"), run_sync),
+}

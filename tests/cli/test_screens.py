@@ -1,0 +1,168 @@
+"""Test what a person sees at a terminal of 60, 80 and 120 columns, and what a program reads instead."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from notarium_devtools.simperium import Simulator
+from support.terminal import Terminal
+from support.whole import Server, environment, run
+
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are needed"),
+    pytest.mark.slow("each test runs several commands"),
+]
+WIDTHS = (60, 80, 120)
+LONGEST = 20
+"""Characters of a word that has to stand in one line."""
+TABLE_ONLY = {"NAME", "VALUE", "FROM", "PURPOSE"}
+COLOUR = re.compile(r"\x1b\[(?:[0-9;]*;)?3[0-9]m")
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+BREAD = "# How\n\n500 g of flour.\n" + "Leave the dough over night and bake it. " * 6 + "\n"
+
+
+@pytest.fixture(name="env", scope="module")
+def _env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A notebook with three notes, of which an agent has read one; nothing runs."""
+    place = tmp_path_factory.mktemp("screens")
+    env = environment(Simulator(), place, NOTARIUM_STORE="local")
+    with Server(env) as server:
+        server.tool("save", title="Sourdough bread", text=BREAD, tags=["home"])
+        server.tool("save", title="Steer \x1b[31m me", text="nothing of that\n")
+        note = server.tool("save", title="日本語" * 30, text="長い\n")
+        server.tool("get", id=note["id"])
+        assert server.leave() == 0
+    return env
+
+
+def screen(env: dict[str, str], *command: str, width: int) -> str:
+    with Terminal(env, *command, width=width, kind="xterm-256color") as terminal:
+        assert terminal.ends() == 0, terminal.screen
+        return terminal.screen
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    "command",
+    ["status", "doctor --offline", "search bread", "show dough", "keys list", "policy show",
+     "--print-config-vars", "--help", "audit verify", "history {bread}"],
+)  # fmt: skip
+def test_a_screen_is_wrapped_between_words_and_says_what_a_program_reads(
+    env: dict[str, str], width: int, command: str
+) -> None:
+    note = json.loads(run(env, "search", "sourdough", "--json").stdout)["notes"][0]["id"]
+    command = command.format(bread=note)
+    shown = ESCAPES.sub("", screen(env, *command.split(), width=width)).replace("\r", "")
+    too_wide = [one for one in shown.splitlines() if len(one) > width and " " in one.strip()]
+    assert not too_wide
+    read = words(run(env, *command.split()).stdout) - words(shown) - TABLE_ONLY
+    assert {one for one in read if len(one) <= LONGEST and not one.startswith("[")} == set()
+
+
+def words(text: str) -> set[str]:
+    return {one.strip("()") for one in text.split()}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_an_act_is_one_line_with_title_and_local_time(env: dict[str, str], width: int) -> None:
+    shown = screen(env | {"TZ": "Pacific/Kiritimati"}, "audit", "tail", "-n", "300", width=width)
+    lines = ESCAPES.sub("", shown).replace("\r", "").splitlines()
+    saves = [one for one in lines if " tool.save " in one]
+    assert len(saves) == 3
+    assert all(re.match(r"\d\d:\d\d:\d\d  tool.save +ok  ", one) for one in saves)
+    assert "“Sourdough bread”" in saves[0]
+    assert "\\u001b[31m" in saves[1]
+    assert all(len(one) <= width for one in lines)
+    there = [
+        json.loads(one)
+        for one in run(env, "audit", "tail", "-n", "300", "--json").stdout.splitlines()
+    ]
+    assert "Sourdough" not in json.dumps(there)
+    utc = next(one["at"] for one in there if one["act"] == "tool.save")
+    assert int(saves[0][:2]) == (int(utc[11:13]) + 14) % 24
+
+
+def test_colour_is_for_terminals_that_want_it(env: dict[str, str]) -> None:
+    assert COLOUR.search(screen(env, "search", "bread", width=80))
+    assert not COLOUR.search(screen(env | {"NO_COLOR": "1"}, "search", "bread", width=80))
+    assert "\x1b" not in run(env, "search", "bread").stdout
+
+
+def test_a_note_is_found_shown_and_piped_as_it_is(env: dict[str, str]) -> None:
+    found = json.loads(run(env, "search", "dough", "--json").stdout)
+    assert [one["title"] for one in found["notes"]] == ["Sourdough bread"]
+    for named in (found["notes"][0]["id"], "dough"):
+        done = run(env, "show", named)
+        assert (done.returncode, done.stdout) == (0, BREAD)
+    assert json.loads(run(env, "show", "dough", "--json").stdout)["text"] == BREAD
+    assert run(env, "search", "nowhere").returncode == 1
+    several = run(env, "show", "of")
+    assert several.returncode == 1
+    assert "2 notes have this id or these words" in several.stderr
+    assert "\x1b[31m" not in screen(env, "show", "steer", width=80)
+
+
+def test_a_client_that_is_connected_is_named(env: dict[str, str]) -> None:
+    with Server(env) as server:
+        server.tool("list")
+        pids = [re.search(r"process (\d+)", one) for one in status(env)["clients"]]
+        assert [int(one[1]) for one in pids if one] == [server.process.pid]
+        assert server.leave() == 0
+    assert status(env)["clients"] == []
+    assert status(env)["login"] == "not needed"
+
+
+def status(env: dict[str, str]) -> dict[str, list[str]]:
+    return json.loads(run(env, "status", "--json").stdout)
+
+
+def test_notes_arrive_by_sync_and_the_login_is_told(tmp_path: Path) -> None:
+    simulator = Simulator()
+    simulator.put("one", content="The first note")
+    with simulator.running():
+        env = environment(simulator, tmp_path, SIMPLENOTE_PASSWORD=None)
+        assert run(env, "sync").returncode == 1
+        assert status(env)["login"].startswith("no; ")
+        env = environment(simulator, tmp_path)
+        assert status(env)["login"].startswith("refused at the last sync")
+        assert "In step: 1 notes" in run(env, "sync").stdout
+        assert status(env)["login"] == "logged in"
+        simulator.put("two", content="The second note")
+        assert run(env, "search", "second").returncode == 0
+        assert "Loading the notes" in screen(env, "sync", width=80)
+    offline = run(env, "search", "second")
+    assert offline.returncode == 0
+    assert "was not asked" in offline.stderr
+    assert run(env, "sync").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [("sear", "search "), ("status --js", "--json "), ("audit ta", "tail ")],
+)
+def test_bash_completes_at_tab(env: dict[str, str], typed: str, completed: str) -> None:
+    path = f"{sysconfig.get_path('scripts')}:{env['PATH']}"
+    shell = ["/bin/bash", "--norc", "--noprofile", "-i"]
+    with Terminal(env | {"PATH": path, "PS1": "READY>"}, program=shell) as terminal:
+        terminal.shows("READY>")
+        terminal.type('eval "$(mcp-notarium completion bash)"; echo do""ne\n')
+        terminal.shows("done")
+        terminal.type(f"mcp-notarium {typed}\t")
+        terminal.shows(
+            f"mcp-notarium {typed.rpartition(' ')[0]}{' ' if ' ' in typed else ''}{completed}"
+        )
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_its_own_code(env: dict[str, str], shell: str) -> None:
+    done = run(env, "completion", shell)
+    assert done.returncode == 0
+    assert {"bash": "complete -o", "zsh": "compdef", "fish": "complete --command"}[
+        shell
+    ] in done.stdout
