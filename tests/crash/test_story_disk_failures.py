@@ -9,11 +9,15 @@ import os
 import random
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
 from mcp_notarium.account import purge
 from mcp_notarium.cli import command_setup, main
+from mcp_notarium.config import Loaded
+from mcp_notarium.config.policy_file import FoundPolicy
+from mcp_notarium.domain.policy import PERMISSIVE
 from mcp_notarium.errors import LockedError, Unfinished
 from mcp_notarium.files.os_errors import ELSEWHERE
 from support import stops
@@ -62,6 +66,11 @@ class Failing:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
+def loaded(config):
+    """The configuration as a command gets it, with no account remembered."""
+    return Loaded(config, (), (), FoundPolicy(PERMISSIVE, Path("none")))
+
+
 @pytest.fixture
 def tried(place, monkeypatch, capsys):
     """Does a command in a copy of what was there; how it ended, what it said, and the copy."""
@@ -76,7 +85,7 @@ def tried(place, monkeypatch, capsys):
         config = given_key(home, db_encryption="off" not in story.environment.values())
         failing = Failing(number, config, steadily=steadily)
         with monkeypatch.context() as patch:
-            patch.setattr(command_setup, "prepare", lambda _args: config)
+            patch.setattr(command_setup, "prepare_account", lambda _args: loaded(config))
             patch.chdir(home)
             capsys.readouterr()
             with stops.stopping(failing):
@@ -137,7 +146,9 @@ def test_the_named_command_removes_the_old_files(tried, name, monkeypatch, capsy
         if code == 0 or failing.key_file() == failing.before:
             continue
         with monkeypatch.context() as patch:
-            patch.setattr(command_setup, "prepare", lambda _args, config=failing.config: config)
+            patch.setattr(
+                command_setup, "prepare_account", lambda _args, f=failing: loaded(f.config)
+            )
             assert main.run(story.command) == 0 or "nothing is wrong" in capsys.readouterr().err
         left = {path.name for path in failing.folder.path.iterdir()}
         assert not [path for path in left if path.startswith("notarium_cache.sqlite")]

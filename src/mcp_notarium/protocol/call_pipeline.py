@@ -148,7 +148,7 @@ def _request(tool: Tool, arguments: Json) -> BaseModel:
 
 
 _PROBLEMS = {
-    "extra_forbidden": "There is no such argument",
+    "extra_forbidden": "The tool has no argument of this name",
     "model_type": "Input should be an object",
 }
 """What the model is told where pydantic speaks to programmers, by its name of the error."""

@@ -311,7 +311,7 @@ def filled(config, *, length=900):
         return whole
 
 
-@pytest.mark.parametrize("share", [0.3, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("share", [0.35, 0.6, 0.7, 0.9])
 def test_a_note_whose_page_is_damaged_comes_from_the_index(config, share):
     whole = filled(config)
     spoil(database_of(config), int(database_of(config).stat().st_size // PAGE_SIZE * share))
@@ -377,7 +377,7 @@ def test_the_newest_copy_is_kept_where_none_can_be_read(config):
 def test_a_repair_that_loses_nothing_keeps_no_copy(config):
     filled(config)
     made = change(config)
-    spoil(database_of(config), int(database_of(config).stat().st_size // PAGE_SIZE * 0.5))
+    spoil(database_of(config), int(database_of(config).stat().st_size // PAGE_SIZE * 0.6))
     assert repair.repair(config, options=GIVEN).salvaged.complete
     assert names(config) == [made.name]
     assert database_copies.describe_kept(folder_of(config)) == ()
