@@ -57,6 +57,11 @@ KINDS: Final[dict[str, re.Pattern[str]]] = {
 """The kinds, in the order they are reported. Each pattern matches one character."""
 
 
+def escape_surrogates(text: str) -> str:
+    """Return JSON with lone surrogates as escapes, as JavaScript writes them."""
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def replace_surrogates(text: str) -> str:
     """Replace every lone surrogate by U+FFFD, so that the text can be encoded as UTF-8.
 

@@ -82,6 +82,33 @@ def test_an_edit_of_the_content_leaves_the_items_and_one_of_the_items_the_conten
     assert changed["content"] == "For Sunday"
 
 
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        (
+            "For Sunday\n- [ ] milk\n- [x] eggs\n- [ ] tea\n  and sugar\n\nA remark",
+            "For Sunday\n\nA remark",
+        ),
+        ("For Sunday\n- [ ] milk\n\n\n- [x] eggs\n\n- [ ] tea\n  and sugar\n", "For Sunday"),
+        ("- [ ] milk\nFor Sunday\n- [x] eggs\n- [ ] tea\n\n  and sugar", "For Sunday"),
+    ],
+)
+def test_items_are_found_wherever_their_lines_stand(text, content):
+    base = listed(*ITEMS, content="For Sunday")
+    stored = base | columns_after(base, text=text)
+    assert stored["content"] == content
+    items = json.loads(stored["checkItems"])
+    assert [item["id"] for item in items] == [item["id"] for item in ITEMS]
+
+
+def test_half_characters_of_items_stay_as_javascript_writes_them():
+    half = r'[{"id":"1","text":"cut \ud83d","more":"\udc00"},{"id":"2","text":"tea"}]'
+    base = row(type="checklist", content="", checkItems=half)
+    assert note_codec.revision(base).content.text == "- [ ] cut \ufffd\n- [ ] tea"
+    changed = columns_after(base, text="- [ ] cut \ufffd\n- [x] tea")
+    assert changed["checkItems"] == half.replace('"tea"', '"tea","checked":true')
+
+
 def test_lines_of_a_plain_note_stay_text():
     text = "- [ ] milk\n- [x] eggs"
     assert columns_after(row(), text=text) == {"content": text}

@@ -12,6 +12,7 @@ import pytest
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
 from mcp_notarium.errors import (
     CursorLost,
+    IdTaken,
     NoteNotFound,
     OutcomeUnknown,
     StoreProtocolError,
@@ -153,6 +154,31 @@ def test_an_older_file_has_fewer_columns(tmp_path, opens):
     with pytest.raises(StoreRejected, match="isMarkdown"):
         push(store, "n1", Content("x", properties=frozenset({"markdown"})), made)
     assert edit(store, "n1", "y").content == Content("y")
+
+
+def test_the_oldest_file_takes_a_note_and_takes_it_again_after_a_delete(tmp_path, opens):
+    note = (
+        'CREATE TABLE "Note" ("id" TEXT PRIMARY KEY, "content" TEXT NOT NULL, "createdAt" DATETIME NOT NULL, '
+        '"updatedAt" DATETIME NOT NULL, "loud" TEXT GENERATED ALWAYS AS (upper("content")))'
+    )
+    app = MementoFile(tmp_path / "dev.db", note=note)
+    store = opens(app.path)
+    made = push(store, "n1", Content("x"))
+    before = app.row("n1")
+    kept = asyncio.run(store.keepsake("n1")).decode()
+    asyncio.run(store.delete("n1", etag=made.etag, write_id="0b"))
+    push(store, "n1", Content("x", native=kept))
+    assert app.row("n1") | {"updatedAt": 0} == before | {"updatedAt": 0}
+
+
+def test_a_note_that_the_app_has_made_again_is_not_taken_for_ours(app, store):
+    made = push(store, "n1", Content("x"))
+    kept = asyncio.run(store.keepsake("n1")).decode()
+    asyncio.run(store.delete("n1", etag=made.etag, write_id="0b"))
+    app.put("n1", "by the app")
+    with pytest.raises(IdTaken):
+        push(store, "n1", Content("x", native=kept))
+    assert app.row("n1")["content"] == "by the app"
 
 
 def test_a_newer_migration_while_the_file_is_open_is_survived(app, store):
@@ -313,6 +339,11 @@ def test_a_full_disk_keeps_what_was_there_and_writes_go_on_later(tmp_path, opens
         filler = disk.fill()
         with pytest.raises(StoreUnavailable, match="full"):
             push(store, "n1", Content("x" * 100_000), made)
+        assert app.row("n1")["content"] == "old"
+        with filler.open("r+b") as file:  # now only the commit finds no room
+            file.truncate(filler.stat().st_size - 6 * 4096)
+        with pytest.raises(StoreUnavailable, match="full"):
+            push(store, "n1", Content("x" * 60_000), made)
         assert app.row("n1")["content"] == "old"
         filler.unlink()
         push(store, "n1", Content("new"), made)

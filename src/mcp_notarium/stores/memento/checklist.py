@@ -1,7 +1,7 @@
 """Show the items of a checklist as lines, and find the items again in edited lines. Pure.
 
-An item is ``- [ ] text`` or ``- [x] text``, at the end of the note. A line break inside an item indents what
-follows. An item that was moved, checked or reworded keeps its other fields, such as its id.
+An item is ``- [ ] text`` or ``- [x] text``. Items are shown at the end of the note, and found wherever they stand in an
+edited one: the other lines are the content. A line break inside an item indents what follows. An item that was moved, checked or reworded keeps its other fields, such as its id.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
+
+from mcp_notarium.domain.characters import replace_surrogates
 
 Item = dict[str, Any]
 Line = tuple[bool, str]
@@ -34,7 +36,7 @@ def render(content: str, items: Sequence[Item]) -> str:
         f"- [{'x' if item.get('checked') else ' '}] " + item["text"].replace("\n", f"\n{_INDENT}")
         for item in items
     )
-    return f"{content}\n{lines}" if content else lines
+    return replace_surrogates(f"{content}\n{lines}" if content else lines)
 
 
 def split(text: str, items: Sequence[Item], *, seed: str) -> tuple[str, list[Item]]:
@@ -50,33 +52,33 @@ def split(text: str, items: Sequence[Item], *, seed: str) -> tuple[str, list[Ite
 
 
 def _find_lines(text: str) -> tuple[str, list[Line]]:
-    """Split a text before its last lines that are all items."""
-    rows = text.split("\n")
-    end = len(rows)
-    while end and not rows[end - 1].strip():
-        end -= 1
-    begin = first = end
-    while begin and (_ITEM.fullmatch(rows[begin - 1]) or rows[begin - 1].startswith(_INDENT)):
-        begin -= 1
-        if _ITEM.fullmatch(rows[begin]):
-            first = begin
-    if first == end:
-        return text, []
+    """Split a text into the lines that are no items, and the items."""
+    content: list[str] = []
     lines: list[Line] = []
-    for row in rows[first:end]:
+    blank: list[str] = []
+    inside = False
+    for row in text.split("\n"):
         if found := _ITEM.fullmatch(row):
             lines.append((found[1] != " ", (found[2] or "").rstrip("\r")))
-        else:
+            blank, inside = [], True
+        elif inside and not row.strip() and not row.startswith(_INDENT):
+            blank.append(row)  # what it belongs to, the next line tells
+        elif inside and row.startswith(_INDENT):
             checked, said = lines[-1]
-            lines[-1] = checked, f"{said}\n{row.removeprefix(_INDENT)}"
-    return "\n".join(rows[:first]), lines
+            more = [*("" for _ in blank), row.removeprefix(_INDENT)]
+            lines[-1] = checked, "\n".join([said, *more])
+            blank = []
+        else:
+            content += [*blank, row]
+            blank, inside = [], False
+    return ("\n".join(content), lines) if lines else (text, [])
 
 
 def _match(items: Sequence[Item], lines: Sequence[Line], seed: str) -> list[Item]:
     """Give each line the item that it was: the same text, wherever it is now, else the same place."""
     free: dict[str, deque[int]] = {}
     for number, item in enumerate(items):
-        free.setdefault(item["text"], deque()).append(number)
+        free.setdefault(replace_surrogates(item["text"]), deque()).append(number)
     same = [free[text].popleft() if free.get(text) else None for _, text in lines]
     left = {number for numbers in free.values() for number in numbers}
     made, follows = [], 0
@@ -94,7 +96,7 @@ def _changed(item: Item, line: Line) -> Item:
     checked, text = line
     if bool(item.get("checked")) != checked:
         item = item | {"checked": checked}
-    return item if item["text"] == text else item | {"text": text}
+    return item if replace_surrogates(item["text"]) == text else item | {"text": text}
 
 
 def _new(line: Line, seed: str) -> Item:

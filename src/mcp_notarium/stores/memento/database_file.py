@@ -48,7 +48,6 @@ _REASONS = {
     ),
 }
 _PRIMARY = 0xFF
-_UNDONE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
 Columns = frozenset[str]
 Opened = tuple[sqlite3.Connection, Columns]
 """A connection inside a transaction, and the columns of the notes then."""
@@ -173,7 +172,8 @@ def _commit(connection: sqlite3.Connection) -> None:
     try:
         connection.execute("COMMIT")
     except sqlite3.Error as error:
-        if connection.in_transaction and _code(error) in _UNDONE:
+        waits = connection.in_transaction and _code(error) == sqlite3.SQLITE_BUSY
+        if waits or _code(error) == sqlite3.SQLITE_FULL:  # SQLite itself undoes it for want of room
             raise
         raise OutcomeUnknown("Memento's database file did not confirm the write") from None
 

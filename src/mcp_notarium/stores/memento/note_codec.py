@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mcp_notarium.domain.characters import escape_surrogates
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import StoreProtocolError, StoreRejected
 from mcp_notarium.stores.json_answers import to_json
@@ -63,7 +64,7 @@ def revision(row: Row) -> Revision:
             tags,
             title=title if isinstance(title, str) and title else None,
             properties=frozenset(name for name, column in FLAGS.items() if row.get(column) == 1),
-        ),
+        ).cleaned(),
         dates.seconds(row["createdAt"]),
         dates.seconds(row["updatedAt"]),
         to_json(shown),
@@ -174,7 +175,8 @@ def keepsake(row: Row) -> bytes:
 
 def stringify(value: Any) -> str:
     """Return JSON as ``JSON.stringify`` writes it."""
-    return json.dumps(_as_numbers(value), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(_as_numbers(value), ensure_ascii=False, separators=(",", ":"))
+    return escape_surrogates(text)
 
 
 def parse_list(value: Value) -> Any:

@@ -19,6 +19,8 @@ _FIRST_USERS = 'SELECT "createdAt" FROM "User" LIMIT 20'
 _ONE_OF = '"id" IN (SELECT value FROM json_each(?))'
 _DATES = ("createdAt", "updatedAt")
 _OWNER = "userId"
+_DEFAULTS = {"type": "text", "color": "default", "size": "small"}
+"""What the app itself takes for granted in a note; a file without the column loses nothing."""
 
 
 class NoteTable:
@@ -54,7 +56,8 @@ class NoteTable:
         """Return what is shown of a note, or all of its columns."""
         if has_lone_surrogate([note_id]):
             return None  # SQLite takes no half character
-        found = self._select("*" if whole else self._shown, '"id" = ?', note_id)
+        columns = ", ".join(map(_quoted, sorted(self._columns))) if whole else self._shown
+        found = self._select(columns, '"id" = ?', note_id)
         return dict(found[0]) if found else None
 
     def insert(self, note_id: str, change: Change) -> None:
@@ -89,11 +92,16 @@ class NoteTable:
 
     def _known(self, values: dict[str, Value]) -> dict[str, Value]:
         """Leave empty values out that the file has no column for. Raises ``StoreRejected`` for others."""
-        lost = [name for name, value in values.items() if value and name not in self._columns]
+        lost = [
+            name
+            for name, value in values.items()
+            if value and value != _DEFAULTS.get(name) and name not in self._columns
+        ]
         if lost:
             raise StoreRejected(
                 f"this version of Memento has no {', '.join(sorted(lost))}; nothing was saved",
                 subcategory="no_column",
+                resolution_hint="Leave that out, or ask the user to update Memento.",
             )
         return {name: value for name, value in values.items() if name in self._columns}
 
@@ -104,6 +112,10 @@ class NoteTable:
     def _change(self, sql: str, *values: Value) -> None:
         try:
             self._db.execute(sql, values)
+        except (UnicodeEncodeError, OverflowError):
+            raise StoreRejected(
+                "a value is none that Memento's file can hold; nothing was saved"
+            ) from None
         except sqlite3.IntegrityError as error:
             what = getattr(error, "sqlite_errorname", "constraint")
             raise StoreRejected(

@@ -14,6 +14,7 @@ from pathlib import Path
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
     CursorLost,
+    IdTaken,
     NoteNotFound,
     OutcomeUnknown,
     StoreProtocolError,
@@ -179,6 +180,8 @@ class MementoStore:
                 status = PushStatus.STORED if held is None else PushStatus.REPEATED
                 if held is None:
                     table.insert(write.note_id, change)
+                elif not _is_ours(held, write):
+                    raise IdTaken("Memento has a note of this id", details={"id": write.note_id})
             else:
                 self._require(held, write.note_id, write.base_etag)
                 status = PushStatus.STORED if change.columns else PushStatus.UNCHANGED
@@ -228,6 +231,12 @@ class MementoStore:
         """See ``Store.close``."""
         self._listed = {}
         await run_in_thread(self._file.close)
+
+
+def _is_ours(held: note_codec.Row, write: PendingWrite) -> bool:
+    """Tell whether a row shows what the write would make."""
+    made = note_codec.content_of(write.note_id, write.body).content
+    return note_codec.revision(held).content == made
 
 
 def _missing_error(note_id: str) -> NoteNotFound:
