@@ -134,21 +134,20 @@ def test_another_branch_is_followed_with_its_renames(env: dict[str, str], vault:
         who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
         subprocess.run(["git", *who, *arguments], cwd=vault, check=True, capture_output=True)
 
-    for number in range(30):
+    for number in range(60):
         (vault / f"Note {number}.md").write_text(f"number{number}\n")
     git("init", "-q", "-b", "main")
     git("add", ".")
     git("commit", "-qm", "one")
     git("checkout", "-qb", "other")
-    for number in range(9):
-        git("rm", "-q", f"Note {number}.md")
+    git("rm", "-q", *(f"Note {number}.md" for number in (*range(9), *range(30, 60))))
     for number in range(9, 20):
         git("mv", f"Note {number}.md", f"Projects/Moved {number}.md")
     (vault / "Note 20.md").write_text("changed20\n")
     git("commit", "-qam", "two")
     git("checkout", "-q", "main")
     with Server(env) as server:
-        server.loaded(31)
+        server.loaded(61)
 
         def ids() -> set[str]:
             page = server.tool("list", limit=100)

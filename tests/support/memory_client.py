@@ -75,6 +75,7 @@ LIKE_VAULT = Traits(
     Retry.ASK,
     probe=True,
     long_poll=True,
+    whole_listings=True,
     dates=False,
 )
 LIKE_TRILIUM = Traits(

@@ -102,6 +102,9 @@ class Traits:
     """A SNAPSHOT store whose ``changes`` tells cheaply that nothing has changed since a listing."""
     long_poll: bool = False
     """``changes(wait=True)`` blocks until something happens."""
+    whole_listings: bool = False
+    """A full listing is of a place that is proven to be the same one, and of all of it: what it lacks is gone,
+    however much that is."""
     versions: Versions = Versions.NONE
     trash: bool = False
     """A note can lie in the trash, and ``delete`` needs one that does."""

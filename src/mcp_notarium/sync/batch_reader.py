@@ -72,6 +72,8 @@ class BatchReader:
         probes = self._snapshot and (traits.probe or traits.long_poll)
         exists = Changes.FEED in traits.changes or probes
         self.feed = FeedHealth(exists=exists, long_poll=traits.long_poll)
+        self._listed_cursor: str | None = None
+        """The cursor of the last full listing, also of one that was not believed."""
 
     async def cycle(self, *, cursor_lost: bool = False) -> Batches:
         """Yield all batches of one cycle, in the order in which they must be stored.
@@ -111,6 +113,18 @@ class BatchReader:
         """Tell whether to call :meth:`listen` now."""
         there = self._progress.loaded and self._progress.cursor is not None
         return there and self.feed.can_long_poll(self._stopwatch())
+
+    async def await_other_listing(self) -> None:
+        """Wait until a full listing would differ from the last one, or the store fails."""
+        with suppress(StoreError):
+            while True:
+                cursor = self._listed_cursor or ""
+                await self._store.changes(cursor, wait=True, base_of=self._whole_base)
+
+    def sees_other_listing(self) -> bool:
+        """Tell whether to call :meth:`await_other_listing` while sync is halted."""
+        traits = self._store.traits
+        return self._snapshot and traits.long_poll and self._listed_cursor is not None
 
     def sweep_due(self) -> bool:
         """Tell whether a full listing is due. A SNAPSHOT store may be wrong about its changes."""
@@ -246,6 +260,7 @@ class BatchReader:
         """Compare a full listing with the index. Nothing is removed unless every page came."""
         index_version, known, hidden_notes = self._progress.index_version, *self._known()
         first, listed, left_out = await self._list_everything()
+        self._listed_cursor = first
         seen = [(entry.id, entry.identity) for entry in listed if entry.identity]
         if self._cache.notes.visibility.names.has_news(seen):
             yield Batch((), index_version, seen=seen)
@@ -274,8 +289,14 @@ class BatchReader:
         Of those only what the store answered comes back, the rest waits for the next full listing: what could
         not be counted must not be removed later. Raises ``RemoteVanished`` before anything is stored.
         """
-        with suppress(RemoteVanished):
-            check_removals(known, missing, trashed=self._in_trash(missing), swept=True)
+        whole = self._store.traits.whole_listings
+        try:
+            trashed = self._in_trash(missing)
+            check_removals(known, missing, trashed=trashed, swept=True, whole=whole)
+        except RemoteVanished:
+            if whole:
+                raise
+        else:
             return absent
         answers: dict[str, Confirmed] = {}
         ordered = sorted(missing)

@@ -331,18 +331,24 @@ def removal_limit(known: int, share: float = SWEEP_SHARE) -> int:
 
 
 def check_removals(
-    known: int, removed: AbstractSet[str], *, trashed: AbstractSet[str], swept: bool
+    known: int,
+    removed: AbstractSet[str],
+    *,
+    trashed: AbstractSet[str],
+    swept: bool,
+    whole: bool = False,
 ) -> None:
     """Raise ``RemoteVanished`` if more of the ``known`` notes disappear than a person deletes.
 
     ``swept``: a full listing lacks them, and one without any note we know is believed only of a small
     account; otherwise one answer of the change feed removes them. ``trashed`` are those that lie in the
-    trash here: emptying the trash is an ordinary act, so they do not count.
+    trash here: emptying the trash is an ordinary act, so they do not count. ``whole``: the store proves its
+    listings (``Traits.whole_listings``), so only an empty place is doubted.
     """
     limit = removal_limit(known, SWEEP_SHARE if swept else TOMBSTONE_SHARE)
     everything = swept and len(removed) > REMOVAL_COUNT and len(removed) >= known
     lost = len(removed if everything else removed - trashed)
-    if lost > limit:
+    if everything or (lost > limit and not whole):
         raise RemoteVanished(
             f"{lost} of {known} notes disappeared at once from the note store",
             details={"known": known, "missing": lost, "limit": limit},

@@ -201,10 +201,24 @@ class Scheduler:
             case Effect.BACK_OFF:
                 await self._back_off()
             case Effect.HALT:
-                await self._wait(max(SLOW_RETRY, self._interval))
+                await self._wait_halted()
             case _:
                 return await self._listen()
         return Event.DUE
+
+    async def _wait_halted(self) -> None:
+        """Rest after a mass loss: until somebody asks, minutes pass, or a store that tells of changes has one."""
+        await self._sleep(MIN_RETRY_PAUSE)
+        sources = self._runner.sources
+        change = (
+            asyncio.create_task(sources.await_other_listing())
+            if sources.sees_other_listing()
+            else None
+        )
+        try:
+            await self._wait(max(SLOW_RETRY, self._interval), feed=change)
+        finally:
+            await _stop(change)
 
     async def _back_off(self) -> None:
         delay = self._runner.delay(self._jitter())
@@ -247,7 +261,7 @@ class Scheduler:
         seconds: float,
         *,
         until: Callable[[], bool] = lambda: False,
-        feed: asyncio.Task[Event] | None = None,
+        feed: asyncio.Task[Event] | asyncio.Task[None] | None = None,
     ) -> bool:
         """Wait, at most until something is due; True if something is."""
         deadline = self._stopwatch() + seconds
@@ -280,7 +294,9 @@ class Scheduler:
             return self._progress.has_open_request or until()
         return False
 
-    async def _tick(self, seconds: float, feed: asyncio.Task[Event] | None) -> None:
+    async def _tick(
+        self, seconds: float, feed: asyncio.Task[Event] | asyncio.Task[None] | None
+    ) -> None:
         pause = asyncio.ensure_future(self._sleep(seconds))
         woken = asyncio.create_task(self._woken.wait())
         tasks = {pause, woken} | ({feed} if feed is not None else set())
@@ -292,7 +308,7 @@ class Scheduler:
             await asyncio.wait({pause, woken})
 
 
-async def _stop(task: asyncio.Task[Event] | None) -> None:
+async def _stop(task: asyncio.Task[Event] | asyncio.Task[None] | None) -> None:
     if task is None:
         return
     task.cancel()

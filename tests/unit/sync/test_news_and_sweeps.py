@@ -187,6 +187,39 @@ def test_too_many_missing_notes_halt_the_cycle_and_nothing_is_removed(loaded, st
     assert sync(loaded) is State.HALTED
 
 
+def test_whole_listings_may_lack_any_number_of_notes_but_not_all(clients, store):
+    for number in range(40):
+        store.put(f"n{number:02}", f"note {number}\n")
+    client = clients(traits=LIKE_VAULT)
+    sync(client)
+    for number in range(28):
+        store.remove(f"n{number:02}")
+    assert sync(client) is State.IDLE
+    assert client.contents() == store.contents()
+    before = client.contents()
+    for number in range(28, 40):
+        store.remove(f"n{number:02}")
+    assert sync(client) is State.HALTED
+    assert client.contents() == before
+
+
+def test_a_note_that_a_whole_listing_lacks_is_asked_for_all_the_same(clients, store):
+    for number in range(40):
+        store.put(f"n{number:02}", f"note {number}\n")
+    client = clients(traits=LIKE_VAULT)
+    sync(client)
+    list_page = client.remote.list_page
+
+    async def lacking(**kind):
+        page = await list_page(**kind)
+        return replace(page, entries=tuple(e for e in page.entries if e.id >= "n30"))
+
+    client.remote.list_page = lacking
+    store.remove("n29")
+    assert sync(client) is State.IDLE
+    assert client.contents() == store.contents()
+
+
 def test_many_notes_that_cannot_be_read_do_not_halt_and_are_not_removed(loaded, store):
     unreadable = {f"n{number:02}" for number in range(12)}
     list_page, get = loaded.remote.list_page, loaded.remote.get

@@ -11,7 +11,7 @@ from mcp_notarium.sync import scheduler
 from mcp_notarium.sync.backoff import FIRST_DELAY
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.leader_election import Leader
-from support.memory_client import Fault
+from support.memory_client import LIKE_VAULT, Fault
 from support.sync_rig import in_step, running, until
 
 
@@ -44,6 +44,28 @@ def test_a_change_elsewhere_shows_at_once_and_not_at_the_next_interval(client, s
             store.edit("n1", lambda text: text + "more\n")
             await until(in_step(store, client))
             assert client.remote.calls[calls:] in ([], ["changes"])
+
+    asyncio.run(scenario())
+
+
+def test_a_halted_sync_looks_again_when_the_store_tells_of_a_change(clients, store, monkeypatch):
+    monkeypatch.setattr(scheduler, "SLOW_RETRY", 1e9)
+    client = clients(traits=LIKE_VAULT)
+    texts = {f"n{number:02}": f"note {number}\n" for number in range(20)}
+    for note_id, text in texts.items():
+        store.put(note_id, text)
+
+    async def scenario():
+        async with running(client):
+            await until(in_step(store, client))
+            before = client.contents()
+            for note_id in texts:
+                store.remove(note_id)
+            await until(lambda: client.scheduler.status().state is State.HALTED)
+            assert client.contents() == before
+            for note_id, text in texts.items():
+                store.put(note_id, text)
+            await until(in_step(store, client))
 
     asyncio.run(scenario())
 

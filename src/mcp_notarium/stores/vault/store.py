@@ -65,6 +65,7 @@ class VaultStore:
         Retry.ASK,
         probe=True,
         long_poll=True,
+        whole_listings=True,
         trash=True,
         tags_in_text=True,
         titles=True,
