@@ -79,6 +79,7 @@ def test_an_act_is_one_line_with_title_and_local_time(env: dict[str, str], width
     assert "“Sourdough bread”" in saves[0]
     assert "\\u001b[31m" in saves[1]
     assert all(len(one) <= width for one in lines)
+    assert all(re.match(r"\d\d:\d\d:\d\d  |\d{4}-\d\d-\d\d$", one) for one in lines)
     there = [
         json.loads(one)
         for one in run(env, "audit", "tail", "-n", "300", "--json").stdout.splitlines()

@@ -50,6 +50,8 @@ BROKEN_EXIT = 3
 _ANCHORS = {FaultKind.ANCHOR, FaultKind.TAIL_CUT, FaultKind.FOREIGN}
 _ACCEPTED = "cli.audit.accept"
 _REFUSED = {Decision.REFUSED, Decision.DECLINED, Decision.TIMED_OUT}
+_ACT_COLUMNS = 12
+"""Columns of most acts; a longer one moves the rest of its line."""
 _SHOWN_DIGITS = 16
 """Digits of a head in a question; redaction would take more of them for a key."""
 
@@ -244,8 +246,8 @@ def _describe_record(last: Record, first: Record, at: str, titles: Mapping[str, 
     bad = outcome not in {OK, "begun"} or last.decision in _REFUSED
     return Text.assemble(
         (f"{at}  ", "dim"),
-        f"{one_line(first.act):<20} ",
-        (f"{one_line(asked + outcome):<10} ", "red" if bad else "green"),
+        f"{one_line(first.act):<{_ACT_COLUMNS}}  ",
+        (f"{one_line(asked + outcome)}  ", "red" if bad else "green"),
         one_line("  ".join(part for part in parts if part)),
         no_wrap=True,
         overflow="ellipsis",

@@ -180,6 +180,7 @@ def load_command(name: str) -> tuple[AddArguments, RunCommand]:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="mcp-notarium",
+        usage="%(prog)s [OPTIONS] COMMAND ...",
         description="MCP server for your notes, with an encrypted local cache.",
         epilog=_command_list(),
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -17,7 +17,7 @@ def run() -> int:
     known = accounts.read_accounts(accounts.config_dir(os.environ))
     sys.stdout.write("\n")
     if not known:
-        console.say("There is no account yet. Begin with `mcp-notarium setup`.", style="bold")
+        console.say("No account is remembered yet. Begin with `mcp-notarium setup`.", style="bold")
         return 0
     rows = []
     for one in known.values():
