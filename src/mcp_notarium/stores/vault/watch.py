@@ -50,15 +50,15 @@ class Watch:
         wanted = {*folders}
         for gone in self._watched.keys() - wanted:
             self._libc.inotify_rm_watch(self._file, self._watched.pop(gone))
-        new = wanted - self._watched.keys()
-        for folder in new:
+        new = False
+        for folder in wanted:  # the system knows what it watches: a folder that was made again has another number
             place = self._root / folder
             number = self._libc.inotify_add_watch(self._file, os.fsencode(place), _MASK)
             if number < 0 and place.is_dir():
                 self._works = False  # no more watches, or not permitted
-            elif number >= 0:
-                self._watched[folder] = number
-        return bool(new)
+            elif number >= 0 and self._watched.get(folder) != number:
+                self._watched[folder], new = number, True
+        return new
 
     async def wait(self, seconds: float) -> None:
         """Return when something has changed and a burst of changes is over, or after that time."""
