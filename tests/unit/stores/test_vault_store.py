@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import stat
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,6 +31,7 @@ from mcp_notarium.stores.contract import Acknowledgement
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault import writing
 from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.stores.vault.watch import Watch
 from support.between_calls import acting_before
 
 OLD = 1_600_000_000
@@ -222,6 +225,46 @@ def test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note(
             page = store._list_page(None, 9, with_content=True)
         assert {one.content.text for one in page.entries} == texts
     asyncio.run(store.close())
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_file_left_behind_that_cannot_be_moved_keeps_no_note_from_being_listed(
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    refused: bool,  # noqa: FBT001
+) -> None:
+    put(place / "Note.md", "base\n")
+    put(place / "Recovered 0a.md", OURS)
+    put(place / ".notarium-aa-bb-0a.tmp", THEIRS)
+    monkeypatch.setattr(writing, "LEFT_BEHIND", -1.0)
+    if refused:
+
+        def move(*_arguments: object) -> None:
+            raise PermissionError(13, os.strerror(13))
+
+        monkeypatch.setattr(writing.file_identity, "move", move)
+    store = VaultStore(place)
+    for _ in range(2):
+        page = store._list_page(None, 9, with_content=True)
+    texts = {one.content.text for one in page.entries}
+    assert texts == {"base\n", OURS} | (set() if refused else {THEIRS})
+    assert sorted(everything(place).values()) == sorted(["base\n", OURS, THEIRS])
+    asyncio.run(store.close())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system has no inotify")
+def test_a_folder_that_was_made_again_is_watched_again(place: Path) -> None:
+    put(place / "Sub" / "Note.md", "base\n")
+    watch = Watch(place)
+    assert watch.follow(["", "Sub"])
+    assert not watch.follow(["", "Sub"])
+    shutil.rmtree(place / "Sub")
+    put(place / "Sub" / "Note.md", OURS)
+    assert watch.follow(["", "Sub"])
+    asyncio.run(watch.wait(0))
+    put(place / "Sub" / "Note.md", THEIRS)
+    assert asyncio.run(watch._event(10))
+    watch.close()
 
 
 def test_a_full_disk_leaves_the_old_file(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

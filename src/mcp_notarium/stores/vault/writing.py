@@ -181,17 +181,19 @@ def flush(folder: int) -> None:
 def recover(folder: int, name: str, changed: float) -> None:
     """Make a note of a temporary file (changed at epoch seconds) that a process has left behind.
 
-    It is removed if it holds what we have written, which the journal has, or what that was made from.
+    It is removed if it holds what we have written, which the journal has, or what that was made from. It stays
+    where the system refuses: one file must not keep the others from being listed.
     """
     found = _TEMPORARY.fullmatch(name)
     if found is None or time.time() - changed < LEFT_BEHIND:
         return
-    with suppress(NotANote):
-        digest = read_file(folder, name, exact=False).digest
-        if digest in (found["ours"], found["read"], digest_of(b"")):
-            _remove(folder, name)
-            return
-    file_identity.move(folder, name, folder, RECOVERED.format(found["number"]))
+    with suppress(OSError):
+        with suppress(NotANote):
+            digest = read_file(folder, name, exact=False).digest
+            if digest in (found["ours"], found["read"], digest_of(b"")):
+                _remove(folder, name)
+                return
+        move_file(folder, name, folder, RECOVERED.format(found["number"]), free=True)
 
 
 def _temporary_name(ours: str, read: str) -> str:
