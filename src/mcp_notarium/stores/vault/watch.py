@@ -51,7 +51,7 @@ class Watch:
         for gone in self._watched.keys() - wanted:
             self._libc.inotify_rm_watch(self._file, self._watched.pop(gone))
         new = False
-        for folder in wanted:  # the system knows what it watches: a folder that was made again has another number
+        for folder in wanted:  # a folder that was made again has another number
             place = self._root / folder
             number = self._libc.inotify_add_watch(self._file, os.fsencode(place), _MASK)
             if number < 0 and place.is_dir():
