@@ -231,7 +231,7 @@ def test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note(
 def test_a_file_left_behind_that_cannot_be_moved_keeps_no_note_from_being_listed(
     place: Path,
     monkeypatch: pytest.MonkeyPatch,
-    refused: bool,  # noqa: FBT001
+    refused: bool,
 ) -> None:
     put(place / "Note.md", "base\n")
     put(place / "Recovered 0a.md", OURS)
