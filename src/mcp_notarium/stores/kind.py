@@ -105,14 +105,15 @@ class StoreKind:
     ``name`` is for the configuration, ``title`` for people: it is also what the store's own app is called.
     ``login`` None: there is nothing to log in to. ``tables``: those it has in the database, if it has any;
     ``StoreContext.database`` reaches them. ``copies``: how many verified copies of the database are kept.
-    ``wire_words``: parts of paths and names of headers that
-    are the same for every account; the log shows no others. ``titles``, ``trash``, ``properties``: its traits, known
-    before it is open. ``paths``: the ids of its notes are paths, parts with ``/`` between them; only there
-    may a policy or a query name paths. Such a store has titles, too. The path of a new note differs from attempt to attempt in its last part alone.
+    ``wire_words``: parts of paths and names of headers that are the same for every account; the log shows no others.
+    ``titles``, ``trash``, ``properties``: its traits, known before it is open.
+    ``paths``: the ids of its notes are paths, parts with ``/`` between them; only there may a policy or a query
+    name paths. Such a store has titles. Each attempt at the path of a new note differs in its last part alone.
     ``describe`` asks an open store what it is; `mcp-notarium doctor` shows the answer.
     ``notices``: sentences for the user about the place of the notes, at each start and in `doctor`.
     ``native_toolset``: the name in ``tools/toolsets`` of the tools of its own kind, with ``{names}`` for their
-    spelling if there are several; '' if it has none. ``live``, ``pages``, ``live_rows``: what an open store offers to such tools.
+    spelling if there are several; '' if it has none. ``live``, ``pages``, ``live_rows``: what an open store offers
+    to such tools.
     ``takes_id`` tells whether a note from elsewhere can keep this id here. ``export_format``: the file in which the
     store's own app exports notes, if there is one.
     ``persistent`` False: its notes end with the server, whose database is in memory, without a key or a folder.
