@@ -13,25 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.sandbox import landlock
 from support.small_disk import SmallDisk
-from support.whole import RAW_KEY, Server, run, until
+from support.whole import Server, run, store_environment, until
 
 pytestmark = pytest.mark.slow("each test starts servers of its own")
 
 
 @pytest.fixture(name="env")
 def _env(tmp_path):
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
-        "NOTARIUM_DATA_DIR": str(tmp_path / "data"),
-        "NOTARIUM_KEYCHAIN": "off",
-        "NOTARIUM_SANDBOX": "require" if landlock.version() else "off",
-        "NOTARIUM_STORE": "local",
-        "DB_ENCRYPTION_KEY": RAW_KEY,
-        "LOG_LEVEL": "debug",
-    }
+    return store_environment(tmp_path, "local", LOG_LEVEL="debug")
 
 
 def act(server, action, note, **more):

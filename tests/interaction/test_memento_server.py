@@ -1,14 +1,12 @@
 """Test a real, confined server on Memento's file, which the app has open at the same time."""
 
 import json
-import os
 import stat
 
 import pytest
 
-from mcp_notarium.sandbox import landlock
 from support.memento_file import MementoFile
-from support.whole import RAW_KEY, Server, until
+from support.whole import Server, store_environment, until
 
 pytestmark = pytest.mark.slow("each test starts a server of its own")
 
@@ -32,16 +30,7 @@ def _app(tmp_path):
 
 @pytest.fixture(name="env")
 def _env(tmp_path, app):
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
-        "NOTARIUM_DATA_DIR": str(tmp_path / "data"),
-        "NOTARIUM_KEYCHAIN": "off",
-        "NOTARIUM_SANDBOX": "require" if landlock.version() else "off",
-        "NOTARIUM_STORE": "memento",
-        "MEMENTO_DATABASE": str(app.path),
-        "DB_ENCRYPTION_KEY": RAW_KEY,
-    }
+    return store_environment(tmp_path, "memento", MEMENTO_DATABASE=str(app.path))
 
 
 def test_notes_are_read_changed_created_and_deleted(env, app):

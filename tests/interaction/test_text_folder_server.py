@@ -1,15 +1,13 @@
 """Test a real, confined server over the worked example of ``docs/new-store.md``: one line makes it a store."""
 
 import json
-import os
 import stat
 import subprocess
 import sys
 
 import pytest
 
-from mcp_notarium.sandbox import landlock
-from support.whole import RAW_KEY, Server, until
+from support.whole import Server, store_environment, until
 
 PROGRAM = """
 import sys
@@ -33,16 +31,7 @@ def _notes(tmp_path):
 
 @pytest.fixture(name="env")
 def _env(tmp_path, notes):
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
-        "NOTARIUM_DATA_DIR": str(tmp_path / "data"),
-        "NOTARIUM_KEYCHAIN": "off",
-        "NOTARIUM_SANDBOX": "require" if landlock.version() else "off",
-        "NOTARIUM_STORE": "text_folder",
-        "TEXT_FOLDER_PATH": str(notes),
-        "DB_ENCRYPTION_KEY": RAW_KEY,
-    }
+    return store_environment(tmp_path, "text_folder", TEXT_FOLDER_PATH=str(notes))
 
 
 def test_notes_are_listed_read_changed_created_and_deleted(env, notes):

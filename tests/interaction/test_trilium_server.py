@@ -1,15 +1,13 @@
 """Test a real, confined server over a simulated Trilium server."""
 
-import os
 import threading
 from contextlib import contextmanager
 
 import anyio
 import pytest
 
-from mcp_notarium.sandbox import landlock
 from notarium_devtools.trilium import TriliumSimulator
-from support.whole import RAW_KEY, Server, call, run
+from support.whole import Server, call, run, store_environment
 
 pytestmark = pytest.mark.slow("each test starts a server of its own")
 
@@ -44,17 +42,7 @@ def _sim():
 
 @pytest.fixture(name="env")
 def _env(tmp_path, sim):
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
-        "NOTARIUM_DATA_DIR": str(tmp_path / "data"),
-        "NOTARIUM_KEYCHAIN": "off",
-        "NOTARIUM_SANDBOX": "require" if landlock.version() else "off",
-        "NOTARIUM_STORE": "trilium",
-        "TRILIUM_URL": sim.url,
-        "TRILIUM_TOKEN": sim.token,
-        "DB_ENCRYPTION_KEY": RAW_KEY,
-    }
+    return store_environment(tmp_path, "trilium", TRILIUM_URL=sim.url, TRILIUM_TOKEN=sim.token)
 
 
 def test_notes_are_listed_read_changed_created_and_deleted(env, sim):

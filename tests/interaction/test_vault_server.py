@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.sandbox import landlock
-from support.whole import RAW_KEY, Server, run, until
+from support.whole import Server, run, store_environment, until
 
 pytestmark = pytest.mark.slow("each test starts a server of its own")
 PLAN = (
@@ -32,16 +31,7 @@ def _vault(tmp_path: Path) -> Path:
 
 @pytest.fixture(name="env")
 def _env(tmp_path: Path, vault: Path) -> dict[str, str]:
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
-        "NOTARIUM_DATA_DIR": str(tmp_path / "data"),
-        "NOTARIUM_KEYCHAIN": "off",
-        "NOTARIUM_SANDBOX": "require" if landlock.version() else "off",
-        "NOTARIUM_STORE": "vault",
-        "VAULT_PATH": str(vault),
-        "DB_ENCRYPTION_KEY": RAW_KEY,
-    }
+    return store_environment(tmp_path, "vault", VAULT_PATH=str(vault))
 
 
 def test_a_note_is_read_tagged_edited_trashed_and_brought_back(

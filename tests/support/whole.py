@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
+from mcp_notarium.sandbox import landlock
 from mcp_notarium.stores.simplenote.kind import API_URL, KIND, USERNAME
 from notarium_devtools.simperium import Simulator
 from support.preloaded import Preloaded, possible
@@ -20,6 +21,20 @@ from support.talker import SERVE, Talker, call
 
 RAW_KEY = "raw:" + "5a" * 32
 DEADLINE = 30.0
+
+
+def store_environment(folder: Path, store: str, **more: str) -> dict[str, str]:
+    """The environment of a server of this store with its own folder and key, confined where the system can."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "NOTARIUM_DATA_DIR": str(folder / "data"),
+        "NOTARIUM_KEYCHAIN": "off",
+        "NOTARIUM_SANDBOX": "require" if landlock.version() else "off",
+        "NOTARIUM_STORE": store,
+        "DB_ENCRYPTION_KEY": RAW_KEY,
+        **more,
+    }
 
 
 def environment(simulator: Simulator, folder: Path, **changes: str | None) -> dict[str, str]:
