@@ -239,6 +239,12 @@ async def test_everything_beside_the_words_is_carried(cards):
     assert (emptied["images"], emptied["checkItems"]) == (None, [])
 
 
+async def test_half_characters_are_shown_as_the_app_shows_them(cards):
+    item = {"id": "1", "text": "cut \ud83d", "checked": False}
+    cards.app.put("n1", "x", type="checklist", checkItems=json.dumps([item]))
+    assert (await cards.gives("get_note", id="n1"))["checkItems"] == [item]
+
+
 async def test_notes_stand_in_the_users_own_order(cards):
     for number, (pinned, order) in enumerate([(0, 0), (0, -1), (1, 9), (0, 0)]):
         cards.app.put(f"n{number}", "x", isPinned=pinned, order=order, updatedAt=number)

@@ -180,6 +180,7 @@ class Writer:
         require_supported(self._store.traits, wanted, None)
         async with self._locks.lock(note_id) as lock:
             await self._entries.finish_earlier(note_id, lock)
+            await self._require_gone(note_id)
             write = self._journal.make(
                 note_id=note_id,
                 kind=WriteKind.CREATE,
@@ -191,6 +192,17 @@ class Writer:
             if result is None:
                 raise changed_error(note_id, self._cache.notes.get(note_id))
             return self._make_saved(result, content, created=True)
+
+    async def _require_gone(self, note_id: str) -> None:
+        """Raise ``VersionConflict`` if another program has made the note again, which nothing here knows yet."""
+        if not self._store.traits.revives:
+            return
+        try:
+            newest = await get_newest(self._store, note_id)
+        except (StoreError, LoginRequired) as error:
+            raise add_outcome(error, NOT_SAVED) from None
+        if isinstance(newest, Revision):
+            raise changed_error(note_id, self._cache.notes.get(note_id))
 
     async def remove(self, note: Note, *, act: Act | None = None) -> None:
         """Remove a note for good, as the caller read it. A note already gone is success.

@@ -66,6 +66,33 @@ def test_an_edited_item_stays_the_item_that_it_was(text, expected):
     assert items_after(listed(*ITEMS), text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "content", "expected"),
+    [
+        ("Intro\n- [ ] milk\n- [x] eggs\n\nA remark", "Intro\n\nA remark", None),
+        ("Intro\n- [ ] milk\n\n- [x] eggs\n", "Intro", None),
+        ("- [ ] milk\nIntro\n- [x] eggs", "Intro", None),
+        ("Intro\n- [x] eggs\n- [ ] milk\n- [x] eggs", "Intro", ["eggs", "milk", "eggs"]),
+        ("- [ ] new\nIntro\n- [ ] milk\n- [x] eggs", "Intro", ["new", "milk", "eggs"]),
+        ("Intro\n- [ ] milk\n\n  of oats\n- [x] eggs", "Intro", ["milk\n\nof oats", "eggs"]),
+        (
+            "Intro\n\n  indented\n\n- [x] eggs\n- [ ] milk",
+            "Intro\n\n  indented\n",
+            ["eggs", "milk"],
+        ),
+    ],
+)
+def test_item_lines_of_a_checklist_are_items_wherever_they_stand(text, content, expected):
+    base = listed(MILK, EGGS, content="Intro")
+    stored = base | columns_after(base, text=text)
+    items = json.loads(stored["checkItems"])
+    assert stored["content"] == content
+    assert items == [MILK, EGGS] if expected is None else [one["text"] for one in items] == expected
+    assert {one["id"] for one in items} >= {"1", "2"}
+    changed = note_codec.revision(stored).content.text
+    assert columns_after(stored, text=changed) == {}, "a second save changes nothing"
+
+
 def test_a_new_line_is_a_new_item():
     made = items_after(listed(MILK, EGGS), "- [ ] milk\n- [ ] bread\n- [x] eggs")
     assert made[::2] == [MILK, EGGS]
@@ -76,7 +103,8 @@ def test_a_new_line_is_a_new_item():
 def test_an_edit_of_the_content_leaves_the_items_and_one_of_the_items_the_content():
     base = listed(MILK, content="- [ ] is not an item")
     text = note_codec.revision(base).content.text
-    assert columns_after(base, text=text.replace("not an", "no")) == {"content": "- [ ] is no item"}
+    assert columns_after(base, text=f"Above\n{text}") == {"content": "Above\n- [ ] is not an item"}
+    assert items_after(base, f"{text}\n- [ ] bread")[0] == MILK
     changed = columns_after(listed(MILK, content="For Sunday"), text="For Sunday\n- [x] milk")
     assert list(changed) == ["checkItems", "content"]
     assert changed["content"] == "For Sunday"
@@ -141,7 +169,7 @@ def test_what_is_composed_reads_as_it_will_be_stored(content, items, text):
 def test_checklists_of_any_size_are_matched_at_once():
     items = [{"id": str(n), "text": f"item {n % 7}", "checked": False} for n in range(20_000)]
     text = checklist.render("", items[::-1])
-    content, found = checklist.split(text, items, seed="s")
+    content, found = checklist.split(text, "", items, seed="s")
     assert (content, len(found)) == ("", 20_000)
     assert len({item["id"] for item in found}) == 20_000
 

@@ -19,6 +19,7 @@ from mcp_notarium.errors import (
     StoreRejected,
     StoreUnavailable,
 )
+from mcp_notarium.stores.contract import PushStatus
 from mcp_notarium.stores.memento import database_file
 from mcp_notarium.stores.memento.store import MementoStore
 from support.memento_file import NOTE, MementoFile
@@ -328,7 +329,8 @@ def test_a_read_of_the_app_is_waited_for(app, store):
     assert app.row("n1")["content"] == "new"
 
 
-def test_a_full_disk_keeps_what_was_there_and_writes_go_on_later(tmp_path, opens):
+@pytest.mark.parametrize("left", [0, 24_000], ids=["for_nothing", "until_the_commit"])
+def test_a_full_disk_keeps_what_was_there_and_writes_go_on_later(tmp_path, opens, left):
     disk = SmallDisk(tmp_path / "disk", "1m")
     if not disk.mounted:
         pytest.skip("no disk can be mounted here")
@@ -337,6 +339,7 @@ def test_a_full_disk_keeps_what_was_there_and_writes_go_on_later(tmp_path, opens
         store = opens(app.path)
         made = push(store, "n1", Content("old"))
         filler = disk.fill()
+        os.truncate(filler, filler.stat().st_size - left)
         with pytest.raises(StoreUnavailable, match="full"):
             push(store, "n1", Content("x" * 100_000), made)
         assert app.row("n1")["content"] == "old"
@@ -383,3 +386,69 @@ def test_ids_have_the_form_of_the_app(store):
     made = {store.new_id(Content("x"), seed=str(number), attempt=0) for number in range(100)}
     assert len(made) == 100
     assert all(len(one) == 25 and one[0] == "c" and one.isalnum() and one.islower() for one in made)
+
+
+def without(*columns):
+    """The table of notes of another version of the app."""
+    return "\n".join(
+        row
+        for row in NOTE.splitlines()
+        if not row.strip().startswith(tuple(f'"{one}"' for one in columns))
+    )
+
+
+def test_a_file_without_type_and_colour_takes_new_notes(tmp_path, opens):
+    app = MementoFile(tmp_path / "old.db", note=without("type", "color"))
+    store = opens(app.path)
+    push(store, "n1", Content("x", native='{"color":"default","content":"x"}'))
+    assert app.row("n1")["content"] == "x"
+    with pytest.raises(StoreRejected, match="no color") as caught:
+        push(store, "n2", Content("x", native='{"color":"red","content":"x"}'))
+    assert "Leave that out" in caught.value.resolution_hint
+
+
+def test_a_removed_note_comes_back_into_a_file_with_other_columns(tmp_path, opens):
+    app = MementoFile(tmp_path / "dev.db", note=without("type"))
+    app.run(
+        'ALTER TABLE "Note" ADD COLUMN "gen" TEXT GENERATED ALWAYS AS (upper("content")) VIRTUAL'
+    )
+    app.put("n1", "x", images='["y"]', size="large")
+    store = opens(app.path)
+    base = asyncio.run(store.get("n1"))
+    kept = asyncio.run(store.keepsake("n1")).decode()
+    asyncio.run(store.delete("n1", etag=base.etag, write_id="0b"))
+    app.run('ALTER TABLE "Note" DROP COLUMN "size"')
+    push(store, "n1", Content("x", native=kept))
+    row = app.row("n1")
+    assert (row["content"], row["images"], row["gen"]) == ("x", '["y"]', "X")
+
+
+def test_another_note_of_the_same_id_is_never_taken_for_ours(app, store):
+    push(store, "n1", Content("ours"))
+    repeated = asyncio.run(store.push(written(store, "n1", Content("ours"))))
+    assert repeated.status is PushStatus.REPEATED
+    app.put("n1", "of the app")
+    with pytest.raises(IdTaken):
+        push(store, "n1", Content("ours"))
+    assert app.row("n1")["content"] == "of the app"
+
+
+def test_half_characters_stay_and_hinder_no_edit(app, store):
+    milk = r'{"id":"1","text":"milk \ud83d","checked":false}'
+    app.put("n1", "", type="checklist", checkItems=rf'[{milk},{{"text":"eggs","u":"\udE00"}}]')
+    base = asyncio.run(store.get("n1"))
+    assert base.content == base.content.cleaned()
+    edit(store, "n1", base.content.text.replace("[ ] eggs", "[x] eggs"))
+    items = rf'[{milk},{{"text":"eggs","u":"\ude00","checked":true}}]'
+    assert app.row("n1")["checkItems"] == items
+    app.put("n2", "x", labels=r'["a \ud83d"]')
+    labelled = asyncio.run(store.get("n2")).content
+    assert labelled == labelled.cleaned()
+
+
+@pytest.mark.parametrize("value", ['"\\ud83d"', "9999999999999999999999"])
+def test_a_value_that_sqlite_does_not_take_is_refused(app, store, value):
+    with pytest.raises(StoreRejected, match="nothing was saved"):
+        push(store, "n1", Content("x", native=f'{{"size":{value}}}'))
+    with pytest.raises(KeyError):
+        app.row("n1")

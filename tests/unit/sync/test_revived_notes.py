@@ -51,6 +51,15 @@ def test_a_note_comes_back_as_it_was(client, app):
     assert client.cache.journal.all() == []
 
 
+def test_a_note_that_the_app_has_made_again_stays_as_it_is(client, app):
+    remove(client)
+    app.put("n1", "by the app")
+    with pytest.raises(VersionConflict):
+        revive(client)
+    assert [row["content"] for row in app.run('SELECT "content" FROM "Note"')] == ["by the app"]
+    assert History(client.cache, client.remote).read_removed("n1") is not None
+
+
 def test_a_removal_without_an_answer_is_finished_and_can_be_undone(client, app, monkeypatch):
     def commit_and_fail(connection):
         connection.execute("COMMIT")

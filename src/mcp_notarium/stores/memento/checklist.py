@@ -1,14 +1,15 @@
 """Show the items of a checklist as lines, and find the items again in edited lines. Pure.
 
-An item is ``- [ ] text`` or ``- [x] text``. Items are shown at the end of the note, and found wherever they stand in an
-edited one: the other lines are the content. A line break inside an item indents what follows. An item that was moved, checked or reworded keeps its other fields, such as its id.
+An item is ``- [ ] text`` or ``- [x] text``. Items are shown at the end of the note, and found wherever they stand in
+an edited text; what else stands there is the content. A line break inside an item indents what follows. An item that
+was moved, checked or reworded keeps its other fields, such as its id.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,52 +34,63 @@ def render(content: str, items: Sequence[Item]) -> str:
     if not items:
         return content
     lines = "\n".join(
-        f"- [{'x' if item.get('checked') else ' '}] " + item["text"].replace("\n", f"\n{_INDENT}")
+        f"- [{'x' if item.get('checked') else ' '}] " + _text(item).replace("\n", f"\n{_INDENT}")
         for item in items
     )
-    return replace_surrogates(f"{content}\n{lines}" if content else lines)
+    return f"{content}\n{lines}" if content else lines
 
 
-def split(text: str, items: Sequence[Item], *, seed: str) -> tuple[str, list[Item]]:
-    """Return the content and the items that a text stands for; ``items`` are those it had before.
+def split(text: str, content: str, items: Sequence[Item], *, seed: str) -> tuple[str, list[Item]]:
+    """Return the content and the items that a text stands for; ``content`` and ``items`` are those it had before.
 
-    ``seed`` makes the ids of new items.
+    Lines of the content before that look like items stay content. ``seed`` makes the ids of new items.
     """
+    before = Counter(row for row in content.split("\n") if _ITEM.fullmatch(row))
     shown = render("", items)
     if items and (text == shown or text.endswith(f"\n{shown}")):
-        return text[: -len(shown)].removesuffix("\n"), list(items)
-    content, lines = _find_lines(text)
-    return content, _match(items, lines, seed)
+        head = text[: -len(shown)].removesuffix("\n")
+        rest, lines = _find_lines(head, before)
+        return (rest, _match([], lines, seed) + list(items)) if lines else (head, list(items))
+    rest, lines = _find_lines(text, before)
+    return rest, _match(items, lines, seed)
 
 
-def _find_lines(text: str) -> tuple[str, list[Line]]:
-    """Split a text into the lines that are no items, and the items."""
-    content: list[str] = []
+def _find_lines(text: str, before: Counter[str]) -> tuple[str, list[Line]]:
+    """Part the lines of items from the others; ``before``: lines that only look like items.
+
+    Empty lines below an item belong to what follows: to other text, and not to an item.
+    """
+    others: list[str] = []
     lines: list[Line] = []
-    blank: list[str] = []
-    inside = False
+    empty: list[str] = []
+    in_item = False
     for row in text.split("\n"):
-        if found := _ITEM.fullmatch(row):
+        found = _ITEM.fullmatch(row)
+        if found and before[row]:
+            before[row] -= 1
+            found = None
+        if found:
             lines.append((found[1] != " ", (found[2] or "").rstrip("\r")))
-            blank, inside = [], True
-        elif inside and not row.strip() and not row.startswith(_INDENT):
-            blank.append(row)  # what it belongs to, the next line tells
-        elif inside and row.startswith(_INDENT):
+            in_item, empty = True, []
+        elif in_item and not row.strip():
+            empty.append(row)
+        elif in_item and row.startswith(_INDENT):
             checked, said = lines[-1]
-            more = [*("" for _ in blank), row.removeprefix(_INDENT)]
-            lines[-1] = checked, "\n".join([said, *more])
-            blank = []
+            added = "\n".join(
+                (*(one.removeprefix(_INDENT) for one in empty), row.removeprefix(_INDENT))
+            )
+            lines[-1], empty = (checked, f"{said}\n{added}"), []
         else:
-            content += [*blank, row]
-            blank, inside = [], False
-    return ("\n".join(content), lines) if lines else (text, [])
+            others += (*empty, row)
+            in_item, empty = False, []
+    return "\n".join(others), lines
 
 
 def _match(items: Sequence[Item], lines: Sequence[Line], seed: str) -> list[Item]:
     """Give each line the item that it was: the same text, wherever it is now, else the same place."""
     free: dict[str, deque[int]] = {}
     for number, item in enumerate(items):
-        free.setdefault(replace_surrogates(item["text"]), deque()).append(number)
+        free.setdefault(_text(item), deque()).append(number)
     same = [free[text].popleft() if free.get(text) else None for _, text in lines]
     left = {number for numbers in free.values() for number in numbers}
     made, follows = [], 0
@@ -92,11 +104,16 @@ def _match(items: Sequence[Item], lines: Sequence[Line], seed: str) -> list[Item
     return made
 
 
+def _text(item: Item) -> str:
+    """Return the text of an item as the index holds it. The item keeps its half characters."""
+    return replace_surrogates(item["text"])
+
+
 def _changed(item: Item, line: Line) -> Item:
     checked, text = line
     if bool(item.get("checked")) != checked:
         item = item | {"checked": checked}
-    return item if replace_surrogates(item["text"]) == text else item | {"text": text}
+    return item if _text(item) == text else item | {"text": text}
 
 
 def _new(line: Line, seed: str) -> Item:

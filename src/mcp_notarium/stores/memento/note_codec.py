@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_notarium.domain.characters import escape_surrogates
+from mcp_notarium.domain.characters import escape_surrogates, replace_surrogates
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import StoreProtocolError, StoreRejected
 from mcp_notarium.stores.json_answers import to_json
@@ -45,6 +45,11 @@ class Change:
     def rewords(self) -> bool:
         """Tell whether the words of the note change."""
         return not _SPOKEN.isdisjoint(self.columns)
+
+    @property
+    def revives(self) -> bool:
+        """Tell whether this is a note that was removed: only such a one brings its date."""
+        return "createdAt" in self.columns
 
 
 def revision(row: Row) -> Revision:
@@ -96,10 +101,12 @@ def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
     given = _given(content)
     held: dict[str, Any] = {"type": "text"} if base is None else json.loads(base.raw)
     then = held | given
-    body, items = _split(then, content.text, seed=f"{now}")
     said = given.get("content")
-    if isinstance(said, str) and content.text == checklist.render(said, _items(then) or []):
-        body, items = said, None
+    before = said if isinstance(said, str) else _body(base)
+    if content.text == checklist.render(before, _items(then) or []):
+        body, items = before, None
+    else:
+        body, items = _split(then, before, content.text, seed=f"{now}")
     if items is not None:
         then["checkItems"] = stringify(items)
     text = checklist.render(body, _items(then) or [])
@@ -136,7 +143,7 @@ def made_of(values: Mapping[str, Any], base: Revision | None) -> Content:
     text = old.text
     if base is None or not stored.keys().isdisjoint(_WORDED):
         held = {"type": "text"} if base is None else json.loads(base.raw)
-        stored.setdefault("content", _split(held, text, seed="")[0])
+        stored.setdefault("content", _body(base))
         text = checklist.render(str(stored["content"]), _items(held | stored) or [])
     added = {name for name, column in FLAGS.items() if values.get(column) is True}
     removed = {name for name, column in FLAGS.items() if values.get(column) is False}
@@ -237,12 +244,22 @@ def _flags(base: Revision | None, content: Content, given: Row) -> dict[str, Val
     }
 
 
-def _split(held: Mapping[str, Any], text: str, *, seed: str) -> tuple[str, list[Any] | None]:
-    """Return content and items of a text; None: the items stay as they are."""
+def _body(base: Revision | None) -> str:
+    """Return the content without the items."""
+    if base is None:
+        return ""
+    lines = checklist.render("", _items(json.loads(base.raw)) or [])
+    return base.content.text.removesuffix(lines).removesuffix("\n") if lines else base.content.text
+
+
+def _split(
+    held: Mapping[str, Any], before: str, text: str, *, seed: str
+) -> tuple[str, list[Any] | None]:
+    """Return content and items of a text, whose content was ``before``; None: the items stay as they are."""
     items = _items(held)
     if items is None or not (items or held.get("type") == CHECKLIST):
         return text, None
-    content, found = checklist.split(text, items, seed=seed)
+    content, found = checklist.split(text, before, items, seed=seed)
     return content, None if found == items else found
 
 
@@ -263,7 +280,7 @@ def tags_of(labels: Value) -> tuple[tuple[str, ...], bool]:
     names = [found] if isinstance(found, str) else found
     if not isinstance(names, list):
         return (), False
-    tags = [name for name in names if isinstance(name, str) and name]
+    tags = [replace_surrogates(name) for name in names if isinstance(name, str) and name]
     return tuple(dict.fromkeys(tags)), len(tags) == len(names)
 
 

@@ -71,7 +71,7 @@ class NoteTable:
         }
         if _OWNER in self._columns and _OWNER not in values:
             values[_OWNER] = self.owner()
-        known = self._known(values)
+        known = self._own(values) if change.revives else self._known(values)
         names, marks = ", ".join(map(_quoted, known)), ", ".join("?" * len(known))
         sql = f'INSERT INTO "Note" ({names}) VALUES ({marks})'  # noqa: S608 - names of columns, quoted
         self._change(sql, *known.values())
@@ -90,20 +90,22 @@ class NoteTable:
         """Remove a note. Raises ``StoreRejected`` if something in the file needs it."""
         self._change('DELETE FROM "Note" WHERE "id" = ?', note_id)
 
+    def _own(self, values: dict[str, Value]) -> dict[str, Value]:
+        """Leave values out that the file has no column for."""
+        return {name: value for name, value in values.items() if name in self._columns}
+
     def _known(self, values: dict[str, Value]) -> dict[str, Value]:
-        """Leave empty values out that the file has no column for. Raises ``StoreRejected`` for others."""
-        lost = [
-            name
-            for name, value in values.items()
-            if value and value != _DEFAULTS.get(name) and name not in self._columns
-        ]
+        """Leave values out that the file has no column for. Raises ``StoreRejected`` if they say anything."""
+        known = self._own(values)
+        said = {name for name, value in values.items() if value and value != _DEFAULTS.get(name)}
+        lost = said - known.keys()
         if lost:
             raise StoreRejected(
                 f"this version of Memento has no {', '.join(sorted(lost))}; nothing was saved",
                 subcategory="no_column",
                 resolution_hint="Leave that out, or ask the user to update Memento.",
             )
-        return {name: value for name, value in values.items() if name in self._columns}
+        return known
 
     def _select(self, what: str, where: str, *values: Value) -> list[sqlite3.Row]:
         sql = f'SELECT {what} FROM "Note" WHERE {where} AND {self._mine}'  # noqa: S608 - names of columns, quoted

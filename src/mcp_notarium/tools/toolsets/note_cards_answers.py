@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from mcp_notarium.domain.characters import escape_surrogates
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.tools.get import TEXT_HIDDEN
 from mcp_notarium.tools.schemas import PlainAnswer
@@ -115,4 +116,4 @@ def _remark(shown: int, found: int, light: int) -> str:
 
 def encode(value: object) -> str:
     """Return compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return escape_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
