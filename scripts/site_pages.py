@@ -1,0 +1,50 @@
+"""Add the pages outside docs/ to the site, as a hook of mkdocs, and correct the links between both."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+TOP = Path(__file__).resolve().parents[1]
+OUTSIDE = {
+    "README.md": "start.md",
+    "SECURITY.md": "SECURITY.md",
+    "threat-model.md": "threat-model.md",
+    "CHANGELOG.md": "CHANGELOG.md",
+}
+"""Page in the project to page of the site. docs/README.md is the index."""
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages."""
+    for name, page in OUTSIDE.items():
+        text = (TOP / name).read_text(encoding="utf-8")
+        files.append(File.generated(config, page, content=text))
+    decisions = sorted((TOP / "docs/decisions").glob("*.md"))
+    rows = [f"* [{one.stem[:4]}: {_title(one)}]({one.name})" for one in decisions]
+    text = "# Decisions\n\n" + "\n".join(rows) + "\n"
+    files.append(File.generated(config, "decisions/index.md", content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_others: Any) -> str:
+    """Correct links into docs/, out of docs/, and to a folder."""
+    here = page.file.src_uri
+    if here in OUTSIDE.values():
+        markdown = re.sub(r"\]\((?:docs/)", "](", markdown)
+        markdown = re.sub(
+            r"\]\(README\.md\)", "](start.md)" if here != "start.md" else "](README.md)", markdown
+        )
+    for name, target in OUTSIDE.items():
+        markdown = re.sub(
+            rf"\]\((\.\./)?\.\./{re.escape(name)}", lambda m: f"]({m[1] or ''}{target}", markdown
+        )
+    return markdown.replace("](decisions/)", "](decisions/index.md)")
+
+
+def _title(page: Path) -> str:
+    first = page.read_text(encoding="utf-8").splitlines()[0]
+    return re.sub(r"^#\s*(\d+[.:]?\s*)?", "", first)
