@@ -89,7 +89,7 @@ def copy_after_changes(
             return None
         source = stack.enter_context(closing(opened.database.open_another(page_cache=_PAGE_CACHE)))
         newest = next(iter(list_copies(folder)), None)
-        change = _read_last_change(source, tables)
+        change = read_last_change(source, tables)
         if newest is not None and newest.change == change and _opens(newest, data_key):
             return None
         return make_copy(
@@ -122,7 +122,7 @@ def make_copy(
     key = data_key.database_key(secrets.token_bytes(SALT_SIZE))
     try:
         with source.snapshot():
-            change = _read_last_change(source, tables)
+            change = read_last_change(source, tables)
             database_opener.copy(source, unfinished, key, after_step=after_step)
         _verify(unfinished, data_key)
         stamp = datetime.fromtimestamp(now, UTC).strftime(_STAMP)
@@ -160,7 +160,7 @@ def describe_age(
     """
     newest = next(iter(list_copies(opened.anchor.folder)), None)
     days = int((now - (newest.at if newest else began)) / _DAY)
-    if days < OLD or (newest and newest.change == _read_last_change(opened.database, tables)):
+    if days < OLD or (newest and newest.change == read_last_change(opened.database, tables)):
         return None
     if newest is None:
         return f"The notebook is {days} days old or more, and there is no copy of it: {MAKE}"
@@ -230,7 +230,8 @@ def describe_failure(error: CacheError | OSError) -> str:
     return error.strerror or type(error).__name__
 
 
-def _read_last_change(database: Database, tables: LentTables) -> int:
+def read_last_change(database: Database, tables: LentTables) -> int:
+    """Return the number of the last change of the notes in a database."""
     return database.number(tables.last_change)
 
 

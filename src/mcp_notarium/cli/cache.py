@@ -12,10 +12,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import time
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 from mcp_notarium.account import (
+    backup,
     database_copies,
+    opener,
     plaintext_migration,
     purge,
     repair,
@@ -25,7 +30,7 @@ from mcp_notarium.account import (
 )
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, console, notes, setup_key, signals
+from mcp_notarium.cli import calibrate, command_setup, console, notes, setup_key, signals
 from mcp_notarium.cli.terminal import (
     ask_line,
     ask_secret,
@@ -207,7 +212,8 @@ def run_restore(args: argparse.Namespace) -> int:
         facts = {"folder": str(folder.copies), "copies": [one.path.name for one in found]}
         print_data(facts, "\n".join(lines) or "There are no copies.", as_json=args.json)
         return 0
-    which = f"the copy {args.copy}" if args.copy else "the newest copy"
+    which = f"the copy {args.copy}" if args.copy else f"the backup {args.backup}"
+    which = which if args.copy or args.backup else "the newest copy"
     if not _confirm(
         f"Put {which} in the place of the notebook? What was changed since goes to the quarantine.",
         yes=args.yes,
@@ -218,7 +224,11 @@ def run_restore(args: argparse.Namespace) -> int:
         system=keychain.system_keychain() if config.keychain else None,
     )
     with console.progress("Restoring the notebook"):
-        done = restoration.restore(config, name=args.copy, options=options)
+        if args.backup:
+            key = calibrate.find_key(config, options.old)
+            done = backup.restore(config, args.backup, options=replace(options, old=key))
+        else:
+            done = restoration.restore(config, name=args.copy, options=options)
     for copy in done.unsound:
         talk(f"WARNING: {copy.path.name} cannot be read; it was passed over.")
     talk(f"{done.copy.path.name} is active. {_INDEX_AGAIN}")
@@ -238,7 +248,33 @@ async def _open_and_close(config: Config) -> None:
         signals.watch_folder(config.account_dir)
 
 
+def run_backup(args: argparse.Namespace) -> int:
+    """Write all of the account that cannot be fetched again to one encrypted file."""
+    config = replace(command_setup.prepare(args), on_unreadable="refuse")
+    system = keychain.system_keychain() if config.keychain else None
+    with closing(opener.open_cache(config, read_only=True, system=system)) as opened:
+        to = args.path.absolute()
+        with console.progress("Copying the database"):
+            keyfile = backup.back_up(opened, config.store.tables, to, now=time.time())
+    talk(f"The backup is {to}, {to.stat().st_size / 1e6:,.1f} MB, encrypted.")
+    talk("Every key that opens the account today opens it, also after you change them.")
+    if not backup.has_recovery_key(keyfile):
+        talk(
+            "WARNING: no recovery key does. Make one on paper (`mcp-notarium keys recovery create`), then "
+            "back up again: without a key nobody can read the backup."
+        )
+    talk(f"To restore it, here or elsewhere: mcp-notarium restore --backup {to} --ask-key")
+    return 0
+
+
+def _add_backup_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="PATH", help="the new file")
+
+
 def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--backup", type=Path, metavar="PATH", help="restore a file that `backup` has written"
+    )
     parser.add_argument(
         "copy", nargs="?", help="file name of a copy; the newest undamaged one if missing"
     )
@@ -325,6 +361,7 @@ def _require_consent(config: Config) -> None:
 COMMANDS = {
     "reset-cache": (command_setup.options("--yes", "--allow-weak"), run_reset),
     "repair": (command_setup.options("--ask-key"), run_repair),
+    "backup": (_add_backup_arguments, run_backup),
     "restore": (_add_restore_arguments, run_restore),
     "migrate-plaintext": (command_setup.options("--allow-weak"), run_migrate),
     "purge": (command_setup.options("--yes"), run_purge),

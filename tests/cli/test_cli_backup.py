@@ -1,0 +1,125 @@
+"""A person takes one encrypted file to another machine, and any key of the account opens it there."""
+
+from __future__ import annotations
+
+import stat
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from notarium_devtools.simperium import Simulator
+from support.terminal import Terminal
+from support.whole import Server, environment, run
+
+OTHER_KEY = "raw:" + "6b" * 32
+
+
+@pytest.mark.slow("a dozen processes, one after another")
+@pytest.mark.parametrize("store", ["local", "simplenote"])
+def test_a_backup_is_one_private_file_that_brings_everything_back_elsewhere(
+    tmp_path: Path, store: str
+) -> None:
+    simulator = Simulator()
+    with simulator.running():
+        env = environment(simulator, tmp_path, NOTARIUM_STORE=store)
+        path = tmp_path / "notes.backup"
+        with Server(env) as server:
+            note = server.tool("save", text="one")
+            server.tool(
+                "save", id=note["id"], local_version=note["local_version"], text="secret two"
+            )
+            made = run(env, "backup", str(path))  # beside the server
+            assert server.leave() == 0
+        assert made.returncode == 0, made.stderr
+        assert "no recovery key does" in made.stderr
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert b"secret" not in path.read_bytes()
+        assert [one.name for one in tmp_path.glob(".notes*")] == []
+        assert run(env, "backup", str(path)).returncode != 0
+
+        elsewhere = env | {"NOTARIUM_DATA_DIR": str(tmp_path / "elsewhere")}
+        wrong = run(
+            elsewhere | {"DB_ENCRYPTION_KEY": OTHER_KEY}, "restore", "--backup", str(path), "--yes"
+        )
+        assert wrong.returncode != 0
+        assert not list((tmp_path / "elsewhere").rglob("notarium_keys.json"))
+        done = run(elsewhere, "restore", "--backup", str(path), "--yes")
+        assert done.returncode == 0, done.stderr
+        with Server(elsewhere) as server:
+            server.loaded(1)
+            assert server.tool("get", id=note["id"])["text"] == "secret two"
+            rows = server.tool("manage", action="history", id=note["id"])["history"]
+            assert len(rows) == 2
+            assert server.leave() == 0
+        assert run(elsewhere, "audit", "verify").returncode == 0
+        again = run(elsewhere, "restore", "--backup", str(path), "--yes")  # over a live account
+        assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.slow("eight processes, one after another")
+def test_a_file_that_is_damaged_or_of_another_account_changes_nothing(tmp_path: Path) -> None:
+    env = environment(Simulator(), tmp_path, NOTARIUM_STORE="local")
+    path = tmp_path / "notes.backup"
+    with Server(env) as server:
+        server.tool("save", text="x" * 20_000)
+        assert server.leave() == 0
+    assert run(env, "backup", str(path)).returncode == 0
+    elsewhere = env | {"NOTARIUM_DATA_DIR": str(tmp_path / "elsewhere")}
+    whole = path.read_bytes()
+    with zipfile.ZipFile(path) as file:
+        database = max(file.infolist(), key=lambda one: one.file_size)
+    at = database.header_offset + 20_000
+    for damaged in (b"x", whole[:-5000], whole[:at] + bytes(64) + whole[at + 64 :]):
+        path.write_bytes(damaged)
+        done = run(elsewhere, "restore", "--backup", str(path), "--yes")
+        assert done.returncode not in (0, None)
+        assert "unexpected" not in done.stderr
+        assert not list((tmp_path / "elsewhere").rglob("notarium_keys.json"))
+        assert not list((tmp_path / "elsewhere").rglob("*.encrypted"))
+    path.write_bytes(whole)
+    done = run(elsewhere | {"LOCAL_NOTEBOOK": "b"}, "restore", "--backup", str(path), "--yes")
+    assert "another account" in done.stderr
+    assert not list((tmp_path / "elsewhere").rglob("notarium_keys.json"))
+    assert not list((tmp_path / "elsewhere").rglob("*.encrypted"))
+    with Server(elsewhere | {"DB_ENCRYPTION_KEY": OTHER_KEY}) as server:
+        server.tool("save", text="mine")
+        assert server.leave() == 0
+    done = run(elsewhere, "restore", "--backup", str(path), "--yes")
+    assert "other keys than the backup" in done.stderr
+    assert not list((tmp_path / "elsewhere").rglob("quarantine"))
+
+
+@pytest.mark.slow("nine processes, one after another")
+def test_with_every_other_key_lost_the_recovery_key_opens_the_backup(tmp_path: Path) -> None:
+    env = environment(Simulator(), tmp_path, NOTARIUM_STORE="local")
+    with Server(env) as server:
+        note = server.tool("save", text="kept")
+        assert server.leave() == 0
+    with Terminal(env, "keys", "recovery", "create") as screen:
+        shown = screen.finds(r"(?:[0-9A-Z]{4}-){8}[0-9A-Z]{4}")[0]
+        number = int(screen.finds(r"Type group (\d) of 9")[1])
+        screen.type(shown.split("-")[number - 1] + "\n")
+        assert screen.ends() == 0, screen.screen
+    path = tmp_path / "notes.backup"
+    made = run(env, "backup", str(path))
+    assert "WARNING" not in made.stderr
+    lost = env | {"NOTARIUM_DATA_DIR": str(tmp_path / "elsewhere")}
+    del lost["DB_ENCRYPTION_KEY"]
+    refused = run(lost, "restore", "--backup", str(path), "--yes")
+    assert refused.returncode == 10
+    assert "--ask-key" in refused.stderr
+    with Terminal(lost, "restore", "--backup", str(path), "--yes", "--ask-key") as screen:
+        screen.shows("Key: ")
+        screen.type(shown + "\n")
+        assert screen.ends() == 0, screen.screen
+    (tmp_path / "new").write_text(OTHER_KEY)
+    with Terminal(
+        lost, "keys", "--ask-key", "add", "--new-key-file", str(tmp_path / "new")
+    ) as screen:
+        screen.shows("Key: ")
+        screen.type(shown + "\n")
+        assert screen.ends() == 0, screen.screen
+    with Server(lost | {"DB_ENCRYPTION_KEY": OTHER_KEY}) as server:
+        assert server.tool("get", id=note["id"])["text"] == "kept"
+        assert server.leave() == 0
