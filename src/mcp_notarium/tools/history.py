@@ -158,7 +158,7 @@ async def _revive(
         id=saved.note.id,
         status="restored",
         new_local_version=saved.note.local_version,
-        note="The note was made again, with its id and all of its own that the note store has a place for.",
+        note="The note was made again under `id`, with all of its own that the note store has a place for.",
     )
 
 
