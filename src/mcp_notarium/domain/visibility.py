@@ -91,8 +91,8 @@ class Visibility:
             return rule
         keys = {tag_key(tag.strip()): tag for tag in tags}
         keys.pop("", None)
-        if hiding := self._hidden & keys.keys():
-            return f'hidden_tags "{keys[min(hiding)]}"'
+        if hiding := self.hiding_tags([*keys.values()]):
+            return f'hidden_tags "{min(hiding)}"'
         if not clear and self.tags_matter:
             rule = "hidden_tags" if self._hidden else "allowed_tags"
             return f"{rule} (its tags cannot be read)"
@@ -127,8 +127,16 @@ class Visibility:
         return outside or self._hidden_paths.find(path) is not None
 
     def hiding_tags(self, tags: Sequence[str]) -> tuple[str, ...]:
-        """Return those of the tags that hide the note they are on."""
-        return tuple(tag for tag in tags if tag_key(tag.strip()) in self._hidden)
+        """Return those of the tags that hide the note they are on: a nested tag does so for each above it."""
+        if not self._hidden:
+            return ()
+        return tuple(tag for tag in tags if not self._hidden.isdisjoint(_with_parents(tag)))
+
+
+def _with_parents(tag: str) -> list[str]:
+    """Return the keys of a tag and of those it is nested in: ``a/b`` belongs to ``a``."""
+    parts = tag_key(tag.strip()).split("/")
+    return ["/".join(parts[: end + 1]) for end in range(len(parts))]
 
 
 def _tag_keys(tags: Sequence[str]) -> frozenset[str]:

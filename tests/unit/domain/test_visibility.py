@@ -67,6 +67,18 @@ def test_a_note_is_checked_by_its_id_and_tags(rules, note_id, tags, rule):
     assert rules.sees(note_id, tags) == (rule is None)
 
 
+def test_a_nested_tag_hides_as_those_above_it_and_is_not_allowed_as_they_are():
+    rules = Visibility(hidden_tags=("Private", "a/b"), allowed_tags=("a", "private"))
+    found = {tag: rules.hidden_by("1", (tag,)) for tag in ("private/x/y", "A/B/c", "a/bc", "a")}
+    assert found == {
+        "private/x/y": 'hidden_tags "private/x/y"',
+        "A/B/c": 'hidden_tags "A/B/c"',
+        "a/bc": "allowed_tags",
+        "a": None,
+    }
+    assert rules.hiding_tags(("a", "a/b/c")) == ("a/b/c",)
+
+
 @given(rules, ids, tags)
 def test_rules_that_hide_nothing_say_so_and_others_have_a_digest(rules, note_id, tags):
     assert rules.has_rules == bool(rules.digest)

@@ -45,6 +45,10 @@ def edited(text: str, new: str | None = None, **fields: object) -> str:
         ("#汉字 #ÄÖ #😀", ("汉字", "ÄÖ", "😀")),
         ("```\n#no\n```\n#yes\n~~~~\n#no\n```\n~~~~\n`#no` ``#no ` #no`` #two", ("yes", "two")),
         ("tags:: a, [[b]], #c\n- x", ("a", "b", "c")),
+        ("title:: x\ntags:: private, [[b c]]\n\ntags:: no\n", ("private", "b c")),
+        ("- title:: x\r\n  Tags:: a\r\n- b\r\n- tags:: no\r\n", ("a",)),
+        ("x\ntags:: no\n", ()),
+        ("tags:: #a #[[b c]]\n- d #[[e f]] `#[[no]]` [[no]]\n", ("b c", "a", "e f")),
         ("[[note#heading]] https://x.org/#part", ()),
     ],
 )  # fmt: skip

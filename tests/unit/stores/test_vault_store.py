@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,8 +29,8 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Acknowledgement
+from mcp_notarium.stores.vault import file_identity, writing
 from mcp_notarium.stores.vault import folder as folder_module
-from mcp_notarium.stores.vault import writing
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.stores.vault.watch import Watch
 from support.between_calls import acting_before
@@ -155,6 +156,60 @@ def test_what_is_put_in_place_of_the_folder_before_any_call_of_a_save_is_not_wri
         if not counted.acted:
             break
     assert number > 25
+
+
+needs_leases = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of writers")
+
+
+@needs_leases
+def test_a_program_that_goes_on_writing_the_displaced_file_is_waited_for(place: Path) -> None:
+    put(place / "Note.md", "base\n")
+    store = VaultStore(place)
+    base = store._get("Note.md")
+    with (place / "Note.md").open("a") as writer:
+
+        def finish() -> None:
+            writer.write(THEIRS)
+            writer.close()
+
+        timer = threading.Timer(0.1, finish)
+        timer.start()
+        answer = store._push(write_of(store, base.id, content_of(base, text=OURS), base))
+        timer.join()
+    assert answer.displaced is not None
+    assert answer.displaced.content.text == f"base\n{THEIRS}"
+    assert everything(place) == {"Note.md": OURS}
+    asyncio.run(store.close())
+
+
+@needs_leases
+def test_what_is_written_later_into_a_displaced_file_becomes_a_note(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "LONGEST_WAIT", 0.0)
+    put(place / "Note.md", "base\n")
+    store = VaultStore(place)
+    base = store._get("Note.md")
+    with (place / "Note.md").open("a") as writer:
+        store._push(write_of(store, base.id, content_of(base, text=OURS), base))
+        writer.write(THEIRS)
+    monkeypatch.setattr(writing, "LEFT_BEHIND", 0.0)
+    store._list_page(None, 9, with_content=False)
+    assert sorted(everything(place).values()) == [f"base\n{THEIRS}", OURS]
+    asyncio.run(store.close())
+
+
+@needs_leases
+def test_a_drive_that_grants_no_leases_leaves_nothing_behind(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_identity, "is_being_written", lambda _file: True)
+    put(place / "Note.md", "base\n")
+    store = VaultStore(place)
+    base = store._get("Note.md")
+    store._push(write_of(store, base.id, content_of(base, text=OURS), base))
+    assert everything(place) == {"Note.md": OURS}
+    asyncio.run(store.close())
 
 
 class Killed(BaseException):

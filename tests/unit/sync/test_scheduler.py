@@ -64,7 +64,7 @@ def test_a_halted_sync_looks_again_when_the_store_tells_of_a_change(clients, sto
             await until(lambda: client.scheduler.status().state is State.HALTED)
             assert client.contents() == before
             for note_id, text in texts.items():
-                store.put(note_id, text)
+                store.put(note_id, f"{text}again\n")
             await until(in_step(store, client))
 
     asyncio.run(scenario())

@@ -33,8 +33,9 @@ _ENDS = "\\s\u2000-\u206f\u2e00-\u2e7f'!\"#$%&()*+,.:;<=>?@^`{|}~\\[\\]\\\\"
 """What ends a tag in a text, as in Obsidian."""
 _TAG = re.compile(f"(?<!\\S)#([^{_ENDS}]+)")
 _NAME = re.compile(f"[^{_ENDS}]+")
-_PAGE_TAGS = re.compile(r"^(?:- )?tags:: *(.+)$", re.IGNORECASE)
-"""A property of a page in Logseq."""
+_PROPERTY = re.compile(r"(?:- |  )?([^\s:]+):: *(.*)")
+"""A property of a page in Logseq: such lines stand at its top."""
+_BRACKETED = re.compile(r"(?<!\S)#\[\[([^\[\]]+)\]\]")
 _FENCE = re.compile(r"(`{3,}|~{3,})")
 _CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
 _MARKUP = re.compile(r"^[\s#>*+\-]+")
@@ -91,8 +92,8 @@ def _inline_tags(text: str) -> Iterator[str]:
     folded = body.casefold()
     if "#" not in body and "tags::" not in folded:
         return
-    fence = ""
-    for number, line in enumerate(body.split("\n")):
+    fence, at_top = "", True
+    for line in body.split("\n"):
         opened = _FENCE.match(line.lstrip())
         if fence:
             if opened and opened[1].startswith(fence):
@@ -101,15 +102,25 @@ def _inline_tags(text: str) -> Iterator[str]:
         if opened:
             fence = opened[1]
             continue
-        if number == 0 and (page := _PAGE_TAGS.match(line.rstrip("\r"))):
-            yield from filter(
-                None, (part.strip().strip("[]#").strip() for part in page[1].split(","))
-            )
+        stated = _PROPERTY.match(line.rstrip("\r")) if at_top else None
+        at_top = stated is not None
+        if stated and stated[1].casefold() == "tags":
+            yield from _page_tags(stated[2])
         if "#" in line:
-            for found in _TAG.findall(_CODE.sub(" ", line)):
+            shown = _CODE.sub(" ", line)
+            yield from filter(None, (name.strip() for name in _BRACKETED.findall(shown)))
+            for found in _TAG.findall(shown):
                 name = found.rstrip("/")
                 if name and not name.isdecimal():
                     yield name
+
+
+def _page_tags(value: str) -> Iterator[str]:
+    """Yield the tags of a page in Logseq; those that stand as ``#tag`` beside others are found in the text."""
+    for part in value.split(","):
+        name = part.strip().strip("[]#").strip()
+        if name and not re.search(r"\s#|\]\s", name):
+            yield name
 
 
 def compose(base: Revision | None, content: Content) -> Body:

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.stores.vault import file_identity
 from mcp_notarium.stores.vault.folder import (
+    LONGEST_WAIT,
+    SETTLED,
     FileBytes,
     NotANote,
     open_file,
@@ -101,15 +103,17 @@ def replace_file(
 ) -> tuple[NoteFile, NoteFile, bool]:
     """Replace a file. Return the new one, what was displaced, and whether that is certain.
 
-    ``held`` was read before: all that is known of the displaced file where the system cannot exchange two. Raises
+    ``held`` was read before: all that is known of the displaced file where the system cannot exchange two. A program
+    that goes on writing the displaced file is waited for; :func:`recover` has what it writes later. Raises
     ``FileNotFoundError`` or ``NotANote``, with nothing replaced, or ``OutcomeUnknown``.
     """
     temporary, written = _write_temporary(parent, data, like=(name, held.digest))
-    certain = False
+    certain, left = False, True
     try:
         before()
         certain = file_identity.rename(parent, temporary, parent, name, file_identity.EXCHANGE)
         if certain:
+            left = _wait_for_writers(parent, temporary, name)
             held = _take_displaced(parent, temporary, name)
         else:
             os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
@@ -117,7 +121,8 @@ def replace_file(
         if not certain or isinstance(error, NotANote):
             _remove(parent, temporary)
         raise  # otherwise the displaced file stays: its content is in nobody's hands
-    _remove(parent, temporary)
+    if left:
+        _remove(parent, temporary)
     return written, held, certain
 
 
@@ -208,6 +213,29 @@ def _move_away(folder: int, name: str) -> None:
             with suppress(FileNotFoundError):
                 file_identity.move(folder, name, folder, f"{stem} {number}{ending}")
             return
+
+
+def _wait_for_writers(parent: int, displaced: str, ours: str) -> bool:
+    """Wait until no program writes a file that we have displaced by ours; False if one still does in the end."""
+    deadline = time.monotonic() + LONGEST_WAIT
+    while _is_being_written(parent, displaced):
+        # Nobody writes ours yet: where it seems so, the drive does not tell.
+        if _is_being_written(parent, ours):
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(SETTLED)
+    return True
+
+
+def _is_being_written(parent: int, name: str) -> bool:
+    with suppress(OSError, NotANote):
+        file, _ = open_file(parent, name, exact=False)
+        try:
+            return file_identity.is_being_written(file)
+        finally:
+            os.close(file)
+    return False
 
 
 def _take_displaced(parent: int, temporary: str, name: str) -> NoteFile:
