@@ -158,6 +158,15 @@ def test_what_is_put_in_place_of_the_folder_before_any_call_of_a_save_is_not_wri
     assert number > 25
 
 
+def test_a_new_note_takes_no_name_that_another_system_takes_for_the_same(place: Path) -> None:
+    put(place / "\u00dcber Mich.md", "old\n")
+    store = VaultStore(place)
+    for name in ("\u00fcber mich.md", "U\u0308ber Mich.md"):
+        with pytest.raises(IdTaken):
+            store._push(write_of(store, name, Content("new\n", title=name)))
+    asyncio.run(store.close())
+
+
 needs_leases = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of writers")
 
 
@@ -480,7 +489,7 @@ def test_a_hostile_tree_is_listed_without_what_is_no_note(place: Path) -> None:
     (place / "huge.md").write_bytes(b"")
     os.truncate(place / "huge.md", writing.LARGEST + 1)
     (place / "folder.md").mkdir()
-    put(place / "folder.md" / "Inside.md", "not looked into\n")
+    put(place / "folder.md" / "Inside.md", "inside\n")
     put(place / os.fsdecode(b"\xff") / "x.md", "no name\n")
     for folder in (".obsidian", "a/.GIT", "Node_Modules", "logseq/bak"):
         put(place / folder / "x.md", "ignored\n")
@@ -492,12 +501,14 @@ def test_a_hostile_tree_is_listed_without_what_is_no_note(place: Path) -> None:
     assert {one.id for one in page.entries} == {
         "Note.md",
         "a/b/Deep.md",
+        "folder.md/Inside.md",
         "Note.sync-conflict-20240102-030405-ABCDEFG.md",
     }
-    assert page.left_out == 7
+    assert page.left_out == 6
     for name in ("link.md", "hard.md", "pipe.md", "latin.md", "huge.md", "folder.md"):
-        with pytest.raises(StoreProtocolError):
+        with pytest.raises(StoreProtocolError) as caught:
             store._get(name)
+        assert "Leave this file out" in str(caught.value.resolution_hint)
         with pytest.raises(IdTaken):
             store._push(write_of(store, name, Content("new\n")))
     for name in ("out/outside.md", "loop/Note.md"):

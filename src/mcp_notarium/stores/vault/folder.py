@@ -35,6 +35,13 @@ _NOT_READABLE = (errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM)
 class NotANote(StoreProtocolError):
     """The file is no regular file, has several names, is no UTF-8, too large, or must not be read."""
 
+    subcategory = "not_a_note"
+    http_status_code = 422
+    resolution_hint = (
+        "Leave this file out. If it is needed, ask the user to make it a regular UTF-8 file with one name, "
+        "of up to 8 MiB, that this server may read."
+    )
+
     def __init__(self) -> None:
         super().__init__(
             "the file of this note cannot be read as one: it is a link, not UTF-8, too large or protected"
@@ -75,8 +82,9 @@ class VaultFolder:
         except OSError as error:
             raise StoreUnavailable(
                 f"the folder of the vault cannot be used: {error.strerror}",
-                resolution_hint="Ask the user to check that the folder exists and may be used, "
-                "then to restart this MCP client.",
+                resolution_hint="Ask the user to check that the folder is there, and not another one in its place: a "
+                "drive may not be mounted. When it is back it is used again; if the user has made it anew, "
+                "they must restart this MCP client.",
             ) from None
 
 

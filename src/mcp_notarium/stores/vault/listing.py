@@ -197,7 +197,7 @@ def _walk(root: int, folders: list[str]) -> Iterator[tuple[str, os.DirEntry[str]
             folders.append(above)
             with os.scandir(here) as entries:
                 for entry in entries:
-                    if entry.is_dir(follow_symlinks=False) and not is_note_name(entry.name):
+                    if entry.is_dir(follow_symlinks=False):
                         if _is_looked_into(above, entry.name):
                             waiting.append(f"{above}/{entry.name}" if above else entry.name)
                         continue

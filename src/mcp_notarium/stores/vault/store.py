@@ -221,6 +221,7 @@ class VaultStore:
         except (FileExistsError, NotADirectoryError):
             raise IdTaken("a file has the name of the folder", details={"id": path}) from None
         try:
+            writing.require_free_name(parent, name)
             data = body.text.encode()
             file = writing.create_file(parent, name, data, before=check_not_withdrawn)
             writing.flush(parent)

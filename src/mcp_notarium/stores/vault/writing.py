@@ -7,6 +7,7 @@ another content is somebody's edit that we have displaced, and becomes a note ag
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.stores.vault import file_identity
 from mcp_notarium.stores.vault.folder import (
@@ -82,6 +84,13 @@ def read_file(
         raise NotANote from None
     finally:
         os.close(file)
+
+
+def require_free_name(parent: int, name: str) -> None:
+    """Raise ``FileExistsError`` if a name there differs in letter case only: other systems cannot hold both."""
+    with os.scandir(parent) as entries:
+        if any(tag_key(entry.name) == tag_key(name) for entry in entries):
+            raise FileExistsError(errno.EEXIST, "a file of this name exists")
 
 
 def create_file(parent: int, name: str, data: bytes, *, before: Callable[[], None]) -> NoteFile:
