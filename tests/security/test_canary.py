@@ -182,7 +182,7 @@ def _commands(env: dict[str, str]) -> bytes:
         (["reset-cache", "--yes"], ""),
         (["logout"], ""),
         (["audit", "verify", "--json"], ""),
-        (["audit", "tail", "-n", "500"], ""),
+        (["audit", "tail", "-n", "500", "--json"], ""),
         (["audit", "export"], ""),
     ):
         key = PASSPHRASE + (" newer" if arguments[0] != "rotate-key" else "")

@@ -156,8 +156,8 @@ SERVICE = (
     Defence(
         "removal limit: a listing that lacks too many notes",
         "sync/pull_decisions.py",
-        "    if lost > limit:\n",
-        "    if False:\n",
+        "    if everything or (lost > limit and not whole):\n",
+        "    if everything:\n",
         (
             f"{_SWEEPS}::test_too_many_missing_notes_halt_the_cycle_and_nothing_is_removed",
             f"{_SWEEPS}::test_a_feed_that_removes_most_of_the_notes_halts_the_cycle",
