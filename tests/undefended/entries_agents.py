@@ -220,8 +220,8 @@ AGENTS = (
     Defence(
         "a protecting tag wins over an allowed one",
         "domain/visibility.py",
-        "not self._hidden.isdisjoint(_with_parents(tag))",
-        "not (self._hidden - self._allowed).isdisjoint(_with_parents(tag))",
+        "        if hiding := self.hiding_tags([*keys.values()]):\n",
+        "        if not self._allowed & keys.keys() and (hiding := self.hiding_tags([*keys.values()])):\n",
         ("unit/domain/test_visibility.py::test_a_protecting_tag_hides_whatever_else_is_said",),
         (38,),
     ),
