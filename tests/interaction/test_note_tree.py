@@ -74,11 +74,13 @@ async def tree(folder, policy=None, *, beside=False, **options):
         store = open_trilium(sim)
         harness = ToolHarness(folder, policy=policy, remote=store)
         toolset = find_toolset(f"note_tree{'_both' * beside}").permitted(policy)
-        await harness.sync()
-        async with connected(harness.opened, toolset=toolset, **options) as client:
-            yield Notes(sim, harness, client)
-        await store.close()
-        harness.close()
+        try:
+            await harness.sync()
+            async with connected(harness.opened, toolset=toolset, **options) as client:
+                yield Notes(sim, harness, client)
+        finally:
+            await store.close()
+            harness.close()
 
 
 @pytest.fixture(name="notes")
