@@ -29,13 +29,15 @@ _MODULE = "mcp_notarium"
 
 @dataclass(frozen=True, slots=True)
 class ClientFile:
-    """Hold a client's file: its path without links, and its text; None if there is no file."""
+    """Hold a client's file: its path without links, and its text; None if there is no file.
+
+    ``copy``: the path of its copy, which need not exist.
+    """
 
     client: Client
     path: Path
     text: str | None
     copy: Path
-    """Where the copy is, or would be."""
 
 
 def read_file(client: Client, environ: Mapping[str, str], copies: Path) -> ClientFile:

@@ -39,7 +39,7 @@ class NotANote(StoreProtocolError):
     http_status_code = 422
     resolution_hint = (
         "Leave this file out. If it is needed, ask the user to make it a regular UTF-8 file with one name, "
-        "of up to 8 MiB, that this server may read."
+        "of up to 8 MiB (64 MiB for `read_note`), that this server may read."
     )
 
     def __init__(self) -> None:
