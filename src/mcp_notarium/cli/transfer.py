@@ -23,6 +23,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.domain.note_archive import ArchivedNote
 from mcp_notarium.errors import InvalidRequest, NotariumError
 from mcp_notarium.logs.redaction_rules import one_line
+from mcp_notarium.stores.kind import StoreKind
 from mcp_notarium.transfer import formats, import_plan
 from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
 
@@ -96,16 +97,16 @@ async def _import(config: Config, args: argparse.Namespace) -> int:
         )
         began = time.monotonic()
         with command_setup.record_command(app, "cli.import"):
-            done = await _carry_out(app, planned)
+            done = await _carry_out(app, config.store, planned)
     rate = done.imported / max(time.monotonic() - began, 0.001)
     print_data(_facts(planned, done), _summary(done, rate), as_json=args.json)
     return 1 if done.refused else 0
 
 
-async def _carry_out(app: App, planned: ImportPlan) -> ImportResult:
+async def _carry_out(app: App, kind: StoreKind, planned: ImportPlan) -> ImportResult:
     try:
         with console.progress("Importing the notes") as report:
-            return await import_plan.carry_out(planned, app.library.transfer, report)
+            return await import_plan.carry_out(planned, app.library.transfer, kind, report)
     except NotariumError as error:
         error.resolution_hint = (
             "The notes imported so far stay. Run the same command again for the rest: no note is "
@@ -164,12 +165,10 @@ async def _open(config: Config, *, complete: bool = False) -> AsyncIterator[App]
     """Open the account, in step with the store. ``complete``: an index that may be old is refused."""
     async with open_app(config) as app:
         signals.watch_folder(config.account_dir)
-        synced = app.library.traits.in_database or await app.scheduler.sync_now(_LONGEST_SYNC)
+        synced = await app.scheduler.sync_now(_LONGEST_SYNC)
         status = app.library.status()
         why = status.last_error or "it did not answer in time"
-        if not app.library.traits.in_database and not (
-            synced or (status.complete and not complete)
-        ):
+        if not (synced or (status.complete and not complete)):
             raise InvalidRequest(
                 f"the notes could not be loaded ({why}); nothing was written",
                 resolution_hint="`mcp-notarium doctor` finds the cause.",

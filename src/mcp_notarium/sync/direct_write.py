@@ -6,12 +6,13 @@ the call begins. Nothing is sent, so nothing can be in doubt: no journal entry i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from mcp_notarium.domain.note import PendingWrite, Revision, Tombstone
+from mcp_notarium.errors import IdTaken, NotariumError, StoreRejected
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
@@ -43,6 +44,23 @@ class DirectWriter:
             self._journal.keep_replaced(entry, [stored])
             self._cache.notes.apply([stored])
         return stored
+
+    def create_all(self, writes: Sequence[PendingWrite]) -> list[NotariumError | None]:
+        """Store CREATEs in one transaction; return for each why the store did not take it, None if it did.
+
+        Every other error is raised, and nothing was stored.
+        """
+        refused: list[NotariumError | None] = []
+        stored: list[Revision] = []
+        with self._transaction(None):
+            for write in writes:
+                try:
+                    stored.append(run_at_once(self._store.push(write)).revision)
+                    refused.append(None)
+                except (IdTaken, StoreRejected) as error:
+                    refused.append(error)
+            self._cache.notes.apply(stored)
+        return refused
 
     def remove(self, write: PendingWrite, act: Act | None) -> None:
         """Remove a note. Raises what ``Store.delete`` raises."""

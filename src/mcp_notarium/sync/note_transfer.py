@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.errors import NoteNotFound
+from mcp_notarium.errors import NotariumError, NoteNotFound
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store, Traits
 from mcp_notarium.sync.writer import Writer
@@ -68,7 +69,14 @@ class NoteTransfer:
         """Return an id that the store would give; the same for the same seed."""
         return self._store.new_id(content, seed=seed, attempt=attempt)
 
+    def writing(self) -> AbstractAsyncContextManager[None]:
+        """Keep other calls from writing; notes are created inside."""
+        return self._writer.call()
+
     async def create(self, note_id: str, content: Content) -> None:
         """Create a note under this id, through the journal. Raises as :meth:`Writer.revive`."""
-        async with self._writer.call():
-            await self._writer.revive(note_id, content)
+        await self._writer.revive(note_id, content)
+
+    def create_all(self, notes: Sequence[tuple[str, Content]]) -> list[NotariumError | None]:
+        """Create notes of a store in the database in one transaction; see :meth:`Writer.create_all`."""
+        return self._writer.create_all(notes)

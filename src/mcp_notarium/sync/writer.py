@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
@@ -192,6 +192,36 @@ class Writer:
             if result is None:
                 raise changed_error(note_id, self._cache.notes.get(note_id))
             return self._make_saved(result, content, created=True)
+
+    def create_all(self, notes: Sequence[tuple[str, Content]]) -> list[NotariumError | None]:
+        """Make notes under these ids in one transaction, where the store is in the database.
+
+        Return for each the error that :meth:`revive` raises of this note alone, None if it is made and visible.
+        Every other error is raised, and no note is made.
+        """
+        if self._direct is None:
+            raise RuntimeError("notes of this store are made one by one")
+        writes = []
+        for note_id, content in notes:
+            wanted = content.cleaned()
+            require_supported(self._store.traits, wanted, None)
+            writes.append(
+                self._journal.make(
+                    note_id=note_id,
+                    kind=WriteKind.CREATE,
+                    base_etag=None,
+                    content=wanted,
+                    body=self._store.compose(None, wanted, now=self._clock()),
+                )
+            )
+        errors = self._direct.create_all(writes)
+        hidden = (self._cache.notes.etag(write.note_id) is None for write in writes)
+        return [
+            add_outcome(error, NOT_SAVED)
+            if error
+            else (out_of_sight_error(write.note_id, stored=True) if gone else None)
+            for write, error, gone in zip(writes, errors, hidden, strict=True)
+        ]
 
     async def _require_gone(self, note_id: str) -> None:
         """Raise ``VersionConflict`` if another program has made the note again, which nothing here knows yet."""

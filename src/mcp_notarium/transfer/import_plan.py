@@ -7,22 +7,27 @@ import that was interrupted, or is repeated, makes no second copy. What the stor
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.domain.note_archive import ArchivedNote, format_date
-from mcp_notarium.errors import OutcomeUnknown, StoreRejected, VersionConflict
+from mcp_notarium.errors import NotariumError, OutcomeUnknown, StoreRejected, VersionConflict
 from mcp_notarium.stores.contract import Ids, Traits, random_id
-from mcp_notarium.stores.kind import StoreKind
+from mcp_notarium.stores.kind import StoreKind, Truth
 from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.tools.save_checks import find_new_addresses
 from mcp_notarium.transfer.formats import Report
 
 _MOST_NAMES = 10
+_MOST_TOGETHER = 250
+_LARGEST_TOGETHER = 8_000_000
+_AT_ONCE = 4
+"""Notes on the way to a service at the same time: what each of them lets one client do without delay."""
 _SAME_SECOND = 1.0
 
 TITLE_TO_TEXT = "have a title, which becomes the first line of the text"
@@ -55,6 +60,11 @@ class ImportResult:
     there: int = 0
     hidden: int = 0
     refused: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """Return how many notes were dealt with."""
+        return self.imported + self.there + self.hidden + len(self.refused)
 
 
 async def plan(
@@ -151,20 +161,67 @@ def _count_losses(content: Content, would: Content, traits: Traits, losses: Coun
     losses[OTHER_TEXT] += replace(would, tags=content.tags) != content
 
 
-async def carry_out(planned: ImportPlan, transfer: NoteTransfer, report: Report) -> ImportResult:
-    """Write the new notes one by one. Raises what ends the import for more than one note; then repeat it."""
+async def carry_out(
+    planned: ImportPlan, transfer: NoteTransfer, kind: StoreKind, report: Report
+) -> ImportResult:
+    """Write the new notes. Raises what ends the import for more than one note; then repeat it."""
     done, total = ImportResult(), len(planned.new)
-    for number, (note_id, content) in enumerate(planned.new, 1):
+    async with transfer.writing():
+        if transfer.traits.in_database:
+            for portion in _portions(planned.new):
+                for (note_id, _), error in zip(portion, transfer.create_all(portion), strict=True):
+                    await _count(done, note_id, error, transfer)
+                report(done.total, total)
+            return done
+        waiting = iter(planned.new)
+
+        async def write_next() -> None:
+            for note_id, content in waiting:
+                await _count(done, note_id, await _create(note_id, content, transfer), transfer)
+                report(done.total, total)
+
         try:
-            await transfer.create(note_id, content)
-            done.imported += 1
-        except VersionConflict:
-            done.there += 1
-        except StoreRejected as error:
-            done.refused.append((note_id, error.message))
-        except OutcomeUnknown:
-            if not transfer.hides or await transfer.find(note_id) is None:
-                raise
-            done.hidden += 1
-        report(number, total)
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_AT_ONCE if kind.truth is Truth.REMOTE else 1):
+                    group.create_task(write_next())
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
     return done
+
+
+def _portions(notes: Iterable[tuple[str, Content]]) -> Iterator[list[tuple[str, Content]]]:
+    """Yield what is written in one transaction. Servers on the same notes wait for each."""
+    portion: list[tuple[str, Content]] = []
+    size = 0
+    for one in notes:
+        portion.append(one)
+        size += len(one[1].text)
+        if len(portion) == _MOST_TOGETHER or size > _LARGEST_TOGETHER:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+async def _create(note_id: str, content: Content, transfer: NoteTransfer) -> NotariumError | None:
+    try:
+        await transfer.create(note_id, content)
+    except NotariumError as error:
+        return error
+    return None
+
+
+async def _count(
+    done: ImportResult, note_id: str, error: NotariumError | None, transfer: NoteTransfer
+) -> None:
+    """Count what became of a note. Raises an error that is not about this note alone."""
+    if error is None:
+        done.imported += 1
+    elif isinstance(error, VersionConflict):
+        done.there += 1
+    elif isinstance(error, StoreRejected):
+        done.refused.append((note_id, error.message))
+    elif isinstance(error, OutcomeUnknown) and transfer.hides and await transfer.find(note_id):
+        done.hidden += 1
+    else:
+        raise error

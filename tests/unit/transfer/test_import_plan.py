@@ -10,18 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.note import Content, PendingWrite
 from mcp_notarium.domain.note_archive import ArchivedNote
 from mcp_notarium.domain.visibility import Visibility
-from mcp_notarium.errors import StoreRejected
+from mcp_notarium.errors import StoreRejected, StoreUnavailable
 from mcp_notarium.stores import registry
-from mcp_notarium.stores.contract import Traits
+from mcp_notarium.stores.contract import Acknowledgement, Traits
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.transfer import import_plan
 from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
-from support.sync_rig import Client
+from support.memory_client import MemoryClient
+from support.memory_store import MemoryStore
+from support.sync_rig import Client, Crash
 
 NOW = 1_700_000_000.0
 
@@ -54,8 +56,9 @@ def transfer(client: Client) -> NoteTransfer:
 def run(client: Client, notes: list[ArchivedNote], kind: str) -> tuple[ImportPlan, ImportResult]:
     async def work() -> tuple[ImportPlan, ImportResult]:
         one = transfer(client)
-        planned = await import_plan.plan(notes, one, registry.kind(kind), now=NOW)
-        return planned, await import_plan.carry_out(planned, one, lambda _done, _total: None)
+        of = registry.kind(kind)
+        planned = await import_plan.plan(notes, one, of, now=NOW)
+        return planned, await import_plan.carry_out(planned, one, of, lambda _done, _total: None)
 
     return asyncio.run(work())
 
@@ -92,6 +95,62 @@ def test_a_note_that_has_changed_stays_and_another_of_its_id_is_imported(local: 
     assert run(local, [other], "local")[1].imported == 1
     assert sorted(one.content.text for one in all_of(local)) == ["a", "other"]
     assert run(local, [changed, other], "local")[1].imported == 0
+
+
+@pytest.mark.parametrize("step", ["recorded", "pushed", "committed"])
+def test_a_local_import_that_is_killed_between_transactions_is_finished_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(import_plan, "_MOST_TOGETHER", 2)
+    steps: list[str] = []
+
+    def end(at: str) -> None:
+        steps.append(at)
+        if steps.count(step) == 2:
+            raise Crash
+
+    killed = Client(tmp_path, None, remote=LocalStore, on_step=end)
+    with pytest.raises(Crash):
+        run(killed, [note(f"note-{number}") for number in range(5)], "local")
+    killed.close()
+    after = Client(tmp_path, None, remote=LocalStore)
+    there = 4 if step == "committed" else 2
+    assert len(all_of(after)) == len(after.contents()) == there
+    planned, done = run(after, [note(f"note-{number}") for number in range(5)], "local")
+    assert (planned.there, done.imported, done.there) == (there, 5 - there, 0)
+    assert {one.id for one in all_of(after)} == {f"note-{number}" for number in range(5)}
+    after.close()
+
+
+def test_several_notes_are_on_the_way_to_a_service_and_an_error_of_all_ends_the_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = MemoryStore()
+    client = Client(tmp_path, service)
+    asyncio.run(client.sync())
+    push, on_the_way, most = MemoryClient.push, 0, 0
+
+    async def slow(self: MemoryClient, write: PendingWrite) -> Acknowledgement:
+        nonlocal on_the_way, most
+        on_the_way += 1
+        most = max(most, on_the_way)
+        await asyncio.sleep(0.001)
+        on_the_way -= 1
+        if write.note_id == "note-9":
+            raise StoreUnavailable("no network")
+        return await push(self, write)
+
+    monkeypatch.setattr(MemoryClient, "push", slow)
+    notes = [note(f"note-{number}", f"text {number}") for number in range(20)]
+    with pytest.raises(StoreUnavailable):
+        run(client, notes, "simplenote")
+    assert most == 4
+    assert 6 <= len(service.contents()) < 13
+    monkeypatch.undo()
+    asyncio.run(client.run_cycles())
+    planned, done = run(client, notes, "simplenote")
+    assert planned.there + done.imported == len(service.contents()) == 20
+    client.close()
 
 
 def test_notes_that_the_policy_hides_are_imported_once_and_exported(tmp_path: Path) -> None:
