@@ -40,7 +40,7 @@ async def remove(client):
 
 
 async def revive(client):
-    kept, _ = History(client.cache, client.remote).read_removed("n1")
+    kept = History(client.cache, client.remote).read_removed("n1")[0]
     await client.writer.revive("n1", kept.content)
 
 
@@ -107,7 +107,7 @@ def test_a_write_that_ends_anywhere_is_whole_or_absent_and_finished_once(action,
             elif action is revive:
                 assert rows["n1"]["images"] == IMAGES
             elif "n1" not in rows:
-                assert client.cache.versions.removed("n1") is not None
+                assert client.cache.versions.removed("n1") != []
                 asyncio.run(revive(client))
                 assert file.row("n1")["images"] == IMAGES
             end(client)

@@ -3,7 +3,7 @@
 They are state: no store has them, except where its own history does. Then a row names the revision there
 and holds no text. Rows belong to the id of their note; they go when the note is removed or hidden
 (``note_table.py``), by age, and oldest first when all together are too large. A note that was removed from here
-leaves one with a *keepsake*, if its store can make it again.
+leaves one with a *keepsake*, if its store can make it again; a later note of its id does not take that away.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.storage.database import Database
@@ -40,7 +41,8 @@ class NoteVersion:
     seconds: when the revision was made, and when one of our writes replaced it, which ``replaced_by``
     asked for (name and version of the client; '' if it is not known). ``size``: bytes of its text.
     ``held``: those of them that are here; 0: the store keeps the text, under ``etag``. ``made``: the etag of what
-    the write has made of it; None if somebody else's change is in that, too.
+    the write has made of it; None if somebody else's change is in that, too. ``removed``: the write has removed it, and
+    all of it is kept.
     """
 
     local_version: int
@@ -52,6 +54,7 @@ class NoteVersion:
     held: int
     etag: str
     made: str | None
+    removed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +83,30 @@ class VersionTable:
         if row is None:
             return None
         *facts, text, tags, trash, title, properties = row
+        version = NoteVersion(*facts)
         if text is None:
-            return NoteVersion(*facts), None
+            return version, None
         set_then = frozenset(json.loads(properties))
         content = Content(text, tuple(json.loads(tags)), bool(trash), title, set_then)
-        return NoteVersion(*facts), content
+        return version, content
 
-    def removed(self, note_id: str) -> Removed | None:
-        """Return what is kept of a note that was removed from here, or None."""
-        row = self._db.row(_REMOVED, (note_id,))
-        found = None if row is None else self.get(note_id, row[0])
-        if row is None or found is None or found[1] is None:
-            return None
-        return Removed(found[0], replace(found[1], native=row[1].decode()), bool(row[2]))
+    def removed(self, note_id: str) -> list[Removed]:
+        """Return what is kept of the notes of this id that were removed from here, the last one first."""
+        found = []
+        for number, keepsake, clear in self._db.rows(_REMOVED, (note_id,)):
+            kept = self.get(note_id, number)
+            if kept is not None and kept[1] is not None:
+                content = replace(kept[1], native=keepsake.decode())
+                found.append(Removed(kept[0], content, bool(clear)))
+        return found
+
+    def keepsakes(self, note_id: str) -> list[tuple[Any, ...]]:
+        """Return the rows with keepsakes of this id, for :meth:`put_back`."""
+        return self._db.rows(_KEEPSAKES, (note_id,))
+
+    def put_back(self, rows: list[tuple[Any, ...]]) -> None:
+        """Insert rows again that went with a later note of their id."""
+        self._db.run_many(_KEEP, rows)
 
     def keep(
         self,
@@ -156,17 +170,23 @@ class VersionTable:
         self._db.run_many("DELETE FROM note_versions WHERE pk = ?", hidden)
 
 
-_FACTS = "number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made"
+_FACTS = (
+    "number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made, "
+    "keepsake IS NOT NULL"
+)
 _OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? ORDER BY number DESC"  # noqa: S608 - constants of ours
 _GET = f"""
 SELECT {_FACTS}, text, tags, trash, title, properties FROM note_versions WHERE note_id = ? AND number = ?
 """  # noqa: S608 - as above
-_KEEP = """
-INSERT OR REPLACE INTO note_versions(
-  note_id, number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made,
-  tags_understood, tags, trash, properties, title, text, keepsake)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+_COLUMNS = """
+note_id, number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made,
+tags_understood, tags, trash, properties, title, text, keepsake
 """
+_KEEP = f"""
+INSERT OR REPLACE INTO note_versions({_COLUMNS})
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""  # noqa: S608 - as above
+_KEEPSAKES = f"SELECT {_COLUMNS} FROM note_versions WHERE note_id = ? AND keepsake IS NOT NULL"  # noqa: S608 - as above
 _COST_OF_ONE = f"{ROW_BYTES} + held"
 _COST = f"SELECT sum({_COST_OF_ONE}) FROM note_versions INDEXED BY note_versions_age"  # noqa: S608 - constants of ours
 _OLDEST = f"""
@@ -181,6 +201,6 @@ AND keepsake IS NULL
 """
 _REMOVED = """
 SELECT number, keepsake, tags_understood FROM note_versions
-WHERE note_id = ? AND keepsake IS NOT NULL ORDER BY number DESC LIMIT 1
+WHERE note_id = ? AND keepsake IS NOT NULL ORDER BY number DESC
 """
 _LABELS = "SELECT pk, note_id, tags, tags_understood FROM note_versions"

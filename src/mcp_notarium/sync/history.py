@@ -27,7 +27,8 @@ class Version:
     """Hold a state of a note, the present one too.
 
     ``name`` is what it is asked for by; ``made_by`` the client program that saved it here, '' if it was made
-    elsewhere or that is not known. ``tags_known`` False: its tags are not kept.
+    elsewhere or that is not known. ``tags_known`` False: its tags are not kept. ``removed``: a note of this id that was
+    removed from here.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Version:
     made_by: str
     tags_known: bool = True
     present: bool = False
+    removed: bool = False
 
 
 class History:
@@ -117,18 +119,19 @@ class History:
             raise _missing_error(note.id, name)
         return found
 
-    def read_removed(self, note_id: str) -> tuple[Version, int] | None:
-        """Return the last version of a note that was removed from here, with its number; None if none is kept.
+    def read_removed(self, note_id: str) -> list[Version]:
+        """Return what is kept of the notes of this id that were removed from here, the last one first.
 
-        None as well for one that is there, or that the rules hide.
+        Nothing while a note of the id is there, and none that the rules hide. The names are numbers.
         """
-        kept = None if self._cache.notes.get(note_id) else self._cache.versions.removed(note_id)
-        if kept is None:
-            return None
-        tags, clear = kept.content.tags, kept.tags_understood
-        if self._cache.notes.visibility.find_rule_for(note_id, tags, clear=clear) is not None:
-            return None
-        return _kept_version(kept.version, kept.content, {}), kept.version.local_version
+        if self._cache.notes.get(note_id) is not None:
+            return []
+        find_rule = self._cache.notes.visibility.find_rule_for
+        return [
+            _kept_version(kept.version, kept.content, {})
+            for kept in self._cache.versions.removed(note_id)
+            if find_rule(note_id, kept.content.tags, clear=kept.tags_understood) is None
+        ]
 
     async def content_at(self, note_id: str, local_version: int) -> Content | None:
         """Return what a note said at this version, as the base of a merge; None if that is not known.
@@ -270,7 +273,12 @@ class History:
 
 def _kept_version(row: NoteVersion, content: Content, makers: dict[str, str]) -> Version:
     return Version(
-        str(row.local_version), row.etag, content, row.modified_at, makers.get(row.etag, "")
+        str(row.local_version),
+        row.etag,
+        content,
+        row.modified_at,
+        makers.get(row.etag, ""),
+        removed=row.removed,
     )
 
 

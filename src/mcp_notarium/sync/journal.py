@@ -236,11 +236,16 @@ class Journal:
         return ours
 
     def _apply_answer(self, entry: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
-        """Store the answer. Of a note that the entry has removed its keepsake stays, if the entry has one."""
+        """Store the answer. Of a note that the entry has removed its keepsake stays, if the entry has one.
+
+        So do those of earlier notes of its id.
+        """
+        earlier = self._cache.versions.keepsakes(entry.note_id) if entry.body else []
         note, base = self._cache.notes.get(entry.note_id), self._cache.notes.base(entry.note_id)
         self._cache.notes.apply(storing)
         removed = entry.kind is WriteKind.DELETE and self._cache.notes.etag(entry.note_id) is None
         if removed and entry.body and note is not None and base is not None:
+            self._cache.versions.put_back(earlier)
             self._keep_removed(entry, note, base)
 
     def _keep_removed(self, entry: PendingWrite, note: Note, base: Revision) -> None:

@@ -32,12 +32,16 @@ ROWS = 10
 """Versions of one answer. Where the store keeps them, each costs a request."""
 FIRST = "the first that is kept"
 REMOVED = "the note as it was when it was deleted"
+_WHOLE = (
+    " A note of this `id` was deleted then, and more of it is kept than its text. To have all of it back, delete the "
+    "present note, which is kept as well; then restore this version."
+)
 
 
 async def list_versions(app: App, request: ManageRequest) -> HistoryAnswer:
     """Return one page of the versions of a note, newest first, the present state too."""
-    if (removed := _find_removed(app, request)) is not None:
-        return _list_removed(request.id or "", *removed)
+    if removed := _find_removed(app, request):
+        return _list_removed(request.id or "", removed)
     note = await _find(app, request)
     most = app.usage_limits.limit_rows(ROWS)
     found: list[Version] = []
@@ -62,8 +66,9 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
 
     A note that was removed comes back with everything.
     """
-    if (removed := _find_removed(app, request)) is not None:
-        return await _revive(app, request, call, *removed)
+    if removed := _find_removed(app, request):
+        return await _revive(app, request, call, removed)
+    whole: list[str] = []
 
     async def draft() -> Draft:
         if request.id is None or request.version is None:
@@ -73,12 +78,14 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
             )
         note = await find_at_version(app, request.id, request.local_version)
         old = await app.library.history.read(note.id, request.version)
+        whole[:] = [_WHOLE] if old.removed else []
         title = old.content.title if app.library.traits.titles else note.title
         content = replace(note.content, text=old.content.text, title=title)
         return _draft(app, note, await _as_it_was(app, note, content), old, call)
 
     try:
-        return await _save(app, draft, call, "restored")
+        answer = await _save(app, draft, call, "restored")
+        return answer.model_copy(update={"note": (answer.note or "") + "".join(whole)})
     except VersionConflict as error:
         error.resolution_hint = (
             "Nothing was changed. Read the note again with `get`, and restore the version with the "
@@ -126,24 +133,27 @@ async def _find(app: App, request: ManageRequest) -> Note:
     return await find_note(app, request.id)
 
 
-def _find_removed(app: App, request: ManageRequest) -> tuple[Version, int] | None:
-    return app.library.history.read_removed(request.id) if request.id is not None else None
+def _find_removed(app: App, request: ManageRequest) -> list[Version]:
+    return app.library.history.read_removed(request.id) if request.id is not None else []
 
 
-def _list_removed(note_id: str, version: Version, number: int) -> HistoryAnswer:
-    row = VersionRow(version=version.name, at=_time(version.modified_at), changed=REMOVED)
-    return HistoryAnswer(id=note_id, new_local_version=number, history=[row])
+def _list_removed(note_id: str, versions: list[Version]) -> HistoryAnswer:
+    rows = [
+        VersionRow(version=one.name, at=_time(one.modified_at), changed=REMOVED) for one in versions
+    ]
+    return HistoryAnswer(id=note_id, new_local_version=int(versions[0].name), history=rows)
 
 
 async def _revive(
-    app: App, request: ManageRequest, call: CallContext, old: Version, number: int
+    app: App, request: ManageRequest, call: CallContext, removed: list[Version]
 ) -> ManageAnswer:
     """Make a note again that was removed from here."""
-    note_id = request.id or ""
-    if request.version != old.name or request.local_version not in (None, number):
+    note_id, last = request.id or "", removed[0].name
+    old = next((one for one in removed if one.name == request.version), None)
+    if old is None or request.local_version not in (None, int(last)):
         raise NoteNotFound(
             "The note was removed, and this version of it is not kept.",
-            details={"id": note_id, "version": old.name, "local_version": number},
+            details={"id": note_id, "version": last, "local_version": int(last)},
             resolution_hint="Restore the `version` that `details` names, if the user wants the note back.",
         )
     app.config.policy.require_write(note_id, None, old.content)
@@ -223,8 +233,11 @@ def _rows(found: list[Version], policy: Policy) -> Iterator[VersionRow]:
     for new, old in pairwise([*found, None]):
         if new is None:
             return
-        changed = FIRST if old is None else str(_summary(old.content, new.content, policy,
-            tags=new.tags_known and old.tags_known))  # fmt: skip
+        if new.removed:
+            changed = REMOVED
+        else:
+            changed = FIRST if old is None else str(_summary(old.content, new.content, policy,
+                tags=new.tags_known and old.tags_known))  # fmt: skip
         yield VersionRow(
             version=new.name, at=_time(new.modified_at), by=new.made_by or None, changed=changed
         )
