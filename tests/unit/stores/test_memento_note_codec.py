@@ -213,7 +213,7 @@ def test_a_whole_row_comes_back_from_its_keepsake():
     body = note_codec.compose(
         None,
         Content(
-            "text", properties=frozenset({"pinned"}), native=note_codec.keepsake(whole).decode()
+            "text", properties=frozenset({"pinned"}), native=note_codec.keepsake(whole, ()).decode()
         ),
         now=5.0,
     )

@@ -111,26 +111,54 @@ def test_what_is_not_shown_here_can_change_while_a_note_is_edited(app, store):
     assert (app.row("n1")["color"], app.row("n1")["order"]) == ("red", 5)
 
 
-@pytest.mark.parametrize("users", [[], ["u1"], ["u1", "u2"]])
-def test_a_new_note_belongs_to_the_only_user(app, store, users):
+def add_users(app, *users):
     for user in users:
         app.run("INSERT INTO \"User\" VALUES (?, '', ?, 1)", (user, user))
+
+
+@pytest.mark.parametrize("users", [[], ["u1"]])
+def test_a_new_note_belongs_to_the_only_user(app, store, users):
+    add_users(app, *users)
     push(store, "n1", Content("x"))
-    assert app.row("n1")["userId"] == ("u1" if users == ["u1"] else None)
-    whose = "u1" if users == ["u1"] else "nobody: set MEMENTO_USER_ID if the app has users"
+    assert app.row("n1")["userId"] == (users[0] if users else None)
+    whose = users[0] if users else "nobody"
     assert asyncio.run(store.describe()) == f"Memento's file (1 notes; new ones belong to {whose})"
+
+
+def test_a_file_of_several_users_is_refused_until_one_is_named(app, store, opens):
+    add_users(app, "u1")
+    made = push(store, "n1", Content("x"))
+    add_users(app, "u2")
+    app.put("n2", "of u2", userId="u2")
+    for call in (
+        lambda: asyncio.run(store.get("n2")),
+        lambda: asyncio.run(store.live_rows.find("", archived=True, arranged=True)),
+        lambda: asyncio.run(store.keepsake("n2")),
+        lambda: push(store, "n1", Content("y"), made),
+        lambda: asyncio.run(store.delete("n1", etag=made.etag, write_id="0d")),
+    ):
+        with pytest.raises(StoreUnavailable, match=r"is not set: u1, u2$") as caught:
+            call()
+        assert "set MEMENTO_USER_ID" in caught.value.resolution_hint
+    for call in (lambda: listing(store), lambda: asyncio.run(store.describe())):
+        with pytest.raises(StoreUnavailable, match=r": u1 \(notes: 1\), u2 \(notes: 1\)$"):
+            call()
+    assert app.row("n1")["content"] == "x"
+    with pytest.raises(StoreUnavailable, match="names none of them"):
+        listing(opens(app.path, user_id="U1"))
+    assert [one.id for one in listing(opens(app.path, user_id="u1")).entries] == ["n1"]
 
 
 def test_with_a_user_only_the_notes_of_this_user_and_of_nobody_are_there(app, opens):
     for user in ("u1", "u2"):
-        app.run("INSERT INTO \"User\" VALUES (?, '', ?, 1)", (user, user))
+        add_users(app, user)
         app.put(f"of-{user}", "x", userId=user)
     app.put("of-nobody", "x")
     store = opens(app.path, user_id="u1")
     assert {one.id for one in listing(store).entries} == {"of-u1", "of-nobody"}
     with pytest.raises(NoteNotFound):
         asyncio.run(store.get("of-u2"))
-    foreign = asyncio.run(opens(app.path).get("of-u2"))
+    foreign = asyncio.run(opens(app.path, user_id="u2").get("of-u2"))
     with pytest.raises(NoteNotFound):
         push(store, "of-u2", Content("y"), foreign)
     asyncio.run(store.delete("of-u2", etag=foreign.etag, write_id="0d"))
@@ -247,6 +275,19 @@ def test_a_file_that_is_gone_is_not_made_anew(app, store):
     ):
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             call()
+    assert not app.path.exists()
+
+
+def test_no_file_is_made_where_one_goes_at_this_moment(app, store, monkeypatch):
+    connect = sqlite3.connect
+
+    def lose_and_connect(*arguments, **options):
+        app.path.unlink()
+        return connect(*arguments, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", lose_and_connect)
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(store.get("n1"))
     assert not app.path.exists()
 
 
@@ -400,10 +441,10 @@ def without(*columns):
 def test_a_file_without_type_and_colour_takes_new_notes(tmp_path, opens):
     app = MementoFile(tmp_path / "old.db", note=without("type", "color"))
     store = opens(app.path)
-    push(store, "n1", Content("x", native='{"color":"default","content":"x"}'))
+    push(store, "n1", Content("x", native='{"columns":{"color":"default","content":"x"}}'))
     assert app.row("n1")["content"] == "x"
     with pytest.raises(StoreRejected, match="no color") as caught:
-        push(store, "n2", Content("x", native='{"color":"red","content":"x"}'))
+        push(store, "n2", Content("x", native='{"columns":{"color":"red","content":"x"}}'))
     assert "Leave that out" in caught.value.resolution_hint
 
 
@@ -449,6 +490,6 @@ def test_half_characters_stay_and_hinder_no_edit(app, store):
 @pytest.mark.parametrize("value", ['"\\ud83d"', "9999999999999999999999"])
 def test_a_value_that_sqlite_does_not_take_is_refused(app, store, value):
     with pytest.raises(StoreRejected, match="nothing was saved"):
-        push(store, "n1", Content("x", native=f'{{"size":{value}}}'))
+        push(store, "n1", Content("x", native=f'{{"columns":{{"size":{value}}}}}'))
     with pytest.raises(KeyError):
         app.row("n1")

@@ -36,7 +36,7 @@ def remove(client):
 
 
 def revive(client):
-    kept, _ = History(client.cache, client.remote).read_removed("n1")
+    kept = History(client.cache, client.remote).read_removed("n1")[0]
     return asyncio.run(client.writer.revive("n1", kept.content))
 
 
@@ -47,7 +47,7 @@ def test_a_note_comes_back_as_it_was(client, app):
     saved = revive(client)
     assert app.row("n1") | {"updatedAt": 0} == before | {"updatedAt": 0}
     assert (saved.note.id, saved.note.text, saved.note.tags) == ("n1", "x", ("a b",))
-    assert History(client.cache, client.remote).read_removed("n1") is None
+    assert History(client.cache, client.remote).read_removed("n1") == []
     assert client.cache.journal.all() == []
 
 
@@ -57,7 +57,7 @@ def test_a_note_that_the_app_has_made_again_stays_as_it_is(client, app):
     with pytest.raises(VersionConflict):
         revive(client)
     assert [row["content"] for row in app.run('SELECT "content" FROM "Note"')] == ["by the app"]
-    assert History(client.cache, client.remote).read_removed("n1") is not None
+    assert History(client.cache, client.remote).read_removed("n1") != []
 
 
 def test_a_removal_without_an_answer_is_finished_and_can_be_undone(client, app, monkeypatch):
@@ -85,14 +85,14 @@ def test_a_removal_that_the_app_forestalls_with_a_change_is_refused(client, app)
     with pytest.raises(VersionConflict):
         asyncio.run(client.writer.remove(note))
     assert app.row("n1")["content"] == "changed by the app"
-    assert client.cache.versions.removed("n1") is None
+    assert client.cache.versions.removed("n1") == []
 
 
 def test_what_is_kept_outlives_a_new_index(client):
     remove(client)
     asyncio.run(reload_index(client.cache, client.remote, client.scheduler._progress))
     asyncio.run(client.run_cycles(2))
-    assert client.cache.versions.removed("n1") is not None
+    assert client.cache.versions.removed("n1") != []
     revive(client)
 
 
@@ -101,7 +101,7 @@ def test_a_note_that_the_app_removes_leaves_nothing(client, app):
     app.remove("n1")
     asyncio.run(client.run_cycles(3))
     assert set(client.contents()) == {"n2"}
-    assert client.cache.versions.removed("n1") is None
+    assert client.cache.versions.removed("n1") == []
 
 
 def test_a_revived_note_that_goes_again_elsewhere_is_forgotten(client, app):
@@ -110,4 +110,24 @@ def test_a_revived_note_that_goes_again_elsewhere_is_forgotten(client, app):
     app.remove("n1")
     asyncio.run(client.run_cycles(3))
     assert client.contents() == {}
-    assert client.cache.versions.removed("n1") is None
+    assert client.cache.versions.removed("n1") == []
+
+
+def test_rows_of_other_tables_go_and_come_back_with_the_note(client, app):
+    app.run('CREATE TABLE "Label" ("id" TEXT PRIMARY KEY)')
+    app.run(  # as Prisma makes the table of an implicit relation
+        'CREATE TABLE "_LabelToNote" ("A" TEXT NOT NULL REFERENCES "Label" ("id") ON DELETE CASCADE, '
+        '"B" TEXT NOT NULL REFERENCES "Note" ("id") ON DELETE CASCADE)'
+    )
+    app.run('CREATE TABLE "Draft" ("id" TEXT, "noteId" TEXT REFERENCES "Note" ON DELETE SET NULL)')
+    for label in ("a", "b"):
+        app.run('INSERT INTO "Label" VALUES (?)', (label,))
+        app.run("INSERT INTO \"_LabelToNote\" VALUES (?, 'n1')", (label,))
+    app.run("INSERT INTO \"Draft\" VALUES ('d', 'n1')")
+    remove(client)
+    assert app.run('SELECT * FROM "_LabelToNote"') == []
+    app.run('DELETE FROM "Label" WHERE "id" = \'b\'')
+    revive(client)
+    assert app.run('SELECT * FROM "_LabelToNote"') == [{"A": "a", "B": "n1"}]
+    assert app.run('SELECT * FROM "Draft"') == [{"id": "d", "noteId": None}]
+    assert app.row("n1")["images"] == IMAGES

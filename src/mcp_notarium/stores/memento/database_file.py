@@ -216,6 +216,11 @@ def _unavailable(said: str) -> StoreUnavailable:
     )
 
 
+def quoted(name: str) -> str:
+    """Return the name of a table or column as SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _text(data: bytes) -> str | bytes:
     """Return text; as bytes if it is no UTF-8, so that it is never written back as another one."""
     try:

@@ -32,7 +32,7 @@ VARIABLES = (
     Variable(
         name=USER_ID,
         purpose="Id of a user of the app: only the notes of this user and of nobody are seen, and new ones "
-        "belong to this user. Not set: all notes; new ones belong to the only user, if there is one.",
+        "belong to this user. It must be set if the app has several users.",
         kind=Kind.TEXT,
         trust=Trust.ENVIRONMENT,
     ),

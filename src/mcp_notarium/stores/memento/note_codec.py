@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,11 +35,20 @@ _SPOKEN = frozenset({"title", "content", "checkItems"})
 
 
 @dataclass(frozen=True, slots=True)
+class LinkedRow:
+    """Hold a row of another table that goes with its note."""
+
+    table: str
+    values: Row
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
-    """Hold the columns that a write sets, and the time of it in milliseconds."""
+    """Hold the columns that a write sets, the time of it in milliseconds, and rows of other tables to make again."""
 
     columns: dict[str, Value]
     at: int
+    links: tuple[LinkedRow, ...] = ()
 
     @property
     def rewords(self) -> bool:
@@ -98,7 +107,8 @@ def etag(row: Row) -> str:
 
 def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
     """Compose the body of a write. Raises ``StoreRejected``."""
-    given = _given(content)
+    native = json.loads(content.native) if content.native else {}
+    given = _unpack_all(native.get("columns", {}))
     held: dict[str, Any] = {"type": "text"} if base is None else json.loads(base.raw)
     then = held | given
     said = given.get("content")
@@ -122,7 +132,8 @@ def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
     at = round(base.modified_at * 1000) if base is not None and not columns else int(now * 1000)
     return to_json(
         {
-            "columns": {name: pack(value) for name, value in columns.items()},
+            "columns": _pack_all(columns),
+            "links": native.get("links", []),
             "text": text,
             "tags": content.tags,
             "title": content.title,
@@ -152,14 +163,15 @@ def made_of(values: Mapping[str, Any], base: Revision | None) -> Content:
         tags_of(stored["labels"])[0] if "labels" in stored else old.tags,
         title=(values["title"] or None) if "title" in values else old.title,
         properties=(old.properties | added) - removed,
-        native=to_json(stored).decode() if stored else "",
+        native=to_json({"columns": stored}).decode() if stored else "",
     )
 
 
 def read_change(body: bytes) -> Change:
     """Return what a body changes."""
     value = json.loads(body)
-    return Change({name: unpack(one) for name, one in value["columns"].items()}, value["at"])
+    links = (LinkedRow(table, _unpack_all(row)) for table, row in value["links"])
+    return Change(_unpack_all(value["columns"]), value["at"], tuple(links))
 
 
 def content_of(note_id: str, body: bytes) -> Revision:
@@ -175,9 +187,11 @@ def content_of(note_id: str, body: bytes) -> Revision:
     return Revision(note_id, "", content, at, at, b"")
 
 
-def keepsake(row: Row) -> bytes:
-    """Return a whole row in the form that ``compose`` takes as the ``native`` part of a content."""
-    return to_json({name: pack(value) for name, value in row.items() if name != "updatedAt"})
+def keepsake(row: Row, links: Sequence[LinkedRow]) -> bytes:
+    """Return a whole note in the form that ``compose`` takes as the ``native`` part of a content."""
+    columns = {name: value for name, value in row.items() if name != "updatedAt"}
+    linked = [(one.table, _pack_all(one.values)) for one in links]
+    return to_json({"columns": _pack_all(columns), "links": linked})
 
 
 def stringify(value: Any) -> str:
@@ -213,10 +227,12 @@ def unpack(value: Any) -> Value:
     return found
 
 
-def _given(content: Content) -> dict[str, Value]:
-    if not content.native:
-        return {}
-    return {name: unpack(value) for name, value in json.loads(content.native).items()}
+def _pack_all(row: Row) -> dict[str, Any]:
+    return {name: pack(value) for name, value in row.items()}
+
+
+def _unpack_all(row: Mapping[str, Any]) -> dict[str, Value]:
+    return {name: unpack(value) for name, value in row.items()}
 
 
 def _labels(base: Revision | None, content: Content, given: Row) -> dict[str, Value]:

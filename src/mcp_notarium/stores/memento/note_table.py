@@ -9,12 +9,15 @@ from typing import Any
 
 from mcp_notarium.domain.characters import has_lone_surrogate
 from mcp_notarium.errors import StoreRejected
-from mcp_notarium.stores.memento import dates
-from mcp_notarium.stores.memento.database_file import Columns
+from mcp_notarium.stores.memento import dates, linked_rows, note_codec, users
+from mcp_notarium.stores.memento.database_file import Columns, quoted
 from mcp_notarium.stores.memento.note_codec import SHOWN, Change, Row, Value
 
-_NEWEST = 'SELECT "updatedAt" FROM "Note" ORDER BY rowid DESC LIMIT 20'
-"""Dates of which the most frequent form is the one of the file."""
+_KINDS = 'SELECT typeof("updatedAt") FROM "Note" ORDER BY rowid DESC LIMIT 20'
+"""What the newest dates are. SQLite tells that without a look at the dates, which stand behind the images."""
+_TEXTS = """
+SELECT "updatedAt" FROM "Note" WHERE typeof("updatedAt") = 'text' ORDER BY rowid DESC LIMIT 3
+"""
 _FIRST_USERS = 'SELECT "createdAt" FROM "User" LIMIT 20'
 _ONE_OF = '"id" IN (SELECT value FROM json_each(?))'
 _DATES = ("createdAt", "updatedAt")
@@ -24,20 +27,33 @@ _DEFAULTS = {"type": "text", "color": "default", "size": "small"}
 
 
 class NoteTable:
-    """Reach the notes of one user and of nobody; '': of everybody."""
+    """Reach the notes of one user and of nobody; '': all, in a file with one user at most.
 
-    def __init__(self, connection: sqlite3.Connection, columns: Columns, user_id: str) -> None:
+    Raises ``StoreUnavailable`` if it must be said whose notes these are.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        columns: Columns,
+        user_id: str,
+        *,
+        counting: bool = False,
+    ) -> None:
         self._db = connection
         self._columns = columns
-        self._user_id = user_id
+        self.owner = (
+            users.find_owner(connection, user_id, counting=counting) if _OWNER in columns else None
+        )
+        """The user whom a new note belongs to."""
         owned = bool(user_id) and _OWNER in columns
         self._mine = '("userId" IS NULL OR "userId" = ?)' if owned else "1"
         self._me = (user_id,) if owned else ()
-        self._shown = ", ".join(_quoted(name) for name in (*SHOWN, *_DATES) if name in columns)
+        self._shown = ", ".join(quoted(name) for name in (*SHOWN, *_DATES) if name in columns)
 
     def ids(self) -> tuple[tuple[str, ...], int]:
         """Return the ids of all notes, the last changed first, and how many rows have none."""
-        found = self._select(f'"id", {dates.NUMBER.format(_quoted("updatedAt"))}', "1")
+        found = self._select(f'"id", {dates.NUMBER.format(quoted("updatedAt"))}', "1")
         dated = [(-(at or 0), one) for one, at in found if isinstance(one, str) and one]
         return tuple(one for _, one in sorted(dated)), len(found) - len(dated)
 
@@ -56,9 +72,16 @@ class NoteTable:
         """Return what is shown of a note, or all of its columns."""
         if has_lone_surrogate([note_id]):
             return None  # SQLite takes no half character
-        columns = ", ".join(map(_quoted, sorted(self._columns))) if whole else self._shown
+        columns = ", ".join(map(quoted, sorted(self._columns))) if whole else self._shown
         found = self._select(columns, '"id" = ?', note_id)
         return dict(found[0]) if found else None
+
+    def keepsake(self, note_id: str) -> bytes | None:
+        """Return a whole note with the rows of other tables that go when it goes; None if there is no such note."""
+        row = self.read(note_id, whole=True)
+        if row is None:
+            return None
+        return note_codec.keepsake(row, linked_rows.read(self._db, note_id))
 
     def insert(self, note_id: str, change: Change) -> None:
         """Make a note. Raises ``StoreRejected`` if the file does not take it."""
@@ -70,11 +93,12 @@ class NoteTable:
             "updatedAt": at,
         }
         if _OWNER in self._columns and _OWNER not in values:
-            values[_OWNER] = self.owner()
+            values[_OWNER] = self.owner
         known = self._own(values) if change.revives else self._known(values)
-        names, marks = ", ".join(map(_quoted, known)), ", ".join("?" * len(known))
+        names, marks = ", ".join(map(quoted, known)), ", ".join("?" * len(known))
         sql = f'INSERT INTO "Note" ({names}) VALUES ({marks})'  # noqa: S608 - names of columns, quoted
         self._change(sql, *known.values())
+        linked_rows.insert(self._db, change.links)
 
     def update(self, note_id: str, change: Change) -> None:
         """Change these columns of a note, and what follows from that."""
@@ -82,7 +106,7 @@ class NoteTable:
         if change.rewords and "embedding" in self._columns:
             values["embedding"] = None  # made of the old words, it would find the wrong note
         known = self._known(values)
-        changes = ", ".join(f"{_quoted(name)} = ?" for name in known)
+        changes = ", ".join(f"{quoted(name)} = ?" for name in known)
         sql = f'UPDATE "Note" SET {changes} WHERE "id" = ?'  # noqa: S608 - the same
         self._change(sql, *known.values(), note_id)
 
@@ -128,25 +152,11 @@ class NoteTable:
 
     def _date(self, at: int) -> int | str:
         """Return a date in the form of the file, which other tables show if there is no note."""
-        for sql in (_NEWEST, _FIRST_USERS):
-            try:
-                found = self._db.execute(sql).fetchall()
-            except sqlite3.OperationalError:
-                continue  # no such table or column
-            if found:
-                return dates.write(at, dates.find_form(one[0] for one in found))
-        return at
-
-    def owner(self) -> str | None:
-        """Return the id of the user whom a new note belongs to: that of the settings, else the only one."""
-        if self._user_id:
-            return self._user_id
+        kinds = [kind for (kind,) in self._db.execute(_KINDS).fetchall()]
+        if kinds and kinds.count("text") * 2 <= len(kinds):
+            return at
         try:
-            found = self._db.execute('SELECT "id" FROM "User" LIMIT 2').fetchall()
+            found = self._db.execute(_TEXTS if kinds else _FIRST_USERS).fetchall()
         except sqlite3.OperationalError:
-            return None
-        return found[0][0] if len(found) == 1 else None
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+            return at  # an app without users
+        return dates.write(at, dates.find_form(date for (date,) in found))

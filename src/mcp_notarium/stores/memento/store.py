@@ -93,7 +93,7 @@ class MementoStore:
             0,
         )  # the stamp first: the listing may have more
         with self._file.reading() as opened:
-            table = NoteTable(*opened, self._user_id)
+            table = NoteTable(*opened, self._user_id, counting=True)
             if mark is None:
                 ids, left_out = table.ids()
             elif mark in self._listed:
@@ -138,15 +138,15 @@ class MementoStore:
         return note_codec.revision(found)
 
     async def keepsake(self, note_id: str) -> bytes:
-        """See ``RevivingStore.keepsake``: the whole row."""
+        """See ``RevivingStore.keepsake``: the whole row, and those of other tables that hang on it."""
         return await run_in_thread(partial(self._keepsake, note_id))
 
     def _keepsake(self, note_id: str) -> bytes:
         with self._file.reading() as opened:
-            found = NoteTable(*opened, self._user_id).read(note_id, whole=True)
+            found = NoteTable(*opened, self._user_id).keepsake(note_id)
         if found is None:
             raise _missing_error(note_id)
-        return note_codec.keepsake(found)
+        return found
 
     def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
         """See ``Store.compose``: the columns that change."""
@@ -222,10 +222,9 @@ class MementoStore:
 
     def _describe(self) -> str:
         with self._file.reading() as opened:
-            table = NoteTable(*opened, self._user_id)
-            count, owner = len(table.ids()[0]), table.owner()
-        whose = "nobody: set MEMENTO_USER_ID if the app has users" if owner is None else owner
-        return f"Memento's file ({count} notes; new ones belong to {whose})"
+            table = NoteTable(*opened, self._user_id, counting=True)
+            count, owner = len(table.ids()[0]), table.owner
+        return f"Memento's file ({count} notes; new ones belong to {owner or 'nobody'})"
 
     async def close(self) -> None:
         """See ``Store.close``."""
