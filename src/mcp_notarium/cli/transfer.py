@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from collections import Counter
-from collections.abc import AsyncIterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,15 +20,19 @@ from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, console, signals
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
+from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note_archive import ArchivedNote
 from mcp_notarium.errors import InvalidRequest, NotariumError
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.stores.kind import StoreKind
-from mcp_notarium.transfer import formats, import_plan
-from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
+from mcp_notarium.transfer import formats, import_plan, import_run
+from mcp_notarium.transfer.import_plan import ImportPlan
+from mcp_notarium.transfer.import_run import ImportResult
 
 _LONGEST_SYNC = 3600.0
 _MOST_NAMED = 10
+_MOST_SHOWN = 3
+_LONGEST_SHOWN = 40
 _NOT_DONE = "Nothing was written. (In a script, say --yes.)"
 
 
@@ -106,7 +110,7 @@ async def _import(config: Config, args: argparse.Namespace) -> int:
 async def _carry_out(app: App, kind: StoreKind, planned: ImportPlan) -> ImportResult:
     try:
         with console.progress("Importing the notes") as report:
-            return await import_plan.carry_out(planned, app.library.transfer, kind, report)
+            return await import_run.carry_out(planned, app.library.transfer, kind, report)
     except NotariumError as error:
         error.resolution_hint = (
             "The notes imported so far stay. Run the same command again for the rest: no note is "
@@ -127,8 +131,16 @@ def _describe(planned: ImportPlan, found: int, store: str) -> list[str]:
         )
     if planned.losses:
         lines.append(f"What {store} cannot hold as it is:")
-        lines += [f"  {count:,} notes {loss}" for loss, count in planned.losses.most_common()]
+        for loss, notes in sorted(planned.losses.items(), key=lambda one: -len(one[1])):
+            named = f": {_name_some(notes)}" if len(notes) < found else ""
+            lines.append(f"  {len(notes):,} notes {loss}{named}")
     return lines
+
+
+def _name_some(notes: Sequence[ArchivedNote]) -> str:
+    titles = [one.content.title or first_line(one.content.text) for one in notes[:_MOST_SHOWN]]
+    named = ", ".join(f'"{title[:_LONGEST_SHOWN]}"' for title in titles)
+    return f"{named}, ... (--json names all)" if len(notes) > _MOST_SHOWN else named
 
 
 def _summary(done: ImportResult, rate: float) -> str:
@@ -137,8 +149,11 @@ def _summary(done: ImportResult, rate: float) -> str:
         lines.append(f"{done.hidden:,} more were imported that your policy hides from agents.")
     if done.there:
         lines.append(f"{done.there:,} were made by another program meanwhile.")
-    for why, count in Counter(why for _, why in done.refused).most_common(_MOST_NAMED):
-        lines.append(f"{count:,} were refused: {one_line(why)}")
+    refused: defaultdict[str, list[ArchivedNote]] = defaultdict(list)
+    for note, why in done.refused:
+        refused[why].append(note)
+    for why, notes in refused.items():
+        lines.append(f"{len(notes):,} were refused, {one_line(why)}: {one_line(_name_some(notes))}")
     lines.append("See them: ask an assistant to list your notes.")
     return "\n".join(lines)
 
@@ -149,10 +164,10 @@ def _facts(planned: ImportPlan, done: ImportResult | None) -> dict[str, Any]:
         "there": planned.there,
         "differ": planned.differ,
         "left_out": planned.left_out,
-        "losses": dict(planned.losses),
+        "losses": {loss: [one.id for one in of] for loss, of in planned.losses.items()},
         "imported": done.imported if done else 0,
         "hidden": done.hidden if done else 0,
-        "refused": [list(one) for one in done.refused] if done else [],
+        "refused": [[note.id, why] for note, why in done.refused] if done else [],
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from mcp_notarium.domain.note import Content, Revision
@@ -49,6 +49,10 @@ class NoteTransfer:
                     yield entry
             if (mark := page.next_mark) is None:
                 return
+
+    def ids(self) -> Iterable[str]:
+        """Return the ids of all notes that the index has."""
+        return self._cache.notes.etags()
 
     async def find(self, note_id: str) -> Revision | None:
         """Return the note of this id. The store is asked too, if the policy may hide it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +19,9 @@ from mcp_notarium.stores.contract import Acknowledgement, Traits
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.note_transfer import NoteTransfer
-from mcp_notarium.transfer import import_plan
-from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
+from mcp_notarium.transfer import import_plan, import_run
+from mcp_notarium.transfer.import_plan import ImportPlan
+from mcp_notarium.transfer.import_run import ImportResult
 from support.memory_client import MemoryClient
 from support.memory_store import MemoryStore
 from support.sync_rig import Client, Crash
@@ -58,7 +59,7 @@ def run(client: Client, notes: list[ArchivedNote], kind: str) -> tuple[ImportPla
         one = transfer(client)
         of = registry.kind(kind)
         planned = await import_plan.plan(notes, one, of, now=NOW)
-        return planned, await import_plan.carry_out(planned, one, of, lambda _done, _total: None)
+        return planned, await import_run.carry_out(planned, one, of, lambda _done, _total: None)
 
     return asyncio.run(work())
 
@@ -75,7 +76,11 @@ def all_of(client: Client) -> list[ArchivedNote]:
 
 def test_notes_keep_what_they_have_and_are_imported_once(local: Client) -> None:
     planned, done = run(local, NOTES, "local")
-    assert (done.imported, planned.there, planned.losses) == (4, 0, Counter())
+    assert (done.imported, planned.there, planned.losses) == (
+        4,
+        0,
+        {import_plan.NO_FOLDER: [NOTES[2]]},
+    )
     held = all_of(local)
     assert {(one.content, one.created_at, one.modified_at) for one in held} == {
         (one.content, one.created_at, one.modified_at) for one in NOTES
@@ -101,7 +106,7 @@ def test_a_note_that_has_changed_stays_and_another_of_its_id_is_imported(local: 
 def test_a_local_import_that_is_killed_between_transactions_is_finished_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    monkeypatch.setattr(import_plan, "_MOST_TOGETHER", 2)
+    monkeypatch.setattr(import_run, "_MOST_TOGETHER", 2)
     steps: list[str] = []
 
     def end(at: str) -> None:
@@ -178,7 +183,7 @@ def test_an_import_goes_on_after_one_note_is_refused(
 
     monkeypatch.setattr(LocalStore, "push", refuse)
     _, done = run(local, NOTES, "local")
-    assert (done.imported, done.refused) == (3, [("note-2", "not this one; nothing was saved")])
+    assert (done.imported, done.refused) == (3, [(NOTES[1], "not this one; nothing was saved")])
     monkeypatch.undo()
     planned, done = run(local, NOTES, "local")
     assert (planned.there, done.imported) == (3, 1)
@@ -191,8 +196,11 @@ def test_in_a_vault_paths_are_kept_and_names_are_given_once(tmp_path: Path) -> N
     notes = [NOTES[2], note("a1", "one", title="Same"), note("a2", "two", title="Same"), NOTES[1]]
     planned, done = run(client, notes, "vault")
     assert (done.imported, done.refused) == (4, [])
-    assert planned.losses[import_plan.NO_DATES] == 4
-    assert planned.losses[import_plan.NO_PROPERTY.format("pinned")] == 1
+    assert planned.losses == {
+        import_plan.NO_PROPERTY.format("pinned"): [NOTES[1]],
+        import_plan.NO_DATES: notes,
+        import_plan.OTHER_TITLE: [notes[2]],
+    }
     files = {
         path.relative_to(tmp_path / "vault").as_posix()
         for path in (tmp_path / "vault").rglob("*.md")
@@ -202,6 +210,40 @@ def test_in_a_vault_paths_are_kept_and_names_are_given_once(tmp_path: Path) -> N
     assert (planned.there, done.imported) == (4, 0)
     asyncio.run(client.remote.close())
     client.close()
+
+
+def test_in_a_vault_a_repeated_import_finds_the_names_it_has_given(tmp_path: Path) -> None:
+    (tmp_path / "vault").mkdir()
+    (tmp_path / "vault" / "Plan.md").write_text("another note")
+    client = Client(tmp_path, None, remote=VaultStore(tmp_path / "vault"))
+    asyncio.run(client.sync())
+    notes = [note(f"a{number}", f"text {number}", title="plan") for number in range(13)]
+    planned, done = run(client, notes, "vault")
+    assert (done.imported, len([*(tmp_path / "vault").glob("*.md")])) == (13, 14)
+    planned, done = run(client, notes, "vault")
+    assert (planned.there, len(planned.new), done.imported) == (13, 0, 0)
+    asyncio.run(client.remote.close())
+    client.close()
+
+
+def test_a_tag_that_a_store_refuses_is_written_as_a_word_or_left_out(tmp_path: Path) -> None:
+    (tmp_path / "vault").mkdir()
+    client = Client(tmp_path, None, remote=VaultStore(tmp_path / "vault"))
+    asyncio.run(client.sync())
+    tagged = note("a1", "one", tags=("two words", "c++", "2024", "ok"))
+    planned, done = run(client, [tagged, note("a2", "two", tags=("ok",))], "vault")
+    assert done.imported == 2
+    assert planned.losses[import_plan.OTHER_TAGS] == [tagged]
+    assert client.note("one.md").tags == ("two_words", "c", "ok")
+    asyncio.run(client.remote.close())
+    client.close()
+
+
+def test_notes_without_an_id_are_all_imported_once(local: Client) -> None:
+    notes = [note("", "a"), note("", "b"), note("", "b"), note("x", "c"), note("x", "d")]
+    assert run(local, notes, "local")[1].imported == 5
+    planned, done = run(local, [*notes, note("", "new")], "local")
+    assert (planned.there, done.imported) == (5, 1)
 
 
 BARE = replace(
@@ -239,6 +281,6 @@ BARE = replace(
 def test_what_a_store_cannot_hold_is_counted(
     given: ArchivedNote, traits: Traits, held: Content | None, loss: str
 ) -> None:
-    losses: Counter[str] = Counter()
+    losses: import_plan.Losses = defaultdict(list)
     assert import_plan.adapt(given, traits, losses) == held
-    assert losses == {loss: 1}
+    assert losses == {loss: [given]}

@@ -86,7 +86,10 @@ def compose_fields(base: Fields | None, content: Content, *, now: float) -> Fiel
     wanted = content.cleaned()
     if base is None:
         created, modified = wanted.dates or (now, now)
-        return _new_fields(wanted, created=float(created), modified=float(modified))
+        # The service takes no date before 1970.
+        return _new_fields(
+            wanted, created=max(0.0, float(created)), modified=max(0.0, float(modified))
+        )
     seen = _content(base)
     if wanted == seen:
         return base
