@@ -26,7 +26,7 @@ from mcp_notarium.keys.credentials import StoredToken
 from mcp_notarium.library import Library
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.sync_state import AccountRecord
+from mcp_notarium.storage.sync_state import AccountRecord, ListingMemory
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.context import StoreContext
@@ -145,6 +145,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
         tokens=tokens,
         record=AccountRecord(cache.database),
         database=cache.database,
+        memory=ListingMemory(cache.database),
         client_id=_client_id(cache),
         timeout=config.api_timeout,
     )

@@ -23,6 +23,7 @@ from mcp_notarium.storage.journal_table import JournalTable
 LEFT_OUT = "sync.left_out"
 """The row that counts notes without a usable id or readable text."""
 _CURSOR = "sync.cursor"
+_LISTING = "sync.listing"
 _PROGRESS = "sync.first_load"
 _METRICS = "sync.metrics"
 _NEVER = "never"
@@ -245,6 +246,23 @@ class AccountRecord:
     def _row(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._rows.get(_ACCOUNT) or "{}")
         return found
+
+
+class ListingMemory:
+    """Keep the text of a store about its last full listing; it goes with the index."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._rows = SyncState(database)
+
+    def load(self) -> str | None:
+        """Return the text; None if there is none."""
+        return self._rows.get(_LISTING)
+
+    def store(self, text: str) -> None:
+        """Keep this text instead. Raises ``CacheBusy`` at once while another process is writing."""
+        with self._db.without_waiting():
+            self._rows.set(_LISTING, text)
 
 
 def _mark(key: str, token: Secret) -> str:

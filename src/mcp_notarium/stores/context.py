@@ -77,17 +77,31 @@ class LentDatabase(Protocol):
         """
 
 
+class ListingMemory(Protocol):
+    """Keep a text about the last full listing for the next start. It goes with the index.
+
+    For the event loop's thread only. Each method may raise ``CacheError``.
+    """
+
+    def load(self) -> str | None:
+        """Return the text; None if there is none."""
+
+    def store(self, text: str) -> None:
+        """Keep this text instead. It does not wait for another process that is writing."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoreContext:
     """Hold what a store gets from the program.
 
-    ``database`` is for a store with ``StoreKind.tables``. ``client_id`` names program and database, the same
+    ``database`` is for a store with ``StoreKind.tables``; ``memory`` for one whose listings cost less then. ``client_id`` names program and database, the same
     at every start. ``timeout``: seconds for one call.
     """
 
     tokens: TokenStore
     record: AccountRecord
     database: LentDatabase
+    memory: ListingMemory
     client_id: str
     timeout: float
 

@@ -515,3 +515,44 @@ def test_a_hostile_tree_is_listed_without_what_is_no_note(place: Path) -> None:
         with pytest.raises((StoreProtocolError, NoteNotFound)):
             store._get(name)
     asyncio.run(store.close())
+
+
+class KeptText:
+    """The row of the database in which the store keeps what it knows of the files."""
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+
+    def load(self) -> str | None:
+        return self.text
+
+    def store(self, text: str) -> None:
+        self.text = text
+
+
+async def list_all(store: VaultStore) -> dict[str, str]:
+    page = await store.list_page(since=None, mark=None, limit=99, with_content=False)
+    return {one.id: one.etag for one in page.entries}
+
+
+def test_the_next_start_reads_only_the_files_that_have_changed(
+    place: Path, reads: list[str]
+) -> None:
+    for number in range(5):
+        put(place / f"{number}.md", "text\n")
+    time.sleep(0.15)  # a file may change again without another date until then
+    memory = KeptText()
+    store = VaultStore(place, memory)
+    before = asyncio.run(list_all(store))
+    asyncio.run(store.close())
+    put(place / "3.md", "other\n")
+    reads.clear()
+    again = VaultStore(place, memory)
+    after = asyncio.run(list_all(again))
+    asyncio.run(again.close())
+    assert reads == ["3.md"]
+    assert {one for one in after if after[one] != before[one]} == {"3.md"}
+    memory.text = "no such text"
+    anew = VaultStore(place, memory)
+    assert asyncio.run(list_all(anew)) == after
+    asyncio.run(anew.close())

@@ -37,7 +37,7 @@ def _identity(settings: StoreSettings) -> AccountIdentity:
     return AccountIdentity("vault", "", str(folder_of(settings)))
 
 
-def _open(settings: StoreSettings, _context: StoreContext) -> Store:
+def _open(settings: StoreSettings, context: StoreContext) -> Store:
     if sys.platform == "win32":
         raise ConfigError(
             "a vault cannot be opened on Windows: its files are opened relative to folders, which needs POSIX",
@@ -45,7 +45,7 @@ def _open(settings: StoreSettings, _context: StoreContext) -> Store:
         )
     from mcp_notarium.stores.vault.store import VaultStore  # noqa: PLC0415 - every start imports this
 
-    return VaultStore(folder_of(settings))
+    return VaultStore(folder_of(settings), context.memory)
 
 
 def _access(settings: StoreSettings) -> Access:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,16 +17,14 @@ from typing import TypeVar
 
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.stores.vault.folder import NotANote, open_folder, open_parent
+from mcp_notarium.stores.vault.known_files import Known, KnownFiles, Place, State, state_of
 from mcp_notarium.stores.vault.paths import TRASH, is_ignored_folder, is_note_name, is_whole_path
 from mcp_notarium.stores.vault.writing import NoteFile, read_file, recover
 
 _DEEPEST = 64
 _RECENT = 0.1
 """Seconds in which a file may change again without another date."""
-State = tuple[int, int, int, int, int]
 _Value = TypeVar("_Value")
-Place = tuple[str, bool]
-"""A note's path, and whether it lies in the trash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +40,6 @@ class Found:
     def place(self) -> Place:
         """Return where it is."""
         return self.path, self.trash
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Hold what was read of a file in one state; ``digest`` "": it is no note."""
-
-    state: State
-    digest: str
-    identity: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +59,9 @@ class Listing:
     """Remember what was read of each file. For any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self.seconds = 0.0
         """How long the last scan took."""
-        self._known: dict[Place, Known] = {}
+        self.files = KnownFiles()
         self._inherited: dict[Place, tuple[str | None, str]] = {}
         """Where a file has been written anew -> its own identity, and that of the note it goes on with."""
 
@@ -101,7 +88,7 @@ class Listing:
             trash = path.startswith(f"{TRASH}/")
             path = path.removeprefix(f"{TRASH}/") if trash else path
             if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1 and is_whole_path(path):
-                files.append(Found(path, trash, _state(found), found.st_mtime_ns))
+                files.append(Found(path, trash, state_of(found), found.st_mtime_ns))
             else:
                 left_out += 1
         alive = {one.path for one in files if not one.trash}
@@ -119,9 +106,7 @@ class Listing:
 
     def known(self, one: Found) -> Known | None:
         """Return what was read of the file, if it has not changed since."""
-        with self._lock:
-            held = self._known.get(one.place)
-        return held if held is not None and held.state == one.state else None
+        return self.files.find(one.place, one.state)
 
     def read(self, root: int, place: Place, *, exact: bool = True) -> NoteFile:
         """Read a file and remember what it is. Raises ``NoteNotFound``, ``NotANote``, ``OSError``."""
@@ -135,17 +120,12 @@ class Listing:
         own, inherited = self._inherited.get(place, (None, ""))
         if inherited and own == file.identity:
             file = replace(file, identity=inherited)
-        self._remember(place, Known(_state(file.found), file.digest, file.identity))
+        self.files.remember(place, Known(state_of(file.found), file.digest, file.identity))
         return file
 
     def remember_unreadable(self, one: Found) -> None:
         """Remember that the file is no note, until it changes."""
-        self._remember(one.place, Known(one.state, "", None))
-
-    def _remember(self, place: Place, known: Known) -> None:
-        if abs(time.time() - max(known.state[-2:]) / 1e9) > _RECENT:
-            with self._lock:
-                self._known[place] = known
+        self.files.remember(one.place, Known(one.state, "", None))
 
     def _follow_copies(self, root: int, files: list[Found]) -> None:
         """Forget the files that are gone, but for the identity of those that stand elsewhere with the same bytes.
@@ -153,14 +133,11 @@ class Listing:
         Git and sync tools move a note by writing a new file and removing the old one. A content that two files
         have, or had, tells nothing.
         """
-        here = {one.place for one in files}
-        with self._lock:
-            gone = {place: one for place, one in self._known.items() if place not in here}
-            self._known = {place: one for place, one in self._known.items() if place in here}
-            held = [one.digest for one in self._known.values()]
-            new = [one.place for one in files if one.place not in self._known]
-        if not gone or not new:
+        gone = self.files.keep_only({one.place for one in files})
+        new = self.files.unknown(one.place for one in files) if gone else []
+        if not new:
             return
+        held = self.files.digests()
         lost = _once((one.digest, one.identity) for one in gone.values() if one.digest)
         found: list[tuple[str, tuple[Place, str | None]]] = []
         for place in new:
@@ -169,9 +146,8 @@ class Listing:
                 found.append((file.digest, (place, file.identity)))
         for digest, (place, own) in _once(found).items():
             if (identity := lost.get(digest)) and digest not in held:
-                with self._lock:
-                    self._inherited[place] = own, identity
-                    self._known.pop(place, None)
+                self._inherited[place] = own, identity
+                self.files.forget(place)
 
 
 def _once(pairs: Iterable[tuple[str, _Value]]) -> dict[str, _Value]:
@@ -215,7 +191,3 @@ def _is_looked_into(above: str, name: str) -> bool:
         return True
     parents = above.split("/") if above else [""]
     return len(parents) < _DEEPEST and not is_ignored_folder(parents[-1], name)
-
-
-def _state(found: os.stat_result) -> State:
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
+    CacheError,
     CursorLost,
     IdTaken,
     NoteNotFound,
@@ -22,6 +23,7 @@ from mcp_notarium.errors import (
     StoreRejected,
     VersionConflict,
 )
+from mcp_notarium.stores.context import ListingMemory
 from mcp_notarium.stores.contract import (
     SEEDED,
     Acknowledgement,
@@ -40,7 +42,8 @@ from mcp_notarium.stores.contract import (
 )
 from mcp_notarium.stores.vault import file_identity, note_codec, writing
 from mcp_notarium.stores.vault.folder import NotANote, VaultFolder, open_parent
-from mcp_notarium.stores.vault.listing import Found, Listing, Place, Scan
+from mcp_notarium.stores.vault.known_files import Known, Place
+from mcp_notarium.stores.vault.listing import Found, Listing, Scan
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.pages import NotePages
 from mcp_notarium.stores.vault.paths import TRASH, split_path
@@ -51,6 +54,8 @@ from mcp_notarium.threads import run_in_thread
 _MIB = 1024 * 1024
 _ROUNDS = 10
 """Looks at the folder, at most, in one wait without news."""
+_MANY = 100
+"""Changed files after which what is known of all of them is saved; fewer are saved in the end."""
 _PAUSES, _LONGEST_PAUSE = 200, 30.0
 """How many times as long as a look a pause is, and at most how many seconds. Events end it at once."""
 
@@ -77,8 +82,10 @@ class VaultStore:
     shortest_pause = 2.0
     """Seconds between two looks of a wait, at least; in a large vault more."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, memory: ListingMemory | None = None) -> None:
         self._folder = VaultFolder(path)
+        self._memory = memory
+        self._recalled = False
         self._listing = Listing()
         self._watch = Watch(path)
         self._scanning = threading.Lock()
@@ -99,7 +106,22 @@ class VaultStore:
         with_content: bool,
     ) -> ListingPage:
         """See ``Store.list_page``. Later pages come from the scan of the first one."""
-        return await run_in_thread(partial(self._list_page, mark, limit, with_content))
+        self._recall()
+        page = await run_in_thread(partial(self._list_page, mark, limit, with_content))
+        if page.next_mark is None and self._listing.files.unsaved >= _MANY:
+            self._save()
+        return page
+
+    def _recall(self) -> None:
+        """Know what an earlier process has read of the files, or read them all."""
+        if self._memory is not None and not self._recalled:
+            self._recalled = True
+            self._listing.files.load(self._memory.load() or "")
+
+    def _save(self) -> None:
+        if self._memory is not None and self._recalled:
+            with suppress(CacheError):
+                self._memory.store(self._listing.files.to_text())
 
     def _list_page(self, mark: str | None, limit: int, with_content: bool) -> ListingPage:  # noqa: FBT001
         later = None if mark is None else self._pages.get(mark)
@@ -123,18 +145,17 @@ class VaultStore:
 
     def _entry(self, root: int, one: Found, *, with_content: bool) -> Revision | Entry:
         known = None if with_content else self._listing.known(one)
+        if known is not None and not known.digest:
+            raise NotANote
         if known is None:
             try:
                 file = self._listing.read(root, one.place, exact=False)
             except NotANote:
                 self._listing.remember_unreadable(one)
                 raise
-            revision = _revision(one.place, file)
             if with_content:
-                return revision
-            return Entry(one.path, revision.etag, identity=file.identity)
-        if not known.digest:
-            raise NotANote
+                return _revision(one.place, file)
+            known = Known(one.state, file.digest, file.identity)
         etag = note_codec.etag_of(known.digest, one.path, trash=one.trash)
         return Entry(one.path, etag, identity=known.identity)
 
@@ -339,6 +360,8 @@ class VaultStore:
 
     async def close(self) -> None:
         """See ``Store.close``."""
+        if self._listing.files.unsaved:
+            self._save()
         self._pages = {}
         self.pages.forget()
         with self._scanning:
