@@ -212,7 +212,7 @@ def test_nothing_but_notes_of_the_vault_is_read(
     for path in paths:
         error = server.error("read_note", path=path)
         assert "secret" not in json.dumps(error)
-        assert error["category"] in ("NOT_FOUND", "BACKEND_API"), (path, error)
+        assert error["category"] in ("NOT_FOUND", "VALIDATION"), (path, error)
     assert server.tool("read_note", path="tea.md")["text"]
 
 

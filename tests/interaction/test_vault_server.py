@@ -40,8 +40,8 @@ def test_a_note_is_read_tagged_edited_trashed_and_brought_back(
     plan = vault / "Projects" / "Plan.md"
     plan.chmod(0o664)
     os.setxattr(plan, "user.mark", b"kept")
-    group = 1 if os.geteuid() == 0 else os.getgid()
-    os.chown(plan, -1, group)
+    owner, group = (65534, 1) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+    os.chown(plan, owner, group)
     with Server(env) as server:
         server.loaded(1)
         note = server.tool("get", id="Projects/Plan.md")
@@ -56,7 +56,7 @@ def test_a_note_is_read_tagged_edited_trashed_and_brought_back(
         lines = PLAN.replace(b"'a/b'", b"new")
         assert plan.read_bytes() == lines
         assert stat.S_IMODE(plan.stat().st_mode) == 0o664
-        assert plan.stat().st_gid == group
+        assert (plan.stat().st_uid, plan.stat().st_gid) == (owner, group)
         assert os.getxattr(plan, "user.mark") == b"kept"
         server.tool("save", id=note["id"], append="- two")
         assert plan.read_bytes() == lines + b"- two\r\n"

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 
 import pytest
 
+from mcp_notarium.stores.vault import file_identity
+
 CALLS = (
     "open", "stat", "fstat", "read", "dup", "lseek", "listdir", "scandir", "write", "fsync", "unlink", "rename",
-    "link", "mkdir", "fchmod", "close",
+    "link", "mkdir", "fchmod", "fchown", "listxattr", "close",
 )  # fmt: skip
+PLACES = (*((os, name) for name in CALLS if hasattr(os, name)), (file_identity, "rename"))
+"""The last one exchanges files, or renames them without overwriting any: Python has no call for it."""
 
 
 @dataclass
@@ -27,22 +31,22 @@ class Counted:
 def acting_before(number: int, act: Callable[[], object]) -> Iterator[Counted]:
     """Patch ``os``; ``act`` itself sees the real functions."""
     counted = Counted()
-    real = {name: getattr(os, name) for name in CALLS}
+    real = {place: getattr(*place) for place in PLACES}
 
-    def watched(name: str) -> Callable[..., object]:
+    def watched(place: tuple[object, str]) -> Callable[..., object]:
         def call(*arguments: object, **options: object) -> object:
             if counted.calls == number and not counted.acted:
                 counted.acted = True
                 with pytest.MonkeyPatch.context() as away:
                     for one, function in real.items():
-                        away.setattr(os, one, function)
+                        away.setattr(*one, function)
                     act()
             counted.calls += 1
-            return real[name](*arguments, **options)
+            return real[place](*arguments, **options)
 
         return call
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in CALLS:
-            patch.setattr(os, name, watched(name))
+        for place in PLACES:
+            patch.setattr(*place, watched(place))
         yield counted

@@ -10,5 +10,15 @@ from undefended.entries_process import PROCESS
 from undefended.entries_redaction import REDACTION
 from undefended.entries_service import SERVICE
 from undefended.entries_start import START
+from undefended.entries_vault import VAULT
 
-DEFENCES: tuple[Defence, ...] = (*KEYS, *CACHE, *PROCESS, *START, *REDACTION, *SERVICE, *AGENTS)
+DEFENCES: tuple[Defence, ...] = (
+    *KEYS,
+    *CACHE,
+    *PROCESS,
+    *START,
+    *REDACTION,
+    *SERVICE,
+    *AGENTS,
+    *VAULT,
+)

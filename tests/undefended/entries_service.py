@@ -156,7 +156,7 @@ SERVICE = (
     Defence(
         "removal limit: a listing that lacks too many notes",
         "sync/pull_decisions.py",
-        "    if everything or (lost > limit and not whole):\n",
+        "    if (everything or lost > limit) and not whole:\n",
         "    if everything:\n",
         (
             f"{_SWEEPS}::test_too_many_missing_notes_halt_the_cycle_and_nothing_is_removed",

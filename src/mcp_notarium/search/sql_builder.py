@@ -60,7 +60,9 @@ _TRASH = {"active": (0,), "trashed": (1,), "any": (0, 1)}
 _SORTS = {"modified_at": "modified_at", "created_at": "created_at"}
 _IN_ORDER = {"modified_at": "notes_listing", "created_at": "notes_created"}
 _ORDERS = {"ASC": "ASC", "DESC": "DESC"}
-_TAGGED = "m.pk IN (SELECT pk FROM note_tags WHERE key IN"
+_TAGGED = "m.pk IN (SELECT pk FROM note_tags WHERE"
+_TAG = "key = ? OR (key > ? AND key < ?)"
+"""A tag, and those that are nested in it: ``a/b`` in ``a``."""
 _IN_FOLDER = (
     "m.pk IN (SELECT pk FROM note_names WHERE kind = 'path' AND (key = ? OR (key > ? AND key < ?)))"
 )
@@ -180,7 +182,8 @@ def _clause(condition: Condition, query: Query, expansions: Expansions) -> State
     if expression := build_match(condition, expansions):
         return Statement(_MATCHED, (_in_scope(query, expression),))
     if keys := _tags_of(condition):
-        return Statement(f"{_TAGGED} ({', '.join('?' * len(keys))}))", tuple(keys))
+        places = tuple(place for key in keys for place in (key, f"{key}/", f"{key}0"))
+        return Statement(f"{_TAGGED} {' OR '.join([_TAG] * len(keys))})", places)
     match condition:
         case InFolder(path):
             key = path_key(path)

@@ -274,7 +274,8 @@ class BatchReader:
                 yield batch
         # Hidden notes have nothing here to lose, and nothing may show that they are missing.
         missing = {absent.id for absent in plan.missing} & known.keys()
-        absent = await self._confirm_many(plan.missing, missing, known=len(known))
+        whole = bool(listed) and self._store.traits.whole_listings
+        absent = await self._confirm_many(plan.missing, missing, known=len(known), whole=whole)
         bookmark = partial(
             SyncProgress.mark_swept, cursor=first if cursor_lost else None, left_out=left_out
         )
@@ -282,20 +283,19 @@ class BatchReader:
             yield batch
 
     async def _confirm_many(
-        self, absent: tuple[Missing, ...], missing: set[str], *, known: int
+        self, absent: tuple[Missing, ...], missing: set[str], *, known: int, whole: bool
     ) -> tuple[Remote, ...]:
         """Return what may be stored of ``absent``; ask first where too many of our notes are ``missing``.
 
         Of those only what the store answered comes back, the rest waits for the next full listing: what could
         not be counted must not be removed later. Raises ``RemoteVanished`` before anything is stored.
         """
-        whole = self._store.traits.whole_listings
         try:
             trashed = self._in_trash(missing)
             check_removals(known, missing, trashed=trashed, swept=True, whole=whole)
         except RemoteVanished:
-            if whole:
-                raise
+            if self._store.traits.whole_listings:
+                raise  # the place is empty
         else:
             return absent
         answers: dict[str, Confirmed] = {}

@@ -343,12 +343,12 @@ def check_removals(
     ``swept``: a full listing lacks them, and one without any note we know is believed only of a small
     account; otherwise one answer of the change feed removes them. ``trashed`` are those that lie in the
     trash here: emptying the trash is an ordinary act, so they do not count. ``whole``: the store proves its
-    listings (``Traits.whole_listings``), so only an empty place is doubted.
+    listings (``Traits.whole_listings``), and this one has notes: it is believed.
     """
     limit = removal_limit(known, SWEEP_SHARE if swept else TOMBSTONE_SHARE)
     everything = swept and len(removed) > REMOVAL_COUNT and len(removed) >= known
     lost = len(removed if everything else removed - trashed)
-    if everything or (lost > limit and not whole):
+    if (everything or lost > limit) and not whole:
         raise RemoteVanished(
             f"{lost} of {known} notes disappeared at once from the note store",
             details={"known": known, "missing": lost, "limit": limit},

@@ -39,16 +39,18 @@ TEXTS = {
     "organization": "organization of databases",
     "empty": "",
     "tagged": "nothing but words",
+    "nested": "leaves, twigs",
 }
 
 
 TAGS = ("secretword", "Café", "大阪出張", "Dienstreise", "łódzkie", "two words", "project-z")
+TAGGED = {"tagged": TAGS, "nested": ("Nest/Deep",)}
 
 
 @pytest.fixture(scope="module")
 def tables():
     tables = SearchTables(
-        Entry(text, tags=TAGS if name == "tagged" else (), modified_at=number)
+        Entry(text, tags=TAGGED.get(name, ()), modified_at=number)
         for number, (name, text) in enumerate(TEXTS.items())
     )
     yield tables
@@ -159,6 +161,11 @@ def found(tables, text):
         ("tag:secretword", {"tagged"}),
         ("tag:SECRETWORD tag:cafe\u0301", {"tagged"}),
         ("tag:cafe", set()),
+        ("tag:nest", {"nested"}),
+        ("tag:nest/deep OR tag:cafe", {"nested"}),
+        ("tag:nes", set()),
+        ("tag:deep", set()),
+        ("twigs -tag:nest", set()),
         ("nothing -tag:secretword", set()),
         ("tag:secretword OR strasse", {"tagged", "german"}),
         ("tag:secretword OR tag:other", {"tagged"}),

@@ -78,6 +78,9 @@ KEPT = "# first\ntitle: 'x: y'   # why\ndate: 2024-01-02\n"
     ("lines", "tags", "changed"),
     [
         ("tags: [a, 'b',c] # end\n", ("a", "c", "d"), "tags: [a, c, d] # end\n"),
+        ("tags: [a, 'b',c] # end\n", ("d", "b", "c"), "tags: [d, 'b',c] # end\n"),
+        ("tags:\n- a # one\n- b\n", ("yes", "b"), 'tags:\n- "yes" # one\n- b\n'),
+        ("tag: a\ntags: [a, b]\n", ("d", "b"), "tag: d\ntags: [b]\n"),
         ("tags: [a]\n", (), "tags: []\n"),
         ("tags: []\n", ("a",), "tags: [a]\n"),
         ("tags:\n", ("a", "b"), "tags:\n  - a\n  - b\n"),

@@ -187,7 +187,7 @@ def test_too_many_missing_notes_halt_the_cycle_and_nothing_is_removed(loaded, st
     assert sync(loaded) is State.HALTED
 
 
-def test_whole_listings_may_lack_any_number_of_notes_but_not_all(clients, store):
+def test_whole_listings_may_lack_any_number_of_notes_but_not_be_empty(clients, store):
     for number in range(40):
         store.put(f"n{number:02}", f"note {number}\n")
     client = clients(traits=LIKE_VAULT)
@@ -201,6 +201,9 @@ def test_whole_listings_may_lack_any_number_of_notes_but_not_all(clients, store)
         store.remove(f"n{number:02}")
     assert sync(client) is State.HALTED
     assert client.contents() == before
+    store.put("other", "a note of another branch\n")
+    assert sync(client) is State.IDLE
+    assert client.contents() == store.contents()
 
 
 def test_a_note_that_a_whole_listing_lacks_is_asked_for_all_the_same(clients, store):

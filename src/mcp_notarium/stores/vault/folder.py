@@ -35,6 +35,7 @@ _NOT_READABLE = (errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM)
 class NotANote(StoreProtocolError):
     """The file is no regular file, has several names, is no UTF-8, too large, or must not be read."""
 
+    category = "VALIDATION"
     subcategory = "not_a_note"
     http_status_code = 422
     resolution_hint = (

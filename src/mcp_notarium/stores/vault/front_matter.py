@@ -7,8 +7,9 @@ is read as a stream of events, which expands no alias and does not recurse.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import yaml
 
@@ -94,16 +95,37 @@ def read_aliases(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (name.strip() for names in values for name in names)))
 
 
-def change_tags(text: str, *, added: Sequence[str], removed: Sequence[str]) -> str:
+def change_tags(
+    text: str,
+    *,
+    added: Sequence[str],
+    removed: Sequence[str],
+    replaced: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Return the text with tags added to the block and removed from it; a note without a block gets one.
 
-    Raises ``NotUnderstood``.
+    ``replaced``: removed tags in whose place an added one comes, if they stand there. Raises ``NotUnderstood``.
     """
+    placed = set()
+    for old, new in replaced.items():
+        changed = _replace(text, tag_key(old), new)
+        if changed is not None:
+            text = changed
+            placed.add(new)
     for key in {tag_key(tag) for tag in removed}:
         text = _remove(text, key)
     for tag in added:
-        text = _add(text, tag)
+        text = text if tag in placed else _add(text, tag)
     return text
+
+
+def _replace(text: str, key: str, new: str) -> str | None:
+    """Put a tag in the place of the first of this key that stands alone; None if there is none."""
+    for one in _read(text):
+        for item in one.items:
+            if [key] == [*map(tag_key, _tags_in(item.value))]:
+                return _with(text, item.start, item.end, _quoted(new))
+    return None
 
 
 def _remove(text: str, key: str) -> str:

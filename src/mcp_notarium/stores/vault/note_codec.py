@@ -206,7 +206,9 @@ def _with_tags(text: str, old: tuple[str, ...], wanted: tuple[str, ...]) -> str:
                 subcategory="tag_name",
             )
     try:
-        changed = change_tags(text, added=added, removed=removed)
+        pairs = zip(old, wanted, strict=True) if len(old) == len(wanted) else ()
+        replaced = {one: new for one, new in pairs if one in removed and new in added}
+        changed = change_tags(text, added=added, removed=removed, replaced=replaced)
         require_readable(changed)
     except NotUnderstood:
         raise StoreRejected(

@@ -288,12 +288,12 @@ def _write_temporary(
 
 
 def _copy_attributes(parent: int, name: str, to: int) -> None:
-    """Give an open file the mode, group and extended attributes of another, as far as the system permits."""
+    """Give an open file the owner, group, mode and extended attributes of another, as far as the system permits."""
     source, found = open_file(parent, name, exact=False)
     try:
-        with suppress(OSError):
-            if found.st_gid != os.fstat(to).st_gid:
-                os.fchown(to, -1, found.st_gid)
+        for owner, group in ((-1, found.st_gid), (found.st_uid, -1)):
+            with suppress(OSError):
+                os.fchown(to, owner, group)
         _permit(to, stat.S_IMODE(found.st_mode))
         with suppress(OSError):
             for attribute in os.listxattr(source) if hasattr(os, "listxattr") else ():

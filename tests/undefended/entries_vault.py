@@ -1,0 +1,109 @@
+"""List defences of a vault: its files are other programs' as well, at any moment."""
+
+from __future__ import annotations
+
+from undefended.defence import Defence
+
+_FOLDER = "unit/stores/test_vault_folder.py"
+_STORE = "unit/stores/test_vault_store.py"
+_CODEC = "unit/stores/test_vault_codec.py"
+
+VAULT = (
+    Defence(
+        "a folder of a vault is no link",
+        "stores/vault/folder.py",
+        "_FOLDER = _ROOT | os.O_NOFOLLOW\n",
+        "_FOLDER = _ROOT\n",
+        (f"{_FOLDER}::test_what_is_put_in_its_place_before_any_system_call_is_not_read",),
+    ),
+    Defence(
+        "a file of a vault is no link",
+        "stores/vault/folder.py",
+        "_FILE = os.O_RDONLY | os.O_NOFOLLOW | ",
+        "_FILE = os.O_RDONLY | ",
+        (f"{_FOLDER}::test_what_is_put_in_its_place_before_any_system_call_is_not_read",),
+    ),
+    Defence(
+        "a file of a vault has one name",
+        "stores/vault/folder.py",
+        "    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:\n",
+        "    if not stat.S_ISREG(found.st_mode):\n",
+        (f"{_FOLDER}::test_links_and_what_is_no_file_are_not_read",),
+    ),
+    Defence(
+        "another folder is no empty vault",
+        "stores/vault/folder.py",
+        "                if self._identity != (found.st_dev, found.st_ino):\n",
+        "                if False:\n",
+        (f"{_FOLDER}::test_another_folder_in_its_place_is_no_empty_vault",),
+    ),
+    Defence(
+        "ignored folders at any depth",
+        "stores/vault/paths.py",
+        '    return None if any(map(is_ignored_folder, ("", *parts), parts[:-1])) else parts\n',
+        "    return parts\n",
+        (f"{_FOLDER}::test_no_other_path_is_a_note",),
+    ),
+    Defence(
+        "a save tells what it displaced",
+        "stores/vault/store.py",
+        "        if other is not None and other.etag == base_etag:\n",
+        "        if True:\n",
+        (f"{_STORE}::test_an_edit_before_any_system_call_of_a_save_is_kept_or_told",),
+    ),
+    Defence(
+        "files are exchanged, and the displaced one read",
+        "stores/vault/writing.py",
+        "        certain = file_identity.rename(parent, temporary, parent, name, file_identity.EXCHANGE)\n",
+        "        certain = False\n",
+        (f"{_STORE}::test_an_edit_before_any_system_call_of_a_save_is_kept_or_told",),
+    ),
+    Defence(
+        "a new file overwrites none",
+        "stores/vault/writing.py",
+        "        file_identity.move(parent, temporary, parent, name)\n    finally:\n",
+        "        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)\n    finally:\n",
+        (f"{_STORE}::test_an_edit_before_any_system_call_of_any_other_write_stays_in_a_note",),
+    ),
+    Defence(
+        "what is deleted is what was read",
+        "stores/vault/writing.py",
+        "    if not same:\n",
+        "    if False:\n",
+        (
+            f"{_STORE}::test_what_changes_right_before_it_is_deleted_stays",
+            f"{_STORE}::test_an_edit_before_any_system_call_of_any_other_write_stays_in_a_note",
+        ),
+    ),
+    Defence(
+        "a displaced edit is recovered",
+        "stores/vault/writing.py",
+        '            if digest in (found["ours"], found["read"], digest_of(b"")):\n',
+        "            if True:\n",
+        (f"{_STORE}::test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note",),
+    ),
+    Defence(
+        "an edit leaves the front matter readable",
+        "stores/vault/note_codec.py",
+        "        _require_unbroken(old, text)\n",
+        "",
+        (f"{_CODEC}::test_an_edit_that_breaks_the_block_is_refused_and_one_that_mends_it_is_not",),
+    ),
+    Defence(
+        "tags that cannot be read hide a note",
+        "stores/vault/note_codec.py",
+        "        listed, understood = (), False\n",
+        "        listed, understood = (), True\n",
+        (f"{_CODEC}::test_tags_that_cannot_be_read_hide_a_note_where_tags_matter",),
+    ),
+    Defence(
+        "another state of a file is read again",
+        "stores/vault/known_files.py",
+        "        return held if held is not None and held.state == state else None\n",
+        "        return held\n",
+        (
+            f"{_STORE}::test_files_that_have_not_changed_are_not_read_again",
+            f"{_STORE}::test_the_next_start_reads_only_the_files_that_have_changed",
+        ),
+    ),
+)
