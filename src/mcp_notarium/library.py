@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, Note, WriteState
+from mcp_notarium.domain.note_paths import path_key, with_digits
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.storage import driver, duplicates, note_scan, tag_counts
 from mcp_notarium.storage.note_search import Found
@@ -185,14 +186,32 @@ class Library:
         """Serve one writing call at a time, in order of arrival; drafting belongs inside."""
         return self._writer.call()
 
-    def with_text_tags(self, note: Note | None, content: Content) -> Content:
-        """Return the content with the tags that the store will read in it. Raises ``StoreRejected``."""
-        if not self.traits.tags_in_text:
-            return content
+    def preview(self, note: Note | None, content: Content) -> tuple[str, Content]:
+        """Return what the policy has to judge of a save: the path or id, and the content with the tags in its text.
+
+        Raises ``StoreRejected``.
+        """
+        place = self.find_place(content) if note is None else note.id
+        if not (self.traits.tags_in_text or self.traits.folders):
+            return place, content
         base = None if note is None else self._cache.notes.base(note.id)
-        body = self._store.compose(base, content, now=0.0)
-        stored = self._store.revision_of("" if note is None else note.id, body)
-        return replace(content, tags=stored.content.tags)
+        kept = note is not None and content.title == note.title
+        body = self._store.compose(base, replace(content, title=None) if kept else content, now=0.0)
+        stored = self._store.revision_of(place, body)
+        content = replace(content, tags=stored.content.tags)
+        return place if note is None else stored.id, content
+
+    def with_free_title(self, note: Note | None, content: Content) -> Content:
+        """Return the content with digits behind a new title that names the note, where rules hide others.
+
+        That a name is taken would betray a hidden note.
+        """
+        hides = self._cache.notes.visibility.rules.hides_beside_seen
+        if note is None or not hides or not self.traits.folders or content.title is None:
+            return content
+        if path_key(self.preview(note, content)[0]) == path_key(note.id):
+            return content
+        return replace(content, title=with_digits(content.title, seed=note.id))
 
     async def save(
         self, *, note: Note | None, content: Content, act: Act, exact: bool = False

@@ -276,6 +276,30 @@ class WritingContract(OnABench):
         await bench.store.push(self.write(bench.store, free, content, write_id="0a"))
         assert await bench.text(free) == "Plan\nmine\n"
 
+    async def test_another_title_gives_another_id_where_ids_are_paths(self, bench: Bench) -> None:
+        if not bench.store.traits.folders:
+            return
+        await bench.put("n1", "one\n")
+        await bench.put("n2", "two\n")
+        held = await bench.store.get("n1")
+        for title, text in (("New", "one\n"), ("Folder/Newer", "other\n"), ("/Newest", "other\n")):
+            content = replace(held.content, title=title, text=text)
+            write = self.write(bench.store, held.id, content, base=held)
+            sent = bench.store.revision_of(held.id, write.body)
+            stored = (await bench.store.push(write)).revision
+            assert stored.id == sent.id == title.removeprefix("/")
+            assert stored.content == sent.content
+            with pytest.raises(NoteNotFound):
+                await bench.store.get(held.id)
+            assert (await bench.store.get(stored.id)).etag == stored.etag
+            assert stored.identity == held.identity or text != held.content.text
+            held = stored
+        content = replace(held.content, title="N2", text="not saved\n")
+        with pytest.raises(IdTaken):
+            await bench.store.push(self.write(bench.store, held.id, content, base=held))
+        assert await bench.text("n2") == "two\n"
+        assert await bench.text(held.id) == "other\n"
+
     async def test_an_id_is_the_same_for_the_same_write(self, bench: Bench) -> None:
         content = Content("Plan\nmine\n")
         ids = {bench.store.new_id(content, seed="0a", attempt=0) for _ in range(2)}

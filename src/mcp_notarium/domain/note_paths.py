@@ -7,14 +7,24 @@ tell folders apart, because many file systems do not. A prefix ends where a part
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable
 
 from mcp_notarium.domain.characters import tag_key
+
+_ENDING_OR_DIGITS = re.compile(r"( [0-9a-f]{8})?(\.md|\.markdown)?\Z", re.IGNORECASE)
 
 
 def path_key(path: str) -> str:
     """Return what all spellings of a path have in common."""
     return tag_key(path)
+
+
+def with_digits(title: str, *, seed: str) -> str:
+    """Return a title that no note has, in the place of digits that this has given it before."""
+    digits = hashlib.sha256(f"{seed}/{title}".encode()).hexdigest()[:8]
+    return f"{_ENDING_OR_DIGITS.sub('', title, count=1)} {digits}"
 
 
 def clean_prefix(text: str) -> str | None:

@@ -39,6 +39,8 @@ class Visibility:
     """True if any rule names tags; then a note whose tags are not understood is hidden."""
     names_paths: bool = field(init=False, repr=False, compare=False)
     """True if any rule names paths, which only some stores have."""
+    hides_beside_seen: bool = field(init=False, repr=False, compare=False)
+    """True if a note may be hidden whose path the rules leave open."""
     digest: str = field(init=False, repr=False, compare=False)
     """SHA-256 (hex) over the rules, the same for every spelling; '' without rules."""
     _hidden: frozenset[str] = field(init=False, repr=False, compare=False)
@@ -70,6 +72,7 @@ class Visibility:
             ("has_rules", rules),
             ("tags_matter", bool(hidden) or self.allowed_tags is not None),
             ("names_paths", names_paths),
+            ("hides_beside_seen", self._may_hide_beside_seen),
             ("digest", digest),
             ("_hidden", hidden),
             ("_allowed", allowed),
@@ -77,6 +80,11 @@ class Visibility:
             ("_allowed_paths", open_paths),
         ):
             object.__setattr__(self, name, value)
+
+    @property
+    def _may_hide_beside_seen(self) -> bool:
+        by_tag = bool(self.hidden_tags) or self.allowed_tags is not None or not self.untagged
+        return by_tag or bool(self.hidden_ids)
 
     def sees(self, note_id: str, tags: Sequence[str]) -> bool:
         """Return whether an agent may know of the note."""

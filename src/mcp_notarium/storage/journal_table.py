@@ -48,6 +48,10 @@ class JournalTable:
         """Remove an entry that has been answered; do nothing if it is gone already."""
         self._db.run("DELETE FROM journal WHERE write_id = ?", (write_id,))
 
+    def rename(self, write_id: str, note_id: str) -> None:
+        """Let an entry name its note by another id."""
+        self._db.run("UPDATE journal SET note_id = ? WHERE write_id = ?", (note_id, write_id))
+
     def get(self, write_id: str) -> PendingWrite | None:
         """Return one entry, or None."""
         row = self._db.row(f"{_SELECT} WHERE write_id = ?", (write_id,))

@@ -8,7 +8,7 @@ Obligations of every store (``tests/contract`` checks them):
 * a missing note raises ``NoteNotFound``; no usable login raises ``LoginRequired``;
 * ``push`` over a base that is not the newest revision does what ``traits.write_guard`` says;
 * ``push`` repeated with the same ``write_id`` has no second effect if ``traits.retry`` is IDEMPOTENT;
-* ``push`` of a new note raises ``IdTaken`` and stores nothing if ids are NAMED and the id exists;
+* ``push`` of a new name raises ``IdTaken`` and stores nothing if ids are NAMED and the id exists;
 * ``push`` and ``delete`` raise ``OutcomeUnknown`` only if the request may have reached the store;
   ``StoreUnavailable`` promises that it did not;
 * a page is complete or the call raises; a hostile or oversized answer raises
@@ -116,7 +116,8 @@ class Traits:
     titles: bool = False
     """A note has a title beside its text (``Content.title``)."""
     folders: bool = False
-    """An id is a path, and the title of a new note may begin with its folder: ``Work/plan``."""
+    """An id is a path. The title of a new note may begin with its folder: ``Work/plan``. Another title gives a note
+    another id: in its folder, or, with a ``/`` in the title, from the top."""
     properties: frozenset[str] = frozenset()
     """A note can have these set (``Content.properties``)."""
     dates: bool = True
@@ -319,6 +320,8 @@ class Store(Protocol):
     def revision_of(self, note_id: str, body: bytes) -> Revision:
         """Read a composed body as a revision (etag ''); pure, for comparing answers.
 
+        Its id is the one that the note will have: another one if the write renames it.
+
         Its content is what the store will hold: a write whose answer was lost is recognised by that. An
         earlier codec version may have composed the body.
         """
@@ -334,7 +337,8 @@ class Store(Protocol):
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """Store ``write.body`` over ``write.base_etag`` under ``write.write_id``.
 
-        A LAST_WRITER store need not compare the base: the caller has just done that.
+        A LAST_WRITER store need not compare the base: the caller has just done that. A write that gives a note
+        another id raises ``IdTaken`` and stores nothing if something has that; the answer has the new id.
         """
 
     async def find_created(self, write: PendingWrite) -> Revision | None:

@@ -14,6 +14,7 @@ from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone,
 from mcp_notarium.errors import (
     CacheBusy,
     DateRefused,
+    IdTaken,
     NotariumError,
     NoteNotFound,
     OutcomeUnknown,
@@ -150,7 +151,7 @@ class EntryReplay:
 
     async def _attempt(self, write: PendingWrite, *, listed: bool) -> PushResult:
         try:
-            head = await self._find(write)
+            write, head = await self._find(write)
         except NoteNotFound:  # the store has made the note, and it was removed since
             return self._finish_with(write, Tombstone(write.note_id))
         if not listed and self._may_be_renamed(write, head):
@@ -166,14 +167,33 @@ class EntryReplay:
             case WriteKind.DELETE:
                 return await self._remove(write, head)
 
-    async def _find(self, write: PendingWrite) -> Revision | Tombstone:
-        """Return what the store holds in place of the note."""
+    async def _find(self, write: PendingWrite) -> tuple[PendingWrite, Revision | Tombstone]:
+        """Return what the store holds in place of the note; the entry has its new id if the write has renamed it."""
         if write.kind is WriteKind.CREATE and self._store.traits.ids is Ids.STORE:
             made = await self._store.find_created(write)
             if made is not None:
                 require_usable(made.id)
-            return made or Tombstone(write.note_id)
-        return await get_newest(self._store, write.note_id)
+            return write, made or Tombstone(write.note_id)
+        head = await get_newest(self._store, write.note_id)
+        if isinstance(head, Tombstone) and (moved := await self._find_under_new_name(write)):
+            return self._journal.rename(write, moved.id), moved
+        return write, head
+
+    async def _find_under_new_name(self, write: PendingWrite) -> Revision | None:
+        """Find the note that a write was to rename, if it is there; None: it is not, or that is another note."""
+        if write.kind is not WriteKind.UPDATE:
+            return None
+        sent = self._store.revision_of(write.note_id, write.body)
+        if sent.id == write.note_id:
+            return None
+        found, base = await get_newest(self._store, sent.id), self._cache.notes.base(write.note_id)
+        if isinstance(found, Tombstone):
+            return None
+        if found.content == sent.content:
+            return found
+        unchanged = base and replace(base.content, title=sent.content.title) == found.content
+        same = base is not None and found.identity is not None and found.identity == base.identity
+        return found if unchanged or same else None
 
     def _may_be_renamed(self, write: PendingWrite, head: Revision | Tombstone) -> bool:
         """Tell whether the note that the write has made or changed may have another name by now."""
@@ -239,10 +259,13 @@ class EntryReplay:
     def _has_text_to_keep(self, write: PendingWrite) -> bool:
         """Tell whether the write carries text that exists nowhere else."""
         base = self._base_of(write)
+        if base is not None and self._store.traits.folders:  # the title is where the note lies
+            return base.text != write.content.text
         return base is None or base.wording != write.content.wording
 
     async def _update(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
-        sent = self._store.revision_of(write.note_id, write.body).content
+        stored = self._store.revision_of(write.note_id, write.body)
+        sent = stored.content if stored.id == head.id else write.content  # it has its old name yet
         base = None
         if isinstance(head, Revision) and head.etag != write.base_etag and head.content != sent:
             base = self._base_of(write) or await self._read_base(write)
@@ -250,6 +273,8 @@ class EntryReplay:
         if isinstance(head, Revision) and head.content.text == sent.text:
             # The text has arrived, and reads as the store writes it: nobody else has changed it.
             content = replace(content, text=sent.text)
+        if stored.id == head.id:
+            content = replace(content, title=sent.title)
         held, wanted = held_for_update(
             head,
             base=base,
@@ -290,6 +315,11 @@ class EntryReplay:
     async def _send(self, write: PendingWrite, head: Revision) -> PushResult:
         try:
             return await self._send_dated(write, head)
+        except IdTaken:  # its new name has been taken: it keeps the old one, and gets the text
+            named = replace(write.content, title=head.content.title)
+            if named == head.content:
+                return self._finish_with(write, head)
+            return await self._send_rebased(write, head, named)
         except (NoteNotFound, VersionConflict):
             return PushResult(PushOutcome.AGAIN)
 

@@ -142,6 +142,19 @@ class Journal:
             self._cache.journal.add(replace(write, client=act.client) if act else write)
         return True
 
+    def rename(self, write: PendingWrite, note_id: str) -> PendingWrite:
+        """Let the entry and its note follow to the id that the write has given the note at the store."""
+        with self._cache.transaction():
+            self._rename(write.note_id, note_id)
+            self._cache.journal.rename(write.write_id, note_id)
+        return replace(write, note_id=note_id)
+
+    def _rename(self, old: str, new: str) -> None:
+        """Give a note the id that a write has given it; whatever the index has there is gone, or is this note."""
+        if self._cache.notes.base(old) is not None:
+            self._cache.notes.apply([Tombstone(new)])
+            self._cache.notes.rename(old, new)
+
     def add_copy(self, copy: PendingWrite) -> bool:
         """Put a conflict copy on the disk by itself; False if it is there already."""
         with self._cache.transaction(durable=True):
@@ -222,6 +235,9 @@ class Journal:
             if ours or self._cache.notes.etag(write.note_id) == write.base_etag:
                 if stored:
                     self.keep_replaced(entry, storing, alone=differs)
+                for made in storing:
+                    if entry.kind is WriteKind.UPDATE and made.id != entry.note_id:
+                        self._rename(entry.note_id, made.id)
                 self._apply_answer(entry, storing)
                 if entry.kind is WriteKind.CREATE:
                     for made in storing:
@@ -268,14 +284,19 @@ class Journal:
     ) -> None:
         """Keep the revision as a version that this answer replaces in the index; inside a transaction.
 
+        If the note has got another id, the title of the version is its path, so that an undo brings it back there.
         ``alone``: what differs there from what was sent is the store's own doing.
         """
         note, base = self._cache.notes.get(write.note_id), self._cache.notes.base(write.note_id)
         if write.kind is WriteKind.UPDATE and storing and note is not None and base is not None:
             stored = storing[0]
-            made = None
+            made, wanted = None, write.content
+            if isinstance(stored, Revision) and stored.id != write.note_id:
+                wanted = replace(wanted, title=stored.content.title)
+                folder, title = write.note_id.rpartition("/")[0], base.content.title
+                base = replace(base, content=replace(base.content, title=f"{folder}/{title}"))
             if isinstance(stored, Revision) and not write.repair:
-                made = stored.etag if alone or stored.content == write.content else None
+                made = stored.etag if alone or stored.content == wanted else None
             self._cache.versions.keep(
                 base,
                 number=note.local_version,

@@ -18,10 +18,23 @@ class JudgedPages:
 
     def __init__(self, cache: Cache, asked: LivePages) -> None:
         self._visibility = cache.notes.visibility
+        self._names = cache.notes.names
         self._asked = asked
 
     async def page(self, path: str, *, start: int, most: int) -> LivePage:
-        """Read a part of a note. Raises ``NoteNotFound``, in the same words for a hidden one."""
+        """Read a part of a note, also by a path that it had before.
+
+        Raises ``NoteNotFound``, in the same words for a hidden one.
+        """
+        try:
+            return await self._page(path, start=start, most=most)
+        except NoteNotFound:
+            renamed = self._names.current(path)
+            if renamed is None:
+                raise
+            return await self._page(renamed, start=start, most=most)
+
+    async def _page(self, path: str, *, start: int, most: int) -> LivePage:
         rules = self._visibility.rules
         hidden = rules.hidden_by_name(path) or self._visibility.names.find_rule(path, None)
         try:

@@ -120,7 +120,7 @@ class AnswerCommitter:
         if write.kind is WriteKind.CREATE:
             base = sent  # whoever has changed a new note has seen our text
         held = await self._read_again(answer.revision)
-        if displaced is not None and self._journal.is_taken(displaced):
+        if displaced is not None and self._journal.is_taken(replace(displaced, id=write.note_id)):
             return await self._give_back(write, displaced, held, replayed=replayed)
         unseen = self._copy_unseen(write, displaced, known=(base.wording, sent.wording))
         if isinstance(held, Tombstone):  # whoever removed the note has not seen what we displaced

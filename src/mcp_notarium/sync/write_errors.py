@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mcp_notarium.domain.note import Note, PendingWrite
 from mcp_notarium.errors import (
+    InvalidRequest,
     NotariumError,
     NoteNotFound,
     OutcomeUnknown,
@@ -47,6 +48,17 @@ def names_taken_error() -> StoreRejected:
     return StoreRejected(
         "every name for the new note is taken",
         resolution_hint="Give the note another first line.",
+    )
+
+
+def name_taken_error(note_id: str) -> InvalidRequest:
+    """Return the error for a new name of a note that cannot be given, because something has it."""
+    return InvalidRequest(
+        f"something else has that name already; {NOT_SAVED}",
+        subcategory="name_taken",
+        http_status_code=409,
+        details={"id": note_id},
+        resolution_hint="Choose another title. A note in the trash keeps its name, and letter case makes no other one.",
     )
 
 

@@ -44,6 +44,7 @@ from mcp_notarium.sync.write_errors import (
     add_outcome,
     changed_error,
     collision_error,
+    name_taken_error,
     names_taken_error,
     out_of_sight_error,
     removed_error,
@@ -367,10 +368,20 @@ class Writer:
             content=wanted,
             body=self._store.compose(newest, wanted, now=self._clock()),
         )
+        self._require_free_name(write)
         result = await lock.run_cancellable(self._send_update(write, newest, seen, act))
         if result.outcome is PushOutcome.AGAIN:
             return None
         return self._make_saved(result, content, merged=newest.content != note.content)
+
+    def _require_free_name(self, write: PendingWrite) -> None:
+        """Raise ``InvalidRequest`` if the write gives the note an id that another one has, or that rules hide."""
+        new_id = self._store.revision_of(write.note_id, write.body).id
+        if new_id == write.note_id:
+            return
+        known = self._cache.notes.etag(new_id) is not None or self._journal.in_flight(new_id)
+        if known or not self._journal.sees(new_id, write.content):
+            raise name_taken_error(write.note_id)
 
     async def _fetch_newest(self, note_id: str, seen: str | None, *, first: bool) -> Revision:
         newest = await get_newest(self._store, note_id)
@@ -413,6 +424,8 @@ class Writer:
     ) -> PushResult:
         try:
             result = await self._record_and_send(write, act, base=newest, seen=seen)
+        except IdTaken:
+            raise name_taken_error(write.note_id) from None
         except VersionConflict:
             result = None
         except NoteNotFound:

@@ -79,7 +79,8 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
         note = await find_at_version(app, request.id, request.local_version)
         old = await app.library.history.read(note.id, request.version)
         whole[:] = [_WHOLE] if old.removed else []
-        title = old.content.title if app.library.traits.titles else note.title
+        traits = app.library.traits  # where the title is the place of the note, it stays there
+        title = old.content.title if traits.titles and not traits.folders else note.title
         content = replace(note.content, text=old.content.text, title=title)
         return _draft(app, note, await _as_it_was(app, note, content), old, call)
 

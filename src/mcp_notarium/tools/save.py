@@ -246,9 +246,9 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
         if given is not None:
             content = replace(content, text=given.text, native=given.native)
     if note is None or content != note.content:
-        # The agent may have given an older id; a new note has none yet, but a place.
-        known_as = app.library.find_place(content) if note is None else note.id
-        judged = app.library.with_text_tags(note, content)
+        # A new note has no id yet, but a place; a note that is renamed gets another one.
+        content = app.library.with_free_title(note, content)
+        known_as, judged = app.library.preview(note, content)
         app.config.policy.require_write(known_as, None if note is None else old, judged)
     shares = app.library.traits.shares_by_tag
     name = (

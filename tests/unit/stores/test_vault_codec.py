@@ -156,12 +156,33 @@ def test_an_edit_that_breaks_the_block_is_refused_and_one_that_mends_it_is_not()
     assert edited(broken, f"{FRONT}body\n") == f"{FRONT}body\n"
 
 
-def test_a_title_is_not_changed_from_here() -> None:
-    base = revision("text\n")
-    with pytest.raises(StoreRejected) as refused:
-        compose(base, Content("text\n", title="Other"))
-    assert refused.value.subcategory == "title"
-    assert compose(base, Content("text\n")).text == "text\n"
+@pytest.mark.parametrize(
+    ("title", "path"),
+    [
+        (None, None),
+        ("Note", None),
+        ("Sub/Note", None),
+        ("Note?", None),
+        ("note", "Sub/note.md"),
+        ("Other.md", "Sub/Other.md"),
+        ("Sub 2/Other", "Sub 2/Other.md"),
+        ("/Note", "Note.md"),
+        ("../../etc/.passwd", "etc/passwd.md"),
+        (".obsidian/x", "obsidian/x.md"),
+    ],
+)
+def test_a_title_is_the_name_of_the_file(title: str | None, path: str | None) -> None:
+    body = compose(revision("text\n"), Content("text\n", title=title))
+    assert (body.text, body.path) == ("text\n", path)
+    assert Body.from_bytes(body.to_bytes()) == body
+    assert compose(revision("x", "a.markdown"), Content("x", title="b")).path == "b.markdown"
+
+
+def test_a_title_that_no_file_can_have_is_refused() -> None:
+    for title in ("/".join(["long" * 20] * 20), "Logseq/bak/Note"):
+        with pytest.raises(StoreRejected) as refused:
+            compose(revision("text\n"), Content("text\n", title=title))
+        assert refused.value.subcategory == "title"
 
 
 _FRONT = st.lists(

@@ -123,6 +123,12 @@ class Listing:
         self.files.remember(place, Known(state_of(file.found), file.digest, file.identity))
         return file
 
+    def follow(self, place: Place, target: Place) -> None:
+        """Let a file that was renamed from here keep the identity of its note."""
+        with self._lock:
+            if (inherited := self._inherited.pop(place, None)) is not None:
+                self._inherited[target] = inherited
+
     def remember_unreadable(self, one: Found) -> None:
         """Remember that the file is no note, until it changes."""
         self.files.remember(one.place, Known(one.state, "", None))

@@ -25,7 +25,7 @@ from mcp_notarium.stores.vault.front_matter import (
     read_tags,
     require_readable,
 )
-from mcp_notarium.stores.vault.paths import name_from, title_of
+from mcp_notarium.stores.vault.paths import name_from, renamed_path, split_path, title_of
 
 VERSION = 1
 _BOM = "\ufeff"
@@ -43,14 +43,15 @@ _MARKUP = re.compile(r"^[\s#>*+\-]+")
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Hold what a save writes: the text of the file, and whether it lies in the trash."""
+    """Hold what a save writes: the text of the file, whether it lies in the trash, and a new ``path`` of the note."""
 
     text: str
     trash: bool
+    path: str | None = None
 
     def to_bytes(self) -> bytes:
         """Return it as the body of a journal entry."""
-        return to_json({"text": self.text, "trash": self.trash})
+        return to_json({"text": self.text, "trash": self.trash, "path": self.path})
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Body:
@@ -128,19 +129,22 @@ def compose(base: Revision | None, content: Content) -> Body:
     clean = content.cleaned()
     if base is None:
         return Body(_with_tags(clean.text, (), clean.tags), clean.trash)
-    if clean.title not in (None, base.content.title):
-        raise StoreRejected(
-            "the title of a note here is the name of its file, which is not changed from here; nothing was saved",
-            subcategory="title",
-            resolution_hint="Ask the user to rename the file in their editor, which also changes the links to it.",
-        )
+    path = base.id
+    if clean.title is not None and clean.title != base.content.title:
+        path = renamed_path(base.id, clean.title)
+        if split_path(path) is None:
+            raise StoreRejected(
+                "no note of this vault can have this name or folder; nothing was saved",
+                subcategory="title",
+                resolution_hint="Choose a shorter title.",
+            )
     old, text = base.content.text, clean.text
     if text != old:
         text = _keep_style(old, _keep_front_matter(old, text))
         _require_unbroken(old, text)
     if clean.tags != base.content.tags:
         text = _with_tags(text, base.content.tags, clean.tags)
-    return Body(text, clean.trash)
+    return Body(text, clean.trash, None if path == base.id else path)
 
 
 def _keep_front_matter(old: str, text: str) -> str:

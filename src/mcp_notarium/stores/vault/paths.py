@@ -69,9 +69,18 @@ def name_from(title: str) -> str:
 
     Every system takes the name, and a link can hold it.
     """
-    parts = [_safe_part(part) for part in title.split("/")]
+    ending = next((one for one in ENDINGS if title.lower().endswith(one)), "")
+    parts = [_safe_part(part) for part in title[: len(title) - len(ending)].split("/")]
     named = [part for part in parts if part][-_DEEPEST + 1 :]
     return "/".join(named) or _UNTITLED
+
+
+def renamed_path(path: str, title: str) -> str:
+    """Return the path of a note that gets this title: with a ``/`` in it from the top, else in its folder."""
+    folder, _, name = path.rpartition("/")
+    new = name_from(title)
+    placed = new if "/" in title or not folder else f"{folder}/{new}"
+    return placed + name[name.rfind(".") :]
 
 
 def _safe_part(part: str) -> str:

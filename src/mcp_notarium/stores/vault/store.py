@@ -1,6 +1,6 @@
 """Serve the Markdown files of a folder as a note store.
 
-A note's id is its path. Its title is the name of its file. A note in the trash lies below ``.trash`` at the same
+A note's id is its path. Its title is the name of its file, so another title gives it another id. A note in the trash lies below ``.trash`` at the same
 path and keeps its id; it is left out while another note has its place.
 """
 
@@ -204,8 +204,9 @@ class VaultStore:
     def revision_of(self, note_id: str, body: bytes) -> Revision:
         """See ``Store.revision_of``."""
         sent = Body.from_bytes(body)
-        content, understood = note_codec.content_of(note_id, sent.text, trash=sent.trash)
-        return Revision(note_id, "", content, 0.0, 0.0, b"", tags_understood=understood)
+        path = sent.path or note_id
+        content, understood = note_codec.content_of(path, sent.text, trash=sent.trash)
+        return Revision(path, "", content, 0.0, 0.0, b"", tags_understood=understood)
 
     def new_id(self, content: Content, *, seed: str, attempt: int) -> str:
         """See ``Store.new_id``: the title, with a number if that is taken, and with the seed in the end."""
@@ -259,6 +260,8 @@ class VaultStore:
             place, held = self._find(root, write.note_id)
         except NotANote:
             raise _changed_error(write.note_id) from None
+        if body.path not in (None, write.note_id):
+            return self._rename(root, write, body, place, held)
         data, stays = body.text.encode(), place[1] == body.trash
         answer = Acknowledgement(_revision(place, held), PushStatus.UNCHANGED)
         if held.data != data:
@@ -271,14 +274,78 @@ class VaultStore:
             return answer
         return self._move(root, place, answer, changed=held.data != data)
 
-    def _replace(
-        self, root: int, place: Place, data: bytes, *, held: NoteFile, base_etag: str | None
+    def _rename(
+        self, root: int, write: PendingWrite, body: Body, place: Place, held: NoteFile
     ) -> Acknowledgement:
+        """Give a file its new name, and then its new text. Raises ``IdTaken``, with nothing changed.
+
+        From the moment when it has the name nothing takes that back.
+        """
+        if _revision(place, held).etag != write.base_etag:
+            raise _changed_error(write.note_id)
+        target, data = (body.path or place[0], body.trash), body.text.encode()
+        self._move_to(root, place, target)
+        try:
+            moved = self._listing.read(root, target)
+            if moved.found.st_ino != held.found.st_ino:  # another file had the old name by then
+                self._move_to(root, target, place)
+        except (OSError, NoteNotFound, NotANote, VersionConflict) as error:
+            raise OutcomeUnknown("the note was renamed, and cannot be read") from error
+        if moved.found.st_ino != held.found.st_ino:
+            raise _changed_error(write.note_id)
+        if data in (held.data, moved.data):
+            alone = moved.digest == held.digest
+            return Acknowledgement(_revision(target, moved), PushStatus.STORED, alone=alone)
+        base = note_codec.etag_of(held.digest, target[0], trash=target[1])
+        try:
+            return self._replace(root, target, data, held=moved, base_etag=base, begun=True)
+        except (OSError, NoteNotFound, VersionConflict) as error:
+            raise OutcomeUnknown("the note was renamed, and lacks its new text") from error
+
+    def _move_to(self, root: int, place: Place, target: Place) -> None:
+        """Move a file to another name. Raises ``IdTaken``, ``VersionConflict``, with nothing moved."""
+        (path, trash), (new, to_trash) = place, target
+        *folders, name = split_path(new) or ()
+        taken = IdTaken("a file of this name exists", details={"id": new})
+        with suppress(NoteNotFound, NotANote):
+            self._find(root, new)
+            raise taken
+        try:
+            folder = writing.make_folders(root, (TRASH, *folders) if to_trash else folders)
+        except (FileExistsError, NotADirectoryError):
+            raise taken from None
+        try:
+            with open_parent(root, path, trash=trash) as (parent, old):
+                own = old if os.path.sameopenfile(parent, folder) else ""
+                writing.require_free_name(folder, name, own=own)
+                check_not_withdrawn()
+                writing.rename_file(parent, old, folder, name)
+                self._listing.follow(place, target)
+                writing.flush(folder)
+                writing.flush(parent)
+        except FileExistsError:
+            raise taken from None
+        except (FileNotFoundError, NoteNotFound):
+            raise _changed_error(path) from None
+        finally:
+            os.close(folder)
+
+    def _replace(
+        self,
+        root: int,
+        place: Place,
+        data: bytes,
+        *,
+        held: NoteFile,
+        base_etag: str | None,
+        begun: bool = False,
+    ) -> Acknowledgement:
+        """Write a text over a file. ``begun``: the write has changed something, and cannot be withdrawn any more."""
         path, trash = place
         with open_parent(root, path, trash=trash) as (parent, name):
             try:
                 written, displaced, certain = writing.replace_file(
-                    parent, name, data, held=held, before=check_not_withdrawn
+                    parent, name, data, held=held, before=_go_on if begun else check_not_withdrawn
                 )
             except NotANote:
                 raise _changed_error(path) from None
@@ -383,6 +450,9 @@ def _revision(place: Place, file: NoteFile) -> Revision:
         identity=file.identity,
         links=note_codec.find_links(file.text),
     )
+
+
+def _go_on() -> None: ...
 
 
 def _changed_error(path: str) -> VersionConflict:

@@ -86,10 +86,13 @@ def read_file(
         os.close(file)
 
 
-def require_free_name(parent: int, name: str) -> None:
-    """Raise ``FileExistsError`` if a name there differs in letter case only: other systems cannot hold both."""
+def require_free_name(parent: int, name: str, *, own: str = "") -> None:
+    """Raise ``FileExistsError`` if a name there differs in letter case only: other systems cannot hold both.
+
+    ``own``: the present name of the file that is to have it.
+    """
     with os.scandir(parent) as entries:
-        if any(tag_key(entry.name) == tag_key(name) for entry in entries):
+        if any(tag_key(one.name) == tag_key(name) for one in entries if one.name != own):
             raise FileExistsError(errno.EEXIST, "a file of this name exists")
 
 
@@ -146,6 +149,27 @@ def move_file(parent: int, name: str, target: int, new_name: str, *, free: bool 
             _move_away(target, new_name)
         else:
             return
+
+
+def rename_file(parent: int, name: str, target: int, new_name: str) -> None:
+    """Give a file another name. Raises ``FileExistsError`` if another file has that.
+
+    A file system may take both names for one, because only the spelling differs. The system then may do nothing, so
+    the file gets a third name in between.
+    """
+    try:
+        file_identity.move(parent, name, target, new_name)
+    except FileExistsError:
+        there = os.stat(new_name, dir_fd=target, follow_symlinks=False)
+        if not os.path.samestat(there, os.stat(name, dir_fd=parent, follow_symlinks=False)):
+            raise
+        between = _temporary_name(digest_of(b""), "")
+        file_identity.move(parent, name, parent, between)
+        try:
+            file_identity.move(parent, between, target, new_name)
+        except OSError:
+            file_identity.move(parent, between, parent, name)
+            raise
 
 
 def remove_file(parent: int, name: str, *, digest: str, before: Callable[[], None]) -> bool:

@@ -1,0 +1,106 @@
+"""Rename notes of a vault over stdio: old paths go on to work, rules hold at the new place."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.whole import Server, store_environment
+
+pytestmark = pytest.mark.slow("each test starts a server of its own")
+OLD = 1_600_000_000
+
+
+@pytest.fixture(name="vault")
+def _vault(tmp_path: Path) -> Path:
+    vault = tmp_path / "vault"
+    texts = {
+        "Work/Plan.md": "# Plan\n",
+        "Work/Other.md": "other\n",
+        "Private/Diary.md": "the code is 1234\n",
+        "Hidden.md": "---\ntags: [private]\n---\nsecret\n",
+    }
+    for path, text in texts.items():
+        (vault / path).parent.mkdir(parents=True, exist_ok=True)
+        (vault / path).write_text(text)
+        os.utime(vault / path, (OLD, OLD))
+    return vault
+
+
+@pytest.fixture(name="env")
+def _env(tmp_path: Path, vault: Path) -> dict[str, str]:
+    return store_environment(tmp_path, "vault", NOTARIUM_TOOLS="both", VAULT_PATH=str(vault))
+
+
+def rename(server: Server, note_id: str, title: str, **more: object) -> dict[str, Any]:
+    version = server.tool("get", id=note_id)["local_version"]
+    return server.tool("save", id=note_id, local_version=version, title=title, **more)
+
+
+def paths(vault: Path) -> set[str]:
+    return {str(path.relative_to(vault)) for path in vault.rglob("*.md")}
+
+
+def test_a_renamed_note_answers_to_its_old_path_and_an_undo_puts_it_back(
+    env: dict[str, str], vault: Path
+) -> None:
+    with Server(env) as server:
+        server.loaded(4)
+        saved = rename(server, "Work/Plan.md", "Home/Road map", append="- one\n")
+        assert (saved["id"], saved["title"]) == ("Home/Road map.md", "Road map")
+        assert (vault / "Home" / "Road map.md").read_text() == "# Plan\n- one\n"
+        assert not (vault / "Work" / "Plan.md").exists()
+        for path in ("Work/Plan.md", "Home/Road map.md"):
+            page = server.tool("read_note", path=path)
+            assert (page["path"], page["text"]) == ("Home/Road map.md", "# Plan\n- one\n")
+        version = server.tool("get", id="Work/Plan.md")["local_version"]
+        taken = server.error("save", id=saved["id"], local_version=version, title="Work/other")
+        assert taken["subcategory"] == "name_taken"
+        server.tool("manage", action="undo", id="Work/Plan.md", confirm=True)
+        assert (vault / "Work" / "Plan.md").read_text() == "# Plan\n"
+        assert server.tool("get", id="Home/Road map.md")["id"] == "Work/Plan.md"
+        rows = server.tool("manage", action="history", id="Work/Plan.md")["history"]
+        assert "title" in rows[0]["changed"]
+        assert server.leave() == 0
+
+
+def test_the_policy_judges_the_new_place_and_no_name_betrays_a_hidden_note(
+    env: dict[str, str], vault: Path, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[notes]\nhidden_tags = ["private"]\nhidden_paths = ["Private"]\n')
+    policy.chmod(0o600)
+    before = paths(vault)
+    with Server(env | {"NOTARIUM_POLICY_FILE": str(policy)}) as server:
+        server.loaded(2)
+        version = server.tool("get", id="Work/Plan.md")["local_version"]
+        refused = server.error(
+            "save", id="Work/Plan.md", local_version=version, title="private/Plan"
+        )
+        assert refused["subcategory"] == "policy"
+        assert paths(vault) == before
+        named = [rename(server, "Work/Plan.md", title)["id"] for title in ("/Hidden", "/Free")]
+        assert re.fullmatch("Hidden [0-9a-f]{8}.md Free [0-9a-f]{8}.md", " ".join(named))
+        assert rename(server, named[1], named[1].lower())["id"] == named[1].lower()
+        assert (vault / "Hidden.md").read_text().endswith("secret\n")
+        assert server.leave() == 0
+
+
+def test_with_rules_on_paths_alone_a_name_stays_as_it_is_given(
+    env: dict[str, str], vault: Path, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[notes]\nallowed_paths = ["Work"]\n')
+    policy.chmod(0o600)
+    with Server(env | {"NOTARIUM_POLICY_FILE": str(policy)}) as server:
+        server.loaded(2)
+        version = server.tool("get", id="Work/Plan.md")["local_version"]
+        refused = server.error("save", id="Work/Plan.md", local_version=version, title="/Plan")
+        assert refused["subcategory"] == "policy"
+        assert rename(server, "Work/Plan.md", "New")["id"] == "Work/New.md"
+        assert (vault / "Work" / "New.md").exists()
+        assert server.leave() == 0

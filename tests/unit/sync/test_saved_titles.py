@@ -1,0 +1,259 @@
+"""A new title of a vault's note renames its file, exactly once, whatever other programs do meanwhile."""
+
+import asyncio
+import os
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.errors import InvalidRequest, NotariumError, OutcomeUnknown
+from mcp_notarium.stores.vault import file_identity
+from mcp_notarium.stores.vault import folder as vault_folder
+from mcp_notarium.stores.vault.store import VaultStore
+from support.between_calls import acting_before
+from support.long import sample
+from support.sync_rig import Client, Crash, quick_folder, raced
+
+OLD = 1_600_000_000
+
+
+def put(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (OLD, OLD))
+
+
+@pytest.fixture(autouse=True)
+def _no_settling(monkeypatch):
+    monkeypatch.setattr(vault_folder, "SETTLED", 0.0)
+
+
+@pytest.fixture(name="places")
+def _places():
+    """Account and vault."""
+    with quick_folder() as place:
+        (place / "account").mkdir(mode=0o700)
+        vault = place / "vault"
+        put(vault / "Work" / "Plan.md", "the plan\n")
+        put(vault / "Other.md", "other\n")
+        yield place / "account", vault
+
+
+@pytest.fixture(name="open_client")
+def _open_client(places):
+    account, vault = places
+    clients = []
+
+    def make(**options):
+        clients.append(Client(account, None, remote=VaultStore(vault), **options))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture(name="client")
+def _client(open_client):
+    client = open_client()
+    asyncio.run(client.sync())
+    return client
+
+
+def retitle(client, title, *, text=None, note_id="Work/Plan.md"):
+    note = client.note(note_id)
+    content = replace(note.content, title=title, text=note.text if text is None else text)
+    return asyncio.run(client.writer.save(note=note, content=content))
+
+
+def files(vault):
+    paths = (path for path in vault.rglob("*") if path.is_file())
+    return {str(path.relative_to(vault)): path.read_text() for path in paths}
+
+
+@pytest.mark.parametrize(
+    ("title", "path"),
+    [
+        ("Roadmap", "Work/Roadmap.md"),
+        ("Home/Roadmap", "Home/Roadmap.md"),
+        ("/Roadmap", "Roadmap.md"),
+        ("Home/Plan", "Home/Plan.md"),
+        ("plan", "Work/plan.md"),
+        ("Roadmap: 2026.md", "Work/Roadmap 2026.md"),
+    ],
+)
+@pytest.mark.parametrize("text", [None, "new\n"])
+def test_a_title_renames_or_moves_the_file_and_everything_follows(client, places, title, path, text):
+    before = client.note("Work/Plan.md")
+    saved = retitle(client, title, text=text)
+    said = text or "the plan\n"
+    assert files(places[1]) == {path: said, "Other.md": "other\n"}
+    assert (saved.note.id, saved.note.text, saved.merged) == (path, said, False)
+    assert saved.note.local_version > before.local_version
+    assert client.note("Work/Plan.md").id == path
+    assert not client.cache.journal.all()
+    ((version),) = client.cache.versions.of(path)
+    assert version.made == client.cache.notes.etag(path)
+    asyncio.run(client.sync())
+    assert client.note(path) == saved.note, "the next listing has nothing new"
+
+
+def test_an_undone_move_brings_the_file_back(client, places):
+    retitle(client, "Home/Roadmap")
+    _, held = client.cache.versions.get(
+        "Home/Roadmap.md", client.cache.versions.of("Home/Roadmap.md")[0].local_version
+    )
+    retitle(client, held.title, note_id="Home/Roadmap.md")
+    assert set(files(places[1])) == {"Work/Plan.md", "Other.md"}
+    assert client.note("Home/Roadmap.md").id == "Work/Plan.md"
+
+
+@pytest.mark.parametrize("taken", ["Other.md", "other.MD", ".trash/Other.md"])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_name_that_is_taken_is_refused_and_nothing_changes(open_client, places, taken, known):
+    vault = places[1]
+    (vault / "Other.md").unlink()
+    client = open_client()
+    if not known:
+        asyncio.run(client.sync())
+    put(vault / taken, "theirs\n")
+    if known:
+        asyncio.run(client.sync())
+    before = files(vault)
+    with pytest.raises(InvalidRequest, match="nothing was saved") as refused:
+        retitle(client, "/Other", text="changed\n")
+    assert refused.value.subcategory == "name_taken"
+    assert files(vault) == before
+    assert not client.cache.journal.all()
+    assert client.note("Work/Plan.md").text == "the plan\n"
+
+
+def test_a_name_that_is_taken_right_before_the_rename_is_not_overwritten(client, places):
+    raced(client, lambda: put(places[1] / "Work" / "New.md", "theirs\n"))
+    with pytest.raises(InvalidRequest):
+        retitle(client, "New", text="changed\n")
+    assert files(places[1])["Work/New.md"] == "theirs\n"
+    assert files(places[1])["Work/Plan.md"] == "the plan\n"
+
+
+def test_a_name_that_a_rule_hides_is_refused_as_if_it_were_taken(open_client, places):
+    client = open_client(rules=Visibility(hidden_paths=("Secret",)))
+    asyncio.run(client.sync())
+    with pytest.raises(InvalidRequest):
+        retitle(client, "Secret/Plan")
+    assert set(files(places[1])) == {"Work/Plan.md", "Other.md"}
+
+
+def edit(path):
+    """An editor saves: a new file in the place of the old one."""
+    if path.exists():
+        temporary = path.with_name(".editor.tmp")
+        temporary.write_text(path.read_text() + "edited\n")
+        temporary.rename(path)
+
+
+def append(path):
+    """Another program writes into the file."""
+    if path.exists():
+        with path.open("a") as file:
+            file.write("edited\n")
+
+
+@pytest.mark.parametrize("text", [None, "ours\nthe plan\n"])
+@pytest.mark.parametrize("act", [edit, append])
+def test_an_edit_between_any_two_system_calls_of_a_rename_is_not_lost(places, act, text):
+    account, vault = places
+    acted = 0
+    for number in sample(f"renames {act.__name__} {text}", range(90), 8):
+        for path in vault.rglob("*.md"):
+            path.unlink()
+        (account / "cache.sqlite.encrypted").unlink(missing_ok=True)
+        for rest in account.iterdir():
+            rest.unlink()
+        put(vault / "Work" / "Plan.md", "the plan\n")
+        client = Client(account, None, remote=VaultStore(vault))
+        asyncio.run(client.sync())
+
+        def come(vault=vault):
+            for name in ("Plan", "New"):
+                act(vault / "Work" / f"{name}.md")
+
+        with acting_before(number, come) as counted:
+            try:
+                retitle(client, "New", text=text)
+            except NotariumError:
+                pass
+        asyncio.run(client.run_cycles(3))
+        held = "".join(files(vault).values())
+        assert "the plan\n" in held
+        assert counted.acted == ("edited\n" in held)
+        acted += counted.acted
+        assert not client.cache.journal.all()
+        assert {one: content.text for one, content in client.contents().items()} == files(vault)
+        client.close()
+    assert acted
+
+
+STEPS = ("recorded", "moved", "pushed", "committed")
+
+
+@pytest.mark.parametrize("identities", [True, False])
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize("title", ["New", "Home/New", "Home/Plan"])
+@pytest.mark.parametrize("text", [None, "new\n"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_rename_that_ends_anywhere_is_finished_exactly_once(
+    open_client, places, monkeypatch, step, text, title, listed, identities
+):
+    vault = places[1]
+    if not identities:
+        monkeypatch.setattr(file_identity, "identity_of", lambda _file, _found: None)
+    reached = []
+
+    def stop(name):
+        reached.append(name)
+        if name == step:
+            raise Crash
+
+    client = open_client(on_step=stop)
+    asyncio.run(client.sync())
+    move_to = client.remote._move_to
+    client.remote._move_to = lambda *given: (move_to(*given), stop("moved"))
+    with pytest.raises(Crash):
+        retitle(client, title, text=text)
+    assert reached[-1] == step
+    client.close()
+    later = open_client(owner_ended=lambda _owner: True)
+    if listed:  # the listing meets the note before the entry is finished
+        later.writer.replay.finish_all, finish_all = later.writer.replay.finish_not_found, later.writer.replay.finish_all
+        asyncio.run(later.sync())
+        later.writer.replay.finish_all = finish_all
+    asyncio.run(later.run_cycles(3))
+    path = f"{title}.md" if "/" in title else f"Work/{title}.md"
+    assert files(vault) == {path: text or "the plan\n", "Other.md": "other\n"}
+    assert not later.cache.journal.all()
+    assert later.note("Work/Plan.md").id == path
+    assert {one: content.text for one, content in later.contents().items()} == files(vault)
+
+
+def test_a_rename_in_doubt_whose_name_is_taken_meanwhile_keeps_the_text(open_client, places):
+    def stop(name):
+        if name == "recorded":
+            raise Crash
+
+    client = open_client(on_step=stop)
+    asyncio.run(client.sync())
+    with pytest.raises(Crash):
+        retitle(client, "New", text="changed\n")
+    client.close()
+    put(places[1] / "Work" / "New.md", "theirs\n")
+    later = open_client(owner_ended=lambda _owner: True)
+    asyncio.run(later.run_cycles(3))
+    assert files(places[1]) == {
+        "Work/Plan.md": "changed\n",
+        "Work/New.md": "theirs\n",
+        "Other.md": "other\n",
+    }
+    assert not later.cache.journal.all()
