@@ -264,17 +264,10 @@ class EntryReplay:
         return base is None or base.wording != write.content.wording
 
     async def _update(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
-        stored = self._store.revision_of(write.note_id, write.body)
-        sent = stored.content if stored.id == head.id else write.content  # it has its old name yet
+        sent, content = self._wanted(write, head)
         base = None
         if isinstance(head, Revision) and head.etag != write.base_etag and head.content != sent:
             base = self._base_of(write) or await self._read_base(write)
-        content = write.content
-        if isinstance(head, Revision) and head.content.text == sent.text:
-            # The text has arrived, and reads as the store writes it: nobody else has changed it.
-            content = replace(content, text=sent.text)
-        if stored.id == head.id:
-            content = replace(content, title=sent.title)
         held, wanted = held_for_update(
             head,
             base=base,
@@ -299,6 +292,18 @@ class EntryReplay:
         if step is not Step.MERGE or wanted == head.content:
             return self._finish_with(write, head)
         return await self._send_rebased(write, head, wanted)
+
+    def _wanted(self, write: PendingWrite, head: Revision | Tombstone) -> tuple[Content, Content]:
+        """Return what the store holds if the write has arrived, and what the note is to become.
+
+        A note that has its old name yet is not what was sent, whatever it says.
+        """
+        stored, content = self._store.revision_of(write.note_id, write.body), write.content
+        sent = stored.content if stored.id == head.id else content
+        if isinstance(head, Revision) and head.content.text == stored.content.text:
+            # The text has arrived, and reads as the store writes it: nobody else has changed it.
+            content = replace(content, text=stored.content.text)
+        return sent, replace(content, title=sent.title)
 
     async def _send_rebased(
         self, write: PendingWrite, head: Revision, wanted: Content

@@ -235,14 +235,7 @@ class Journal:
             if ours or self._cache.notes.etag(write.note_id) == write.base_etag:
                 if stored:
                     self.keep_replaced(entry, storing, alone=differs)
-                for made in storing:
-                    if entry.kind is WriteKind.UPDATE and made.id != entry.note_id:
-                        self._rename(entry.note_id, made.id)
                 self._apply_answer(entry, storing)
-                if entry.kind is WriteKind.CREATE:
-                    for made in storing:
-                        if made.id != entry.note_id:  # a caller may hold the id of the entry
-                            self._cache.notes.names.add_alias(entry.note_id, made.id)
             if ours:
                 self._cache.journal.drop(write.write_id)
                 if differs:
@@ -252,13 +245,19 @@ class Journal:
         return ours
 
     def _apply_answer(self, entry: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
-        """Store the answer. Of a note that the entry has removed its keepsake stays, if the entry has one.
+        """Store the answer; the id of the entry, which a caller may hold, goes on to mean the note.
 
-        So do those of earlier notes of its id.
+        Of a note that the entry has removed its keepsake stays, if the entry has one. So do those of earlier notes of
+        its id.
         """
+        renamed = [made.id for made in storing if made.id != entry.note_id]
+        if renamed and entry.kind is WriteKind.UPDATE:
+            self._rename(entry.note_id, renamed[0])
         earlier = self._cache.versions.keepsakes(entry.note_id) if entry.body else []
         note, base = self._cache.notes.get(entry.note_id), self._cache.notes.base(entry.note_id)
         self._cache.notes.apply(storing)
+        if renamed and entry.kind is WriteKind.CREATE:
+            self._cache.notes.names.add_alias(entry.note_id, renamed[0])
         removed = entry.kind is WriteKind.DELETE and self._cache.notes.etag(entry.note_id) is None
         if removed and entry.body and note is not None and base is not None:
             self._cache.versions.put_back(earlier)

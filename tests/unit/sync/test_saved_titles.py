@@ -2,13 +2,13 @@
 
 import asyncio
 import os
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.visibility import Visibility
-from mcp_notarium.errors import InvalidRequest, NotariumError, OutcomeUnknown
+from mcp_notarium.errors import InvalidRequest, NotariumError
 from mcp_notarium.stores.vault import file_identity
 from mcp_notarium.stores.vault import folder as vault_folder
 from mcp_notarium.stores.vault.store import VaultStore
@@ -52,7 +52,12 @@ def _open_client(places):
 
     yield make
     for client in clients:
-        client.close()
+        close(client)
+
+
+def close(client):
+    client.close()
+    asyncio.run(client.remote.close())
 
 
 @pytest.fixture(name="client")
@@ -85,7 +90,9 @@ def files(vault):
     ],
 )
 @pytest.mark.parametrize("text", [None, "new\n"])
-def test_a_title_renames_or_moves_the_file_and_everything_follows(client, places, title, path, text):
+def test_a_title_renames_or_moves_the_file_and_everything_follows(
+    client, places, title, path, text
+):
     before = client.note("Work/Plan.md")
     saved = retitle(client, title, text=text)
     said = text or "the plan\n"
@@ -180,11 +187,8 @@ def test_an_edit_between_any_two_system_calls_of_a_rename_is_not_lost(places, ac
             for name in ("Plan", "New"):
                 act(vault / "Work" / f"{name}.md")
 
-        with acting_before(number, come) as counted:
-            try:
-                retitle(client, "New", text=text)
-            except NotariumError:
-                pass
+        with acting_before(number, come) as counted, suppress(NotariumError):
+            retitle(client, "New", text=text)
         asyncio.run(client.run_cycles(3))
         held = "".join(files(vault).values())
         assert "the plan\n" in held
@@ -192,24 +196,30 @@ def test_an_edit_between_any_two_system_calls_of_a_rename_is_not_lost(places, ac
         acted += counted.acted
         assert not client.cache.journal.all()
         assert {one: content.text for one, content in client.contents().items()} == files(vault)
-        client.close()
+        close(client)
     assert acted
+
+
+@pytest.fixture(params=[True, False], ids=["identities", "no identities"])
+def _named_by_paths_alone(request, monkeypatch):
+    if not request.param:
+        monkeypatch.setattr(file_identity, "identity_of", lambda _file, _found: None)
 
 
 STEPS = ("recorded", "moved", "pushed", "committed")
 
 
-@pytest.mark.parametrize("identities", [True, False])
 @pytest.mark.parametrize("listed", [True, False])
-@pytest.mark.parametrize("title", ["New", "Home/New", "Home/Plan"])
-@pytest.mark.parametrize("text", [None, "new\n"])
+@pytest.mark.parametrize(
+    "change",
+    [(title, text) for title in ("New", "Home/New", "Home/Plan") for text in (None, "x\n")],
+)
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.usefixtures("_named_by_paths_alone")
 def test_a_rename_that_ends_anywhere_is_finished_exactly_once(
-    open_client, places, monkeypatch, step, text, title, listed, identities
+    open_client, places, step, change, listed
 ):
-    vault = places[1]
-    if not identities:
-        monkeypatch.setattr(file_identity, "identity_of", lambda _file, _found: None)
+    (title, text), vault = change, places[1]
     reached = []
 
     def stop(name):
@@ -224,10 +234,13 @@ def test_a_rename_that_ends_anywhere_is_finished_exactly_once(
     with pytest.raises(Crash):
         retitle(client, title, text=text)
     assert reached[-1] == step
-    client.close()
+    close(client)
     later = open_client(owner_ended=lambda _owner: True)
     if listed:  # the listing meets the note before the entry is finished
-        later.writer.replay.finish_all, finish_all = later.writer.replay.finish_not_found, later.writer.replay.finish_all
+        later.writer.replay.finish_all, finish_all = (
+            later.writer.replay.finish_not_found,
+            later.writer.replay.finish_all,
+        )
         asyncio.run(later.sync())
         later.writer.replay.finish_all = finish_all
     asyncio.run(later.run_cycles(3))
@@ -247,7 +260,7 @@ def test_a_rename_in_doubt_whose_name_is_taken_meanwhile_keeps_the_text(open_cli
     asyncio.run(client.sync())
     with pytest.raises(Crash):
         retitle(client, "New", text="changed\n")
-    client.close()
+    close(client)
     put(places[1] / "Work" / "New.md", "theirs\n")
     later = open_client(owner_ended=lambda _owner: True)
     asyncio.run(later.run_cycles(3))
