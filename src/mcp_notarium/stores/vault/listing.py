@@ -125,9 +125,8 @@ class Listing:
 
     def follow(self, place: Place, target: Place) -> None:
         """Let a file that was renamed from here keep the identity of its note."""
-        with self._lock:
-            if (inherited := self._inherited.pop(place, None)) is not None:
-                self._inherited[target] = inherited
+        if (inherited := self._inherited.pop(place, None)) is not None:
+            self._inherited[target] = inherited
 
     def remember_unreadable(self, one: Found) -> None:
         """Remember that the file is no note, until it changes."""
