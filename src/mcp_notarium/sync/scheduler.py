@@ -19,7 +19,6 @@ from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Changes, Store
-from mcp_notarium.sync.batch_apply import release_memory
 from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Effect, Event, State
 from mcp_notarium.sync.index_reload import reload_index
@@ -92,7 +91,6 @@ class Scheduler:
             log=log,
         )
         self._woken = asyncio.Event()
-        self._tidying = False
 
     async def run(self) -> None:
         """Wait until this process leads, then sync until cancelled.
@@ -273,21 +271,15 @@ class Scheduler:
             left = deadline - self._stopwatch()
             if left <= 0:
                 return False
-            tick = FAST_TICK if self._tidy_index() else TICK
+            tick = FAST_TICK if await self._tidy_index() else TICK
             await self._tick(min(tick, left), feed)
         return False
 
-    def _tidy_index(self) -> bool:
+    async def _tidy_index(self) -> bool:
         """Do one slice of work on the search index, if this process leads; True while there is more."""
-        if not self._leader.held:
-            return False
-        try:
-            before, self._tidying = self._tidying, self._cache.notes.tidy()
-        except (CacheBusy, CacheFull):
-            return False
-        if before and not self._tidying:
-            release_memory()
-        return self._tidying
+        with suppress(CacheBusy, CacheFull):
+            return self._leader.held and await self._runner.tidy()
+        return False
 
     def _is_due(self, until: Callable[[], bool]) -> bool:
         with suppress(CacheError):
