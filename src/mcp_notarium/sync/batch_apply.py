@@ -80,7 +80,7 @@ class BatchApplier:
         Raises ``Superseded``.
         """
         if len(batch.remotes) > BULK_SIZE:
-            result = await self._thread.run(
+            result = await self._thread.call(
                 lambda cache: BatchCommitter(cache, self._progress.with_cache(cache)).commit(batch)
             )
         else:
@@ -95,7 +95,7 @@ class BatchApplier:
         """
         if not self._cache.notes.tidy_due:
             return False
-        if not (more := await self._thread.run(lambda cache: cache.notes.tidy())):
+        if not (more := await self._thread.call(lambda cache: cache.notes.tidy())):
             await self.close()
         return more
 
@@ -120,7 +120,7 @@ class ThreadConnection:
     Most of a first load is the database's work, which needs no Python: meanwhile the event loop reads
     the next page and answers tools. To SQLite the thread is one more process. The loop passes one
     transaction at a time, so that whoever waits there for the write lock comes next. The connection
-    is open from the first :meth:`run` to :meth:`close`. A database in memory has none: there the loop writes.
+    is open from the first :meth:`call` to :meth:`close`. A database in memory has none: there the loop writes.
     """
 
     def __init__(self, cache: Cache) -> None:
@@ -129,15 +129,15 @@ class ThreadConnection:
         self._in_use = threading.Lock()
         self._task: asyncio.Task[object] | None = None
 
-    async def run(self, call: Callable[[Cache], _Result]) -> _Result:
-        """Return what ``call`` returns. After a cancel, its transaction may still be finished."""
+    async def call(self, work: Callable[[Cache], _Result]) -> _Result:
+        """Return what ``work`` returns. After a cancel, its transaction may still be finished."""
         if self._cache.database.in_memory:
-            return call(self._cache)
+            return work(self._cache)
         try:
             if self._opened is None:
                 self._opened = self._open()
             task = asyncio.create_task(
-                run_in_thread(partial(_alone, call, self._opened, self._in_use))
+                run_in_thread(partial(_alone, work, self._opened, self._in_use))
             )
             self._task = task
             return await asyncio.shield(task)
@@ -175,7 +175,7 @@ class ThreadConnection:
 
         def finish(ended: asyncio.Task[object]) -> None:
             if not ended.cancelled():
-                ended.exception()  # the caller of run got it
+                ended.exception()  # the caller got it
             if self._in_use.locked():
                 return  # the loop ends and has cancelled the task; the thread goes on
             checkpointer = opened.database.checkpointer
@@ -191,9 +191,9 @@ class ThreadConnection:
             task.add_done_callback(finish)
 
 
-def _alone(call: Callable[[Cache], _Result], cache: Cache, in_use: threading.Lock) -> _Result:
+def _alone(work: Callable[[Cache], _Result], cache: Cache, in_use: threading.Lock) -> _Result:
     with in_use:
-        return call(cache)
+        return work(cache)
 
 
 def release_memory() -> bool:
