@@ -36,6 +36,8 @@ FAST_TICK = 0.05
 """The same while somebody waits for an answer."""
 SLOW_RETRY = 300.0
 """Seconds between attempts that only a person can make succeed."""
+FILE_RETRY = 15.0
+"""Seconds between attempts at most, if the store is files of this machine."""
 HANDOVER_PAUSE = 3.0
 """Seconds for which a process whose login was refused does not try to lead again, whatever happens:
 long enough for every other process to look at the lock."""
@@ -220,6 +222,8 @@ class Scheduler:
 
     async def _back_off(self) -> None:
         delay = self._runner.delay(self._jitter())
+        if self._runner.sources.on_this_machine:
+            delay = min(delay, FILE_RETRY)
         # A store that asked us to wait, or has just failed, is not asked again at once,
         # whoever requests a cycle.
         blocked = delay if self._runner.asked_delay is not None else min(delay, MIN_RETRY_PAUSE)
