@@ -78,8 +78,17 @@ def test_a_zip_is_what_the_app_writes(tmp_path: Path) -> None:
         assert file.read("Title.txt").decode() == "Title\ntext\n\n\nTags:\n  a"
         lists = json.loads(file.read("source/notes.json"))
     assert [one["id"] for one in lists["activeNotes"]] == ["n-0001"]
-    assert lists["trashedNotes"][0]["lastModified"] == "2004-11-09T11:33:20Z"
+    assert lists["trashedNotes"][0]["lastModified"] == "2004-11-09T11:33:20.000Z"
     assert lists["activeNotes"][0]["content"].startswith("Title\n")
+
+
+def test_the_app_gets_dates_in_milliseconds_and_we_all_of_them(tmp_path: Path) -> None:
+    exact = replace(NOTE, created_at=1e9 + 0.123456, modified_at=1.1e9 + 0.5)
+    path = write(tmp_path / "out.zip", exact, name="simplenote")
+    with zipfile.ZipFile(path) as file:
+        (fields,) = json.loads(file.read("source/notes.json"))["activeNotes"]
+    assert fields["creationDate"] == "2001-09-09T01:46:40.123Z"
+    assert formats.read(path) == [exact]
 
 
 def test_a_zip_of_the_app_is_read(tmp_path: Path) -> None:

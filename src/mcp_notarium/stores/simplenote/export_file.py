@@ -2,12 +2,14 @@
 
 ``source/notes.json`` lists the notes in two lists, and each note is a text file as well. The app ends lines by
 CRLF there; a file of ours, which has ``writtenBy``, keeps the line ends of the notes, and what the app has no field
-for: a title, which is also the first line of the text, and properties of other stores.
+for: a title, which is also the first line of the text, properties of other stores, and dates finer than a
+millisecond. The app's importers read ``notes.json`` alone; those of the phones know dates with three decimals only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from mcp_notarium.domain.lines import first_line
@@ -42,15 +44,17 @@ def encode(notes: Sequence[ArchivedNote]) -> dict[str, Any]:
 def _encode_note(note: ArchivedNote) -> dict[str, Any]:
     content = note.content
     others = sorted(content.properties - PROPERTIES)
+    exact = [format_date(note.created_at), format_date(note.modified_at)]
     return {
         "id": note.id,
         "content": _titled(content),
-        "creationDate": _date(note.created_at),
-        "lastModified": _date(note.modified_at),
+        "creationDate": _date(exact[0]),
+        "lastModified": _date(exact[1]),
         **dict.fromkeys(sorted(content.properties & PROPERTIES, reverse=True), True),
         **({"tags": list(content.tags)} if content.tags else {}),
         **({} if content.title is None else {"title": content.title}),
         **({"properties": others} if others else {}),
+        "dates": exact,
     }
 
 
@@ -58,8 +62,10 @@ def _titled(content: Content) -> str:
     return content.text if content.title is None else f"{content.title}\n{content.text}"
 
 
-def _date(seconds: float) -> str:
-    return format_date(seconds).replace("+00:00", "Z")
+def _date(exact: str) -> str:
+    """Return an ISO date as JavaScript writes it."""
+    at = datetime.fromisoformat(exact)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def decode(document: Mapping[str, Any]) -> Iterator[ArchivedNote]:
@@ -90,6 +96,8 @@ def _decode_note(fields: Mapping[str, Any], where: str, *, trash: bool, ours: bo
     if not ours:
         return from_fields(known, text=text.replace("\r\n", "\n"), where=where)
     others = read_strings(fields.get("properties", []), where, "properties")
+    exact = read_strings(fields.get("dates", []), where, "dates")
+    known |= dict(zip(("created", "modified"), exact, strict=False))
     if (title := fields.get("title")) is not None:
         text = text.removeprefix(read_string(title, where, "title") + "\n")
     return from_fields(
