@@ -32,6 +32,7 @@ from mcp_notarium.transfer.import_run import ImportResult
 _LONGEST_SYNC = 3600.0
 _MOST_NAMED = 10
 _MOST_SHOWN = 3
+_MOST_LOSSES = 20
 _LONGEST_SHOWN = 40
 _NOT_DONE = "Nothing was written. (In a script, say --yes.)"
 
@@ -131,7 +132,8 @@ def _describe(planned: ImportPlan, found: int, store: str) -> list[str]:
         )
     if planned.losses:
         lines.append(f"What {store} cannot hold as it is:")
-        for loss, notes in sorted(planned.losses.items(), key=lambda one: -len(one[1])):
+        losses = sorted(planned.losses.items(), key=lambda one: -len(one[1]))
+        for loss, notes in losses[:_MOST_LOSSES]:
             named = f": {_name_some(notes)}" if len(notes) < found else ""
             lines.append(f"  {len(notes):,} notes {loss}{named}")
     return lines

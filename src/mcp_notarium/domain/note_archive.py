@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.note import LONGEST_ID, Content
 from mcp_notarium.errors import InvalidRequest
 
@@ -90,7 +91,7 @@ def from_fields(fields: Mapping[str, Any], *, text: Any, where: str) -> Archived
 
     Without a date the other one counts. A property is any other field that is true.
     """
-    note_id = read_string(fields.get("id", ""), where, "id")
+    note_id = replace_surrogates(read_string(fields.get("id", ""), where, "id"))
     if len(note_id) > LONGEST_ID:
         raise unreadable(f"{where}: the id is too long")
     title = fields.get("title")

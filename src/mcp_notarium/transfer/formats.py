@@ -9,13 +9,14 @@ import io
 import json
 import os
 import shutil
+import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NoReturn
 
 from mcp_notarium.domain.note_archive import ArchivedFile, ArchivedNote, DocumentFormat, unreadable
 from mcp_notarium.errors import ConfigError, InvalidRequest
@@ -148,17 +149,15 @@ def read(path: Path) -> list[ArchivedNote]:
 
 
 def _read_folder(root: Path) -> Iterator[ArchivedFile]:
-    """Yield the notes of a folder in order, those of hidden folders left out."""
+    """Yield the notes of a folder in order, those of hidden folders left out. Raises ``OSError``."""
     left, found = LARGEST_FOLDER, 0
-    for folder, below, files in os.walk(root):
+    for folder, below, files in os.walk(root, onerror=_raise):
         below[:] = sorted(one for one in below if not one.startswith("."))
         for name in sorted(files):
             at = Path(folder, name)
-            if (
-                name.startswith(".")
-                or at.suffix.lower() != markdown_folder.ENDING
-                or at.is_symlink()
-            ):
+            if name.startswith(".") or at.suffix.lower() != markdown_folder.ENDING:
+                continue
+            if not stat.S_ISREG(at.lstat().st_mode):
                 continue
             with open_regular(at) as file:
                 data, changed = file.read(LARGEST_NOTE + 1), os.fstat(file.fileno()).st_mtime
@@ -167,6 +166,10 @@ def _read_folder(root: Path) -> Iterator[ArchivedFile]:
                 raise unreadable(f"{name} is too large, or the folder is")
             path = PurePosixPath(*at.relative_to(root).parts)
             yield ArchivedFile(os.fsencode(path).decode(errors="replace"), data, changed)
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 def _read_zipped(file: Any) -> bytes:

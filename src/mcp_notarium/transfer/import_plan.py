@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -73,10 +73,16 @@ class _Names:
         self._named = transfer.traits.ids is Ids.NAMED
         self._held = {*map(self._fold, transfer.ids())}
         self._given: set[str] = set()
+        self._seeds: Counter[str] = Counter()
 
     def give(self, note_id: str) -> None:
         """Take an id for a note of the export."""
         self._given.add(self._fold(note_id))
+
+    def count(self, seed: str) -> str:
+        """Return what tells notes of the same seed apart: '' for the first one."""
+        self._seeds[seed] += 1
+        return f"/{self._seeds[seed]}" if self._seeds[seed] > 1 else ""
 
     def is_given(self, note_id: str) -> bool:
         """Tell whether a note of the export has the id."""
@@ -187,12 +193,10 @@ async def _find_place(
             return note.id, held
     if transfer.traits.ids is Ids.NAMED:
         return await _find_name(content, seed, transfer, names)
-    while True:
-        made = random_id(seed)
-        made = made if kind.takes_id(made) else transfer.make_id(content, seed=seed, attempt=0)
-        if not names.is_given(made):
-            return made, await transfer.find(made)
-        seed = made  # a note of the same id and date was before it in the export
+    seed += names.count(seed)
+    made = random_id(seed)
+    made = made if kind.takes_id(made) else transfer.make_id(content, seed=seed, attempt=0)
+    return made, await transfer.find(made)
 
 
 async def _find_name(

@@ -6,6 +6,7 @@ who wrote it. A file without that block is a note with the file's whole text, na
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -27,7 +28,9 @@ ENDING = ".md"
 _MARK = "notarium"
 _VERSION = "1"
 _FENCE = "---\n"
-_START = f"{_FENCE}{_MARK}: "
+_START = re.compile(f"\ufeff?---\r?\n(?={_MARK}: )")
+_END = re.compile("^---\r?\n", re.MULTILINE)
+"""An editor may have ended the lines differently, or put a byte order mark before them."""
 _LARGEST_BLOCK = 1_000_000
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -52,8 +55,8 @@ def decode(files: Iterable[ArchivedFile]) -> Iterator[ArchivedNote]:
             text = file.data.decode()
         except UnicodeDecodeError:
             raise unreadable(f"{file.path} is not UTF-8 text") from None
-        if text.startswith(_START):
-            yield _read(text, file.path)
+        if found := _START.match(text):
+            yield _read(text, found.end(), file.path)
         else:
             title = file.path.rpartition("/")[2].removesuffix(ENDING)
             yield ArchivedNote(
@@ -61,17 +64,17 @@ def decode(files: Iterable[ArchivedFile]) -> Iterator[ArchivedNote]:
             )
 
 
-def _read(text: str, path: str) -> ArchivedNote:
-    end = text.find(f"\n{_FENCE}", len(_FENCE) - 1, _LARGEST_BLOCK)
-    if end < 0:
+def _read(text: str, start: int, path: str) -> ArchivedNote:
+    end = _END.search(text, start, _LARGEST_BLOCK)
+    if end is None:
         raise unreadable(f"{path}: the front matter has no end")
     try:
-        fields = _read_block(text[len(_FENCE) : end + 1])
+        fields = _read_block(text[start : end.start()])
     except (yaml.YAMLError, ValueError):
         raise unreadable(f"{path}: the front matter is not a plain list of values") from None
     if fields.pop(_MARK, None) != _VERSION:
         raise unreadable(f"{path}: the front matter has another version")
-    return from_fields(fields, text=text[end + 1 + len(_FENCE) :], where=path)
+    return from_fields(fields, text=text[end.end() :], where=path)
 
 
 def _read_block(block: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import stat
 import zipfile
 from dataclasses import replace
@@ -117,6 +118,35 @@ def test_a_folder_of_other_markdown_is_read_and_links_are_not_followed(tmp_path:
     (read,) = formats.read(root)
     assert (read.id, read.content.title) == ("sub/Plan B.md", "Plan B")
     assert read.content.text == "---\ntags: [x]\n---\ntext"
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_front_matter_is_known_after_an_editor_has_changed_the_line_ends(
+    tmp_path: Path, mark: str
+) -> None:
+    write(tmp_path / "out", NOTE)
+    (file,) = (tmp_path / "out").iterdir()
+    file.write_bytes(f"{mark}{file.read_text()}".replace("\n", "\r\n").encode())
+    (read,) = formats.read(tmp_path / "out")
+    assert read == replace(NOTE, content=replace(NOTE.content, text="text\r\n"))
+
+
+def test_of_a_folder_only_files_are_read_and_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub.md").mkdir()
+    os.mkfifo(tmp_path / "pipe.md")
+    (tmp_path / "note.md").write_text("text")
+    assert [one.id for one in formats.read(tmp_path)] == ["note.md"]
+    scandir = os.scandir
+
+    def closed(path: str) -> object:
+        if str(path).endswith("sub.md"):
+            raise PermissionError(13, "no", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    assert "cannot be read" in refusal(tmp_path)
 
 
 def zipped(data: bytes, name: str = "source/notes.json") -> bytes:
