@@ -6,9 +6,10 @@ the store has answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, Note, WriteState
@@ -24,6 +25,7 @@ from mcp_notarium.sync.judged_rows import JudgedRows
 from mcp_notarium.sync.note_transfer import NoteTransfer
 
 if TYPE_CHECKING:
+    from mcp_notarium.domain.link_rewriting import Changes
     from mcp_notarium.search.query import Query
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
@@ -213,11 +215,28 @@ class Library:
             return content
         return replace(content, title=with_digits(content.title, seed=note.id))
 
+    def find_broken_links(self, note: Note, content: Content) -> dict[str, Changes]:
+        """Return what links must become if the content gives the note another path; by the notes they stand in."""
+        if not self.traits.folders or note.trash or content.title == note.title:
+            return {}
+        new_id = self.preview(note, content)[0]
+        if new_id == note.id:
+            return {}
+        return dict(self._cache.notes.links.find_broken(note.id, new_id))
+
     async def save(
-        self, *, note: Note | None, content: Content, act: Act, exact: bool = False
+        self,
+        *,
+        note: Note | None,
+        content: Content,
+        act: Act,
+        exact: bool = False,
+        links: Mapping[str, Changes] = MappingProxyType({}),
     ) -> Saved:
         """Create or change a note; see :meth:`Writer.save`."""
-        return await self._writer.save(note=note, content=content, act=act, exact=exact)
+        return await self._writer.save(
+            note=note, content=content, act=act, exact=exact, links=links
+        )
 
     async def revive(self, note_id: str, content: Content, *, act: Act) -> Saved:
         """Make a removed note again; see :meth:`Writer.revive`."""

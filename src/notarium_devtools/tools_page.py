@@ -194,6 +194,11 @@ _BEHAVIOUR = {
   `conflict` that shows the lines of now if it was there until lately. It may span lines, and `\\n` in it finds the note's own line ends. `replace`: "" removes it.
 * `title` is an argument as well where the store has titles (at most 1,000 characters, one line; an empty one
   removes it), and alone reason enough for a change. Elsewhere the first line of the text is the title.
+* In a vault another `title` renames the file, and one with a `/` moves it (`Work/Plan`: from the top). The answer has the new `id`; the
+  old one goes on to work. A name that is taken is the error `name_taken`. If links of visible notes would then mean no note or
+  another one, the error `links_would_break` counts them, and nothing is saved: repeat the call with `rewrite_links`, `true` to change
+  exactly these links as well, `false` to leave them. Each rewritten note is a save of its own, with its own history, and counts as
+  a write; `note` says in how many notes it was done, and where not.
 * `text_patch`: all line numbers are those of the text at `local_version`. Deletions are applied from
   high to low, then modifications, then additions from low to high. An addition stands before its line,
   at last+1 it appends. A value may hold several lines. Line ends and a missing last line end stay as
@@ -233,7 +238,7 @@ _BEHAVIOUR = {
   has what saves made here have replaced (90 days by default) and what the note store keeps (Simplenote: some sixty
   versions, each of which costs a request; Trilium: its revisions, without their tags). What other programs have replaced
   elsewhere is in no list.
-* `restore_version`: `id`, `local_version` and `version`. It saves title and text of the version; tags, trash and
+* `restore_version`: `id`, `local_version` and `version`. It saves title and text of the version (of a vault the text alone); tags, trash and
   properties stay. A note that is deleted for good has no versions and does not come back, except where the store can make it again (Memento): its
   last state then has the name that `history` gives, and comes back with its id.
 * `undo`: `id` (and `local_version`, if you like). It saves all that the last change of this client to this note has

@@ -104,3 +104,61 @@ def test_with_rules_on_paths_alone_a_name_stays_as_it_is_given(
         assert rename(server, "Work/Plan.md", "New")["id"] == "Work/New.md"
         assert (vault / "Work" / "New.md").exists()
         assert server.leave() == 0
+
+
+LINKS = {
+    "Index.md": "[[Plan]], `[[Plan]]`, [p](Work/Plan.md#x) and [[Other]]\r\n",
+    "Work/Note.md": "---\nup: '[[Plan|up]]'\n---\n![[Plan]]\n",
+    "Hidden links.md": "#private [[Plan]]\n",
+}
+
+
+def test_links_that_break_are_named_and_rewritten_if_that_is_wanted(
+    env: dict[str, str], vault: Path
+) -> None:
+    for path, text in LINKS.items():
+        (vault / path).write_bytes(text.encode())
+    with Server(env) as server:
+        server.loaded(7)
+        version = server.tool("get", id="Work/Plan.md")["local_version"]
+        asked = {"id": "Work/Plan.md", "local_version": version, "title": "Road map (2)"}
+        refused = server.error("save", **asked)
+        assert refused["subcategory"] == "links_would_break"
+        assert (refused["details"]["links"], refused["details"]["notes"]) == (5, 3)
+        assert set(refused["details"]["ids"]) == set(LINKS)
+        assert (vault / "Work" / "Plan.md").exists()
+        saved = server.tool("save", **asked, rewrite_links=True)
+        assert saved["note"] == "Links were rewritten in 3 other notes."
+        index = (
+            "[[Road map (2)]], `[[Plan]]`, [p](Work/Road%20map%20%282%29.md#x) and [[Other]]\r\n"
+        )
+        assert (vault / "Index.md").read_bytes().decode() == index
+        note = LINKS["Work/Note.md"].replace("[[Plan", "[[Road map (2)")
+        assert (vault / "Work" / "Note.md").read_bytes().decode() == note
+        assert server.tool("get", id="Index.md")["links"][0]["id"] == saved["id"]
+        server.tool("manage", action="undo", id="Index.md", confirm=True)
+        assert (vault / "Index.md").read_bytes().decode() == LINKS["Index.md"]
+        back = rename(server, saved["id"], "Plan", rewrite_links=False)
+        assert "note" not in back
+        assert (vault / "Work" / "Note.md").read_bytes().decode() == note
+        assert server.leave() == 0
+
+
+def test_links_in_notes_that_a_rule_hides_are_neither_counted_nor_changed(
+    env: dict[str, str], vault: Path, tmp_path: Path
+) -> None:
+    for path, text in LINKS.items():
+        (vault / path).write_bytes(text.encode())
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[notes]\nhidden_tags = ["private"]\n[limits]\nwrites_per_session = 3\n')
+    policy.chmod(0o600)
+    with Server(env | {"NOTARIUM_POLICY_FILE": str(policy)}) as server:
+        server.loaded(5)
+        version = server.tool("get", id="Work/Plan.md")["local_version"]
+        asked = {"id": "Work/Plan.md", "local_version": version, "title": "New"}
+        assert server.error("save", **asked)["details"]["notes"] == 2
+        saved = server.tool("save", **asked, rewrite_links=True)
+        assert saved["note"] == "Links were rewritten in 2 other notes."
+        assert (vault / "Hidden links.md").read_text() == LINKS["Hidden links.md"]
+        assert server.error("save", id="Index.md", append="x")["subcategory"] == "policy"
+        assert server.leave() == 0

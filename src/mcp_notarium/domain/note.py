@@ -130,7 +130,8 @@ class PendingWrite:
     other processes whether somebody is still working on it. ``copied``: the conflict copy of this save
     is this entry or was made before it, so nothing of it is copied again. ``repair``: it
     mends what an earlier push has left of a note, and is not mended again. ``client`` names the program
-    that asked for the write; '' if it is not known.
+    that asked for the write; '' if it is not known. ``after``: the write_id of another one that is finished first, and without
+    which this is not made; '' if there is none.
     """
 
     write_id: str
@@ -147,3 +148,4 @@ class PendingWrite:
     copied: bool = False
     repair: bool = False
     client: str = ""
+    after: str = ""

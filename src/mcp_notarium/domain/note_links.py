@@ -28,7 +28,9 @@ _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//|#", re.IGNORECASE)
 """How a target begins that is no file of the vault."""
 _FENCE = re.compile(r"\s*(?:>\s*)*(`{3,}|~{3,})")
 _TICKS = re.compile("`+")
-_ENDING = re.compile(r"\.(md|markdown)\Z", re.IGNORECASE)
+_INDENTED = re.compile(r"(?: {0,3}\t| {4})")
+_ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:\s|\Z)")
+ENDING = re.compile(r"\.(md|markdown)\Z", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,44 +50,68 @@ class Links:
 def find_targets(text: str) -> tuple[str, ...]:
     """Return the targets of a text's links, each once, without headings and display texts."""
     found: dict[str, None] = {}
-    if "[[" in text or "](" in text:
-        for line in _prose(text):
-            for link in _LINK.finditer(line):
-                if target := _target(link):
-                    found.setdefault(target)
-            if len(found) >= MOST:
-                break
-    return tuple(found)[:MOST]
+    for link in find_links(text):
+        found.setdefault(link.target)
+        if len(found) == MOST:
+            break
+    return tuple(found)
 
 
-def _target(link: re.Match[str]) -> str | None:
-    wiki = link["wiki"]
-    if wiki is not None:
-        target = wiki.strip().removesuffix("\\").rstrip()  # a table escapes the bar behind it
-    else:
-        target = link["angled"] if link["bare"] is None else link["bare"]
-        if _ELSEWHERE.match(target):
-            return None
-        target = unquote(target.partition("#")[0], errors="replace").strip()
-    return target if 0 < len(target) <= _LONGEST else None
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """Hold a link of a text: its target, where that is written, and how: ``wiki``, ``angled`` or ``bare``."""
+
+    target: str
+    start: int
+    end: int
+    form: str
 
 
-def _prose(text: str) -> Iterator[str]:
-    """Yield the lines that may have links, without code."""
-    fence = ""
+def find_links(text: str) -> Iterator[Occurrence]:
+    """Yield the links of a text, in order."""
+    if "[[" not in text and "](" not in text:
+        return
+    for place, line in _prose(text):
+        for link in _LINK.finditer(line):
+            form = link.lastgroup or ""
+            written = link[form]
+            if form == "wiki":
+                target = shown = (
+                    written.strip().removesuffix("\\").rstrip()
+                )  # a table escapes the bar behind it
+            elif _ELSEWHERE.match(written):
+                continue
+            else:
+                shown = written.partition("#")[0].strip()
+                target = unquote(shown, errors="replace").strip()
+            if 0 < len(target) <= _LONGEST:
+                start = place + link.start(form) + written.index(shown)
+                yield Occurrence(target, start, start + len(shown), form)
+
+
+def _prose(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that may have links, each with its place in the text; code in them is blank."""
+    fence, place, after_blank, in_list = "", 0, True, False
     for line in text.split("\n"):
         opened = _FENCE.match(line)
+        blank, indented = not line.strip(), _INDENTED.match(line) is not None
+        in_list = _ITEM.match(line) is not None or (in_list and (blank or line[:1].isspace()))
+        code = indented and after_blank and not in_list
         if fence:
             if opened and opened[1].startswith(fence):
                 fence = ""
+        elif code:
+            pass
         elif opened:
             fence = opened[1]
         elif "[[" in line or "](" in line:
-            yield _without_code(line) if "`" in line else line
+            yield place, _without_code(line) if "`" in line else line
+        place += len(line) + 1
+        after_blank = blank or code
 
 
 def _without_code(line: str) -> str:
-    """Return the line without what stands between two runs of as many backticks."""
+    """Return the line with blanks in the place of what stands between two runs of as many backticks."""
     runs = [found.span() for found in _TICKS.finditer(line)]
     following: dict[int, int] = {}
     closes = [0] * len(runs)
@@ -96,10 +122,11 @@ def _without_code(line: str) -> str:
     kept, at, number = [], 0, 0
     while number < len(runs):
         if closing := closes[number]:
-            kept.append(line[at : runs[number][0]])
-            at, number = runs[closing][1], closing
+            start, end = runs[number][0], runs[closing][1]
+            kept += [line[at:start], " " * (end - start)]
+            at, number = end, closing
         number += 1
-    return " ".join((*kept, line[at:]))
+    return "".join((*kept, line[at:]))
 
 
 def name_key(path: str) -> str:
@@ -108,7 +135,7 @@ def name_key(path: str) -> str:
 
 
 def _stem_key(path: str) -> str:
-    return path_key(_ENDING.sub("", path))
+    return path_key(ENDING.sub("", path))
 
 
 def resolve(target: str, source: str, candidates: Iterable[str]) -> str | None:
@@ -118,7 +145,7 @@ def resolve(target: str, source: str, candidates: Iterable[str]) -> str | None:
     it is, else one whose path ends so: one below the folder of the source first, then the shortest path.
     """
     folder = source.rpartition("/")[0]
-    place = _place(target, folder)
+    place = place_of(target, folder)
     if place is None:
         return None
     fixed = target.startswith(("/", "./", "../"))
@@ -135,7 +162,7 @@ def resolve(target: str, source: str, candidates: Iterable[str]) -> str | None:
     return ending[0][2] if ending else None
 
 
-def _place(target: str, folder: str) -> str | None:
+def place_of(target: str, folder: str) -> str | None:
     """Return the path from the top that a target means; None if it lies outside."""
     relative = target.startswith(("./", "../"))
     parts: list[str] = folder.split("/") if relative and folder else []

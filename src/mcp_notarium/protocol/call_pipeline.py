@@ -35,7 +35,7 @@ from mcp_notarium.protocol.call_audit import (
 from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_notarium.tools.catalog import NOTARIUM, Toolset, describe_arguments
-from mcp_notarium.tools.schemas import FromNotes, ManageAnswer, PlainAnswer
+from mcp_notarium.tools.schemas import ChangedNotes, FromNotes, PlainAnswer
 from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.tool_names import ToolNames
 from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings, mark_plain
@@ -198,7 +198,7 @@ def success(answer: BaseModel, names: ToolNames) -> CallResult:
         text = replace_surrogates(text)
         value = json.loads(text)
         size = len(text.encode())
-    changed = answer.changed if isinstance(answer, ManageAnswer) else ()
+    changed = answer.changed_ids if isinstance(answer, ChangedNotes) else ()
     return CallResult(text, size, value, notes=(*changed, *notes_in(value)))
 
 

@@ -40,6 +40,7 @@ class JournalTable:
                         int(write.copied),
                         write.client,
                         int(write.repair),
+                        write.after,
                     ),
                 ),
             )
@@ -47,6 +48,10 @@ class JournalTable:
     def drop(self, write_id: str) -> None:
         """Remove an entry that has been answered; do nothing if it is gone already."""
         self._db.run("DELETE FROM journal WHERE write_id = ?", (write_id,))
+
+    def drop_following(self, write_id: str) -> None:
+        """Remove the entries that were to be finished after this one."""
+        self._db.run("DELETE FROM journal WHERE after = ?", (write_id,))
 
     def rename(self, write_id: str, note_id: str) -> None:
         """Let an entry name its note by another id."""
@@ -58,7 +63,7 @@ class JournalTable:
         return None if row is None else _write(row)
 
     def in_flight(self) -> list[PendingWrite]:
-        """Return the unfinished entries, oldest first; there is never more than one of a note."""
+        """Return the unfinished entries, oldest first, those that follow others last; never more than one of a note."""
         rows = self._db.rows(f"{_SELECT} WHERE state = 'in_flight' {_OLDEST_FIRST}")
         return [_write(row) for row in rows]
 
@@ -134,16 +139,17 @@ def _write(row: Row) -> PendingWrite:
         copied=bool(row[15]),
         client=row[16],
         repair=bool(row[17]),
+        after=row[18],
     )
 
 
 _COLUMNS = (
     "write_id, note_id, kind, base_etag, text, title, tags, trash, properties, body, created_at, owner, "
-    "lease_until, state, reason, copied, client, repair"
+    "lease_until, state, reason, copied, client, repair, after"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM journal"  # noqa: S608 - constants only
-_OLDEST_FIRST = "ORDER BY created_at, write_id"
-_ADD = f"INSERT INTO journal({_COLUMNS}) VALUES ({', '.join('?' * 18)})"  # noqa: S608 - constants only
+_OLDEST_FIRST = "ORDER BY after <> '', created_at, write_id"
+_ADD = f"INSERT INTO journal({_COLUMNS}) VALUES ({', '.join('?' * 19)})"  # noqa: S608 - constants only
 _ANY_IN_FLIGHT = "SELECT 1 FROM journal WHERE state = 'in_flight' LIMIT 1"
 _CLAIM = """
 UPDATE journal SET owner = ?, lease_until = ?

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from mcp_notarium.domain.link_rewriting import find_broken
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.domain.note_links import name_key, resolve, resolve_alias
 from mcp_notarium.domain.note_paths import path_key
@@ -79,6 +80,21 @@ class NoteLinks:
                 )
             ),
         )
+
+    def find_broken(self, old: str, new: str) -> dict[str, dict[str, str | None]]:
+        """Return what links must become if the path of a note changes; see ``link_rewriting.find_broken``.
+
+        Those in the trash are left alone, and aliases mean nothing: other programs do not follow them.
+        """
+        own = [(old, row[0]) for row in self._db.rows(_TARGETS, (old,))]
+        keys = sorted({name_key(old), name_key(new)})
+        links = dict.fromkeys((*own, *self._db.rows(_SOURCES, (json.dumps(keys),))))
+        named: dict[str, list[str]] = defaultdict(list)
+        wanted = {*keys, *(name_key(target) for _, target in links)}
+        for kind, key, note_id in self._db.rows(_NAMED, (json.dumps(sorted(wanted)),)):
+            if kind == "name":
+                named[key].append(note_id)
+        return find_broken(links, old=old, new=new, named=lambda key: named.get(key, ()))
 
     def _finder(self, keys: set[str]) -> _Finder:
         found = self._db.rows(_NAMED, (json.dumps(sorted(keys)),))

@@ -18,7 +18,8 @@ Shapes that matter:
   kept up without reading the whole index again.
 * ``note_counts`` holds the totals every listing needs; triggers keep it.
 * ``journal.copied`` marks a conflict copy, and ``journal.repair`` the repair of a note, so that each is
-  known as one after a crash.
+  known as one after a crash. ``journal.after`` is the write_id of an entry that is finished first: links are
+  rewritten after the note that they mean was renamed.
 * ``note_versions`` has the revisions that our writes have replaced (``version_table.py``); ``text`` is NULL
   where the store keeps the revision, under ``etag``. Its ``number`` is a ``local_version``, ``made`` the etag of
   what the write has made of it, NULL if somebody else's change came into that. A ``keepsake`` has what the store
@@ -265,7 +266,8 @@ CREATE TABLE journal (
   reason      TEXT NOT NULL DEFAULT '',
   copied      INTEGER NOT NULL DEFAULT 0 CHECK (copied IN (0, 1)),
   client      TEXT NOT NULL DEFAULT '',
-  repair      INTEGER NOT NULL DEFAULT 0 CHECK (repair IN (0, 1))
+  repair      INTEGER NOT NULL DEFAULT 0 CHECK (repair IN (0, 1)),
+  after       TEXT NOT NULL DEFAULT ''
 ) STRICT
 """
 

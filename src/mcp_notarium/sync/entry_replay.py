@@ -49,7 +49,7 @@ ROUNDS = 4
 
 
 class PerhapsRenamed(OutcomeUnknown):
-    """Report an entry that must wait until a full listing has been compared."""
+    """Report an entry that must wait until a full listing has been compared, or another one is finished."""
 
 
 class EntryReplay:
@@ -129,6 +129,11 @@ class EntryReplay:
         ``PerhapsRenamed`` if one is needed.
         """
         try:
+            if self._journal.waits(write):
+                raise PerhapsRenamed(
+                    "a note that this one links to is being renamed",
+                    details={"id": write.note_id, "write_id": write.write_id},
+                )
             for _ in range(ROUNDS):
                 result = await self._attempt(write, listed=listed)
                 if result.outcome is not PushOutcome.AGAIN:
@@ -321,6 +326,7 @@ class EntryReplay:
         try:
             return await self._send_dated(write, head)
         except IdTaken:  # its new name has been taken: it keeps the old one, and gets the text
+            self._journal.drop_following(write)
             named = replace(write.content, title=head.content.title)
             if named == head.content:
                 return self._finish_with(write, head)

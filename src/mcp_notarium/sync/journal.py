@@ -90,6 +90,7 @@ class Journal:
         write_id: str | None = None,
         copied: bool = False,
         repair: bool = False,
+        after: str = "",
     ) -> PendingWrite:
         """Make an entry leased to this process from now on; it is not recorded yet.
 
@@ -108,6 +109,7 @@ class Journal:
             lease_until=now + self._lease,
             copied=copied,
             repair=repair,
+            after=after,
         )
 
     def make_id(self, store: Store, content: Content, *, seed: str, attempt: int) -> str:
@@ -125,8 +127,9 @@ class Journal:
         act: Act | None,
         base: Revision | None = None,
         seen: str | None = None,
+        following: Sequence[PendingWrite] = (),
     ) -> bool:
-        """Put the entry on the disk, with the revision ``base`` it was made from.
+        """Put the entry on the disk, with the revision ``base`` it was made from and those ``following`` it.
 
         The audit record of ``act`` is in the same transaction. Raises ``NotRecorded`` with neither stored.
         False, and nothing is recorded, if the note has another entry by now, or the index no longer
@@ -139,7 +142,8 @@ class Journal:
                 return False
             if base is not None:
                 self._cache.notes.apply([base])
-            self._cache.journal.add(replace(write, client=act.client) if act else write)
+            for entry in (write, *following):
+                self._cache.journal.add(replace(entry, client=act.client) if act else entry)
         return True
 
     def rename(self, write: PendingWrite, note_id: str) -> PendingWrite:
@@ -238,6 +242,8 @@ class Journal:
                 self._apply_answer(entry, storing)
             if ours:
                 self._cache.journal.drop(write.write_id)
+                if not (stored and any(isinstance(made, Revision) for made in storing)):
+                    self._cache.journal.drop_following(write.write_id)
                 if differs:
                     self._cache.sync_state.record_difference(at=self._clock())
                 for follow_up in follow_ups:
@@ -307,7 +313,18 @@ class Journal:
 
     def reject(self, write: PendingWrite, reason: str) -> None:
         """Keep the entry as text that the store will never take."""
-        self._cache.journal.reject(write.write_id, reason)
+        with self._cache.transaction(durable=True):
+            self._cache.journal.drop_following(write.write_id)
+            self._cache.journal.reject(write.write_id, reason)
+
+    def drop_following(self, write: PendingWrite) -> None:
+        """Drop what was to be written after this: the note keeps its name."""
+        with self._cache.transaction():
+            self._cache.journal.drop_following(write.write_id)
+
+    def waits(self, write: PendingWrite) -> bool:
+        """Tell whether another entry must be finished before this one."""
+        return bool(write.after) and self._cache.journal.get(write.after) is not None
 
     def release(self, write: PendingWrite) -> None:
         """End the lease, so that any process may finish the entry.

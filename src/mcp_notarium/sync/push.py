@@ -76,7 +76,7 @@ class Pusher:
             clock=clock,
             on_step=on_step,
             on_difference=on_difference,
-            send_follow_up=self._send_follow_up,
+            send_follow_up=self.send_follow_up,
         )
 
     async def send(
@@ -201,7 +201,7 @@ class Pusher:
         elif head.etag != write.base_etag:
             raise VersionConflict("the note has changed at the note store", details=about)
 
-    async def _send_follow_up(self, write: PendingWrite, base: Content) -> PushResult:
+    async def send_follow_up(self, write: PendingWrite, base: Content) -> PushResult:
         """Send a follow-up of another write. WAITING: it stays in the journal for the next cycle."""
         try:
             if write.kind is WriteKind.CREATE:

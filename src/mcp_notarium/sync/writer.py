@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
+from mcp_notarium.domain.link_rewriting import Changes
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
     IdTaken,
@@ -32,6 +34,7 @@ from mcp_notarium.sync.direct_write import DirectWriter
 from mcp_notarium.sync.entry_replay import ROUNDS, EntryReplay
 from mcp_notarium.sync.journal import Journal, process_ended
 from mcp_notarium.sync.journal_replay import JournalReplay
+from mcp_notarium.sync.link_writes import LinkWriter
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
 from mcp_notarium.sync.pull_decisions import Known, RemoteState, remote_state
@@ -57,7 +60,8 @@ from mcp_notarium.sync.write_errors import (
 class Saved:
     """Hold the note as it is in the index now.
 
-    ``merged``: somebody else's change is in it too. ``copy_id``: the same lines were changed elsewhere at the
+    ``relinked``: the notes in which links were rewritten; ``waiting``: those in which they are to be. ``merged``: somebody
+    else's change is in it too. ``copy_id``: the same lines were changed elsewhere at the
     same moment, so our text is kept in that note. ``differs``: see ``PushResult``.
     """
 
@@ -65,6 +69,8 @@ class Saved:
     merged: bool = False
     copy_id: str | None = None
     differs: str = ""
+    relinked: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
 
 
 class Writer:
@@ -108,6 +114,9 @@ class Writer:
         self._pusher = Pusher(
             store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference
         )
+        self._links = LinkWriter(
+            cache, store, journal=self._journal, pusher=self._pusher, clock=clock
+        )
         self._direct = (
             DirectWriter(cache, store, self._journal, on_step=on_step)
             if store.traits.in_database
@@ -148,11 +157,12 @@ class Writer:
         content: Content,
         act: Act | None = None,
         exact: bool = False,
+        links: Mapping[str, Changes] = MappingProxyType({}),
     ) -> Saved:
         """Create a note, or change ``note`` (as the caller read it) into ``content``.
 
         ``act`` is recorded before anything is sent. ``exact``: a change elsewhere that is not known here is a
-        conflict, also in other lines.
+        conflict, also in other lines. ``links``: what links in other notes become after that, by their ids.
         Raises ``VersionConflict`` if somebody else changed the same lines, ``NoteNotFound`` if the
         note is gone, ``OutcomeUnknown`` if the store did not answer (the write is finished later) or
         the note went out of sight meanwhile, or what kept the store from taking it; except for ``OutcomeUnknown`` nothing was saved.
@@ -166,7 +176,7 @@ class Writer:
                 # Another process may have begun a write since: wait for it, do not refuse.
                 await self._entries.finish_earlier(note.id, lock)
                 saved = await self._attempt(
-                    note, wanted, lock, act, first=attempt == 0, exact=exact
+                    note, wanted, lock, act, first=attempt == 0, exact=exact, links=links
                 )
                 if saved is not None:
                     return saved
@@ -335,6 +345,7 @@ class Writer:
         *,
         first: bool,
         exact: bool,
+        links: Mapping[str, Changes],
     ) -> Saved | None:
         """Merge with the newest revision and send; None if the note changed meanwhile."""
         seen = self._cache.notes.etag(note.id)
@@ -369,10 +380,18 @@ class Writer:
             body=self._store.compose(newest, wanted, now=self._clock()),
         )
         self._require_free_name(write)
-        result = await lock.run_cancellable(self._send_update(write, newest, seen, act))
+        following = self._links.make(write, links)
+
+        async def send() -> tuple[PushResult, tuple[str, ...]]:
+            result = await self._send_update(write, newest, seen, act, following)
+            return result, await self._links.send(following if result.stored else ())
+
+        result, relinked = await lock.run_cancellable(send())
         if result.outcome is PushOutcome.AGAIN:
             return None
-        return self._make_saved(result, content, merged=newest.content != note.content)
+        saved = self._make_saved(result, content, merged=newest.content != note.content)
+        waiting = {entry.note_id for entry in following} - {*relinked}
+        return replace(saved, relinked=relinked, waiting=tuple(waiting))
 
     def _require_free_name(self, write: PendingWrite) -> None:
         """Raise ``InvalidRequest`` if the write gives the note an id that another one has, or that rules hide."""
@@ -420,10 +439,17 @@ class Writer:
         )
 
     async def _send_update(
-        self, write: PendingWrite, newest: Revision, seen: str | None, act: Act | None
+        self,
+        write: PendingWrite,
+        newest: Revision,
+        seen: str | None,
+        act: Act | None,
+        following: Sequence[PendingWrite],
     ) -> PushResult:
         try:
-            result = await self._record_and_send(write, act, base=newest, seen=seen)
+            result = await self._record_and_send(
+                write, act, base=newest, seen=seen, following=following
+            )
         except IdTaken:
             raise name_taken_error(write.note_id) from None
         except VersionConflict:
@@ -444,12 +470,15 @@ class Writer:
         *,
         base: Revision | None = None,
         seen: str | None = None,
+        following: Sequence[PendingWrite] = (),
     ) -> PushResult | None:
         """Record a change of ``base`` (None: a creation) and send it; None: see :meth:`Journal.record`.
 
         None as well if a note in the same database has the id.
         """
-        if self._direct is None and not self._journal.record(write, act=act, base=base, seen=seen):
+        if self._direct is None and not self._journal.record(
+            write, act=act, base=base, seen=seen, following=following
+        ):
             return None
         try:
             if self._direct is not None:

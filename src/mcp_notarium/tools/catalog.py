@@ -188,6 +188,8 @@ def _with_paths(tool: Tool) -> Tool:
             return replace(tool, request=schemas.PathListRequest)
         case "get":
             return replace(tool, answer=schemas.LinkedNoteAnswer)
+        case "save":
+            return replace(tool, request=schemas.PathSaveRequest)
         case _:
             return tool
 

@@ -20,6 +20,7 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
+from mcp_notarium.tools.link_changes import with_links
 from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.save import Draft, carry_out, make_draft
 from mcp_notarium.tools.schemas import HistoryAnswer, ManageAnswer, ManageRequest, VersionRow
@@ -184,7 +185,9 @@ def _draft(
         app.config.policy.require_edit(Field.TEXT)
     if content.tags != note.tags:
         app.config.policy.require_edit(Field.TAGS)
-    draft = make_draft(app, note, content)
+    content = app.library.with_free_title(note, content)
+    content, links = with_links(app, note, content, wanted=True)
+    draft = replace(make_draft(app, note, content), links=links)
     if call.client is None:
         return draft
     name = name_note(app, note.title or note.text, note_id=note.id)

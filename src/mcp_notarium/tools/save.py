@@ -9,7 +9,7 @@ if nothing would change, or if nobody has agreed to sharing the note or dropping
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, Note
@@ -18,6 +18,7 @@ from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
+from mcp_notarium.tools.link_changes import describe, with_links
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
     find_at_version,
@@ -27,10 +28,16 @@ from mcp_notarium.tools.note_lookup import (
 )
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import check_tags, check_title, drops_most, find_new_addresses
-from mcp_notarium.tools.schemas import SavedAnswer, SaveRequest, TitledSaveRequest
+from mcp_notarium.tools.schemas import (
+    PathSaveRequest,
+    SavedAnswer,
+    SaveRequest,
+    TitledSaveRequest,
+)
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+    from mcp_notarium.domain.link_rewriting import Changes
     from mcp_notarium.sync.writer import Saved
 
 LARGEST_NOTE = 1_048_576
@@ -45,13 +52,14 @@ class Draft:
     """Hold the content to write, and the questions a person has to agree to first.
 
     ``note``: as the caller has read it; None: a new one. ``on_newest``: made from the newest text, whatever
-    that is.
+    that is. ``links``: what links in other notes become.
     """
 
     note: Note | None
     content: Content
     asks: tuple[str, ...]
     on_newest: bool = False
+    links: Mapping[str, Changes] = field(default_factory=dict)
 
     @property
     def changes_nothing(self) -> bool:
@@ -70,7 +78,8 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     draft, note, saved = await carry_out(app, lambda: _draft(app, request), call)
     before = None if draft.note is None else draft.note.content
     sent, whole = draft.content.text, bool(request.return_text)
-    return make_answer(app, note, saved, before=before, sent=sent, whole=whole)
+    said = describe(saved, draft.links) if saved else ""
+    return make_answer(app, note, saved, before=before, sent=sent, whole=whole, said=said)
 
 
 async def carry_out(
@@ -97,8 +106,15 @@ async def carry_out(
             try:
                 with app.usage_limits.write():
                     saved = await app.library.save(
-                        note=draft.note, content=draft.content, act=call.act, exact=exact
+                        note=draft.note,
+                        content=draft.content,
+                        act=call.act,
+                        exact=exact,
+                        links=draft.links,
                     )
+                for _ in saved.relinked:
+                    with app.usage_limits.write():
+                        pass
             except VersionConflict as error:
                 if draft.note is None or exact:
                     raise
@@ -208,7 +224,11 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         title=old.title if title is None else check_title(title),
         properties=with_properties(old.properties, _properties(request)),
     )
-    draft = replace(make_draft(app, note, content), on_newest=_is_on_newest(request))
+    links: Mapping[str, Changes] = {}
+    if note is not None:
+        content = app.library.with_free_title(note, content)
+        content, links = with_links(app, note, content, wanted=_rewrites_links(request))
+    draft = replace(make_draft(app, note, content), on_newest=_is_on_newest(request), links=links)
     if draft.asks and request.local_version is not None and note is not None:
         # What a person has to agree to is never merged with a text that nobody has seen with it.
         await find_at_version(app, note.id, request.local_version)
@@ -247,7 +267,6 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
             content = replace(content, text=given.text, native=given.native)
     if note is None or content != note.content:
         # A new note has no id yet, but a place; a note that is renamed gets another one.
-        content = app.library.with_free_title(note, content)
         known_as, judged = app.library.preview(note, content)
         app.config.policy.require_write(known_as, None if note is None else old, judged)
     shares = app.library.traits.shares_by_tag
@@ -276,6 +295,10 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
 
 def _title(request: SaveRequest) -> str | None:
     return request.title if isinstance(request, TitledSaveRequest) else None
+
+
+def _rewrites_links(request: SaveRequest) -> bool | None:
+    return request.rewrite_links if isinstance(request, PathSaveRequest) else None
 
 
 def _properties(request: SaveRequest) -> dict[str, bool]:

@@ -41,11 +41,18 @@ _OVERLAP_HINT = (
 
 
 def make_answer(
-    app: App, note: Note, saved: Saved | None, *, before: Content | None, sent: str, whole: bool
+    app: App,
+    note: Note,
+    saved: Saved | None,
+    *,
+    before: Content | None,
+    sent: str,
+    whole: bool,
+    said: str = "",
 ) -> SavedAnswer:
     """Return the answer; ``saved`` None: nothing changed, ``before`` None: a new note, ``sent``: the text given.
 
-    ``whole``: with the whole text instead of what changed in it.
+    ``whole``: with the whole text instead of what changed in it. ``said``: what else to say.
     """
     policy = app.config.policy
     if whole:
@@ -58,16 +65,19 @@ def make_answer(
         notes = (
             f"stored differently: {saved.differs}. {_SERVICE_CHANGED_IT}" if saved.differs else "",
             _COLLIDED if saved.copy_id else fields.get("note"),
+            said,
             _IMAGE_LINKED if _has_linked_image(sent, note.text) else "",
         )
         fields["note"] = " ".join(filter(None, notes)) or None
-    return SavedAnswer(
+    answer = SavedAnswer(
         **fields_of(note, policy),
         **fields,
         merged=(saved is not None and saved.merged) or None,
         unchanged=saved is None or None,
         conflict_copy_id=saved.copy_id if saved else None,
     )
+    answer.record_changed(() if saved is None else (note.id, *saved.relinked, *saved.waiting))
+    return answer
 
 
 def _has_linked_image(sent: str, stored: str) -> bool:

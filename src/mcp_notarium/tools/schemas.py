@@ -204,6 +204,17 @@ class TitledSaveRequest(SaveRequest):
     title: str | None = None
 
 
+class PathSaveRequest(TitledSaveRequest):
+    """Hold the arguments of ``save`` where the title names the note's file."""
+
+    title: str | None = Field(
+        default=None, description="file name; another renames, Folder/Name moves"
+    )
+    rewrite_links: StrictBool | None = Field(
+        default=None, description="links that a new title breaks"
+    )
+
+
 Action = Literal[
     "trash",
     "untrash",
@@ -359,7 +370,22 @@ class ChangedLines(Answer):
     text: str
 
 
-class SavedAnswer(NoteFields):
+class ChangedNotes(Answer):
+    """Hold the ids of the changed notes, for the audit log alone."""
+
+    _changed: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def changed_ids(self) -> tuple[str, ...]:
+        """Return them; () if the answer names them."""
+        return self._changed
+
+    def record_changed(self, ids: Iterable[str]) -> None:
+        """Note which notes were changed, if the answer does not name them all."""
+        self._changed = tuple(ids)
+
+
+class SavedAnswer(NoteFields, ChangedNotes):
     """Hold the answer of ``save``: what the store holds now. ``text``: on request, from line 1 on."""
 
     changed: list[ChangedLines] | None = None
@@ -378,7 +404,7 @@ class VersionRow(Answer):
     hidden: list[str] | None = None
 
 
-class ManageAnswer(Answer):
+class ManageAnswer(ChangedNotes):
     """Hold the answer of ``manage`` for what it changes.
 
     ``notes``: how many a renaming has changed, or would change; ``ids``: some of those that it could not.
@@ -393,16 +419,6 @@ class ManageAnswer(Answer):
     ids: list[str] | None = None
     note: str | None = None
     history: list[VersionRow] | None = None
-    _changed: tuple[str, ...] = PrivateAttr(default=())
-
-    @property
-    def changed(self) -> tuple[str, ...]:
-        """Return the ids of the changed notes, for the audit log alone."""
-        return self._changed
-
-    def record_changed(self, ids: Iterable[str]) -> None:
-        """Note which notes were changed, if they are too many for an answer."""
-        self._changed = tuple(ids)
 
 
 class HistoryAnswer(FromNotes, ManageAnswer):

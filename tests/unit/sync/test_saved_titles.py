@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from mcp_notarium.domain.link_rewriting import rewrite_links
 from mcp_notarium.domain.visibility import Visibility
-from mcp_notarium.errors import InvalidRequest, NotariumError
+from mcp_notarium.errors import InvalidRequest, NotariumError, StoreUnavailable
 from mcp_notarium.stores.vault import file_identity
 from mcp_notarium.stores.vault import folder as vault_folder
 from mcp_notarium.stores.vault.store import VaultStore
@@ -270,3 +271,135 @@ def test_a_rename_in_doubt_whose_name_is_taken_meanwhile_keeps_the_text(open_cli
         "Other.md": "other\n",
     }
     assert not later.cache.journal.all()
+
+
+LINKING = {
+    "Work/Plan.md": "see ![](./a.png) and [[Plan#x]]\n",
+    "one.md": "---\nup: '[[Work/Plan]]'\n---\r\n`[[Plan]]` [[Plan|the plan]]\n",
+    "two.md": "[p](Work/Plan.md)\n",
+    "Other.md": "other, and [[two]]\n",
+}
+RELINKED = {
+    "Home/New.md": "see ![](../Work/a.png) and [[New#x]]\n",
+    "one.md": "---\nup: '[[Home/New]]'\n---\r\n`[[Plan]]` [[New|the plan]]\n",
+    "two.md": "[p](Home/New.md)\n",
+    "Other.md": "other, and [[two]]\n",
+}
+
+
+def read_bytes(vault):
+    return {one: (vault / one).read_bytes().decode() for one in files(vault)}
+
+
+def relink(client):
+    note = client.note("Work/Plan.md")
+    links = client.cache.notes.links.find_broken(note.id, "Home/New.md")
+    text, _ = rewrite_links(note.text, links.pop(note.id))
+    content = replace(note.content, title="Home/New", text=text)
+    return asyncio.run(client.writer.save(note=note, content=content, links=links))
+
+
+@pytest.fixture(name="linking")
+def _linking(places):
+    for path, text in LINKING.items():
+        put(places[1] / path, text)
+        (places[1] / path).write_bytes(text.encode())
+    return places[1]
+
+
+def test_links_are_rewritten_with_a_history_of_their_own(open_client, linking):
+    client = open_client()
+    asyncio.run(client.sync())
+    saved = relink(client)
+    assert read_bytes(linking) == RELINKED
+    assert (set(saved.relinked), saved.waiting) == ({"one.md", "two.md"}, ())
+    for path in saved.relinked:
+        (version,) = client.cache.versions.of(path)
+        assert version.made == client.cache.notes.etag(path)
+        assert client.cache.versions.get(path, version.local_version)[1].text == LINKING[path]
+
+
+@pytest.mark.parametrize("last", range(1, 10))
+def test_a_process_that_ends_anywhere_leaves_all_links_or_none_to_be_finished(
+    open_client, linking, last
+):
+    steps = []
+
+    def stop(name):
+        steps.append(name)
+        if len(steps) == last:
+            raise Crash
+
+    client = open_client(on_step=stop)
+    asyncio.run(client.sync())
+    with pytest.raises(Crash):
+        relink(client)
+    close(client)
+    later = open_client(owner_ended=lambda _owner: True)
+    asyncio.run(later.run_cycles(2))
+    assert read_bytes(linking) == RELINKED
+    assert not later.cache.journal.all()
+
+
+def test_links_stay_if_the_name_is_taken(open_client, linking):
+    client = open_client()
+    asyncio.run(client.sync())
+    before = read_bytes(linking)
+    raced(client, lambda: put(linking / "Home" / "New.md", "theirs\n"))
+    with pytest.raises(InvalidRequest):
+        relink(client)
+    assert read_bytes(linking) == before | {"Home/New.md": "theirs\n"}
+    assert not client.cache.journal.all()
+
+
+def test_a_renaming_in_doubt_whose_name_is_taken_leaves_the_links(open_client, linking):
+    def stop(name):
+        if name == "recorded":
+            raise Crash
+
+    client = open_client(on_step=stop)
+    asyncio.run(client.sync())
+    with pytest.raises(Crash):
+        relink(client)
+    close(client)
+    put(linking / "Home" / "New.md", "theirs\n")
+    later = open_client(owner_ended=lambda _owner: True)
+    asyncio.run(later.run_cycles(2))
+    held = read_bytes(linking)
+    assert {one: held[one] for one in ("one.md", "two.md")} == {
+        one: LINKING[one] for one in ("one.md", "two.md")
+    }
+    assert held["Work/Plan.md"] == RELINKED["Home/New.md"]
+    assert not later.cache.journal.all()
+
+
+@pytest.mark.parametrize(
+    "lines", [("two.md", "more\n[p](Work/Plan.md)\n"), ("two.md", "wholly other\n")]
+)
+def test_an_edit_of_a_linking_note_meanwhile_is_merged_and_never_lost(open_client, linking, lines):
+    path, text = lines
+    client = open_client()
+    asyncio.run(client.sync())
+    raced(client, lambda: (linking / path).write_text(text))
+    saved = relink(client)
+    assert saved.waiting == (path,)
+    asyncio.run(client.run_cycles(2))
+    held = read_bytes(linking)
+    assert held == RELINKED | {path: text.replace("Work/Plan", "Home/New")}
+    assert not client.cache.journal.all()
+
+
+def test_no_note_that_waits_for_a_renaming_is_saved_before_it(open_client, linking):
+    def stop(name):
+        if name == "recorded":
+            raise Crash
+
+    client = open_client(on_step=stop)
+    asyncio.run(client.sync())
+    with pytest.raises(Crash):
+        relink(client)
+    close(client)
+    later = open_client(owner_ended=lambda _owner: True)
+    with pytest.raises(StoreUnavailable, match="nothing was saved"):
+        asyncio.run(later.change(later.note("two.md"), "mine\n"))
+    assert read_bytes(linking) == LINKING
