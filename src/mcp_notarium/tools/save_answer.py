@@ -76,7 +76,7 @@ def make_answer(
         unchanged=saved is None or None,
         conflict_copy_id=saved.copy_id if saved else None,
     )
-    answer.record_changed(() if saved is None else (note.id, *saved.relinked, *saved.waiting))
+    answer.record_changed((*saved.relinked, *saved.waiting) if saved else ())
     return answer
 
 
