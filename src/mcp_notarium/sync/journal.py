@@ -251,34 +251,34 @@ class Journal:
         return ours
 
     def _apply_answer(self, entry: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
-        """Store the answer; the id of the entry, which a caller may hold, goes on to mean the note.
-
-        Of a note that the entry has removed its keepsake stays, if the entry has one. So do those of earlier notes of
-        its id.
-        """
+        """Store the answer; the id of the entry, which a caller may hold, goes on to mean the note."""
+        if entry.kind is WriteKind.DELETE and entry.body:
+            self._apply_removal(entry, storing)
+            return
         renamed = [made.id for made in storing if made.id != entry.note_id]
         if renamed and entry.kind is WriteKind.UPDATE:
             self._rename(entry.note_id, renamed[0])
-        earlier = self._cache.versions.keepsakes(entry.note_id) if entry.body else []
-        note, base = self._cache.notes.get(entry.note_id), self._cache.notes.base(entry.note_id)
         self._cache.notes.apply(storing)
         if renamed and entry.kind is WriteKind.CREATE:
             self._cache.notes.names.add_alias(entry.note_id, renamed[0])
-        removed = entry.kind is WriteKind.DELETE and self._cache.notes.etag(entry.note_id) is None
-        if removed and entry.body and note is not None and base is not None:
-            self._cache.versions.put_back(earlier)
-            self._keep_removed(entry, note, base)
 
-    def _keep_removed(self, entry: PendingWrite, note: Note, base: Revision) -> None:
-        self._cache.versions.keep(
-            base,
-            number=note.local_version,
-            at=self._clock(),
-            by=entry.client,
-            made=None,
-            in_store=False,
-            keepsake=entry.body,
-        )
+    def _apply_removal(self, entry: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
+        """Store the answer to a removal. The entry's keepsake stays, and those of earlier notes of its id."""
+        earlier = self._cache.versions.keepsakes(entry.note_id)
+        note, base = self._cache.notes.get(entry.note_id), self._cache.notes.base(entry.note_id)
+        self._cache.notes.apply(storing)
+        removed = self._cache.notes.etag(entry.note_id) is None
+        if removed and note is not None and base is not None:
+            self._cache.versions.put_back(earlier)
+            self._cache.versions.keep(
+                base,
+                number=note.local_version,
+                at=self._clock(),
+                by=entry.client,
+                made=None,
+                in_store=False,
+                keepsake=entry.body,
+            )
 
     def keep_replaced(
         self,
@@ -292,8 +292,10 @@ class Journal:
         If the note has got another id, the title of the version is its path, so that an undo brings it back there.
         ``alone``: what differs there from what was sent is the store's own doing.
         """
+        if write.kind is not WriteKind.UPDATE:
+            return
         note, base = self._cache.notes.get(write.note_id), self._cache.notes.base(write.note_id)
-        if write.kind is WriteKind.UPDATE and storing and note is not None and base is not None:
+        if storing and note is not None and base is not None:
             stored = storing[0]
             made, wanted = None, write.content
             if isinstance(stored, Revision) and stored.id != write.note_id:

@@ -70,6 +70,11 @@ class NoteLocks:
         finally:
             _release(self._calls, after=self._of_call)
 
+    async def await_calls(self) -> None:
+        """Wait until the calls that came so far have ended."""
+        async with self._calls:
+            return
+
     @asynccontextmanager
     async def lock(self, note_id: str, *, beside_calls: bool = False) -> AsyncIterator[NoteLock]:
         """Wait until nobody writes the note, then lock it.

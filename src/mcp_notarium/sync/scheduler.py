@@ -19,6 +19,7 @@ from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Changes, Store
+from mcp_notarium.sync.batch_apply import release_memory
 from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Effect, Event, State
 from mcp_notarium.sync.index_reload import reload_index
@@ -36,13 +37,13 @@ FAST_TICK = 0.05
 """The same while somebody waits for an answer."""
 SLOW_RETRY = 300.0
 """Seconds between attempts that only a person can make succeed."""
-FILE_RETRY = 15.0
-"""Seconds between attempts at most, if the store is files of this machine."""
 HANDOVER_PAUSE = 3.0
 """Seconds for which a process whose login was refused does not try to lead again, whatever happens:
 long enough for every other process to look at the lock."""
 MIN_RETRY_PAUSE = 1.0
 """Seconds after a failure during which no request starts another attempt."""
+CALLS_SECONDS = 1.0
+"""Longest wait of news for calls that are writing."""
 QUICK_ANSWER = 1.0
 """A change feed that answers an empty page faster than this is not really waiting."""
 SILENT_SECONDS = 1800.0
@@ -75,6 +76,7 @@ class Scheduler:
     ) -> None:
         self._cache = cache
         self._store = store
+        self._writer = writer
         self._clock = clock
         self._stopwatch = stopwatch
         self._started = stopwatch()
@@ -93,6 +95,7 @@ class Scheduler:
             log=log,
         )
         self._woken = asyncio.Event()
+        self._tidying = False
 
     async def run(self) -> None:
         """Wait until this process leads, then sync until cancelled.
@@ -222,8 +225,6 @@ class Scheduler:
 
     async def _back_off(self) -> None:
         delay = self._runner.delay(self._jitter())
-        if self._runner.sources.on_this_machine:
-            delay = min(delay, FILE_RETRY)
         # A store that asked us to wait, or has just failed, is not asked again at once,
         # whoever requests a cycle.
         blocked = delay if self._runner.asked_delay is not None else min(delay, MIN_RETRY_PAUSE)
@@ -247,6 +248,10 @@ class Scheduler:
         finally:
             await _stop(feed)
         waited = self._stopwatch() - began
+        if event is Event.PAGE:
+            with suppress(TimeoutError):  # it is mostly what these calls write, and they go first
+                async with asyncio.timeout(CALLS_SECONDS):
+                    await self._writer.await_calls()
         if event is Event.NOTHING_NEW and waited < QUICK_ANSWER:
             self._runner.backoff.record_empty()
         elif event in (Event.NOTHING_NEW, None):
@@ -275,15 +280,21 @@ class Scheduler:
             left = deadline - self._stopwatch()
             if left <= 0:
                 return False
-            tick = FAST_TICK if await self._tidy_index() else TICK
+            tick = FAST_TICK if self._tidy_index() else TICK
             await self._tick(min(tick, left), feed)
         return False
 
-    async def _tidy_index(self) -> bool:
+    def _tidy_index(self) -> bool:
         """Do one slice of work on the search index, if this process leads; True while there is more."""
-        with suppress(CacheBusy, CacheFull):
-            return self._leader.held and await self._runner.tidy()
-        return False
+        if not self._leader.held:
+            return False
+        try:
+            before, self._tidying = self._tidying, self._cache.notes.tidy()
+        except (CacheBusy, CacheFull):
+            return False
+        if before and not self._tidying:
+            release_memory()
+        return self._tidying
 
     def _is_due(self, until: Callable[[], bool]) -> bool:
         with suppress(CacheError):

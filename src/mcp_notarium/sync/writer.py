@@ -253,6 +253,10 @@ class Writer:
         """
         await self._remover.remove(note, act)
 
+    async def await_calls(self) -> None:
+        """Wait until the writing calls that came so far have ended."""
+        await self._locks.await_calls()
+
     async def drain(self) -> None:
         """Wait for writes whose caller has left. Call it before the database is closed."""
         await self._locks.drain()

@@ -1,15 +1,13 @@
 """The run loop: listening, waking, backing off, following, taking over, resetting."""
 
 import asyncio
-import threading
 from itertools import pairwise
 
 import pytest
 
-from mcp_notarium.errors import CacheBusy, CacheDamaged, OutcomeUnknown, RateLimited
+from mcp_notarium.errors import CacheDamaged, OutcomeUnknown, RateLimited
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.note_table import NoteTable
-from mcp_notarium.sync import batch_apply, scheduler
+from mcp_notarium.sync import scheduler
 from mcp_notarium.sync.backoff import FIRST_DELAY
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.leader_election import Leader
@@ -46,6 +44,30 @@ def test_a_change_elsewhere_shows_at_once_and_not_at_the_next_interval(client, s
             store.edit("n1", lambda text: text + "more\n")
             await until(in_step(store, client))
             assert client.remote.calls[calls:] in ([], ["changes"])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("forever", [False, True])
+def test_news_wait_for_calls_that_are_writing_but_not_forever(client, store, monkeypatch, forever):
+    if forever:
+        monkeypatch.setattr(scheduler, "CALLS_SECONDS", 0.02)
+    store.put("n1", "one\n")
+
+    async def scenario():
+        async with running(client):
+            await until(in_step(store, client))
+            await asyncio.sleep(0.01)
+            async with client.writer.call():
+                heard = client.remote.calls.count("changes")
+                store.edit("n1", lambda text: text + "more\n")
+                if forever:
+                    await until(in_step(store, client))
+                else:
+                    await asyncio.sleep(0.05)
+                    assert client.contents() != store.contents()
+                    assert client.remote.calls.count("changes") == heard, "asked again behind them"
+            await until(in_step(store, client))
 
     asyncio.run(scenario())
 
@@ -121,25 +143,11 @@ def test_waking_starts_a_cycle_without_waiting_for_the_interval(client, store, t
     asyncio.run(scenario())
 
 
-@pytest.fixture
-def slices(monkeypatch):
-    """Slices of work on the search index that are left to do; True for each."""
-    left = [True] * 5
-    monkeypatch.setattr(NoteTable, "tidy_due", property(lambda _: bool(left)))
+def test_the_search_index_is_tidied_while_nothing_else_is_to_do(client, store):
+    slices = [True] * 5
 
-    def tidy(_table):
-        threads.append(threading.current_thread())
-        left.pop()
-        return bool(left)
-
-    threads = []
-    monkeypatch.setattr(NoteTable, "tidy", tidy)
-    yield left
-    assert threading.main_thread() not in threads, "the event loop does none of it"
-
-
-def test_the_search_index_is_tidied_while_nothing_else_is_to_do(client, slices):
     async def scenario():
+        client.cache.notes.tidy = lambda: slices.pop() if slices else False
         async with running(client):
             await until(lambda: not slices)
             assert client.scheduler.status().complete
@@ -147,37 +155,26 @@ def test_the_search_index_is_tidied_while_nothing_else_is_to_do(client, slices):
     asyncio.run(scenario())
 
 
-def test_memory_is_given_back_once_when_the_search_index_has_been_merged(
-    client, slices, monkeypatch
-):
-    trims = []
-    monkeypatch.setattr(batch_apply, "release_memory", lambda: trims.append(len(slices)))
+def test_memory_is_given_back_once_when_the_search_index_has_been_merged(client, monkeypatch):
+    slices, looks, trims = [True] * 5, [], []
+
+    def tidy():
+        looks.append(1)
+        return slices.pop() if slices else False
+
+    monkeypatch.setattr(scheduler, "release_memory", lambda: trims.append(len(slices)))
 
     async def scenario():
+        client.cache.notes.tidy = tidy
         async with running(client):
             await until(lambda: trims)
-            assert await client.scheduler.sync_now(60.0)
+            for _ in range(3):
+                looked = len(looks)
+                client.scheduler.wake()
+                await until(lambda looked=looked: len(looks) > looked)
 
     asyncio.run(scenario())
     assert trims == [0]
-
-
-def test_a_write_of_another_process_puts_the_tidying_off(client, slices, monkeypatch):
-    busy = [CacheBusy("busy")] * 2
-    tidy = NoteTable.tidy
-    monkeypatch.setattr(
-        NoteTable, "tidy", lambda table: tidy(table) if not busy else raised(busy.pop())
-    )
-
-    def raised(error):
-        raise error
-
-    async def scenario():
-        async with running(client):
-            await until(lambda: not slices)
-
-    asyncio.run(scenario())
-    assert not busy
 
 
 def test_sync_now_is_true_after_a_cycle_that_began_later(client, store):
