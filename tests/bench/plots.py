@@ -133,7 +133,7 @@ def _over_notes(lines: Lines, figures: Sequence[Figure]) -> Canvas:
 def _commit(figures: Sequence[Figure]) -> str | None:
     """Return the name of the older build: the floor that starts, calls and writes have in common."""
     named = [set(figure.floors) for figure in figures if figure.group in {"memory", "writes"}]
-    known = {"bare request", "without a key"}
+    known = {"bare request", "bare requests", "without a key"}
     return next((name for floors in named for name in sorted(floors - known)), None)
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -128,6 +129,23 @@ class Speaker(Child):
         if result.get("isError"):
             raise WrongAnswer(str(result["content"]))
         return result
+
+    def call_at_once(self, name: str, calls: Sequence[Json]) -> list[float]:
+        """Tool calls that must succeed, sent together; seconds until each answer."""
+        began = time.perf_counter()
+        taken: list[float] = []
+        numbers = range(self._number + 1, self._number + 1 + len(calls))
+        self._number += len(calls)
+        for number, arguments in zip(numbers, calls, strict=True):
+            params = {"name": name, "arguments": arguments}
+            self.send({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
+        while len(taken) < len(calls):
+            reply = self.receive()
+            if reply.get("id") in numbers:
+                taken.append(time.perf_counter() - began)
+                if reply.get("result", {}).get("isError", True):
+                    raise WrongAnswer(str(reply))
+        return taken
 
     def tool(self, name: str, /, **arguments: Any) -> Json:
         """A tool call that must succeed; its structured content."""

@@ -131,6 +131,9 @@ TARGETS: Mapping[tuple[str, str], Target] = {
     ("idle", "bytes a refresh"): Target(3000),
     ("idle", "change seen"): Target(2000),
     ("idle", "share of a core"): Target(0.1),
+    ("writes", "save, new note: beyond the requests"): Target(5),
+    ("writes", "save, new text: beyond the requests"): Target(8),
+    ("writes", "eight new notes at once"): Target(50, "p99"),
     ("tokens", "tool list"): Target(1250),
     ("tokens", "a listed note"): Target(
         55,

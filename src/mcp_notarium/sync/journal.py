@@ -16,7 +16,6 @@ from dataclasses import replace
 
 from mcp_notarium.domain.note import (
     Content,
-    Note,
     PendingWrite,
     Revision,
     Tombstone,

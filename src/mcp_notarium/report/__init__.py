@@ -1,1 +1,0 @@
-"""Make the page that shows a person what assistants did: count the records, draw, render."""
