@@ -20,6 +20,7 @@ people's machines. Only the two entry points render them (``protocol`` and ``cli
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -43,17 +44,28 @@ class Verdict(IntEnum):
     KEYCHAIN_UNUSABLE = 23
 
 
-LONGEST_LOCKED_MESSAGE = 300
-"""Most characters that message and hint of a locked account have together, for an agent."""
+LONGEST_REFUSAL = 300
+"""Message and hint of an error have fewer characters together, for an agent; a question to the user may have more."""
+_LONGEST_HINT = 240
 REINSTALL = (
     "Reinstall MCP Notarium the way you installed it (`pipx reinstall mcp-notarium`, "
     "`uv tool install --reinstall .`)."
 )
 ASK_DOCTOR = "Ask the user to run `mcp-notarium doctor` in a terminal; it names the ways out."
+SHORTEN = "Shorten the text, or split it into several notes."
+TRASH_FIRST = "Move the note to the trash first, then delete it."
 ONE_MORE_TRY = (
     "Try again in a few seconds; if it stays like this, ask the user to close the other MCP clients "
     "that use this account."
 )
+
+
+_IF_IT_STAYS = "if it stays like this, ask the user to run `mcp-notarium doctor`."
+_TO_THE_USER = re.compile("ask the user to ", re.IGNORECASE)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 class NotariumError(Exception):
@@ -71,6 +83,8 @@ class NotariumError(Exception):
     resolution_hint: str | None = None
     agent_hint: str | None = None
     tells_text: bool = False
+    whole: ClassVar[bool] = False
+    """Whether an agent gets the message uncut."""
 
     def __init__(
         self,
@@ -89,17 +103,28 @@ class NotariumError(Exception):
         self.http_status_code = http_status_code or self.http_status_code
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the error for the client: plain JSON values, no trace, path or secret."""
+        """Return the error for the client: plain JSON values, no trace, path or secret.
+
+        A message that is too long is cut.
+        """
+        hint = _cut(self.agent_hint or self.resolution_hint or "", _LONGEST_HINT)
+        space = LONGEST_REFUSAL - 1 - len(hint)
         body: dict[str, Any] = {
             "category": self.category,
             "subcategory": self.subcategory,
             "http_status_code": self.http_status_code,
-            "message": self.message,
-            "resolution_hint": self.agent_hint or self.resolution_hint,
+            "message": self.message if self.whole else _cut(self.message, space),
+            "resolution_hint": hint or None,
             "retryable": self.retryable,
             "details": self.details or None,
         }
         return {key: value for key, value in body.items() if value is not None}
+
+    @property
+    def person_hint(self) -> str:
+        """Return what to do next, for the user at a terminal; '' if nobody knows."""
+        hint = _TO_THE_USER.sub("", self.resolution_hint or "")
+        return hint[:1].upper() + hint[1:]
 
 
 class ConfigError(NotariumError):
@@ -160,14 +185,6 @@ class LockedError(NotariumError):
         self.exit_code = int(verdict)
         self.agent_hint = agent_hint
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the error for the client; a message that is too long is cut."""
-        body = super().to_dict()
-        space = LONGEST_LOCKED_MESSAGE - 1 - len(body["resolution_hint"])
-        if len(body["message"]) > space:
-            body["message"] = body["message"][: space - 1] + "…"
-        return body
-
 
 class Unfinished(NotariumError):
     """A change is active, or cannot be undone, and its last steps failed; the hint finishes it."""
@@ -201,6 +218,7 @@ class ConfirmationRequired(InvalidRequest):
     subcategory = "confirmation_required"
     http_status_code = 403
     tells_text = True
+    whole = True
 
 
 class NotPermitted(InvalidRequest):
@@ -240,16 +258,15 @@ class LoginRequired(NotariumError):
     category = "AUTH"
     subcategory = "login_required"
     http_status_code = 401
-    resolution_hint = "Ask the user to run `mcp-notarium login` in a terminal."
+    resolution_hint = agent_hint = "Ask the user to run `mcp-notarium login` in a terminal."
 
 
 class OtherAccount(LoginRequired):
     """The login is of another account than the local notes; it is not used for anything."""
 
     subcategory = "other_account"
-    resolution_hint = (
-        "Ask the user to run `mcp-notarium login` for the account that the client's configuration names. "
-        "The cache was not changed."
+    resolution_hint = agent_hint = (
+        "Ask the user to run `mcp-notarium login` for the account that the client's configuration names."
     )
 
 
@@ -277,6 +294,7 @@ class StoreTimeout(StoreError):
     http_status_code = 504
     retryable = True
     resolution_hint = "Try again later, or raise API_TIMEOUT_SECONDS."
+    agent_hint = "Try again in a few minutes."
 
 
 class RateLimited(StoreError):
@@ -299,7 +317,7 @@ class StoreRejected(StoreError):
 
     subcategory = "rejected"
     http_status_code = 400
-    resolution_hint = "The note store does not accept this text: shorten or change it."
+    resolution_hint = "Do not repeat it unchanged: it would be refused again."
 
 
 class DateRefused(StoreRejected):
@@ -313,7 +331,7 @@ class StoreProtocolError(StoreError):
     """The store's answer breaks its protocol, or is far too large."""
 
     subcategory = "bad_answer"
-    resolution_hint = "Try again in a few minutes; if it stays, run `mcp-notarium doctor`."
+    resolution_hint = f"Try again in a few minutes; {_IF_IT_STAYS}"
 
 
 class OutcomeUnknown(StoreError):
@@ -341,13 +359,14 @@ class RemoteVanished(StoreError):
         "If the notes were really deleted, run `mcp-notarium reset-cache`; "
         "if not, nothing is lost: the cache still has them."
     )
+    agent_hint = "Ask the user: if these notes were really deleted, `mcp-notarium reset-cache` accepts that."
 
 
 class CacheError(NotariumError):
     """The local database did not do what was asked."""
 
     category = "DB_OPERATION"
-    resolution_hint = "Try again in a few seconds; if it stays, run `mcp-notarium doctor`."
+    resolution_hint = f"Try again in a few seconds; {_IF_IT_STAYS}"
 
 
 class CacheBusy(CacheError):
@@ -382,11 +401,11 @@ class NotRecorded(CacheError):
     subcategory = "not_recorded"
     http_status_code = 503
     retryable = True
-    resolution_hint = "Nothing was done. Try again in a few seconds, or run `mcp-notarium doctor`."
+    resolution_hint = f"Try again in a few seconds; {_IF_IT_STAYS}"
 
 
 class CacheDamaged(CacheError):
     """The database cannot be read although its key is right."""
 
     subcategory = "damaged"
-    resolution_hint = "Run `mcp-notarium doctor`; it names the damage and the way out."
+    resolution_hint = ASK_DOCTOR

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.crypto import key_file_codec, key_slots
-from mcp_notarium.errors import LONGEST_LOCKED_MESSAGE, Verdict
+from mcp_notarium.errors import LONGEST_REFUSAL, Verdict
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.secret import Secret
@@ -393,7 +393,7 @@ def test_an_agent_gets_one_way_out_that_destroys_nothing(
         with Server(room.env) as server:
             error = server.error("list")
             assert error["details"] == {"verdict": Verdict(code).name.lower(), "exit_code": code}
-            assert len(error["message"]) + len(error["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
+            assert len(error["message"]) + len(error["resolution_hint"]) < LONGEST_REFUSAL
             assert error["resolution_hint"].startswith(("Ask the user to ", "Try again in"))
             assert not SAYS_WHERE_IT_GOES.search(error["resolution_hint"])
             assert server.leave() == int(code != Verdict.BUSY)

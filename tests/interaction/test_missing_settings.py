@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mcp_notarium.errors import LONGEST_LOCKED_MESSAGE
+from mcp_notarium.errors import LONGEST_REFUSAL
 from support.talker import Talker, call, modern
 from support.whole import DEADLINE, RAW_KEY, SERVE
 
@@ -92,7 +92,7 @@ def test_every_call_says_what_is_missing_and_nothing_is_made(
             error = json.loads(result["content"][0]["text"])
             message = f"{error['message']} {error['resolution_hint']}"
             assert all(name in message for name in names)
-            assert len(message) < LONGEST_LOCKED_MESSAGE
+            assert len(message) < LONGEST_REFUSAL
             assert not error["retryable"]
         talker.hang_up()
         assert talker.leave()[0] == 1

@@ -108,7 +108,7 @@ class OpenChain:
         try:
             anchored = self.anchor.read(self.database)
         except AnchorUnusable as error:
-            faults = (Fault(FaultKind.ANCHOR, 0, f"{error.message}. {error.resolution_hint}"),)
+            faults = (Fault(FaultKind.ANCHOR, 0, f"{error.message}. {error.person_hint}"),)
         found = self.audit_log.table.verify(anchored=anchored, expected=expected)
         return replace(found, faults=(*found.faults, *faults))
 

@@ -150,7 +150,7 @@ async def _load_new(config: Config) -> int:
             return await _load(app)
         except LoginRequired as error:
             talk(f"The new cache is ready and empty: {_end_sentence(error)}")
-            talk(f"→ {error.resolution_hint}")
+            talk(f"→ {error.person_hint}")
             return 0
 
 

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         loaded = command_setup.load(args)
     except ConfigError as error:
-        found = [Finding("configuration", BAD, error.message, error.resolution_hint or "")]
+        found = [Finding("configuration", BAD, error.message, error.person_hint)]
         return _print(found, 1, as_json=args.json)
     config = loaded.config
     stored = config.store.persistent
@@ -99,7 +99,7 @@ def _check_libraries() -> Finding:
     try:
         seen = driver.facts()
     except LockedError as error:
-        return Finding("libraries", BAD, error.message, error.resolution_hint or "")
+        return Finding("libraries", BAD, error.message, error.person_hint)
     sqlite = ".".join(str(part) for part in seen.sqlite_version)
     return Finding(
         "libraries",
@@ -118,7 +118,7 @@ def _check_keychain(config: Config) -> Finding:
             return Finding("keychain", OK, "none here; a login is kept in the encrypted cache")
         return Finding("keychain", OK, system.name)
     except LockedError as error:
-        return Finding("keychain", WARN, error.message, error.resolution_hint or "")
+        return Finding("keychain", WARN, error.message, error.person_hint)
 
 
 def _verdict_finding(facts: dict[str, Any]) -> Finding:
@@ -216,7 +216,7 @@ async def _check_service(app: App) -> Finding:
         describe = app.config.store.describe
         seen = f"{await describe(app.store)} is reachable" if describe else "reachable"
     except NotariumError as error:
-        return Finding("service", WARN, error.message, error.resolution_hint or "")
+        return Finding("service", WARN, error.message, error.person_hint)
     finally:
         await app.store.close()
     if app.store.traits.in_database:

@@ -181,7 +181,7 @@ def check_sandbox(mode: Sandbox) -> Finding:
     try:
         effect = describe_effect(mode)
     except ConfigError as error:
-        return Finding("sandbox", BAD, error.message, error.resolution_hint or "")
+        return Finding("sandbox", BAD, error.message, error.person_hint)
     if effect is None:
         return Finding("sandbox", WARN, "off: a server keeps all its rights (NOTARIUM_SANDBOX=off)")
     weak = "not confined" in effect and sys.platform == "linux"

@@ -110,7 +110,7 @@ def install(account: Account, clients: Sequence[Client], *, yes: bool) -> int:
             entry = _install_one(one, account, command, yes=yes)
         except NotariumError as error:
             failed = True
-            console.warn(f"{one.title}: {error.message}. {error.resolution_hint or ''}")
+            console.warn(f"{one.title}: {error.message}. {error.person_hint}")
             continue
         if entry is not None:
             entries[one.title] = entry
@@ -169,7 +169,7 @@ def run_uninstall(args: argparse.Namespace) -> int:
             found = _uninstall_one(one, args.account, yes=args.yes) or found
         except NotariumError as error:
             failed = True
-            console.warn(f"{one.title}: {error.message}. {error.resolution_hint or ''}")
+            console.warn(f"{one.title}: {error.message}. {error.person_hint}")
     if not found and not failed:
         console.say("No client has the server.")
     elif found:

@@ -246,8 +246,8 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
 
 def _show(error: NotariumError) -> int:
     _say(f"mcp-notarium: {error.message}")
-    if error.resolution_hint:
-        _say(f"→ {error.resolution_hint}")
+    if error.person_hint:
+        _say(f"→ {error.person_hint}")
     return error.exit_code
 
 

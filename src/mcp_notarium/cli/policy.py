@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         if args.action != "check" or not args.json:
             raise
-        facts = {"ok": False, "message": error.message, "resolution_hint": error.resolution_hint}
+        facts = {"ok": False, "message": error.message, "resolution_hint": error.person_hint}
         print_data(facts | error.details, "", as_json=True)
         return error.exit_code
     if args.action == "check":

@@ -203,7 +203,7 @@ def _problem(variable: Variable, typed: str) -> str | None:
     try:
         parse_value(variable, typed, [])
     except ConfigError as error:
-        return f"{error.message}. {error.resolution_hint or ''}"
+        return f"{error.message}. {error.person_hint}"
     return None
 
 

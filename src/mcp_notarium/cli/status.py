@@ -146,7 +146,7 @@ def describe_failure(error: LockedError | CacheError) -> dict[str, Any]:
         "verdict": verdict.name.lower() if verdict else error.subcategory or "unusable",
         "exit_code": int(verdict or error.exit_code),
         "message": error.message,
-        "resolution_hint": error.resolution_hint or _AGAIN,
+        "resolution_hint": error.person_hint or _AGAIN,
     }
 
 

@@ -163,12 +163,13 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
         }
         for at in error.errors(include_url=False, include_input=False, include_context=False)
     ]
+    wrong = dict.fromkeys(problem["field"].partition(".")[0] for problem in problems)
     named = "; ".join(f"{problem['field']}: {problem['problem']}" for problem in problems[:5])
     return InvalidRequest(
         f"`{tool.name}` cannot take these arguments: {named}",
         subcategory="arguments",
         details={"problems": problems[:20]},
-        resolution_hint=f"`{tool.name}` takes: {describe_arguments(tool)}.",
+        resolution_hint=f"`{tool.name}` takes: {describe_arguments(tool, wrong)}.",
     )
 
 

@@ -53,8 +53,8 @@ class UsageLimits:
             raise NotPermitted(
                 f"The answer has {size} bytes; {largest} may be read at a time.",
                 details={"bytes": size, "most": largest},
-                resolution_hint="Ask for less: a smaller `limit`, fewer `preview_lines`, or lines of "
-                f"a note by `range_line_start` and `range_line_count`. {_CHANGEABLE}",
+                resolution_hint="Ask for less, by `limit`, `preview_lines` or `range_line_count`. "
+                f"{_CHANGEABLE}",
             )
         if whole is not None and self._read + size > whole:
             raise NotPermitted(
@@ -142,5 +142,5 @@ class UsageLimits:
         raise NotPermitted(
             f"No more than {most} changes may be made in an hour.",
             details={"most": most} | ({} if wait is None else {"retry_after_seconds": wait}),
-            resolution_hint=f"Tell the user what is left to be done, or go on later. {_CHANGEABLE}",
+            resolution_hint=f"Tell the user what is left to be done. {_CHANGEABLE}",
         )

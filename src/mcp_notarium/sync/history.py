@@ -175,15 +175,14 @@ class History:
                 "There is no change to this note to undo: none was saved from here, or it is kept no more.",
                 subcategory="nothing_to_undo",
                 details={"id": note_id},
-                resolution_hint="Action `history` lists what can be restored. A new note can be trashed.",
+                resolution_hint="Action `history` lists what can be restored.",
             )
         if row.made is None or row.made != self._cache.notes.etag(note_id):
             raise VersionConflict(
                 "The note has changed since that save; nothing was undone.",
                 subcategory="changed_since",
                 details={"id": note_id},
-                resolution_hint="Action `history` shows what came. `restore_version` brings an older text "
-                "back, if the user wants to lose that.",
+                resolution_hint="Action `history` shows what came; ask the user before `restore_version` drops it.",
             )
         return await self.read(note_id, str(row.local_version))
 
@@ -304,6 +303,5 @@ def _missing_error(note_id: str, name: str) -> NoteNotFound:
         "There is no such version of this note.",
         details={"id": note_id, "version": name[:40]},
         subcategory="version",
-        resolution_hint="Action `history` lists the versions. What a save here has replaced is kept for a "
-        "limited time; the rest is up to the note store.",
+        resolution_hint="Action `history` lists the versions that are kept.",
     )

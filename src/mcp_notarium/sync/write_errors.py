@@ -78,8 +78,7 @@ def removed_error(note_id: str, *, renamed: bool = False) -> NoteNotFound:
         return NoteNotFound(
             f"the note is not under its name at the note store, and perhaps under another one; {NOT_SAVED}",
             details={"id": note_id},
-            resolution_hint="Look with `get` after the next sync: a renamed note answers to this id, too. If it is "
-            "gone and the text is still wanted, `save` it as a new note: `text` without `id`.",
+            resolution_hint="Look with `get` after the next sync: a renamed note answers to this id, too.",
         )
     return NoteNotFound(
         "the note was removed elsewhere in the meantime; nothing was saved",

@@ -234,9 +234,12 @@ def _output_schema(tool: Tool) -> dict[str, Any]:
     return {"properties": names, "type": "object"}
 
 
-def describe_arguments(tool: Tool) -> str:
-    """Return the tool's arguments with the values they take, for whoever sent others."""
-    return _describe_fields(schema_without(flat_schema(tool.request), tool.without))
+def describe_arguments(tool: Tool, wrong: Collection[str]) -> str:
+    """Return which values the first wrong arguments take, or the names of all if one of these is none."""
+    fields = schema_without(flat_schema(tool.request), tool.without)["properties"]
+    if not wrong or set(wrong) - fields.keys():
+        return ", ".join(fields)
+    return _describe_fields({"properties": {name: fields[name] for name in list(wrong)[:_DESCRIBED]}})
 
 
 def _describe_fields(schema: dict[str, Any]) -> str:
@@ -257,6 +260,7 @@ def _describe_values(schema: dict[str, Any]) -> str:
 
 _BOUNDS = {"minimum": "at least", "maximum": "at most"}
 _SHORT = 40
+_DESCRIBED = 2
 
 
 class _Flat(GenerateJsonSchema):

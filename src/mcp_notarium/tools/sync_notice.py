@@ -49,8 +49,8 @@ def _nothing_loaded(app: App, status: SyncStatus) -> NotariumError:
     if status.last_error and status.state != "halted":
         return StoreUnavailable(
             f"The notes have not been loaded: {why}.",
-            resolution_hint="It is tried again by itself; call `list` again in a few minutes. If it stays "
-            "like this, ask the user to check the network and to run `mcp-notarium doctor`.",
+            resolution_hint="Call `list` again in a few minutes; if it stays like this, ask the user to run "
+            "`mcp-notarium doctor`.",
         )
     return still_loading(app, "call `list` again in a minute.")
 

@@ -20,7 +20,7 @@ from mcp_notarium.account.startup_outcomes import Create, Locked, Migrate, Open,
 from mcp_notarium.account.startup_table import decide, row_for
 from mcp_notarium.cli import main
 from mcp_notarium.crypto.key_file_codec import FileState
-from mcp_notarium.errors import ASK_DOCTOR, LONGEST_LOCKED_MESSAGE, LockedError, Verdict
+from mcp_notarium.errors import ASK_DOCTOR, LONGEST_REFUSAL, LockedError, Verdict
 from mcp_notarium.files.account_folder import Problem
 from mcp_notarium.storage.integrity import PageSample
 
@@ -191,7 +191,7 @@ def test_an_agent_gets_one_way_out_that_moves_no_file(row, seen, outcome, way_ou
             continue
         reply = decision.error().to_dict()
         assert reply["message"] == decision.message
-        assert len(reply["message"]) + len(reply["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
+        assert len(reply["message"]) + len(reply["resolution_hint"]) < LONGEST_REFUSAL
         assert reply["resolution_hint"] == decision.agent_hint
         assert decision.agent_hint.startswith(("Ask the user to ", "Try again in a few seconds"))
         assert decision.agent_hint.endswith(".")
@@ -211,7 +211,7 @@ def test_damage_met_while_open_is_reported_in_the_same_way():
         assert ("reset-cache" in decision.hint) == (not only_copy)
         assert ("rebuild then moves" in decision.hint) == rebuilds
         reply = decision.error().to_dict()
-        assert len(reply["message"]) + len(reply["resolution_hint"]) < LONGEST_LOCKED_MESSAGE
+        assert len(reply["message"]) + len(reply["resolution_hint"]) < LONGEST_REFUSAL
         assert not RISKY.search(reply["resolution_hint"])
 
 
@@ -219,7 +219,7 @@ def test_damage_met_while_open_is_reported_in_the_same_way():
 def test_a_refusal_that_quotes_its_surroundings_at_length_is_cut_for_an_agent(verdict):
     error = LockedError(verdict, "held by " + "process 1; " * 90, resolution_hint="Close them.")
     reply = error.to_dict()
-    assert len(reply["message"]) + len(reply["resolution_hint"]) == LONGEST_LOCKED_MESSAGE - 1
+    assert len(reply["message"]) + len(reply["resolution_hint"]) == LONGEST_REFUSAL - 1
     assert reply["message"].endswith("…")
     assert reply["resolution_hint"] == ASK_DOCTOR
     assert error.resolution_hint == "Close them."

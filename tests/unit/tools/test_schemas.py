@@ -240,12 +240,13 @@ def test_a_hint_names_the_fields_inside_a_field_and_only_what_there_is():
     save, manage = (tool for tool in TOOLS if not tool.read_only)
     assert (
         "properties {pinned (true|false), markdown (true|false), archived (true|false)}"
-        in describe_arguments(save)
+        in describe_arguments(save, ["properties"])
     )
-    assert "value}]" in describe_arguments(save)
-    assert "(trash|untrash|" in describe_arguments(manage)
+    assert "value}]" in describe_arguments(save, ["tags", "text_patch"])
+    assert "(trash|untrash|" in describe_arguments(manage, ["action"])
     offered = NOTARIUM.permitted(Policy(), {"markdown", "archived", "trash", "untrash"}).by_name()
-    said = describe_arguments(offered["save"])
-    assert "properties {pinned (true|false)}" in said
-    assert "trash (" not in said
-    assert "trash|" not in describe_arguments(offered["manage"])
+    assert "properties {pinned (true|false)}" in describe_arguments(offered["save"], ["properties"])
+    names = describe_arguments(offered["save"], ["note"]).split(", ")
+    assert names[:3] == ["id", "local_version", "server_version"]
+    assert "trash" not in names
+    assert "trash|" not in describe_arguments(offered["manage"], ["action"])

@@ -11,6 +11,7 @@ from typing import Any
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
 from mcp_notarium.errors import (
+    TRASH_FIRST,
     CursorLost,
     IdTaken,
     NoteNotFound,
@@ -180,7 +181,11 @@ class LocalStore:
             if held.etag != etag:
                 raise VersionConflict("the note has changed", details={"id": note_id})
             if not held.content.trash:
-                raise StoreRejected("the note is not in the trash", details={"id": note_id})
+                raise StoreRejected(
+                    "the note is not in the trash; nothing was deleted",
+                    details={"id": note_id},
+                    resolution_hint=TRASH_FIRST,
+                )
             self._db.run("DELETE FROM notebook_notes WHERE id = ?", (note_id,))
             self._db.run(
                 "INSERT INTO notebook_removed VALUES (?, ?)", (note_id, self._next_change())

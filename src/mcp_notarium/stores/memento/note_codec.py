@@ -246,7 +246,7 @@ def _labels(base: Revision | None, content: Content, given: Row) -> dict[str, Va
             "the labels of this note are in a form that is not known here; its tags were not changed, and "
             "nothing was saved",
             subcategory="labels",
-            resolution_hint="Save without `tags`, or ask the user to change the labels in Memento.",
+            resolution_hint="Save without `tags`; the user can change the labels in Memento.",
         )
     return {"labels": stringify(list(content.tags)) if content.tags else None}
 

@@ -127,7 +127,7 @@ class NoteTable:
             raise StoreRejected(
                 f"this version of Memento has no {', '.join(sorted(lost))}; nothing was saved",
                 subcategory="no_column",
-                resolution_hint="Leave that out, or ask the user to update Memento.",
+                resolution_hint="Leave that out; the user can update Memento.",
             )
         return known
 
@@ -146,8 +146,7 @@ class NoteTable:
             what = getattr(error, "sqlite_errorname", "constraint")
             raise StoreRejected(
                 f"Memento's file refuses this by a rule of its own ({what}); nothing was saved",
-                resolution_hint="Ask the user to check MEMENTO_USER_ID, and whether the app is newer than "
-                "this program knows.",
+                resolution_hint="Ask the user to check MEMENTO_USER_ID.",
             ) from None
 
     def _date(self, at: int) -> int | str:

@@ -23,7 +23,7 @@ USERNAME, PASSWORD, TOKEN = "SIMPLENOTE_USERNAME", "SIMPLENOTE_PASSWORD", "SIMPL
 REQUEST_SOURCE, API_KEY = "SIMPLENOTE_REQUEST_SOURCE", "SIMPERIUM_API_KEY"
 API_URL, AUTH_URL, APP_URL = "SIMPERIUM_API_URL", "SIMPERIUM_AUTH_URL", "SIMPLENOTE_APP_URL"
 LOGIN_HINT = (
-    "Ask the user to run `mcp-notarium login` in a terminal, or to set "
+    "Run `mcp-notarium login` in a terminal, or set "
     "SIMPLENOTE_PASSWORD or SIMPLENOTE_TOKEN in the client's configuration."
 )
 _API_KEY = "e2f0978acfea407aa23fdf557478d3f2"

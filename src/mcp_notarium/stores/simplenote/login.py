@@ -173,13 +173,17 @@ def login_required(message: str) -> LoginRequired:
 
 def other_account(message: str) -> OtherAccount:
     """Return the error for a login of another account, with the way out."""
-    return OtherAccount(
+    error = OtherAccount(
         message,
-        resolution_hint="Ask the user to put a token of SIMPLENOTE_USERNAME's account into "
-        "SIMPLENOTE_TOKEN, or to remove it and run `mcp-notarium login`. The cache was not changed. If "
+        resolution_hint="Put a token of SIMPLENOTE_USERNAME's account into "
+        "SIMPLENOTE_TOKEN, or remove it and run `mcp-notarium login`. The cache was not changed. If "
         "it was filled with a wrong token, `mcp-notarium reset-cache` moves it to the quarantine and "
         "starts a new one.",
     )
+    error.agent_hint = (
+        "Ask the user to remove SIMPLENOTE_TOKEN and to run `mcp-notarium login` in a terminal."
+    )
+    return error
 
 
 def normal_username(username: str) -> str:

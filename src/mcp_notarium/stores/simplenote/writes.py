@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from mcp_notarium.domain.note import PendingWrite, Revision
 from mcp_notarium.errors import (
+    SHORTEN,
     DateRefused,
     LoginRequired,
     NotariumError,
@@ -175,6 +176,7 @@ def _refusal_error(reply: Reply) -> NotariumError:
             "Simplenote refuses the note: it is too large",
             subcategory="too_large",
             http_status_code=_TOO_LARGE,
+            resolution_hint=SHORTEN,
         )
     if reply.status in _REJECTED and _refused_field(reply) in _DATES:
         return DateRefused("Simplenote refuses the date of the change")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 URL, TOKEN, ALLOW_HTTP = "TRILIUM_URL", "TRILIUM_TOKEN", "TRILIUM_ALLOW_HTTP"
 LOGIN_HINT = (
-    "Ask the user to run `mcp-notarium login` in a terminal, or to make a token in Trilium "
+    "Run `mcp-notarium login` in a terminal, or make a token in Trilium "
     "(Options > ETAPI) and set TRILIUM_TOKEN in the client's configuration."
 )
 _WIRE_WORDS = frozenset(

@@ -296,7 +296,8 @@ def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str 
     if held.get("unread"):
         if text != base.content.text:
             raise StoreRejected(
-                "the content of this note is not text: only its title and tags can be changed; nothing was saved"
+                "the content of this note is not text: only its title and tags can be changed; nothing was saved",
+                resolution_hint="Save without a text.",
             )
         return None
     if held["type"] != HTML:
@@ -309,8 +310,8 @@ def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str 
         raise StoreRejected(
             f"this edit would lose what Markdown cannot show: {', '.join(refusal.what)}; nothing was saved",
             subcategory="formatting",
-            resolution_hint="Change one place of a line at a time, or add a new line beside this one. To replace "
-            "it, remove it in one save and write it anew in another, if the user agrees to lose this.",
+            resolution_hint="Change one place of a line at a time. To replace a line, remove it in one save and "
+            "write it anew in another, if the user agrees to lose this.",
         ) from None
 
 
@@ -321,8 +322,7 @@ def _require_passive(held: dict[str, Any], html: str) -> None:
         raise StoreRejected(
             f"this HTML would act by itself: {', '.join(sorted(found)[:5])}; nothing was saved",
             subcategory="active_content",
-            resolution_hint="Leave it out. The server fetches an image of another host, and tells that host "
-            "so: write a link to it instead.",
+            resolution_hint="Leave it out; write a link to an image of another host.",
         )
 
 
@@ -340,6 +340,7 @@ def _label_names(held: dict[str, Any], tags: tuple[str, ...]) -> list[str]:
             f"{len(missing)} of the tags come from a note above this one and can only be removed there; "
             "nothing was saved",
             subcategory="inherited_tags",
+            resolution_hint="Keep them in `tags`; the user can remove them at that note.",
         )
     wanted = [tag for tag in dict.fromkeys(tags) if tag not in inherited]
     owned = {one[1]: one[2] for one in held.get("labels", [])}
@@ -349,6 +350,7 @@ def _label_names(held: dict[str, Any], tags: tuple[str, ...]) -> list[str]:
                 "a tag of this store has letters, digits, `_` and `:` only, and does not begin with "
                 "`label:` or `relation:`; nothing was saved",
                 subcategory="tag_name",
+                resolution_hint="Write the tag with these characters.",
             )
     if any(value and name not in wanted for name, value in owned.items()):
         raise StoreRejected(

@@ -105,10 +105,18 @@ def value_of(reply: Reply) -> Any:
 def refusal_of(reply: Reply) -> NotariumError:
     """Return the error for a write that was refused."""
     if _code(reply) == "NOTE_IS_PROTECTED":
-        return StoreRejected("the note is protected in Trilium and cannot be changed from here")
+        return protected_error()
     if reply.status == _BAD_REQUEST:
         return StoreRejected("Trilium refuses the note in this form")
     return StoreProtocolError(f"Trilium answered a write with status {reply.status}")
+
+
+def protected_error() -> StoreRejected:
+    """Return the error for a change of a note that is encrypted by Trilium."""
+    return StoreRejected(
+        "the note is protected in Trilium and cannot be changed from here",
+        resolution_hint="Ask the user to change it in Trilium.",
+    )
 
 
 def _code(reply: Reply) -> str:

@@ -48,7 +48,7 @@ from mcp_notarium.stores.trilium.live import LiveTrilium
 from mcp_notarium.stores.trilium.note_codec import NoteObject, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import NoteReader, each
 from mcp_notarium.stores.trilium.revisions import Revisions
-from mcp_notarium.stores.trilium.session import TriliumSession, refusal_of, value_of
+from mcp_notarium.stores.trilium.session import TriliumSession, protected_error, refusal_of, value_of
 from mcp_notarium.stores.trilium.urls import Urls
 
 _LARGEST_STATUS = 64 * 1024
@@ -209,7 +209,7 @@ class TriliumStore:
         """Read the note that an edit was made from. Raises ``VersionConflict`` if it is another by now."""
         note = await self._reader.note(note_id)
         if note.protected:
-            raise StoreRejected("the note is protected in Trilium and cannot be changed from here")
+            raise protected_error()
         if note.etag != etag:
             raise VersionConflict("the note has changed at Trilium", details={"id": note.id})
         return note

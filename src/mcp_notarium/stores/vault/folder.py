@@ -83,9 +83,8 @@ class VaultFolder:
         except OSError as error:
             raise StoreUnavailable(
                 f"the folder of the vault cannot be used: {error.strerror}",
-                resolution_hint="Ask the user to check that the folder is there, and not another one in its place: a "
-                "drive may not be mounted. When it is back it is used again; if the user has made it anew, "
-                "they must restart this MCP client.",
+                resolution_hint="Ask the user to check that the folder is there (a drive may not be mounted), and to "
+                "restart this MCP client if it was made anew.",
             ) from None
 
 

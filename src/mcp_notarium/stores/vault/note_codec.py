@@ -208,6 +208,7 @@ def _with_tags(text: str, old: tuple[str, ...], wanted: tuple[str, ...]) -> str:
                 "a tag of a vault has letters, digits, `_`, `-` and `/` only, and not digits alone; "
                 "nothing was saved",
                 subcategory="tag_name",
+                resolution_hint="Write the tag with these characters.",
             )
     try:
         pairs = zip(old, wanted, strict=True) if len(old) == len(wanted) else ()
@@ -231,6 +232,7 @@ def _with_tags(text: str, old: tuple[str, ...], wanted: tuple[str, ...]) -> str:
         raise StoreRejected(
             "the tags of this note are written in a form that cannot be changed here; nothing was saved",
             subcategory="front_matter",
+            resolution_hint="Change them in the text, with `text_patch`.",
         )
     return changed
 

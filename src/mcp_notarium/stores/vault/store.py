@@ -15,6 +15,8 @@ from pathlib import Path
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
+    SHORTEN,
+    TRASH_FIRST,
     CacheError,
     CursorLost,
     IdTaken,
@@ -224,7 +226,9 @@ class VaultStore:
     def _push(self, write: PendingWrite) -> Acknowledgement:
         body = Body.from_bytes(write.body)
         if len(body.text.encode()) > writing.LARGEST:
-            raise StoreRejected("the note is too large for a file of this vault")
+            raise StoreRejected(
+                "the note is too large for a file of this vault", resolution_hint=SHORTEN
+            )
         with self._folder.opened() as root:
             if write.base_etag is None:
                 return self._create(root, write.note_id, body)
@@ -233,7 +237,10 @@ class VaultStore:
     def _create(self, root: int, path: str, body: Body) -> Acknowledgement:
         parts = split_path(path)
         if parts is None:
-            raise StoreRejected("no note of this vault can have this name or folder")
+            raise StoreRejected(
+                "no note of this vault can have this name or folder",
+                resolution_hint="Give the note another first line.",
+            )
         with suppress(NoteNotFound, NotANote):
             self._find(root, path)
             raise IdTaken("a note of this name exists", details={"id": path})
@@ -406,7 +413,9 @@ class VaultStore:
             except NotANote:
                 raise _changed_error(path) from None
             if not place[1]:
-                raise StoreRejected("the note is not in the trash; nothing was deleted")
+                raise StoreRejected(
+                    "the note is not in the trash; nothing was deleted", resolution_hint=TRASH_FIRST
+                )
             if _revision(place, held).etag != etag:
                 raise _changed_error(path)
             with open_parent(root, path, trash=True) as (parent, name):

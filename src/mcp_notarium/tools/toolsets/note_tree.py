@@ -78,7 +78,9 @@ async def search(app: App, request: SearchNotesRequest, call: CallContext) -> Pl
     app.config.policy.require_filter(Field.TAGS)
     if not 0 < len(request.query.strip()) <= _LONGEST_QUERY:
         raise InvalidRequest(
-            f"`query` needs 1 to {_LONGEST_QUERY} characters.", subcategory="arguments"
+            f"`query` needs 1 to {_LONGEST_QUERY} characters.",
+            subcategory="arguments",
+            resolution_hint="Send a query of that length.",
         )
     return _rows(app, await _live(app).search(request.query), MOST_HITS)
 
