@@ -359,7 +359,9 @@ class RemoteVanished(StoreError):
         "If the notes were really deleted, run `mcp-notarium reset-cache`; "
         "if not, nothing is lost: the cache still has them."
     )
-    agent_hint = "Ask the user: if these notes were really deleted, `mcp-notarium reset-cache` accepts that."
+    agent_hint = (
+        "Ask the user: if these notes were really deleted, `mcp-notarium reset-cache` accepts that."
+    )
 
 
 class CacheError(NotariumError):

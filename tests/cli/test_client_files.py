@@ -6,11 +6,12 @@ import difflib
 import json
 import stat
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from mcp_notarium.cli import client_files, json_members
+from mcp_notarium.cli import client_files, json_members, setup
 from mcp_notarium.cli import install as installing
 from mcp_notarium.config import clients
 from mcp_notarium.config.accounts import Account
@@ -302,4 +303,7 @@ def test_a_copy_of_the_program_that_is_gone_tomorrow_is_installed_nowhere(monkey
     monkeypatch.setattr(sys, "executable", "/home/ada/.cache/uv/archive-v0/x7Q/bin/python")
     with pytest.raises(ConfigError) as caught:
         installing.server_command(account)
-    assert "uv tool install mcp-notarium" in caught.value.resolution_hint
+    assert "uv tool install" in caught.value.resolution_hint
+    setting_up = Namespace(client=None)
+    with pytest.raises(ConfigError):  # before anything is asked or made
+        setup.run(setting_up)

@@ -29,7 +29,18 @@ from mcp_notarium.errors import (
 )
 
 SOURCES = Path(mcp_notarium.__file__).parent
-TO_MODELS = {"app", "domain", "errors", "library", "protocol", "search", "storage", "stores", "sync", "tools"}
+TO_MODELS = {
+    "app",
+    "domain",
+    "errors",
+    "library",
+    "protocol",
+    "search",
+    "storage",
+    "stores",
+    "sync",
+    "tools",
+}
 """Packages whose errors reach a model; those of the others end a command, or lock the account, which has a test of its own."""
 VALUE = "x" * 15 + " "
 """Stands for a value that the source fills in."""
@@ -74,7 +85,7 @@ def said(call: ast.Call, kind: type[NotariumError], module: ModuleType) -> tuple
     return message, given.get("agent_hint") or by_default or own or ""
 
 
-def text(node: ast.expr, module: ModuleType) -> str:
+def text(node: ast.expr, module: ModuleType) -> str:  # noqa: PLR0911 - one for each form
     """What an expression says: constants as they are, of two alternatives the longer, else a value."""
     match node:
         case ast.JoinedStr(values=parts):

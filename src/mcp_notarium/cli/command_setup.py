@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -73,7 +72,7 @@ def load(args: argparse.Namespace, *, asks: bool = True) -> Loaded:
     loaded = _ask_key(loaded) if asks else loaded
     confinement.wipe_environment(*config.secret_names())
     # A person reads this: routine events would only distract.
-    quiet = loaded.config.log_level in {"info", "warn"} and sys.stderr.isatty()
+    quiet = loaded.config.log_level in {"info", "warn"}
     logs.configure("error" if quiet else loaded.config.log_level, loaded.config.log_file)
     logs.protect_config(loaded.config)
     for warning in loaded.warnings:

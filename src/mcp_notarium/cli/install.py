@@ -174,7 +174,8 @@ def run_uninstall(args: argparse.Namespace) -> int:
         console.say("No client has the server.")
     elif found:
         console.say(
-            "Notes, keys and accounts stay. `mcp-notarium purge` destroys the copy of the notes here."
+            "Notes, keys and accounts stay. `mcp-notarium purge` destroys what is stored here, a local "
+            "notebook too."
         )
     return int(failed)
 
@@ -213,18 +214,22 @@ def _place(one: Client) -> str:
     return display_path(one.path(os.environ))
 
 
+def require_lasting() -> None:
+    """Raise ``ConfigError`` for a program that stays for this one run only: clients could not start it."""
+    if _TEMPORARY & set(Path(sys.executable).parts):
+        raise ConfigError(
+            "this copy of the program is a temporary one, and clients would look for it in vain",
+            resolution_hint="Install it with `uv tool install` or `pipx install`, and run `mcp-notarium setup`.",
+        )
+
+
 def server_command(account: Account) -> list[str]:
     """Return how a client starts the server: by absolute paths, for it may have any working folder and PATH.
 
-    Raises ``ConfigError`` for a program that stays for this one run only.
+    Raises ``ConfigError`` as :func:`require_lasting` does.
     """
+    require_lasting()
     script = Path(sys.executable).with_name("mcp-notarium" + (".exe" if os.name == "nt" else ""))
-    if _TEMPORARY & set(script.parts):
-        raise ConfigError(
-            "this copy of the program is a temporary one, and clients would look for it in vain",
-            resolution_hint="Install it (`uv tool install mcp-notarium` or `pipx install mcp-notarium`) and run "
-            "`mcp-notarium setup` again; it goes on where it stopped.",
-        )
     start = [str(script)] if script.exists() else [sys.executable, "-m", "mcp_notarium"]
     return [*start, "--account", account.name]
 

@@ -158,8 +158,7 @@ def run_sync(args: argparse.Namespace) -> int:
 async def _sync(args: argparse.Namespace) -> int:
     async with open_app(command_setup.prepare(args)) as app:
         signals.watch_folder(app.config.account_dir)  # opening may have created the database
-        if not app.library.traits.in_database:
-            await sync_all(app)
+        await sync_all(app)
         counts = app.cache.notes.counts()
     facts = {"notes": counts.active, "notes_in_trash": counts.trashed}
     print_data(
@@ -172,6 +171,8 @@ async def _sync(args: argparse.Namespace) -> int:
 
 async def sync_all(app: App) -> None:
     """Sync with a bar, until every note is here. Raises ``LoginRequired`` and ``NotariumError``."""
+    if app.library.traits.in_database:
+        return
     cycle = asyncio.create_task(app.scheduler.sync_now(_LONGEST_SYNC))
     with console.progress("Loading the notes") as report:
         while not cycle.done():

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from mcp_notarium.account import slot_management
-from mcp_notarium.app import App, open_app
+from mcp_notarium.app import open_app
 from mcp_notarium.cli import (
     console,
     install,
@@ -25,6 +25,7 @@ from mcp_notarium.cli import (
     setup_key,
     signals,
 )
+from mcp_notarium.cli.notes import sync_all
 from mcp_notarium.cli.questions import Choice
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import ONLY, Account
@@ -40,7 +41,6 @@ from mcp_notarium.stores.kind import StoreKind, Truth
 _DATA_DIR = "NOTARIUM_DATA_DIR"
 _ANOTHER = ""
 _AGAIN = "Then run `mcp-notarium setup` again: it goes on where it stopped."
-_LOOK_SECONDS = 0.1
 _NAMES = tuple(one.name for one in registry.kinds() if one.persistent)
 
 
@@ -78,6 +78,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run all steps; exit code 1 if a client could not be given the server."""
+    if install.NONE not in (args.client or ()):
+        install.require_lasting()
     signals.note_change("What was done stays. `mcp-notarium setup` goes on where it stopped.")
     try:
         return _run(args)
@@ -140,7 +142,7 @@ def _choose_store(*, yes: bool) -> str:
     if yes or os.environ.get(STORE):
         return default
     kinds = [one for one in registry.kinds() if one.persistent]
-    shown = [Choice(one.name, one.title) for one in kinds]
+    shown = [Choice(one.name, one.place) for one in kinds]
     return questions.choose("Where do the notes live?", shown, default=default, option="--store")
 
 
@@ -190,7 +192,7 @@ def _settings(kind: StoreKind, given: Mapping[str, str]) -> dict[str, str]:
     for name, variable in own.items():
         if variable.required and name not in values:
             values[name] = questions.ask_text(
-                variable.purpose, default="", option=f"--set {name}=VALUE",
+                f"{variable.purpose.removesuffix('.')}:", default="", option=f"--set {name}=VALUE",
                 problem=partial(_problem, variable),
             )  # fmt: skip
     return {name: _canonical(name, text) for name, text in values.items()}
@@ -232,23 +234,11 @@ async def _is_logged_in(config: Config) -> bool:
 
 
 async def _load_notes(config: Config) -> int:
-    """Load all notes, and return how many there are. Raises ``ConfigError`` if the store cannot be read."""
+    """Load all notes if some are missing, and return how many there are. Raises like :func:`sync_all`."""
     async with open_app(config) as app:
-        with console.progress("Loading the notes") as report:
-            while not (status := app.scheduler.status()).complete:
-                report(status.loaded, status.total)
-                if status.last_error or status.needs_login:
-                    raise ConfigError(
-                        f"the notes cannot be loaded: {status.last_error or 'the login is refused'}",
-                        resolution_hint=_way_out(app),
-                    )
-                await asyncio.sleep(_LOOK_SECONDS)
+        if not app.scheduler.status().complete:
+            await sync_all(app)
         return app.cache.notes.counts().active
-
-
-def _way_out(app: App) -> str:
-    relogin = "`mcp-notarium login` logs in anew; " if app.config.store.login else ""
-    return f"{relogin}`mcp-notarium doctor` says what is wrong."
 
 
 def _offer_recovery(config: Config, args: argparse.Namespace) -> None:
@@ -259,14 +249,19 @@ def _offer_recovery(config: Config, args: argparse.Namespace) -> None:
     if any(one.type is SlotType.RECOVERY and one.state is SlotState.ACTIVE for one in slots):
         return
     only_here = config.store.truth is Truth.LOCAL
-    lost = "lost with the key" if only_here else "loaded again if the key is lost"
+    lost = (
+        "Without a recovery key the notes are lost if the key is."
+        if only_here
+        else "If the key is lost, the notes are loaded again; a recovery key spares you that."
+    )
     if args.recovery is None and args.yes:
         if only_here:
-            console.warn(
-                f"No recovery key: the notes are {lost}. `mcp-notarium keys recovery create` makes one."
-            )
-    elif args.recovery or questions.confirm(
-        f"Make a recovery key for your papers? (The notes are {lost}.)",
+            console.warn(f"{lost} `mcp-notarium keys recovery create` makes one.")
+        return
+    if args.recovery is None:
+        console.say(lost)
+    if args.recovery or questions.confirm(
+        "Make a recovery key, to write on paper?",
         default=only_here,
         option="--recovery` or `--no-recovery",
     ):

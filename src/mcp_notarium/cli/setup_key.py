@@ -33,8 +33,8 @@ KEYCHAIN = "NOTARIUM_KEYCHAIN"
 _KEY = "DB_ENCRYPTION_KEY"
 _TRIES = 3
 _TITLES = {
-    "keychain": "make one, and keep it in the system's keychain",
-    "file": "make one, and keep it in a file that only you can read",
+    "keychain": "a new one, in the keychain",
+    "file": "a new one, in a private file",
     "passphrase": "a passphrase of mine",
 }
 
@@ -198,9 +198,7 @@ def _choose_place(account: Account, *, yes: bool) -> str:
         return default
     places = [place for place in _TITLES if usable or place != "keychain"]
     shown = [Choice(place, _TITLES[place]) for place in places]
-    return questions.choose(
-        "Which key encrypts the copy here?", shown, default=default, option="--key"
-    )
+    return questions.choose("Encrypt with which key?", shown, default=default, option="--key")
 
 
 def _store_in_keychain(found: Config, key: Secret) -> None:

@@ -138,9 +138,12 @@ def remember(folder: Path, account: Account) -> None:
 
 
 def forget(folder: Path, account: Account) -> None:
-    """Take the account out of the file. Raises ``OSError``, ``AccountError``."""
+    """Take the account out of the file, and remove a file that holds no other. Raises ``OSError``, ``AccountError``."""
     kept = {name: one for name, one in read_accounts(folder).items() if name != account.name}
-    write_accounts(folder, kept)
+    if kept:
+        write_accounts(folder, kept)
+    else:
+        (folder / FILE).unlink(missing_ok=True)
 
 
 def storable_names(kind: StoreKind) -> set[str]:

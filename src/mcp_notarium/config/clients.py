@@ -132,7 +132,7 @@ CLIENTS = (
         title="Gemini CLI",
         paths=("~/.gemini/settings.json",),
         program="gemini",
-        reload="Start a new session",
+        reload="Start a new session, in a folder that you trust: elsewhere it starts no MCP server",
     ),
     Client(
         name="windsurf",

@@ -103,6 +103,7 @@ class StoreKind:
     """Describe a kind of store.
 
     ``name`` is for the configuration, ``title`` for people: it is also what the store's own app is called.
+    ``place``: where its notes live, in a few words, for who chooses; needed only if they can be chosen in `setup`.
     ``login`` None: there is nothing to log in to. ``tables``: those it has in the database, if it has any;
     ``StoreContext.database`` reaches them. ``copies``: how many verified copies of the database are kept.
     ``wire_words``: parts of paths and names of headers that are the same for every account; the log shows no others.
@@ -143,6 +144,7 @@ class StoreKind:
     takes_id: Callable[[str], bool] = lambda _note_id: False
     export_format: Callable[[], DocumentFormat | None] = lambda: None
     persistent: bool = True
+    place: str = ""
 
     @property
     def lacking(self) -> frozenset[str]:

@@ -239,7 +239,9 @@ def describe_arguments(tool: Tool, wrong: Collection[str]) -> str:
     fields = schema_without(flat_schema(tool.request), tool.without)["properties"]
     if not wrong or set(wrong) - fields.keys():
         return ", ".join(fields)
-    return _describe_fields({"properties": {name: fields[name] for name in list(wrong)[:_DESCRIBED]}})
+    return _describe_fields(
+        {"properties": {name: fields[name] for name in list(wrong)[:_DESCRIBED]}}
+    )
 
 
 def _describe_fields(schema: dict[str, Any]) -> str:

@@ -37,6 +37,7 @@ def _access(_settings: StoreSettings) -> Access:
 KIND = StoreKind(
     name="local",
     title="the local notebook",
+    place="here, in an encrypted notebook",
     truth=Truth.LOCAL,
     variables=(
         Variable(

@@ -77,6 +77,7 @@ async def _describe(store: Store) -> str:
 KIND = StoreKind(
     name="memento",
     title="Memento",
+    place="in the file of Memento's app",
     truth=Truth.SHARED_FILE,
     variables=VARIABLES,
     identity=_identity,

@@ -107,6 +107,7 @@ async def _describe(store: Store) -> str:
 KIND = StoreKind(
     name="trilium",
     title="Trilium",
+    place="on your Trilium server",
     truth=Truth.REMOTE,
     variables=VARIABLES,
     identity=_identity,

@@ -48,7 +48,12 @@ from mcp_notarium.stores.trilium.live import LiveTrilium
 from mcp_notarium.stores.trilium.note_codec import NoteObject, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import NoteReader, each
 from mcp_notarium.stores.trilium.revisions import Revisions
-from mcp_notarium.stores.trilium.session import TriliumSession, protected_error, refusal_of, value_of
+from mcp_notarium.stores.trilium.session import (
+    TriliumSession,
+    protected_error,
+    refusal_of,
+    value_of,
+)
 from mcp_notarium.stores.trilium.urls import Urls
 
 _LARGEST_STATUS = 64 * 1024

@@ -90,6 +90,7 @@ def _takes_id(note_id: str) -> bool:
 KIND = StoreKind(
     name="vault",
     title="the vault",
+    place="in a folder of Markdown files (Obsidian, Logseq)",
     truth=Truth.SHARED_FILE,
     variables=(
         Variable(
