@@ -1,15 +1,19 @@
 """Write the folder that ``scripts/bundle`` packs: ``python scripts/bundle.py FOLDER``.
 
+``--same-bytes PACKED OUT`` writes a packed bundle with its files sorted and dated by ``SOURCE_DATE_EPOCH``.
 The host's uv installs the versions of requirements.lock and runs the sources, so nothing is built on the user's machine.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
+import time
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +78,9 @@ def manifest(project: dict[str, Any], server: dict[str, Any]) -> dict[str, Any]:
             "mcp_config": {
                 "command": "uv",
                 "args": ["run", "--directory", "${__dirname}", ENTRY],
-                "env": {one["name"]: f"${{user_config.{one['name'].lower()}}}" for one in variables},
+                "env": {
+                    one["name"]: f"${{user_config.{one['name'].lower()}}}" for one in variables
+                },
             },
         },
         "tools_generated": True,
@@ -94,12 +100,26 @@ def question(variable: dict[str, Any]) -> dict[str, Any]:
     found = {
         "type": ("directory" if folder else "file") if path else "string",
         "title": variable["name"],
-        "description": variable["description"] + (f" One of: {', '.join(choices)}." if choices else ""),
+        "description": variable["description"]
+        + (f" One of: {', '.join(choices)}." if choices else ""),
         "required": False,
         "default": variable.get("default", ""),
     }
     return found | ({"sensitive": True} if variable.get("isSecret") else {})
 
 
+def write_same_bytes(packed: Path, out: Path) -> None:
+    """Write the archive again without what differs from one packing to the next."""
+    made = time.gmtime(int(os.environ["SOURCE_DATE_EPOCH"]))[:6]
+    with zipfile.ZipFile(packed) as old, zipfile.ZipFile(out, "w") as new:
+        for name in sorted(old.namelist()):
+            entry = zipfile.ZipInfo(name, made)
+            entry.external_attr = 0o100644 << 16
+            new.writestr(entry, old.read(name), zipfile.ZIP_DEFLATED)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    if sys.argv[1] == "--same-bytes":
+        write_same_bytes(*map(Path, sys.argv[2:]))
+    else:
+        main(Path(sys.argv[1]))

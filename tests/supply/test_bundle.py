@@ -84,3 +84,20 @@ def test_packed_bundle_starts_as_a_client_starts_it(tmp_path):
     answer = json.loads(done.stdout)
     assert answer["result"]["serverInfo"]["name"]
     assert done.returncode == 0, done.stderr
+
+
+def test_two_packings_have_the_same_bytes(tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    command = [sys.executable, TOP / "scripts/bundle.py", "--same-bytes"]
+    for number, names in enumerate((["b", "a/c"], ["a/c", "b"])):
+        with zipfile.ZipFile(tmp_path / f"{number}.zip", "w") as packed:
+            for name in names:
+                packed.writestr(zipfile.ZipInfo(name, (2001 + number, 1, 1, 0, 0, 0)), name * 99)
+        done = [tmp_path / f"{number}.zip", tmp_path / f"{number}.mcpb"]
+        subprocess.run([*command, *done], check=True)
+    one, other = (tmp_path / f"{number}.mcpb" for number in range(2))
+    assert one.read_bytes() == other.read_bytes()
+    with zipfile.ZipFile(one) as bundle:
+        assert {name: bundle.read(name) for name in bundle.namelist()} == {
+            "a/c": b"a/c" * 99, "b": b"b" * 99
+        }  # fmt: skip

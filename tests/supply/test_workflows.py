@@ -76,6 +76,9 @@ def test_release_runs_for_version_tags_only_and_gives_each_job_what_it_needs():
         "compare": {},
         "attest": {"id-token": "write", "attestations": "write"},
         "publish": {"id-token": "write"},
+        "page": {"contents": "write"},
+        "image": READS,
+        "publish-image": {"id-token": "write", "attestations": "write", "packages": "write"},
     }
 
 
@@ -85,6 +88,9 @@ def test_nothing_is_published_before_it_is_checked_compared_and_attested():
     assert sorted(jobs["attest"]["needs"]) == ["check", "compare"]
     assert jobs["compare"]["needs"] == ["build"]
     assert jobs["publish"]["environment"]["name"] == "pypi"
+    assert jobs["page"]["needs"] == ["publish"]
+    assert sorted(jobs["publish-image"]["needs"]) == ["check", "compare", "image"]
+    assert jobs["publish-image"]["environment"]["name"] == "image"
     assert runs(jobs["check"]) == ["./scripts/check", "./scripts/test"]
     for part in (one for job in jobs.values() for one in (job, *steps(job))):
         assert not {"if", "continue-on-error", "shell"} & part.keys()
@@ -96,12 +102,19 @@ def test_what_is_published_is_what_was_compared_and_nothing_else():
     assert len(set(machines)) == 2
     assert jobs["build"]["runs-on"] == "${{ matrix.machine }}"
     (built,) = moved(jobs["build"])
-    assert (built["name"], built["path"]) == ("built-on-${{ matrix.machine }}", "dist/")
+    assert (built["name"], built["path"]) == ("built-on-${{ matrix.machine }}", "built/")
+    assert runs(jobs["build"])[-2:] == [
+        "./scripts/build built/dist", "./scripts/bundle built/bundle"
+    ]  # fmt: skip
     came, went = moved(jobs["compare"])
     assert (came, went["name"]) == ({"path": "built"}, "release")
     assert went["path"] in {f"built/built-on-{machine}/" for machine in machines}
-    for name in ("attest", "publish"):
-        assert moved(jobs[name]) == [{"name": "release", "path": "dist"}]
+    for name in ("attest", "publish", "page"):
+        assert moved(jobs[name]) == [{"name": "release", "path": "built"}]
+    assert steps(jobs["attest"])[-1]["with"] == {"subject-path": "built/*/*"}
+    assert steps(jobs["publish"])[-1]["with"]["packages-dir"] == "built/dist"
+    (went,), (came,) = moved(jobs["image"]), moved(jobs["publish-image"])
+    assert went["name"] == came["name"] == "image"
 
 
 def moved(job):
@@ -113,9 +126,10 @@ def moved(job):
     "change",
     [
         {},
-        {"a.whl": b"other bytes"},
-        {"a.whl": None},
-        {"more.whl": b"only on one machine"},
+        {"dist/a.whl": b"other bytes"},
+        {"dist/a.whl": None},
+        {"dist/more.whl": b"only on one machine"},
+        {"bundle/a.mcpb": b"other bytes"},
         {"below/more": b"in a folder"},
     ],
     ids=str,
@@ -126,7 +140,8 @@ def test_the_comparison_fails_if_one_machine_made_anything_else(tmp_path, change
     jobs = load(RELEASE)["jobs"]
     for number, machine in enumerate(jobs["build"]["strategy"]["matrix"]["machine"]):
         place = tmp_path / "built" / f"built-on-{machine}"
-        made = {"a.whl": b"wheel", "a.tar.gz": b"sdist"} | (change if number == changed else {})
+        made = {"dist/a.whl": b"wheel", "dist/a.tar.gz": b"sdist", "bundle/a.mcpb": b"bundle"}
+        made |= change if number == changed else {}
         for name, content in made.items():
             if content is not None:
                 (place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +161,7 @@ def test_nothing_is_built_before_the_project_has_an_address(tmp_path, owner):
         (tmp_path / name).write_text(text.replace("OWNER", owner))
     scripts = runs(load(RELEASE)["jobs"]["build"])
     (script,) = (one for one in scripts if "OWNER" in one)
-    assert scripts.index(script) < scripts.index("./scripts/build dist")
+    assert scripts.index(script) < scripts.index("./scripts/build built/dist")
     done = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, check=False)
     assert (done.returncode == 0) is (owner == "somebody")
 
@@ -154,10 +169,14 @@ def test_nothing_is_built_before_the_project_has_an_address(tmp_path, owner):
 def test_jobs_that_can_sign_run_no_code_of_the_repository():
     jobs = load(RELEASE)["jobs"]
     signing = {name: job for name, job in jobs.items() if "id-token" in job["permissions"]}
-    assert {name: (uses(job), runs(job)) for name, job in signing.items()} == {
-        "attest": (["actions/download-artifact", "actions/attest-build-provenance"], []),
-        "publish": (["actions/download-artifact", "pypa/gh-action-pypi-publish"], []),
+    assert {name: uses(job) for name, job in signing.items()} == {
+        "attest": ["actions/download-artifact", "actions/attest-build-provenance"],
+        "publish": ["actions/download-artifact", "pypa/gh-action-pypi-publish"],
+        "publish-image": ["actions/download-artifact", "actions/attest-build-provenance"],
     }
+    (push,) = (run for job in signing.values() for run in runs(job))
+    assert set(re.findall(r"docker (\w+)", push)) == {"login", "load", "tag", "push", "inspect"}
+    assert "/scripts" not in push
 
 
 @pytest.mark.parametrize("name", [CI, LONG, RELEASE])
