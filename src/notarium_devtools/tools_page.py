@@ -60,7 +60,7 @@ An error that the agent can act on is a *tool error*: `isError` with this JSON a
 `loading`, `policy_changed`, `settings_missing`, ... |
 | `http_status_code` | the nearest HTTP status |
 | `message` | what happened |
-| `resolution_hint` | what to do next |
+| `resolution_hint` | what to do next: one way; with `message` fewer than 300 characters, unless `message` is a question to the user. `mcp-notarium doctor` has the long form |
 | `retryable` | true: the same call may work later |
 | `details` | values to act on: `current_local_version`, `total_lines`, `retry_after_seconds`, `verdict`, \
 `trace_id`, ... |

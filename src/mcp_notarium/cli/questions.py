@@ -10,8 +10,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from mcp_notarium.cli.terminal import can_ask
+from mcp_notarium.cli import console
+from mcp_notarium.cli.terminal import can_ask, wrap
 from mcp_notarium.errors import ConfigError, InvalidRequest
+
+
+_BESIDE = 9
+"""Columns of what stands before and behind a question."""
 
 
 class Choice(NamedTuple):
@@ -68,6 +73,8 @@ def _require(option: str) -> Any:
 def _ask(kind: Any, question: str, **options: Any) -> Any:
     from prompt_toolkit.output import create_output  # noqa: PLC0415 - the same
 
+    # A question that is too wide would be broken within a word.
+    question = "\n".join(wrap(question, console.console().width - _BESIDE))
     try:
         return kind(question, output=create_output(stdout=sys.stderr), **options).unsafe_ask()
     except (EOFError, OSError):  # Ctrl+D, or the terminal is gone

@@ -152,7 +152,7 @@ def _export_format() -> DocumentFormat:
 KIND = StoreKind(
     name="simplenote",
     title="Simplenote",
-    place="at Simplenote, in your account there",
+    place="at Simplenote, in your account",
     truth=Truth.REMOTE,
     variables=VARIABLES,
     identity=_identity,

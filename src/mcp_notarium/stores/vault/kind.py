@@ -90,7 +90,7 @@ def _takes_id(note_id: str) -> bool:
 KIND = StoreKind(
     name="vault",
     title="the vault",
-    place="in a folder of Markdown files (Obsidian, Logseq)",
+    place="in Markdown files (Obsidian ...)",
     truth=Truth.SHARED_FILE,
     variables=(
         Variable(
