@@ -14,7 +14,6 @@ from mcp_notarium.cli import console
 from mcp_notarium.cli.terminal import can_ask, wrap
 from mcp_notarium.errors import ConfigError, InvalidRequest
 
-
 _BESIDE = 9
 """Columns of what stands before and behind a question."""
 
