@@ -28,6 +28,7 @@ from bench.rows_tasks import tasks
 from bench.rows_tokens import tokens
 from bench.rows_trilium import trilium
 from bench.rows_vault import vault
+from bench.rows_vault_peers import vault_peers
 from bench.rows_writes import writes
 from bench.site import FULL, SMOKE, USUAL, Pace, Site
 
@@ -44,6 +45,7 @@ PER_SIZE: dict[str, tuple[Rows, ...]] = {
     "trilium": (trilium,),
     "memento": (memento,),
     "vault": (vault,),
+    "vault-peers": (vault_peers,),
 }
 """In this order: the first loads the cache of the others, the last ones add notes."""
 ONCE: dict[str, tuple[Rows, ...]] = {"transport": (transport,), "keys": (keys,)}

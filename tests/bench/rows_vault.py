@@ -24,7 +24,7 @@ _numbers = count()
 def vault(site: Site) -> Iterator[Figure]:
     """Rows of a folder with as many files, 100 in each folder below it."""
     place = site.folder / "vault"
-    files = _fill(place, site)
+    files = fill(place, site)
     settings = surroundings(
         NOTARIUM_STORE="vault",
         NOTARIUM_DATA_DIR=str(site.folder / "of the vault"),
@@ -59,7 +59,7 @@ def vault(site: Site) -> Iterator[Figure]:
         yield figure("save, one line", "ms", _median(site, partial(_save, server, place)))
 
 
-def _fill(place: Path, site: Site) -> list[Path]:
+def fill(place: Path, site: Site) -> list[Path]:
     """Write the notes of the corpus; return the files."""
     files = []
     for number, (note_id, fields) in enumerate(corpus.notes(site.count)):

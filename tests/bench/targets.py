@@ -14,7 +14,7 @@ ESTIMATED = "tokens (bytes / 3.5)"
 Of = Literal["value", "ratio", "p99"]
 LOGARITHMIC = 0.15
 """log n itself fits n^0.11 between 1,000 and 100,000; the rest is what noise adds."""
-GROWING = frozenset({"first sync", "size", "local", "trilium", "memento", "vault"})
+GROWING = frozenset({"first sync", "size", "local", "trilium", "memento", "vault", "vault peers"})
 """Groups that may grow with the notes."""
 FLAT = frozenset(
     {
