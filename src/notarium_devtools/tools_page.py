@@ -132,7 +132,7 @@ The client gets this with the handshake:
 _BEHAVIOUR = {
     "list": """\
 * Search language: words (all of them, also inflected; `AND` between them changes nothing), `"a phrase"`, `-word`,
-  `-"phrase"`, `NOT word`, `a OR b`, `prefix*`, `tag:x`, `-tag:x`, `tag:"two words"`, `before:` and `after:` a day (both
+  `-"phrase"`, `NOT word`, `a OR b`, `prefix*`, `tag:x` (also tags nested in it, `x/y`), `-tag:x`, `tag:"two words"`, `before:` and `after:` a day (both
   inclusive, UTC, by last change), `trash:yes|no|any`, `in:trash`, `is:trashed`, and `modified:` (`updated:`) or `created:` with a year, month or day,
   also `>day`, `<=day`, `day..day`. Where notes lie in folders, `path:Work` and
   `-path:Work/Old` are the notes in a folder and below it, or one note by its path; letter case makes no difference. Elsewhere
@@ -180,6 +180,8 @@ _BEHAVIOUR = {
   note that it means, as Obsidian resolves it (the whole path, else its end: below the note's folder first, then the shortest
   path; else an alias). A link without `id` leads to no note. `linked_from` are the notes that link to this one. Each names at
   most 50; `links_left_out` says how many more there are. What stands in code is no link.
+* There, too, a note that does not fit into the answer has its `headings` with their lines (50 at most; then the deepest are left
+  out), outside code, as far as they are written with `#`. They tell which lines to ask for.
 * An unknown id is `NOT_FOUND`; `get` does not search.
 """,
     "save": """\

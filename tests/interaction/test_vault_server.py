@@ -206,3 +206,23 @@ def test_a_tag_in_a_text_counts_for_the_policy(
             assert server.error("get", id=name)["category"] == "NOT_FOUND"
         assert (vault / "Projects" / "Plan.md").read_bytes() == PLAN
         assert server.leave() == 0
+
+
+def test_a_long_note_names_its_headings_and_their_lines(env: dict[str, str], vault: Path) -> None:
+    part = "".join(f"word {number} of a long note\n" for number in range(900))
+    (vault / "Long.md").write_text(f"---\n# comment\n---\n# One\n{part}## Zebras\n{part}")
+    with Server(env) as server:
+        server.loaded(2)
+        note = server.tool("get", id="Long.md")
+        assert note["text_is_partial"]
+        assert note["headings"] == [
+            {"line": 4, "heading": "# One"},
+            {"line": 905, "heading": "## Zebras"},
+        ]
+        asked = server.tool("get", id="Long.md", range_line_start=905, range_line_count=2)
+        assert asked["text"].startswith("## Zebras\n")
+        assert "headings" not in asked
+        assert "headings" not in server.tool("get", id="Projects/Plan.md")
+        found = server.tool("list", query="zebra")["content"]
+        assert [one["uuid"] for one in found] == ["Long.md"]
+        assert found[0]["match"]["line"] == 905

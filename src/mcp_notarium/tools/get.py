@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from mcp_notarium.domain.headings import find_headings
 from mcp_notarium.domain.lines import split_lines
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import Field, Policy
@@ -21,6 +22,7 @@ from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.note_lookup import find_note, versions_of
 from mcp_notarium.tools.schemas import (
     GetRequest,
+    Heading,
     LinkedNoteAnswer,
     NoteAnswer,
     NoteLink,
@@ -58,19 +60,35 @@ async def handle(app: App, request: GetRequest, call: CallContext) -> NoteAnswer
         if not found.present:
             return _old_answer(app, note, found, request)
     _check_version(note, request.local_version)
-    links = _link_fields(app, note)
-    return LinkedNoteAnswer(
-        **fields_of(note, app.config.policy),
-        **links,
-        **text_fields(
-            app,
-            note,
-            start=request.range_line_start,
-            count=request.range_line_count,
-            character=request.range_char_start,
-            beside=links,
-        ),
+    beside = _link_fields(app, note)
+    part = _part(app, note, request, beside)
+    asked = (request.range_line_start, request.range_line_count, request.range_char_start)
+    if part["text_is_partial"] and asked == (None, None, None):
+        beside |= _heading_fields(app, note)
+        part = _part(app, note, request, beside)
+    return LinkedNoteAnswer(**fields_of(note, app.config.policy), **beside, **part)
+
+
+def _part(
+    app: App, note: Note, request: GetRequest, beside: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return the requested part of the text, as far as it fits beside these fields."""
+    return text_fields(
+        app,
+        note,
+        start=request.range_line_start,
+        count=request.range_line_count,
+        character=request.range_char_start,
+        beside=beside,
     )
+
+
+def _heading_fields(app: App, note: Note) -> dict[str, Any]:
+    """Return the headings of a note that does not fit into the answer: they tell which lines to ask for."""
+    if not app.config.store.paths or app.config.policy.hides(Field.TEXT):
+        return {}
+    found = [Heading(line=line, heading=words) for line, words in find_headings(note.text)]
+    return {"headings": found} if found else {}
 
 
 def _link_fields(app: App, note: Note) -> dict[str, Any]:
@@ -102,13 +120,7 @@ def _old_answer(app: App, note: Note, found: Version, request: GetRequest) -> Ol
         modified_at=int(found.modified_at),
     )
     fields = fields_of(old, app.config.policy) | {"local_version": None, "server_version": None}
-    fields |= text_fields(
-        app,
-        old,
-        start=request.range_line_start,
-        count=request.range_line_count,
-        character=request.range_char_start,
-    )
+    fields |= _part(app, old, request)
     fields["note"] = " ".join(
         filter(None, (OLD, None if found.tags_known else OLD_TAGS, fields.get("note")))
     )

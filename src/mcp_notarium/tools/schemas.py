@@ -348,9 +348,20 @@ class NoteLink(Answer):
     id: str | None = None
 
 
-class LinkedNoteAnswer(NoteAnswer):
-    """Hold a note of a store with paths as ``get`` returns it. ``links_left_out``: how many more there are."""
+class Heading(Answer):
+    """Hold a heading of a note, as written, and its line."""
 
+    line: int
+    heading: str
+
+
+class LinkedNoteAnswer(NoteAnswer):
+    """Hold a note of a store with paths as ``get`` returns it. ``links_left_out``: how many more there are.
+
+    ``headings`` are those of a note that does not fit into one answer.
+    """
+
+    headings: list[Heading] | None = None
     links: list[NoteLink] | None = None
     linked_from: list[NoteLink] | None = None
     links_left_out: int | None = None
