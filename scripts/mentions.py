@@ -38,6 +38,8 @@ MENTIONED = {
     "mcp_notarium.storage.note_search: statements.rows": "a statement that search/sql_builder.py has built, a field",
     "mcp_notarium.cli.audit: fault.number": _A_FIELD,
     "mcp_notarium.cli.audit: record.number": _A_FIELD,
+    "mcp_notarium.report.activity: record.number": _A_FIELD,
+    "mcp_notarium.report.concerns: first.number": _A_FIELD,
     "mcp_notarium.cli.signals: interrupt.number": "the number of a signal, a field",
     "mcp_notarium.cli.signals: self.number": "the number of a signal, a field",
     "mcp_notarium.cli.keys: calibrate.run": _A_VERB,

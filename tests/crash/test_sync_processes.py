@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.domain.note import Content
+from mcp_notarium.search.parser import parse
 from mcp_notarium.storage import integrity
 from notarium_devtools.simperium import Simulator
 from support import sync_child
@@ -126,19 +127,21 @@ def listings(sim):
     ("nth", "torn"),
     sample(
         "transactions",
-        [(1, True), (1, False), (2, False), (3, True), (4, True), (4, False)],
+        [(nth, torn) for nth in range(1, 8) for torn in (True, False)],
         2,
     ),
 )
 def test_a_first_load_killed_at_a_transaction_is_resumed(sim, tmp_path, nth, torn):
-    fill(sim, 5600)  # seven pages, and never more than two of them in one transaction
+    fill(sim, 5600)  # seven pages, each a transaction
     assert run_child(sim, tmp_path, "sync", end_at_transaction=nth, torn=torn) == KILLED
     sim.reset_log()
     with reopen(sim, tmp_path) as client:
         progress = client.cache.sync_state.progress()
         page_one_is_in = (nth, torn) != (1, True)
         assert (progress.mark is not None or progress.complete) is page_one_is_in
-        assert client.cache.notes.counts().total >= (100 if page_one_is_in else 0)
+        stored = client.cache.notes.counts().total
+        assert stored >= (100 if page_one_is_in else 0)
+        assert client.cache.search.find(parse("text"), limit=1).total == stored
         assert (client.cache.sync_state.cursor() is not None) is progress.complete
         settle(client)
         assert client.contents() == truth(sim)

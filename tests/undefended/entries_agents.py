@@ -586,4 +586,18 @@ AGENTS = (
         "    if False:\n",
         ("interaction/test_note_tree.py::test_html_that_acts_by_itself_is_refused",),
     ),
+    Defence(
+        "names are no markup in a report",
+        "report/page.py",
+        "        autoescape=True,\n",
+        "        autoescape=False,\n",
+        ("cli/test_report.py::test_hostile_names_are_shown_and_do_nothing",),
+    ),
+    Defence(
+        "a report permits no script",
+        "report/page.html",
+        '<meta http-equiv="Content-Security-Policy" content="{{ policy }}">\n',
+        "",
+        ("cli/test_report.py::test_the_policy_of_the_page_stops_what_should_ever_get_in",),
+    ),
 )

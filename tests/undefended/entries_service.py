@@ -298,6 +298,24 @@ SERVICE = (
         ),
     ),
     Defence(
+        "a store of files that has failed is looked at again soon",
+        "sync/scheduler.py",
+        "            delay = min(delay, FILE_RETRY)\n",
+        "            pass\n",
+        (
+            "unit/sync/test_news_and_sweeps.py::test_a_store_of_files_that_fails_is_soon_followed_again",
+        ),
+    ),
+    Defence(
+        "a store of files is watched on after one failure",
+        "sync/batch_reader.py",
+        "                self.feed.record_success()  # this is how such a store reports a change\n",
+        "                pass\n",
+        (
+            "unit/sync/test_news_and_sweeps.py::test_a_store_of_files_that_fails_is_soon_followed_again",
+        ),
+    ),
+    Defence(
         "a write to a file that was replaced meanwhile is in doubt",
         "stores/memento/database_file.py",
         "            if self._identity() == identity:\n                return\n",

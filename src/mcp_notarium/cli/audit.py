@@ -101,15 +101,17 @@ class OpenChain:
     anchor: Anchor
     database: Database
 
-    def verify(self, expected: Head | None) -> Verification:
-        """Return the verdict on the chain and on its anchor."""
+    def verify(
+        self, expected: Head | None, *, also: Callable[[Record], None] | None = None
+    ) -> Verification:
+        """Return the verdict on the chain and on its anchor; ``also`` gets each record."""
         anchored = None
         faults: tuple[Fault, ...] = ()
         try:
             anchored = self.anchor.read(self.database)
         except AnchorUnusable as error:
             faults = (Fault(FaultKind.ANCHOR, 0, f"{error.message}. {error.person_hint}"),)
-        found = self.audit_log.table.verify(anchored=anchored, expected=expected)
+        found = self.audit_log.table.verify(anchored=anchored, expected=expected, also=also)
         return replace(found, faults=(*found.faults, *faults))
 
 
@@ -200,7 +202,7 @@ def _tail(args: argparse.Namespace) -> int:
     with open_chain(command_setup.prepare(args), read_only=True) as chain:
         table = chain.audit_log.table
         records = list(table.records(first=max(1, table.head().count - args.n + 1)))
-        names = {} if args.json else _read_titles(chain)
+        names = {} if args.json else read_titles(chain)
     if args.json:
         sys.stdout.writelines(json.dumps(export.as_json(record)) + "\n" for record in records)
     else:
@@ -208,7 +210,7 @@ def _tail(args: argparse.Namespace) -> int:
     return 0
 
 
-def _read_titles(chain: OpenChain) -> dict[str, str]:
+def read_titles(chain: OpenChain) -> dict[str, str]:
     """Return what notes are called now, by the names that records have for them."""
     found = note_scan.read_titles(chain.database)
     return {chain.audit_log.note_reference(note_id): title for note_id, title in found}

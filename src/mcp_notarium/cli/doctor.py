@@ -22,7 +22,7 @@ from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, console, doctor_checks, status
 from mcp_notarium.cli.doctor_checks import BAD, NOT_CHECKED, OK, WARN, Finding, check_folder
 from mcp_notarium.cli.terminal import print_data
-from mcp_notarium.config import Config
+from mcp_notarium.config import Config, Loaded
 from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
 from mcp_notarium.files.account_folder import AccountFolder
@@ -54,6 +54,17 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         found = [Finding("configuration", BAD, error.message, error.person_hint)]
         return _print(found, 1, as_json=args.json)
+    found, code = examine(loaded, deep=args.deep, offline=args.offline)
+    return _print(found, code, as_json=args.json)
+
+
+def examine(
+    loaded: Loaded, *, deep: bool = False, offline: bool = False, pages: bool = True
+) -> tuple[list[Finding], int]:
+    """Return all findings, and the exit code of the worst.
+
+    ``offline``: the store is not asked. ``pages`` False: neither pages nor indexes are read through.
+    """
     config = loaded.config
     stored = config.store.persistent
     where = f"account folder {config.account_dir}" if stored else f"{config.store.title}, no folder"
@@ -63,18 +74,24 @@ def run(args: argparse.Namespace) -> int:
         doctor_checks.check_policy(loaded.policy),
         doctor_checks.check_sandbox(config.sandbox),
     ]
-    cache, code = _check_cache(config, args) if stored else ([], 0)
     refused = any(one.name == "sandbox" and one.state == BAD for one in found)
-    return _print(found + cache, code or int(refused), as_json=args.json)
+    if not stored:
+        return found, int(refused)
+    cache, code = _check_cache(config, deep=deep, offline=offline, pages=pages)
+    return found + cache, code or int(refused)
 
 
-def _check_cache(config: Config, args: argparse.Namespace) -> tuple[list[Finding], int]:
+def _check_cache(
+    config: Config, *, deep: bool, offline: bool, pages: bool
+) -> tuple[list[Finding], int]:
     """Return the findings about the database, its verdict first, and the exit code."""
-    facts, inside = status.collect(config), check_folder(config)
+    facts, inside = status.collect(config, whole=pages), check_folder(config)
     config = replace(config, on_unreadable="refuse")
     if facts["exit_code"] == 0 and facts["cache"] == status.IN_ORDER:
         try:
-            inside += asyncio.run(_check_open_cache(config, deep=args.deep, offline=args.offline))
+            inside += asyncio.run(
+                _check_open_cache(config, deep=deep, offline=offline, pages=pages)
+            )
         except (LockedError, CacheError) as error:
             facts = status.describe_failure(error)
         inside += _check_passphrase(config)
@@ -129,7 +146,9 @@ def _verdict_finding(facts: dict[str, Any]) -> Finding:
     return Finding("cache", OK, facts["cache"])
 
 
-async def _check_open_cache(config: Config, *, deep: bool, offline: bool) -> list[Finding]:
+async def _check_open_cache(
+    config: Config, *, deep: bool, offline: bool, pages: bool
+) -> list[Finding]:
     async with open_app(config, syncing=False, read_only=True) as app:
         found = [
             _check_sync(app),
@@ -142,7 +161,7 @@ async def _check_open_cache(config: Config, *, deep: bool, offline: bool) -> lis
         ]
         if not offline:
             found.append(await _check_service(app))
-    return [_check_pages(config, app.cache.database, deep=deep), *found]
+    return [_check_pages(config, app.cache.database, deep=deep), *found] if pages else found
 
 
 def _check_pages(config: Config, database: Database, *, deep: bool) -> Finding:

@@ -66,6 +66,7 @@ GROUPS = {
         "status": Command("status", "show the account, its cache and its clients"),
         "doctor": Command("doctor", "check configuration, keys, cache and network"),
         "audit": Command("audit", "verify, show and export the audit log"),
+        "report": Command("report", "write a page of what assistants did with your notes"),
         "policy": Command("policy", "show, check and explain what agents may see and do"),
     },
     "Keys": {

@@ -76,10 +76,10 @@ def run(args: argparse.Namespace) -> int:
     return int(facts["exit_code"])
 
 
-def collect(config: Config, *, deep: bool = False) -> dict[str, Any]:
+def collect(config: Config, *, deep: bool = False, whole: bool = True) -> dict[str, Any]:
     """Return the facts as plain JSON values; a locked account is a fact, not an error.
 
-    ``deep`` also compares every index with its table.
+    ``deep`` also compares every index with its table; ``whole`` False reads a few pages only.
     """
     cautious = replace(config, on_unreadable="refuse")
     facts: dict[str, Any] = {
@@ -94,12 +94,14 @@ def collect(config: Config, *, deep: bool = False) -> dict[str, Any]:
     }
     try:
         # Asked with the settings as they are, because a refusal says why no rebuild is possible.
-        return facts | _decision_facts(cautious, inspection.verdict(config), deep=deep)
+        return facts | _decision_facts(cautious, inspection.verdict(config), deep=deep, whole=whole)
     except (LockedError, CacheError) as error:
         return facts | describe_failure(error)
 
 
-def _decision_facts(config: Config, decision: Decision, *, deep: bool) -> dict[str, Any]:
+def _decision_facts(
+    config: Config, decision: Decision, *, deep: bool, whole: bool
+) -> dict[str, Any]:
     """Return what start-up would do; only a database that is in order is opened."""
     match decision:
         case Locked():
@@ -115,9 +117,9 @@ def _decision_facts(config: Config, decision: Decision, *, deep: bool) -> dict[s
             schema_migration.rehearse(config)
             return _ok_facts(f"schema {version}; the next start migrates it to {program}")
         case Rebuild():
-            return _decision_facts(config, inspection.verdict(config), deep=deep)
+            return _decision_facts(config, inspection.verdict(config), deep=deep, whole=whole)
         case Open():
-            facts = asyncio.run(_open_facts(config, deep=deep)) | _key_facts(config)
+            facts = asyncio.run(_open_facts(config, deep=deep, whole=whole)) | _key_facts(config)
             _require_space(config)
             return facts
 
@@ -168,9 +170,10 @@ def _describe_slot(slot: Slot) -> str:
     return f"{slot.type.value} ({slot.state.value})" if known else slot.type.value
 
 
-async def _open_facts(config: Config, *, deep: bool) -> dict[str, Any]:
-    async with open_app(config, syncing=False, whole=True, read_only=True) as app:
-        facts = _ok_facts(IN_ORDER) | _cache_facts(app) | {"checked": "every page"}
+async def _open_facts(config: Config, *, deep: bool, whole: bool) -> dict[str, Any]:
+    async with open_app(config, syncing=False, whole=whole, read_only=True) as app:
+        checked = "every page" if whole else "a few pages"
+        facts = _ok_facts(IN_ORDER) | _cache_facts(app) | {"checked": checked}
     if not deep:
         return facts
     wrong, compared = check_pages(config, app.cache.database)

@@ -46,7 +46,10 @@ class Content:
         """Return it in a form that any store and the index can hold: lone surrogates are replaced."""
         tags = tuple(replace_surrogates(tag) for tag in self.tags)
         title = None if self.title is None else replace_surrogates(self.title)
-        return replace(self, text=replace_surrogates(self.text), tags=tags, title=title)
+        text = replace_surrogates(self.text)
+        if (text, tags, title) == (self.text, self.tags, self.title):
+            return self
+        return replace(self, text=text, tags=tags, title=title)
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,7 @@ def supplement(text: str) -> str:
     the order of the note, and ``CONTEXT`` tokens before and after. So a phrase that begins on one line
     and ends on the next stands whole in it. ``SENTINEL`` marks what is left out.
     """
-    if not _NOT_PLAIN.search(text):
+    if text.isascii() or not _NOT_PLAIN.search(text):
         return ""
     lines = text.split("\n")
     special = [number for number, line in enumerate(lines) if _differs(line)]

@@ -6,7 +6,7 @@ make two records that follow the same one. The package ``audit`` says what a rec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from operator import attrgetter
 from typing import Any
@@ -87,12 +87,23 @@ class AuditTable:
         found = self._db.number("SELECT min(number) FROM audit WHERE at_ms >= ?", (int(at * 1000),))
         return found or self.head().count + 1
 
-    def verify(self, *, anchored: Head | None, expected: Head | None = None) -> Verification:
-        """Verify the whole chain, as it is at one moment. Servers may keep running meanwhile."""
+    def verify(
+        self,
+        *,
+        anchored: Head | None,
+        expected: Head | None = None,
+        also: Callable[[Record], None] | None = None,
+    ) -> Verification:
+        """Verify the whole chain, as it is at one moment. Servers may keep running meanwhile.
+
+        ``also`` gets each record, the invalid ones too.
+        """
         check = ChainVerifier(self.chain_mac, anchored, expected)
         with nullcontext() if self._db.in_transaction else self._db.snapshot():
             for record in self.records(first=_BELOW_ALL_NUMBERS + 1):
                 check.feed(record)
+                if also is not None:
+                    also(record)
         return check.result()
 
     def prune(self, last: int, *, at: float) -> int:

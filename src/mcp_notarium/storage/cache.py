@@ -37,11 +37,10 @@ class Cache:
         """Run one write transaction; see :meth:`Database.transaction`."""
         return self.database.transaction(durable=durable)
 
-    def open_another(self) -> Cache:
-        """Open the same notes through a second connection; see :meth:`Database.another`."""
-        return Cache(
-            self.database.open_another(), self.notes.visibility.rules, self.versions.limits
-        )
+    def open_another(self, *, page_cache: int | None = None) -> Cache:
+        """Open the same notes through a second connection; see :meth:`Database.open_another`."""
+        database = self.database.open_another(page_cache=page_cache)
+        return Cache(database, self.notes.visibility.rules, self.versions.limits)
 
     def close(self) -> None:
         """Close the database. Idempotent."""

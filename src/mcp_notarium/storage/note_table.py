@@ -222,6 +222,11 @@ class NoteTable:
         """Let the versions of notes stored from now on begin above ``least`` and all given here."""
         self._db.run(_RAISE_FLOOR, {"given": max(self._db.number(_HIGHEST), least)})
 
+    @property
+    def tidy_due(self) -> bool:
+        """Tell whether :meth:`tidy` has something to do."""
+        return self._index.tidy_due
+
     def tidy(self) -> bool:
         """Merge a slice of the full-text index when idle; see :meth:`FtsIndex.tidy`.
 

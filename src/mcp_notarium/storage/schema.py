@@ -138,6 +138,10 @@ _SEARCH = (
     RANKING,
     # Without it the terms of a deleted note stay readable in the index to whoever has the key.
     "INSERT INTO notes_fts(notes_fts, rank) VALUES ('secure-delete', 1)",
+    # The words of a large transaction are written at once, 16 MiB of them at most.
+    "INSERT INTO notes_fts(notes_fts, rank) VALUES ('hashsize', 16777216)",
+    # Else the sixteenth page of a load, or a save behind it, merges all before it, for seconds.
+    "INSERT INTO notes_fts(notes_fts, rank) VALUES ('crisismerge', 1000)",
     """
     CREATE TABLE search_index (
       one      INTEGER PRIMARY KEY CHECK (one = 1),

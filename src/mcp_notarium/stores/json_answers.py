@@ -59,12 +59,17 @@ def _values_in(body: bytes, most: int) -> int:
     A value of two bytes can take a hundred in memory. What stands in texts is left out; that takes no
     longer than reading the bytes a few times, whatever they are.
     """
+    if (at_most := _separators_in(body)) <= most:
+        return at_most
     unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     quotes = unescaped.count(b'"')
     if quotes > 4 * most:
         return quotes // 4
-    outside = b"".join(unescaped.split(b'"')[::2])
-    return outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+    return _separators_in(b"".join(unescaped.split(b'"')[::2]))
+
+
+def _separators_in(body: bytes) -> int:
+    return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
 def _refuse(_name: str) -> NoReturn:

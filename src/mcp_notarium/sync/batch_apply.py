@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.cache import Cache
@@ -27,6 +28,9 @@ from mcp_notarium.threads import run_in_thread
 
 _LAST_SECONDS = 1.0
 """Seconds that a cancelled load waits for the transaction that is running."""
+_PAGE_CACHE = 16 << 20
+"""Bytes of pages that the thread's connection keeps in memory. Half the usual: a load is as fast."""
+_Result = TypeVar("_Result")
 
 
 class BatchApplier:
@@ -41,8 +45,8 @@ class BatchApplier:
         self._progress = progress
         self._fetcher = NoteFetcher(cache, store, stopwatch=stopwatch)
         self._committer = BatchCommitter(cache, progress)
-        self._bulk = BulkCommitter(cache, progress)
-        self._in_memory = cache.database.in_memory
+        self._cache = cache
+        self._thread = ThreadConnection(cache)
         self.news = 0
 
     async def fetch(self, batch: Batch, tally: Tally) -> Batch:
@@ -75,16 +79,29 @@ class BatchApplier:
 
         Raises ``Superseded``.
         """
-        if len(batch.remotes) > BULK_SIZE and not self._in_memory:
-            result = await self._bulk.commit(batch)
+        if len(batch.remotes) > BULK_SIZE:
+            result = await self._thread.call(
+                lambda cache: BatchCommitter(cache, self._progress.with_cache(cache)).commit(batch)
+            )
         else:
             result = self._committer.commit(batch)
         tally.add(result)
         self.news += result.news
 
+    async def tidy(self) -> bool:
+        """Merge a slice of the full-text index in the thread; True while more is due.
+
+        Of an index where nothing is due it reads one number.
+        """
+        if not self._cache.notes.tidy_due:
+            return False
+        if not (more := await self._thread.call(lambda cache: cache.notes.tidy())):
+            await self.close()
+        return more
+
     async def close(self) -> None:
-        """Release what only a bulk load needs, until the next one."""
-        await self._bulk.close()
+        """Close the thread's connection, until it is needed again."""
+        await self._thread.close()
 
     def due_unresolved(self) -> tuple[str, ...]:
         """Return the unresolved notes to fetch now: without a pending write, and not backed off from."""
@@ -97,37 +114,42 @@ class BatchApplier:
         )
 
 
-class BulkCommitter:
-    """Commit many notes in a thread, through a connection of its own.
+class ThreadConnection:
+    """Write much in a thread, through a connection of its own.
 
     Most of a first load is the database's work, which needs no Python: meanwhile the event loop reads
     the next page and answers tools. To SQLite the thread is one more process. The loop passes one
     transaction at a time, so that whoever waits there for the write lock comes next. The connection
-    is open from the first :meth:`commit` to :meth:`close`.
+    is open from the first :meth:`call` to :meth:`close`. A database in memory has none: there the loop writes.
     """
 
-    def __init__(self, cache: Cache, progress: SyncProgress) -> None:
+    def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._progress = progress
         self._opened: Cache | None = None
         self._in_use = threading.Lock()
-        self._task: asyncio.Task[Tally] | None = None
+        self._task: asyncio.Task[object] | None = None
 
-    async def commit(self, batch: Batch) -> Tally:
-        """See :meth:`BatchCommitter.commit`. After a cancel, the transaction may still be finished."""
+    async def call(self, work: Callable[[Cache], _Result]) -> _Result:
+        """Return what ``work`` returns. After a cancel, its transaction may still be finished."""
+        if self._cache.database.in_memory:
+            return work(self._cache)
         try:
             if self._opened is None:
                 self._opened = self._open()
-            committer = BatchCommitter(self._opened, self._progress.with_cache(self._opened))
-            call = partial(_commit_alone, committer, batch, self._in_use)
-            self._task = asyncio.create_task(run_in_thread(call))
-            return await asyncio.shield(self._task)
+            task = asyncio.create_task(
+                run_in_thread(partial(_alone, work, self._opened, self._in_use))
+            )
+            self._task = task
+            return await asyncio.shield(task)
         except CacheDamaged as damage:
             self._cache.database.mark_damaged(damage.message)
             raise
 
     def _open(self) -> Cache:
-        opened, checkpointer = self._cache.open_another(), self._cache.database.checkpointer
+        opened, checkpointer = (
+            self._cache.open_another(page_cache=_PAGE_CACHE),
+            self._cache.database.checkpointer,
+        )
         try:
             if checkpointer:
                 # Never both: SQLite before 3.51.3 can lose a transaction when two checkpoint at once.
@@ -151,9 +173,9 @@ class BulkCommitter:
         if opened is None or task is None:
             return
 
-        def finish(ended: asyncio.Task[Tally]) -> None:
+        def finish(ended: asyncio.Task[object]) -> None:
             if not ended.cancelled():
-                ended.exception()  # the caller of commit got it
+                ended.exception()  # the caller got it
             if self._in_use.locked():
                 return  # the loop ends and has cancelled the task; the thread goes on
             checkpointer = opened.database.checkpointer
@@ -169,9 +191,9 @@ class BulkCommitter:
             task.add_done_callback(finish)
 
 
-def _commit_alone(committer: BatchCommitter, batch: Batch, in_use: threading.Lock) -> Tally:
+def _alone(work: Callable[[Cache], _Result], cache: Cache, in_use: threading.Lock) -> _Result:
     with in_use:
-        return committer.commit(batch)
+        return work(cache)
 
 
 def release_memory() -> bool:

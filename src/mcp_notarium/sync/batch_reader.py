@@ -121,10 +121,14 @@ class BatchReader:
                 cursor = self._listed_cursor or ""
                 await self._store.changes(cursor, wait=True, base_of=self._whole_base)
 
+    @property
+    def on_this_machine(self) -> bool:
+        """Tell whether the store is files here: looking at them again costs nobody anything."""
+        return self._snapshot and self._store.traits.long_poll
+
     def sees_other_listing(self) -> bool:
         """Tell whether to call :meth:`await_other_listing` while sync is halted."""
-        traits = self._store.traits
-        return self._snapshot and traits.long_poll and self._listed_cursor is not None
+        return self.on_this_machine and self._listed_cursor is not None
 
     def sweep_due(self) -> bool:
         """Tell whether a full listing is due. A SNAPSHOT store may be wrong about its changes."""
@@ -193,7 +197,11 @@ class BatchReader:
     async def _ask_feed(self, cursor: str, *, wait: bool) -> ChangePage:
         try:
             page = await self._store.changes(cursor, wait=wait, base_of=self._whole_base)
-        except (CursorLost, RateLimited):
+        except CursorLost:
+            if self._snapshot:
+                self.feed.record_success()  # this is how such a store reports a change
+            raise
+        except RateLimited:
             raise
         except StoreError as error:
             if self.feed.record_failure(self._stopwatch()):

@@ -136,6 +136,10 @@ class CycleRunner:
         """Return the seconds the store asked us to wait, if it did."""
         return retry_after_of(self._failure) if self._failure else None
 
+    async def tidy(self) -> bool:
+        """Merge a slice of the full-text index beside the event loop; True while more is due."""
+        return await self._applier.tidy()
+
     async def close(self) -> None:
         """Close a listing that is being read, and its connection."""
         await self._drop_plan()

@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.note import LONGEST_ID
 from mcp_notarium.errors import CursorLost, NoteNotFound, StoreProtocolError, StoreRejected
-from mcp_notarium.storage.note_rows import BATCH
 from mcp_notarium.stores.contract import ListingPage, Store
 
 FIRST_PAGE = 100
 """Small, so that the newest notes can be read after one short request."""
 PAGE = 1000
 READ_AHEAD = 1
-"""Pages that wait while another is being read, and one or two are being stored."""
+"""Pages that wait while another is being read, and one is being stored."""
 MOST_PAGES = 20_000
 MOST_NOTES = 500_000
 """A sweep has the ids of all of them in memory: some 150 MB."""
@@ -96,39 +95,17 @@ async def _page(store: Store, listing: Listing, *, mark: str | None, size: int) 
 
 
 async def read_ahead(store: Store, listing: Listing) -> Pages:
-    """Yield the same pages, read while the caller stores the one before.
-
-    If reading is faster than storing, two pages come as one: fewer, larger transactions.
-    """
+    """Yield the same pages, read while the caller stores the one before."""
     ready: asyncio.Queue[ListingPage | _Ended] = asyncio.Queue(READ_AHEAD)
     reader = asyncio.create_task(_read(store, listing, ready))
     try:
-        item = await ready.get()
-        while isinstance(item, ListingPage):
-            await asyncio.sleep(0)  # the reader may wait to put the next one down
-            after = None if ready.empty() else ready.get_nowait()
-            if isinstance(after, ListingPage):
-                joined = join_pages(item, after)
-                if len(joined.entries) <= BATCH:
-                    item, after = joined, None
+        while isinstance(item := await ready.get(), ListingPage):
             yield item
-            item = after or await ready.get()
         if item.error is not None:
             raise item.error
     finally:
         reader.cancel()
         await asyncio.wait({reader})
-
-
-def join_pages(earlier: ListingPage, later: ListingPage) -> ListingPage:
-    """Join two pages into one with the cursor of the earlier one."""
-    return replace(
-        later,
-        entries=earlier.entries + later.entries,
-        cursor=earlier.cursor,
-        total=earlier.total if later.total is None else later.total,
-        left_out=earlier.left_out + later.left_out,
-    )
 
 
 async def _read(store: Store, listing: Listing, ready: asyncio.Queue[ListingPage | _Ended]) -> None:

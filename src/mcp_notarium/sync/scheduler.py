@@ -19,7 +19,6 @@ from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Changes, Store
-from mcp_notarium.sync.batch_apply import release_memory
 from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Effect, Event, State
 from mcp_notarium.sync.index_reload import reload_index
@@ -37,6 +36,8 @@ FAST_TICK = 0.05
 """The same while somebody waits for an answer."""
 SLOW_RETRY = 300.0
 """Seconds between attempts that only a person can make succeed."""
+FILE_RETRY = 15.0
+"""Seconds between attempts at most, if the store is files of this machine."""
 HANDOVER_PAUSE = 3.0
 """Seconds for which a process whose login was refused does not try to lead again, whatever happens:
 long enough for every other process to look at the lock."""
@@ -95,7 +96,6 @@ class Scheduler:
             log=log,
         )
         self._woken = asyncio.Event()
-        self._tidying = False
 
     async def run(self) -> None:
         """Wait until this process leads, then sync until cancelled.
@@ -225,6 +225,8 @@ class Scheduler:
 
     async def _back_off(self) -> None:
         delay = self._runner.delay(self._jitter())
+        if self._runner.sources.on_this_machine:
+            delay = min(delay, FILE_RETRY)
         # A store that asked us to wait, or has just failed, is not asked again at once,
         # whoever requests a cycle.
         blocked = delay if self._runner.asked_delay is not None else min(delay, MIN_RETRY_PAUSE)
@@ -280,21 +282,15 @@ class Scheduler:
             left = deadline - self._stopwatch()
             if left <= 0:
                 return False
-            tick = FAST_TICK if self._tidy_index() else TICK
+            tick = FAST_TICK if await self._tidy_index() else TICK
             await self._tick(min(tick, left), feed)
         return False
 
-    def _tidy_index(self) -> bool:
+    async def _tidy_index(self) -> bool:
         """Do one slice of work on the search index, if this process leads; True while there is more."""
-        if not self._leader.held:
-            return False
-        try:
-            before, self._tidying = self._tidying, self._cache.notes.tidy()
-        except (CacheBusy, CacheFull):
-            return False
-        if before and not self._tidying:
-            release_memory()
-        return self._tidying
+        with suppress(CacheBusy, CacheFull):
+            return self._leader.held and await self._runner.tidy()
+        return False
 
     def _is_due(self, until: Callable[[], bool]) -> bool:
         with suppress(CacheError):

@@ -78,6 +78,19 @@ async def test_read_is_stored_soon_without_being_asked_for(harness, monkeypatch)
         await until(lambda: harness.app.audit.table.head().count)
 
 
+async def test_many_reads_are_stored_few_at_a_time(harness, monkeypatch):
+    monkeypatch.setattr(call_audit, "AT_ONCE", 4)
+    monkeypatch.setattr(call_audit, "SECONDS", 60.0)
+    await harness.sync()
+    waiting = []
+    async with connected(harness.opened) as client:
+        for _ in range(10):
+            await client.call_tool("list", {})
+            waiting.append(harness.app.audit.waiting)
+    assert waiting == [1, 2, 3, 0, 1, 2, 3, 0, 1, 2]
+    assert len(records(harness)) == 10
+
+
 async def test_act_is_recorded_before_it_is_begun_and_its_outcome_after(harness, monkeypatch):
     await harness.sync()
     seen = []

@@ -173,10 +173,9 @@ def test_any_number_of_notes_is_stored_whole(cache, many):
     )
 
 
-def load_settings(cache):
-    """Parts of the search index left apart, and bytes of words collected."""
-    stored = dict(cache.database.rows("SELECT k, v FROM notes_fts_config"))
-    return stored.get("automerge", 4), stored.get("hashsize", 1 << 20)
+def automerge(cache):
+    """Parts of the search index from which a write merges some; 0: it merges none."""
+    return dict(cache.database.rows("SELECT k, v FROM notes_fts_config")).get("automerge", 4)
 
 
 def test_merging_is_as_before_after_a_failure(cache, monkeypatch):
@@ -184,26 +183,33 @@ def test_merging_is_as_before_after_a_failure(cache, monkeypatch):
         patched.setattr(cache.notes._index, "_record_changes", lambda _written: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             apply(cache, *[note(number, "wombat") for number in range(300)])
-    assert load_settings(cache) == (4, 1 << 20)
+    assert automerge(cache) == 4
     apply(cache, *[note(number, "platypus") for number in range(3)])
     assert cache.search.find(parse("platypus"), limit=1).total == 3
     assert cache.search.find(parse("wombat"), limit=1).total == 0
     assert integrity.check(cache.database) == ()
 
 
-@pytest.mark.parametrize(("many", "during"), [(250, (4, 1 << 20)), (251, (16, 16 << 20))])
+@pytest.mark.parametrize(("many", "during"), [(250, 4), (251, 0)])
 def test_merging_is_put_off_for_many_notes_only_and_for_them_only(cache, monkeypatch, many, during):
     seen = []
 
     def noting(written):
-        seen.append(load_settings(cache))
+        seen.append(automerge(cache))
         note_down(written)
 
     note_down = cache.notes._index._record_changes
     monkeypatch.setattr(cache.notes._index, "_record_changes", noting)
     apply(cache, *[note(number, "wombat") for number in range(many)])
-    assert (seen, load_settings(cache)) == ([during], (4, 1 << 20))
+    assert (seen, automerge(cache)) == ([during], 4)
     assert cache.search.find(parse("wombat"), limit=1).total == many
+
+
+def test_a_load_merges_nothing_however_many_pages_it_has(cache):
+    for start in range(0, 17 * 251, 251):
+        apply(cache, *[note(number, f"wombat {number}") for number in range(start, start + 251)])
+    assert cache.database.number("SELECT count(DISTINCT segid) FROM notes_fts_idx") == 17
+    assert cache.search.find(parse("wombat"), limit=1).total == 17 * 251
 
 
 @pytest.mark.parametrize("many", [250, 251])

@@ -56,8 +56,8 @@ def connections(monkeypatch):
     opened = []
     another = Cache.open_another
 
-    def noting(cache):
-        opened.append(another(cache))
+    def noting(cache, **options):
+        opened.append(another(cache, **options))
         return opened[-1]
 
     monkeypatch.setattr(Cache, "open_another", noting)
@@ -134,7 +134,9 @@ def test_only_one_connection_moves_the_log_at_any_time(client, full_store, gate,
             meanwhile = movers()
             gate.opened.set()
             await until(in_step(full_store, client))
-            await until(lambda: connections[0].database.closed)
+            await until(lambda: not client.cache.notes.tidy_due)
+            assert len(connections) > 1, "one loads, another merges"
+            await until(lambda: all(cache.database.closed for cache in connections))
             return meanwhile, client.cache.database.checkpointer
 
     assert asyncio.run(scenario()) == ([False, True], True)

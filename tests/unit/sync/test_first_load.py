@@ -11,7 +11,6 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.sync import listing_pages
 from mcp_notarium.sync.cycle_states import State
-from support import corpus
 from support.memory_client import ROWS, Fault
 from support.sync_rig import Crash, until
 
@@ -166,23 +165,22 @@ def read_slowly(client):
     return read
 
 
-def test_pages_that_wait_are_handed_over_as_one_and_the_first_alone(store, read_slowly):
+def test_pages_are_read_ahead_and_come_in_order_the_first_small(client, store, read_slowly):
     fill(store, 5200)
-    taken = []
+    taken, ahead = [], []
+    list_page = client.remote.list_page
+
+    async def noting(**arguments):
+        ahead.append(len(taken))
+        return await list_page(**arguments)
+
+    client.remote.list_page = noting
     asyncio.run(read_slowly(taken, first=listing_pages.FIRST_PAGE))
-    assert [len(page.entries) for page in taken] == [100, 2000, 2000, 1100]
+    assert [len(page.entries) for page in taken] == [100, 1000, 1000, 1000, 1000, 1000, 100]
     ids = [entry.id for page in taken for entry in page.entries]
     assert len(set(ids)) == 5200
     assert taken[-1].next_mark is None
-
-
-@pytest.mark.parametrize("totals", [(None, 7), (7, None), (9, 7)], ids=str)
-def test_two_pages_as_one_go_on_at_the_later_and_have_the_cursor_of_the_earlier(totals):
-    one, other = corpus.revisions(2)
-    earlier = ListingPage((one,), "c1", "m1", total=totals[0], left_out=2)
-    later = ListingPage((other,), "c2", "m2", total=totals[1], left_out=3)
-    page = ListingPage((one, other), "c1", "m2", total=7, left_out=5)
-    assert listing_pages.join_pages(earlier, later) == page
+    assert ahead == [0, 0, 1, 2, 3, 4, 5], "one waits and the next is read while one is stored"
 
 
 @pytest.mark.parametrize("good", [1, 2, 3])

@@ -11,6 +11,7 @@ from mcp_notarium.stores.contract import ChangePage, Changes, Entry
 from mcp_notarium.sync import batch_reader
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.progress import SWEEP_PERIOD, SWEEP_PERIOD_BLIND
+from mcp_notarium.sync.scheduler import FILE_RETRY
 from support.memory_client import LIKE_MEMENTO, LIKE_SIMPERIUM, LIKE_VAULT, Fault
 from support.sync_rig import in_step, running, until
 
@@ -561,6 +562,26 @@ def test_a_store_without_a_feed_that_reports_that_something_changed_is_listed_at
             await until(in_step(store, client))
             assert client.scheduler.feed_usable
             assert client.time.now - now < 60
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("times", [1, 12])
+def test_a_store_of_files_that_fails_is_soon_followed_again(clients, store, times):
+    store.put("n1", "text\n")
+
+    async def scenario():
+        client = clients(traits=LIKE_VAULT)
+        async with running(client):
+            await until(in_step(store, client))
+            client.faults.plan(Fault.TIMEOUT, on="changes", times=times)
+            client.faults.plan(Fault.TIMEOUT, on="list_page", times=max(1, times - 1))
+            now = client.time.now
+            for text in ("more\n", "again\n"):
+                store.edit("n1", lambda held, text=text: held + text)
+                await until(in_step(store, client))
+            assert client.time.now - now < times * FILE_RETRY
+            assert client.faults.planned == []
 
     asyncio.run(scenario())
 

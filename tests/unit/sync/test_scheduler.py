@@ -1,13 +1,15 @@
 """The run loop: listening, waking, backing off, following, taking over, resetting."""
 
 import asyncio
+import threading
 from itertools import pairwise
 
 import pytest
 
-from mcp_notarium.errors import CacheDamaged, OutcomeUnknown, RateLimited
+from mcp_notarium.errors import CacheBusy, CacheDamaged, OutcomeUnknown, RateLimited
 from mcp_notarium.secret import Secret
-from mcp_notarium.sync import scheduler
+from mcp_notarium.storage.note_table import NoteTable
+from mcp_notarium.sync import batch_apply, scheduler
 from mcp_notarium.sync.backoff import FIRST_DELAY
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.leader_election import Leader
@@ -143,11 +145,25 @@ def test_waking_starts_a_cycle_without_waiting_for_the_interval(client, store, t
     asyncio.run(scenario())
 
 
-def test_the_search_index_is_tidied_while_nothing_else_is_to_do(client, store):
-    slices = [True] * 5
+@pytest.fixture
+def slices(monkeypatch):
+    """Slices of work on the search index that are left to do; True for each."""
+    left = [True] * 5
+    monkeypatch.setattr(NoteTable, "tidy_due", property(lambda _: bool(left)))
 
+    def tidy(_table):
+        threads.append(threading.current_thread())
+        left.pop()
+        return bool(left)
+
+    threads = []
+    monkeypatch.setattr(NoteTable, "tidy", tidy)
+    yield left
+    assert threading.main_thread() not in threads, "the event loop does none of it"
+
+
+def test_the_search_index_is_tidied_while_nothing_else_is_to_do(client, slices):
     async def scenario():
-        client.cache.notes.tidy = lambda: slices.pop() if slices else False
         async with running(client):
             await until(lambda: not slices)
             assert client.scheduler.status().complete
@@ -155,26 +171,37 @@ def test_the_search_index_is_tidied_while_nothing_else_is_to_do(client, store):
     asyncio.run(scenario())
 
 
-def test_memory_is_given_back_once_when_the_search_index_has_been_merged(client, monkeypatch):
-    slices, looks, trims = [True] * 5, [], []
-
-    def tidy():
-        looks.append(1)
-        return slices.pop() if slices else False
-
-    monkeypatch.setattr(scheduler, "release_memory", lambda: trims.append(len(slices)))
+def test_memory_is_given_back_once_when_the_search_index_has_been_merged(
+    client, slices, monkeypatch
+):
+    trims = []
+    monkeypatch.setattr(batch_apply, "release_memory", lambda: trims.append(len(slices)))
 
     async def scenario():
-        client.cache.notes.tidy = tidy
         async with running(client):
             await until(lambda: trims)
-            for _ in range(3):
-                looked = len(looks)
-                client.scheduler.wake()
-                await until(lambda looked=looked: len(looks) > looked)
+            assert await client.scheduler.sync_now(60.0)
 
     asyncio.run(scenario())
     assert trims == [0]
+
+
+def test_a_write_of_another_process_puts_the_tidying_off(client, slices, monkeypatch):
+    busy = [CacheBusy("busy")] * 2
+    tidy = NoteTable.tidy
+    monkeypatch.setattr(
+        NoteTable, "tidy", lambda table: tidy(table) if not busy else raised(busy.pop())
+    )
+
+    def raised(error):
+        raise error
+
+    async def scenario():
+        async with running(client):
+            await until(lambda: not slices)
+
+    asyncio.run(scenario())
+    assert not busy
 
 
 def test_sync_now_is_true_after_a_cycle_that_began_later(client, store):

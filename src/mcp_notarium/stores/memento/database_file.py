@@ -24,6 +24,8 @@ from mcp_notarium.stores.memento.note_codec import REQUIRED
 READ_SECONDS = 3.0
 WRITE_SECONDS = 5.0
 """As long as the app itself waits."""
+STAMP_SECONDS = 0.5
+"""Writes wait for it, and the next look comes soon."""
 _TRY_AGAIN = "Nothing was changed. Try again in a moment; the user may have to close what keeps the file busy."
 _MOVED = sqlite3.SQLITE_READONLY_DBMOVED
 _REASONS = {
@@ -74,6 +76,7 @@ class DatabaseFile:
         """Return a value that is another one after any change by anybody else."""
         with self._in_use, _translated():
             kept = self._keep()
+            _wait_for_locks(kept.connection, STAMP_SECONDS)
             (version,) = kept.connection.execute("PRAGMA data_version").fetchone()
             return f"{kept.name}:{version}"
 
@@ -99,6 +102,7 @@ class DatabaseFile:
             try:
                 with _translated():
                     kept = self._keep()
+                    _wait_for_locks(kept.connection, WRITE_SECONDS)
                     kept.connection.execute("BEGIN IMMEDIATE")
                     yield kept.connection, _columns(kept.connection)
                     _commit(kept.connection)
@@ -165,6 +169,10 @@ class DatabaseFile:
         if hasattr(os, "getuid") and found.st_uid != os.getuid():
             raise _unavailable("MEMENTO_DATABASE names a file of another user")
         return found.st_dev, found.st_ino
+
+
+def _wait_for_locks(connection: sqlite3.Connection, seconds: float) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
 
 
 def _commit(connection: sqlite3.Connection) -> None:

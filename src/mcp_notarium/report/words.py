@@ -1,0 +1,131 @@
+"""Say in a person's words what the audit log names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from mcp_notarium.audit.chain import Decision
+from mcp_notarium.report.activity import Result
+
+RESULTS: Final = {
+    Result.READ: "read",
+    Result.CHANGED: "changed",
+    Result.REFUSED: "refused",
+    Result.FAILED: "failed",
+    Result.UNSURE: "unsure",
+}
+TOOLS: Final = {
+    "list": "look for notes",
+    "get": "read a note",
+    "save": "save a note",
+    "manage.trash": "put a note into the trash",
+    "manage.untrash": "take a note out of the trash",
+    "manage.delete_permanently": "delete a note for good",
+    "manage.pin": "pin a note",
+    "manage.unpin": "unpin a note",
+    "manage.history": "look at a note's versions",
+    "manage.restore_version": "restore a version",
+    "manage.undo": "take back a change",
+    "manage.list_tags": "count tags",
+    "manage.rename_tag": "rename a tag",
+    "manage.find_duplicates": "look for duplicates",
+    "manage.get_stats": "ask for statistics",
+    "manage.reset_cache": "empty the local copy",
+    "resource.note": "read a note as a resource",
+    "resource.version": "read a version as a resource",
+    "resource.recent": "read the newest notes as a resource",
+    "resource.tags": "read the tags as a resource",
+    "resource.list": "list resources",
+    "resource.subscribe": "follow a note",
+    "resource.unknown": "ask for a resource that does not exist",
+    "unknown": "call a tool that does not exist",
+}
+"""What our own tools do, by their names in the log; a store's own tools are shown by name."""
+DECISIONS: Final = {
+    Decision.ASKED: "the assistant was told to ask you",
+    Decision.CONFIRMED: "you agreed in a dialogue, the assistant's program says",
+    Decision.BY_ARGUMENT: "the assistant said that you agreed; there was no dialogue",
+    Decision.DECLINED: "you declined",
+    Decision.TIMED_OUT: "nobody answered in time",
+}
+REASONS: Final = {
+    "policy": "your policy does not allow it",
+    "limit": "a limit of your policy was reached",
+    "confirmation_required": "it needs your consent, and there was none yet",
+    "not_recorded": "it could not be recorded, so it was not done",
+    "arguments": "the call had wrong arguments",
+    "unknown_tool": "there is no such tool",
+    "not_found": "there is no such note",
+    "conflict": "the note had changed elsewhere",
+    "patch": "the edit did not fit the text",
+    "query": "the search was not understood",
+    "login_required": "the store wants a new login",
+    "other_account": "the login is of another account",
+    "unavailable": "the store could not be reached",
+    "timeout": "the store did not answer in time",
+    "rate_limit": "the store asked to slow down",
+    "rejected": "the store refused the text",
+    "busy": "another process held the local copy",
+    "loading": "not all notes were here yet",
+    "disk_full": "the disk was full",
+    "cancelled": "the assistant's program took the call back",
+    "declined": "you declined",
+    "timed_out": "nobody answered in time",
+}
+OWN: Final = {
+    "server.start": "servers started",
+    "server.stop": "servers ended in order",
+    "keys.changed": "keys were changed",
+    "keys.restored": "an older key file was put back",
+    "chain.begun": "the log was begun",
+    "chain.carried": "the log was carried over into a new database",
+    "chain.pruned": "old records were removed after their time",
+    "chain.gap": "acts could not be recorded",
+}
+
+
+KEYS: Final = {
+    "passphrase": "a passphrase",
+    "raw": "a raw key",
+    "keychain": "the keychain of this system",
+    "recovery": "a recovery key on paper",
+}
+
+
+def size(count: int) -> str:
+    """Return a number of bytes with its unit."""
+    value, units = float(count), iter(("bytes", "kB", "MB", "GB"))
+    unit = next(units)
+    while value >= 999.5 and unit != "GB":  # noqa: PLR2004 - above it four digits are shown
+        value, unit = value / 1000, next(units)
+    return f"{value:,.0f} {unit}" if unit == "bytes" or value >= 10 else f"{value:,.1f} {unit}"  # noqa: PLR2004
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return ``1 note``, ``2 notes``."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
+def listed(parts: Iterable[str]) -> str:
+    """Return ``a, b and c``."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def age(seconds: float) -> str:
+    """Return how long ago that is, for a person."""
+    days = int(seconds // 86_400)
+    if days < 1:
+        return "today"
+    if days < 60:  # noqa: PLR2004 - then months say more
+        return f"{counted(days, 'day')} ago"
+    if days < 730:  # noqa: PLR2004 - then years say more
+        return f"{counted(days // 30, 'month')} ago"
+    return f"{counted(days // 365, 'year')} ago"
+
+
+def clock(moment: datetime) -> str:
+    """Return day and time, as ``22 Nov 14:05``."""
+    return f"{moment.day} {moment:%b %H:%M}"
