@@ -29,3 +29,10 @@ def test_aliases_are_read_as_people_write_them(block, aliases):
 def test_links_of_front_matter_and_text_count():
     links = find_links('---\nup: "[[Home]]"\naliases: [Tea]\n---\n[[Milk|m]] `[[code]]`\n')
     assert (links.targets, links.aliases) == (("Home", "Milk"), ("Tea",))
+
+
+def test_a_page_of_logseq_has_the_names_of_its_properties():
+    page = "title:: The Plan\r\nalias:: [[Budget]], costs,\ntags:: x\n\nalias:: no property of the page\n"
+    assert find_links(page).aliases == ("The Plan", "Budget", "costs")
+    assert find_links("---\naliases: [Tea]\n---\nalias:: Chai\n").aliases == ("Tea", "Chai")
+    assert find_links("text\nalias:: Chai\n").aliases == ()

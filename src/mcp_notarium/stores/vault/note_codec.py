@@ -72,7 +72,19 @@ def content_of(path: str, text: str, *, trash: bool) -> tuple[Content, bool]:
 
 def find_links(text: str) -> Links:
     """Return what a note links to, and by which names beside its own others may link to it."""
-    return Links(find_targets(text), read_aliases(text))
+    return Links(find_targets(text), (*read_aliases(text), *_page_names(text)))
+
+
+def _page_names(text: str) -> Iterator[str]:
+    """Yield the names that the properties at the top of a page in Logseq give it."""
+    block = find_block(text)
+    for line in text[block[2] if block else 0 :].removeprefix(_BOM).split("\n"):
+        stated = _PROPERTY.match(line.rstrip("\r"))
+        if stated is None:
+            return
+        key, value = stated[1].casefold(), stated[2]
+        names = [value] if key == "title" else value.split(",") if key == "alias" else []
+        yield from filter(None, (name.strip().strip("[]").strip() for name in names))
 
 
 def find_tags(text: str) -> tuple[tuple[str, ...], bool]:
