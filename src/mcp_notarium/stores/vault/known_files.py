@@ -48,9 +48,7 @@ class KnownFiles:
 
     def remember(self, place: Place, known: Known) -> None:
         """Remember a file, unless it may change again without another date."""
-        *_, modified, changed = known.state
-        recent = _RECENT if changed % _SECOND else _COARSE
-        if abs(time.time() - max(modified, changed) / _SECOND) > recent:
+        if is_settled(max(known.state[-2:])):
             with self._lock:
                 self._files[place] = known
                 self.unsaved += 1
@@ -100,6 +98,12 @@ class KnownFiles:
             return
         with self._lock:
             self._files = found | self._files
+
+
+def is_settled(newest: int) -> bool:
+    """Tell whether what last changed at this time (nanoseconds) would get another date from the next change."""
+    recent = _RECENT if newest % _SECOND else _COARSE
+    return abs(time.time() - newest / _SECOND) > recent
 
 
 def state_of(found: os.stat_result) -> State:

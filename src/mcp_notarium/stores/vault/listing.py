@@ -17,13 +17,18 @@ from typing import TypeVar
 
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.stores.vault.folder import NotANote, open_folder, open_parent
-from mcp_notarium.stores.vault.known_files import Known, KnownFiles, Place, State, state_of
+from mcp_notarium.stores.vault.known_files import (
+    Known,
+    KnownFiles,
+    Place,
+    State,
+    is_settled,
+    state_of,
+)
 from mcp_notarium.stores.vault.paths import TRASH, is_ignored_folder, is_note_name, is_whole_path
 from mcp_notarium.stores.vault.writing import NoteFile, read_file, recover
 
 _DEEPEST = 64
-_RECENT = 0.1
-"""Seconds in which a file may change again without another date."""
 _Value = TypeVar("_Value")
 
 
@@ -71,7 +76,7 @@ class Listing:
         files: list[Found] = []
         seen: list[tuple[str, str, int, int, int, int]] = []
         folders: list[str] = []
-        left_out, newest = 0, 0.0
+        left_out, newest = 0, 0
         for above, entry, found in _walk(root, folders):
             seen.append(
                 (
@@ -83,7 +88,7 @@ class Listing:
                     found.st_size,
                 )
             )
-            newest = max(newest, found.st_mtime, found.st_ctime)
+            newest = max(newest, found.st_mtime_ns, found.st_ctime_ns)
             path = f"{above}/{entry.name}" if above else entry.name
             trash = path.startswith(f"{TRASH}/")
             path = path.removeprefix(f"{TRASH}/") if trash else path
@@ -94,7 +99,7 @@ class Listing:
         alive = {one.path for one in files if not one.trash}
         shown = [one for one in files if not one.trash or one.path not in alive]
         left_out += len(files) - len(shown)
-        once = os.urandom(8).hex() if abs(time.time() - newest) < _RECENT else ""
+        once = "" if is_settled(newest) else os.urandom(8).hex()
         seen.sort()
         cursor = hashlib.sha256(
             repr((seen, sorted(folders), once)).encode("utf-8", "replace")
