@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import statistics
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from bench import corpus
-from bench.measure import Figure
+from bench.measure import Figure, Taken
 from bench.processes import CONSOLE, Speaker, WrongAnswer, surroundings
 from bench.rows_trilium import wait_for
 from bench.site import Site
 from mcp_notarium import config
 from mcp_notarium.app import open_app
+from mcp_notarium.domain.note import PendingWrite, WriteKind
+from mcp_notarium.stores.memento import database_file
+from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.sync.cycle_states import Event
 from support.memento_file import MementoFile
 
@@ -52,6 +57,7 @@ def memento(site: Site) -> Iterator[Figure]:
         server.greet()
         wait_for(server, site.count)
         yield figure("first sync", "s", server.age)
+        yield figure("processor time up to then", "s", server.cpu())
         site.settle(server)
         yield figure("memory, at most", "MB", server.memory("VmHWM"))
         yield figure("memory, at rest", "MB", server.memory())
@@ -68,8 +74,65 @@ def memento(site: Site) -> Iterator[Figure]:
         yield figure(
             "longest wait of the app for a lock meanwhile", "ms", max(waits.seconds) * 1000
         )
+    yield _write_lock(site, app)
     for kind, seconds in asyncio.run(_refreshes(site, settings, app)).items():
         yield figure(f"refresh, {kind}", "ms", statistics.median(seconds) * 1000)
+
+
+def _write_lock(site: Site, app: MementoFile) -> Figure:
+    """How long an edit of a note keeps all others from writing; the floor is the app's own change of such a note."""
+    store, ours, apps = MementoStore(app.path), [], []
+    locked_at = 0.0
+    columns, commit = database_file._columns, database_file._commit
+
+    def locked(connection: sqlite3.Connection) -> database_file.Columns:
+        nonlocal locked_at
+        locked_at = time.perf_counter()  # of a write: the statement before has taken the lock
+        return columns(connection)
+
+    def committed(connection: sqlite3.Connection) -> None:
+        commit(connection)
+        ours.append(time.perf_counter() - locked_at)
+
+    async def edits() -> None:
+        for number in range(site.pace.saves):
+            base = await store.get(f"n{number * _EACH}")
+            content = replace(base.content, text=f"{base.content.text}\nmore")
+            body = store.compose(base, content, now=time.time())
+            kind, note_id = WriteKind.UPDATE, base.id
+            write = PendingWrite(
+                f"{number:032x}", note_id, kind, base.etag, content, body, 0.0, "bench", 0.0
+            )
+            await store.push(write)
+            apps.append(await asyncio.to_thread(_change_as_the_app, app, f"n{number * _EACH}"))
+        await store.close()
+
+    with patch.multiple(database_file, _columns=locked, _commit=committed):
+        asyncio.run(edits())
+    floor = statistics.median(apps) * 1000
+    taken = Taken(ours)
+    return Figure(
+        *(
+            "memento",
+            "write lock of an edit",
+            site.count,
+            "ms",
+            taken.median * 1000,
+            taken.p99 * 1000,
+        ),
+        floors={"the app's own change of it": floor},
+    )
+
+
+def _change_as_the_app(app: MementoFile, note_id: str) -> float:
+    with app.opened() as db:
+        db.execute("BEGIN IMMEDIATE")
+        began = time.perf_counter()
+        row = db.execute('SELECT * FROM "Note" WHERE "id" = ?', (note_id,)).fetchone()
+        values = (row["content"] + "\nby the app", int(time.time() * 1000), note_id)
+        db.execute('UPDATE "Note" SET "content" = ?, "updatedAt" = ? WHERE "id" = ?', values)
+        db.execute("COMMIT")
+        return time.perf_counter() - began
 
 
 @dataclass

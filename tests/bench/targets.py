@@ -127,6 +127,7 @@ TARGETS: Mapping[tuple[str, str], Target] = {
         reason="Two thirds of the time are SQL: an index of that many notes under SQLCipher alone takes 6.6 s.",
     ),
     ("first sync", "calls meanwhile"): Target(100, "p99", at=50_000),
+    ("memento", "write lock of an edit"): Target(1.5, "ratio"),
     ("idle", "requests a refresh"): Target(1),
     ("idle", "bytes a refresh"): Target(3000),
     ("idle", "change seen"): Target(2000),

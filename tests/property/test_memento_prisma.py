@@ -18,6 +18,11 @@ SAVES = 60 if LONG else 20
 EDITS = 300 if LONG else 60
 NOTES = ("alpha", "beta")
 START = "".join(f"line {number}\n" for number in range(8))
+BESIDE = {
+    "labels": '["a"]', "color": "red", "images": '["data:image/png;base64,AAAA"]', "order": 7, "size": "large",
+    "reminder": "2026-12-24T18:00:00.123Z", "reminderRecurrence": "weekly", "reminderLocation": "Köln",
+}  # fmt: skip
+"""What a note has beside its words."""
 
 pytestmark = pytest.mark.slow("a process of node writes beside us")
 
@@ -30,7 +35,7 @@ def both(folder, dates):
     app = PrismaApp(file.path, dates=dates)
     app.ask("all")
     for note_id in NOTES:
-        app.ask("put", id=note_id, data={"content": START, "labels": '["a"]', "color": "red"})
+        app.ask("put", id=note_id, data={"content": START, **BESIDE})
     client = Client(folder, None, remote=MementoStore(file.path))
     try:
         asyncio.run(client.sync())
@@ -39,6 +44,13 @@ def both(folder, dates):
         asyncio.run(client.remote.close())
         client.close()
         app.close()
+
+
+def beside_the_words(file):
+    """What no save of a text may touch."""
+    rows = file.run('SELECT * FROM "Note" ORDER BY "id"')
+    worded = ("content", "updatedAt", "embedding")
+    return [{name: one for name, one in row.items() if name not in worded} for row in rows]
 
 
 @pytest.mark.parametrize("dates", ["integer", "text"])
@@ -93,7 +105,9 @@ def test_neither_side_loses_a_line_or_waits_in_vain(tmp_path):
         return set(lines)
 
     with both(tmp_path, "integer") as (file, app, client):
+        before = beside_the_words(file)
         of_the_app = asyncio.run(race(app, client))
+        assert beside_the_words(file) == before
         assert client.cache.journal.all() == []
         rows = app.ask("all")
         held = {one: content.text for one, content in client.contents().items()}

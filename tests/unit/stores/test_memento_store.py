@@ -370,6 +370,36 @@ def test_a_read_of_the_app_is_waited_for(app, store):
     assert app.row("n1")["content"] == "new"
 
 
+@pytest.mark.parametrize("text_dates", [False, True])
+def test_a_write_does_the_same_work_however_many_notes_there_are(app, store, text_dates):
+    def steps():
+        """What SQLite does of an edit, in tens of its instructions; the lock is held for that."""
+        taken = []
+        base = asyncio.run(store.get("n0"))
+        connection = store._file._keep().connection
+        connection.set_progress_handler(lambda: taken.append(1), 10)
+        push(store, "n0", Content(f"{base.content.text}x"), base)
+        connection.set_progress_handler(None, 10)
+        return len(taken)
+
+    def fill(numbers):
+        at = "2026-11-20T21:09:52.649+00:00" if text_dates else 1_700_000_000_000
+        with app.opened() as db:
+            db.execute("BEGIN")
+            for number in numbers:
+                db.execute(
+                    'INSERT INTO "Note" ("id", "content", "updatedAt") VALUES (?, \'x\', ?)',
+                    (f"n{number}", at),
+                )
+            db.execute("COMMIT")
+
+    fill(range(30))
+    steps()
+    few = steps()
+    fill(range(30, 1000))
+    assert 0 < steps() < few * 1.3
+
+
 @pytest.mark.parametrize("left", [0, 24_000], ids=["for_nothing", "until_the_commit"])
 def test_a_full_disk_keeps_what_was_there_and_writes_go_on_later(tmp_path, opens, left):
     disk = SmallDisk(tmp_path / "disk", "1m")
