@@ -57,7 +57,7 @@ def memento(site: Site) -> Iterator[Figure]:
         server.greet()
         wait_for(server, site.count)
         yield figure("first sync", "s", server.age)
-        yield figure("processor time up to then", "s", server.cpu())
+        yield figure("processor time up to then", "s", server.cpu_ever())
         site.settle(server)
         yield figure("memory, at most", "MB", server.memory("VmHWM"))
         yield figure("memory, at rest", "MB", server.memory())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import urllib.parse
 from pathlib import Path
 
 import pytest
 
 from notarium_devtools.simperium import Simulator
 from support import cheap_stretching
+from support.leaks import assert_clean
 from support.whole import Server, account_folder, environment, run, until
 
 USERNAME = "canary.owner@mailbox-of-canary.example"
@@ -70,16 +70,16 @@ def test_no_secret_and_no_note_text_is_written_anywhere_at_any_level(
     assert len(written["log file"]) > 10_000, "the flows were not traced"
     token = simulator.token
     for flow, output in written.items():
-        _assert_clean(flow, output, [*FOUND_WORDS, token])
+        assert_clean(flow, output, [*FOUND_WORDS, token])
     for path in (tmp_path / "cache").rglob("*"):
         if path.is_file():
-            _assert_clean(path.name, path.read_bytes(), [*FOUND_WORDS, token])
+            assert_clean(path.name, path.read_bytes(), [*FOUND_WORDS, token])
 
 
 def test_the_search_for_leaks_finds_one() -> None:
     leak = {"deep": base64.b64encode(f"xx{PASSWORD}".encode()).decode()}
     with pytest.raises(AssertionError, match="canary-7f3e"):
-        _assert_clean("control", json.dumps(leak).encode(), FOUND_WORDS)
+        assert_clean("control", json.dumps(leak).encode(), FOUND_WORDS)
 
 
 def _read_and_write(simulator: Simulator, env: dict[str, str]) -> bytes:
@@ -194,21 +194,3 @@ def _commands(env: dict[str, str]) -> bytes:
     # The account's own folder name, and a person's own address in their own settings table, are
     # for that person's terminal; everything else is not.
     return output.replace(USERNAME.encode(), b"")
-
-
-def _assert_clean(flow: str, output: bytes, words: list[str]) -> None:
-    for word in words:
-        for form in _forms(word):
-            at = output.find(form)
-            around = output[max(0, at - 200) : at + 100]
-            assert at < 0, f"{word} leaks in {flow}: ...{around!r}"
-
-
-def _forms(word: str) -> list[bytes]:
-    raw = word.encode()
-    forms = [raw, raw.upper(), raw.hex().encode(), urllib.parse.quote(word, safe="").encode()]
-    for shift in range(3):
-        # Inside longer base64 text only the middle of a word has a fixed form.
-        encoded = base64.b64encode(b"\0" * shift + raw + b"\0\0")
-        forms.append(encoded[4 if shift else 0 : -8])
-    return forms
