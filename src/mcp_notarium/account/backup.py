@@ -6,6 +6,7 @@ key opens it. What is restored goes the way of the copies in ``copies/``.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -26,7 +27,7 @@ from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import canonical_json, key_file_codec, key_slots
 from mcp_notarium.crypto.data_key import DataKey
-from mcp_notarium.crypto.errors import KeyFileDamaged
+from mcp_notarium.crypto.errors import KeyFileDamaged, WrongKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.key_file_codec import KeyFile, SlotState, SlotType
 from mcp_notarium.errors import CacheFull, ConfigError, InvalidRequest, LockedError, Verdict
@@ -160,6 +161,8 @@ def restore(settings: Config, path: Path, *, options: ChangeOptions = DEFAULTS) 
     except (*_BROKEN, KeyFileDamaged) as error:
         raise _no_backup(path) from error
     except OSError as error:
+        if error.errno == errno.EINVAL:  # a place in the file that cannot be
+            raise _no_backup(path) from error
         raise InvalidRequest(
             f"the backup cannot be read, or not be put in its place: {os_errors.describe(error)}",
             resolution_hint="Give the path of a file that `mcp-notarium backup` has written.",
@@ -179,7 +182,7 @@ def _no_backup(path: Path) -> InvalidRequest:
 
 
 def _unlock(settings: Config, keyfile: KeyFile, options: ChangeOptions) -> tuple[DataKey, Secret]:
-    """Return data key and key. Raises ``LockedError`` and ``WrongKey``."""
+    """Return data key and key. Raises ``LockedError`` and ``InvalidRequest``."""
     key = options.old
     if key is None:
         raise LockedError(
@@ -187,7 +190,15 @@ def _unlock(settings: Config, keyfile: KeyFile, options: ChangeOptions) -> tuple
             "there is no key to open the backup with; nothing was changed",
             resolution_hint="Add --ask-key, and type a key of that time or the recovery key.",
         )
-    data_key = key_slots.unlock(keyfile, key, bounds=options.bounds)
+    try:
+        data_key = key_slots.unlock(keyfile, key, bounds=options.bounds)
+    except WrongKey:
+        raise LockedError(
+            Verdict.WRONG_KEY,
+            "the key does not open this backup; nothing was changed",
+            resolution_hint="Add --ask-key, and type a key that opened the account when the backup was made, or "
+            "the recovery key.",
+        ) from None
     valid = key_slots.has_valid_mac(keyfile, data_key)
     if not valid or not key_slots.belongs_to(keyfile, data_key, settings.owner_hash):
         raise InvalidRequest(

@@ -59,6 +59,10 @@ NOT_OVERWRITTEN = (
 )
 _LONGEST_COPY = 3600.0
 _INDEX_AGAIN = "A server fills the index again when it starts; until then `status` counts no notes."
+_NEW_KEY = (
+    "If the key that you typed is not the configured one, as on a new machine: "
+    "`mcp-notarium keys --ask-key add` adds one that servers use."
+)
 _INCOMPLETE = {
     False: "WARNING: not every unfinished write, setting and audit record could be read. What is missing may "
     "be only in the old files.",
@@ -215,15 +219,14 @@ def run_restore(args: argparse.Namespace) -> int:
     which = f"the copy {args.copy}" if args.copy else f"the backup {args.backup}"
     which = which if args.copy or args.backup else "the newest copy"
     if not _confirm(
-        f"Put {which} in the place of the notebook? What was changed since goes to the quarantine.",
-        yes=args.yes,
+        f"Restore {which}? What was changed here since goes to the quarantine.", yes=args.yes
     ):
         return 1
     options = ChangeOptions(
         old=ask_secret("Key: ") if args.ask_key else None,
         system=keychain.system_keychain() if config.keychain else None,
     )
-    with console.progress("Restoring the notebook"):
+    with console.progress("Restoring the account"):
         if args.backup:
             key = calibrate.find_key(config, options.old)
             done = backup.restore(config, args.backup, options=replace(options, old=key))
@@ -231,7 +234,8 @@ def run_restore(args: argparse.Namespace) -> int:
             done = restoration.restore(config, name=args.copy, options=options)
     for copy in done.unsound:
         talk(f"WARNING: {copy.path.name} cannot be read; it was passed over.")
-    talk(f"{done.copy.path.name} is active. {_INDEX_AGAIN}")
+    active = "The backup" if args.backup else done.copy.path.name
+    talk(f"{active} is active. {_INDEX_AGAIN}")
     say_unless_copied(done.result.state.copied)
     done.result.state.require_finished(
         "the copy is active, but the old files are not all in the quarantine",
@@ -239,6 +243,8 @@ def run_restore(args: argparse.Namespace) -> int:
         f"well: it moves the rest to {done.result.quarantine}.",
     )
     talk(f"The old files are in {done.result.quarantine}, as they were.")
+    if args.backup and args.ask_key:
+        talk(_NEW_KEY)
     return 0
 
 

@@ -47,11 +47,12 @@ class WrongKey(LockedError):
 class MalformedKey(LockedError):
     """The text given as a key cannot be one."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, resolution_hint: str | None = None) -> None:
         super().__init__(
             Verdict.KEY_MISSING,
             f"there is no usable key: {reason}",
-            resolution_hint="Run `mcp-notarium generate-key --file PATH` and set "
+            resolution_hint=resolution_hint
+            or "Run `mcp-notarium generate-key --file PATH` and set "
             "DB_ENCRYPTION_KEY_FILE=PATH, or choose a passphrase.",
         )
         self.reason = reason

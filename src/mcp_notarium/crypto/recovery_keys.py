@@ -27,6 +27,7 @@ _BETWEEN = re.compile(r"[-\s]+")
 _MEANT = str.maketrans("ILO", "110")
 _FEWEST, _MOST = 20, 48
 _MOST_UNEVEN_GROUPS = 2
+_AGAIN = "Compare each group with the paper, and type it again."
 
 
 def generate() -> Secret:
@@ -82,10 +83,15 @@ def read(text: str) -> Secret:
     plain = _BETWEEN.sub("", text.strip().upper()).translate(_MEANT)
     letters, check = plain[:_LETTERS], plain[_LETTERS:]
     if len(plain) != _LETTERS + _CHECK_LETTERS or set(plain) - set(_ALPHABET):
-        raise MalformedKey("a recovery key has nine groups of four letters and digits")
+        raise MalformedKey(
+            "a recovery key has nine groups of four letters and digits", resolution_hint=_AGAIN
+        )
     material = _bytes(letters)
     if check != _check(material):
-        raise MalformedKey("the recovery key has a typo: its last group does not match the others")
+        raise MalformedKey(
+            "the recovery key has a typo: its last group does not match the others",
+            resolution_hint=_AGAIN,
+        )
     return Secret(material)
 
 

@@ -1,18 +1,29 @@
 """A backup that does not fit on the disk or cannot be read back leaves nothing behind, and one is restored in place."""
 
+import tempfile
 from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from mcp_notarium.account import backup, database_copies
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.errors import CacheDamaged, CacheFull, ConfigError
+from mcp_notarium.errors import (
+    CacheDamaged,
+    CacheFull,
+    ConfigError,
+    InvalidRequest,
+    LockedError,
+    Verdict,
+)
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.local.tables import TABLES
 from support.account import BOUNDS, PASSPHRASE, account, open_cheaply
 from support.local_notebook import OtherProcess, local
+from support.long import LONG, dice
 
 NOW = 1_763_683_200.0
 GIVEN = ChangeOptions(old=Secret(PASSPHRASE), bounds=BOUNDS, clock=lambda: NOW + 1000, timeout=0.1)
@@ -66,3 +77,38 @@ def test_a_backup_that_cannot_be_made_leaves_nothing(config, tmp_path, monkeypat
     with pytest.raises(ConfigError):
         back_up(config, tmp_path / "missing" / "b")
     assert {*tmp_path.iterdir()} == before
+
+
+def test_a_changed_byte_or_a_missing_end_is_said_and_nothing_is_left(config, tmp_path):
+    put(config, "one " * 2000)
+    back_up(config, tmp_path / "b")
+    whole = (tmp_path / "b").read_bytes()
+    draw = dice("backup")
+    for place in (draw.randrange(len(whole)) for _ in range(400 if LONG else 6)):
+        flipped = bytes([whole[place] ^ 1 << draw.randrange(8)])
+        for damaged in (whole[:place], whole[:place] + flipped + whole[place + 1 :]):
+            folder = Path(tempfile.mkdtemp(dir=tmp_path))
+            elsewhere = account(folder, **local())
+            (tmp_path / "d").write_bytes(damaged)
+            said = ""
+            try:
+                backup.restore(elsewhere, tmp_path / "d", options=GIVEN)
+            except InvalidRequest as error:
+                said = error.message
+            if said:
+                assert "is damaged, or no backup" in said
+                assert [one for one in folder.rglob("*") if one.is_file()] == []
+            else:  # a date or a mode in the zip file, which nobody reads
+                assert len(damaged) == len(whole)
+                assert text(elsewhere) == "one " * 2000
+
+
+def test_a_wrong_key_is_said_of_the_backup_and_nothing_is_changed(config, tmp_path):
+    put(config, "one")
+    back_up(config, tmp_path / "b")
+    elsewhere = account(tmp_path / "new", **local())
+    wrong = replace(GIVEN, old=Secret("not the passphrase of the account"))
+    with pytest.raises(LockedError, match="does not open this backup") as raised:
+        backup.restore(elsewhere, tmp_path / "b", options=wrong)
+    assert raised.value.verdict is Verdict.WRONG_KEY
+    assert not [one for one in (tmp_path / "new").rglob("*") if one.is_file()]
