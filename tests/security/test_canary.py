@@ -61,6 +61,7 @@ def test_no_secret_and_no_note_text_is_written_anywhere_at_any_level(
     )  # fmt: skip
     written = {
         "reading and writing": _read_and_write(simulator, env),
+        "export, import, backup": _transfer(env, tmp_path),
         "failing service": _failing_service(simulator, env),
         "wrong key": _wrong_key(env),
         "damaged database": _damaged(simulator, env, tmp_path),
@@ -130,6 +131,34 @@ def _read_and_write(simulator: Simulator, env: dict[str, str]) -> bytes:
         assert saved["server_version"] == 2
         assert server.leave() == 0
         return server.errors().encode()
+
+
+def _transfer(env: dict[str, str], folder: Path) -> bytes:
+    """Titles of notes that lose something are shown, so nothing here loses anything."""
+    local = env | {"NOTARIUM_STORE": "local"}
+    names = ("out.json", "notes", "cut.json", "no-text.json", "all.backup", "cut.backup")
+    notes, markdown, cut, no_text, backup, cut_backup = (str(folder / name) for name in names)
+    output = b""
+    for account, arguments, code in (
+        (env, ["export", notes], 0),
+        (local, ["import", notes, "--yes"], 0),
+        (local, ["export", markdown], 0),
+        (local, ["import", markdown, "--yes"], 0),
+        (local, ["import", cut], 1),
+        (local, ["import", no_text], 1),
+        (env, ["backup", backup], 0),
+        (env, ["restore", "--backup", cut_backup, "--yes"], 1),
+    ):
+        done = run(account, *arguments)
+        assert done.returncode == code, done.stderr
+        output += done.stdout.encode() + done.stderr.encode()
+        if Path(arguments[-1]) == folder / "out.json":
+            text = Path(notes).read_text()
+            Path(cut).write_text(text[: len(text) // 2])
+            Path(no_text).write_text(text.replace('"text":', '"other":'))
+        if arguments[0] == "backup":
+            Path(cut_backup).write_bytes(Path(backup).read_bytes()[:-500])
+    return output
 
 
 def _failing_service(simulator: Simulator, env: dict[str, str]) -> bytes:

@@ -10,6 +10,7 @@ from undefended.entries_process import PROCESS
 from undefended.entries_redaction import REDACTION
 from undefended.entries_service import SERVICE
 from undefended.entries_start import START
+from undefended.entries_transfer import TRANSFER
 from undefended.entries_vault import VAULT
 
 DEFENCES: tuple[Defence, ...] = (
@@ -21,4 +22,5 @@ DEFENCES: tuple[Defence, ...] = (
     *SERVICE,
     *AGENTS,
     *VAULT,
+    *TRANSFER,
 )
