@@ -279,11 +279,15 @@ def test_each_system_has_its_own_place(monkeypatch, platform, environ, name, pat
 def test_the_folder_of_a_packaged_program_is_found_on_windows(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "platform", "win32")
     folder = tmp_path / "Packages" / "Claude_pzs8" / "LocalCache" / "Roaming" / "Claude"
-    folder.mkdir(parents=True)
-    file = folder / "claude_desktop_config.json"
-    file.write_text("{}")
     environ = {"APPDATA": str(tmp_path / "r"), "LOCALAPPDATA": str(tmp_path)}
-    assert clients.client("claude-desktop").path(environ) == file
+    desktop = clients.client("claude-desktop")
+    plain = tmp_path / "r" / "Claude" / "claude_desktop_config.json"
+    assert desktop.path(environ) == plain
+    plain.parent.mkdir(parents=True)
+    plain.write_text("{}")
+    folder.mkdir(parents=True)
+    assert desktop.path(environ) == folder / plain.name, "what it had before it was packaged"
+    assert plain in desktop.files(environ)
 
 
 def test_a_client_is_here_if_its_folder_or_its_command_is(tmp_path):

@@ -18,7 +18,7 @@ from typing import Any, Literal
 class Client:
     """Describe a client.
 
-    ``paths``: where its file may be; the first is for one that has none yet. ``settings``: other files of
+    ``paths``: where its file may be; the first is for one that has none yet, and a first one with a variable moves it. ``settings``: other files of
     this user that may set variables. ``in_project``: such files of a project. ``key``: the table of servers in
     the file. ``first``, ``last``: what an entry has before and behind command and arguments. ``program``: its
     command, for a client that has no folder yet. ``reload``: how it takes up a change.
@@ -42,10 +42,11 @@ class Client:
 
     def path(self, environ: Mapping[str, str]) -> Path:
         """Return where its file is, or would be."""
+        first = _resolve(self.paths[0], environ)
+        if first is not None and self.paths[0].startswith("$"):
+            return first
         found = _resolve_all(self.paths, environ)
-        moved = self.paths[0].startswith("$") and len(found) == len(self.paths)
-        here = [one for one in found if one.exists()]
-        return found[0] if moved or not here else here[0]
+        return next((one for one in found if one.exists()), found[0])
 
     def files(self, environ: Mapping[str, str]) -> list[Path]:
         """Return every file of this user that may set variables for a server."""
@@ -69,11 +70,11 @@ CLIENTS = (
     Client(
         name="claude-desktop",
         title="Claude Desktop",
-        # The last two are where Windows puts the folder of a packaged program.
+        # Windows gives a packaged program a folder of its own; it does not read the other place then.
         paths=(
+            f"$LOCALAPPDATA/Packages/Claude_*/LocalCache/Roaming/Claude/{_DESKTOP}",
             f"{{config}}/Claude/{_DESKTOP}",
             f"$LOCALAPPDATA/Claude-Data/claude_*/{_DESKTOP}",
-            f"$LOCALAPPDATA/Packages/Claude_*/LocalCache/Roaming/Claude/{_DESKTOP}",
         ),
         reload="Quit it, also from the tray, and start it again",
     ),
@@ -154,7 +155,7 @@ def _resolve_all(texts: tuple[str, ...], environ: Mapping[str, str]) -> list[Pat
 
 
 def _resolve(text: str, environ: Mapping[str, str]) -> Path | None:
-    """Return the path; None if its variable is not set, or nothing matches its ``*``."""
+    """Return the path; None if its variable is not set, or no folder matches its ``*``."""
     if text.startswith("$"):
         name, _, rest = text[1:].partition("/")
         if not (folder := environ.get(name, "")):
@@ -163,10 +164,11 @@ def _resolve(text: str, environ: Mapping[str, str]) -> Path | None:
     else:
         config, xdg = _folders(environ)
         path = Path(text.format(config=config, xdg=xdg)).expanduser()
-    if "*" not in str(path):
-        return path
-    anchor = Path(path.anchor)
-    return next(iter(sorted(anchor.glob(str(path.relative_to(anchor))))), None)
+    for folder in path.parents:
+        if "*" in folder.name:
+            matching = sorted(folder.parent.glob(folder.name))
+            return matching[0] / path.relative_to(folder) if matching else None
+    return path
 
 
 def _folders(environ: Mapping[str, str]) -> tuple[str, str]:
