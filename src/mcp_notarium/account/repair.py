@@ -51,7 +51,7 @@ from mcp_notarium.storage.database_opener import Database, companions
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.schema import RENUMBERING
-from mcp_notarium.storage.table_copy import SalvageReport
+from mcp_notarium.storage.table_copy import OnProgress, SalvageReport
 
 _UNUSABLE = "the cache cannot be repaired"
 _SPACE = 2.4
@@ -78,6 +78,7 @@ def repair(
     *,
     whole_state: bool = False,
     options: ChangeOptions = DEFAULTS,
+    on_progress: OnProgress = lambda _done, _of: None,
 ) -> RepairResult | None:
     """Create a new generation of all state that can still be read; None if nothing is wrong.
 
@@ -90,9 +91,7 @@ def repair(
     if not settings.db_encryption:
         raise _only_encrypted_error()
     folder = find_account(settings)
-    with generation_writer.hold_alone(
-        settings, folder, options, _ignore_progress, _UNUSABLE
-    ) as writer:
+    with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
         quarantine.remove_work_folder(folder)
         inspection = options.inspector(settings).inspect(now=options.clock(), opens=False)
         _require_repairable(inspection)
@@ -160,7 +159,9 @@ def write_salvaged(
 
     def fill(target: Database) -> None:
         try:
-            report = table_copy.salvage(opens, target, without=_NOT_TAKEN)
+            report = table_copy.salvage(
+                opens, target, without=_NOT_TAKEN, on_progress=writer.on_progress
+            )
         except CacheDamaged as error:
             raise CacheDamaged(
                 "nothing can be saved: the pages that say where everything is are damaged",
@@ -259,10 +260,6 @@ def _require_repairable(inspection: Inspection) -> None:
     decision = startup_table.decide(seen)
     if isinstance(decision, Locked) and decision.verdict is not Verdict.DATABASE_DAMAGED:
         raise decision.error()
-
-
-def _ignore_progress(_done: int, _of: int) -> None:
-    """Report nothing: there are few rows."""
 
 
 def _rebuild_search(path: Path, found: KeyFile, data_key: DataKey) -> bool:

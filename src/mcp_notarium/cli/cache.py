@@ -175,8 +175,8 @@ def run_repair(args: argparse.Namespace) -> int:
         old=ask_secret("Key: ") if args.ask_key else None,
         system=keychain.system_keychain() if config.keychain else None,
     )
-    with console.progress("Repairing the cache"):
-        done = repair.repair(config, options=options)
+    with console.progress("Repairing the cache") as report:
+        done = repair.repair(config, options=options, on_progress=report)
     if done is None:
         talk("There is nothing to repair: every page is authentic, and the index fits the notes.")
         return 0

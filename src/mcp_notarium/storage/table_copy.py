@@ -107,7 +107,13 @@ class SalvageReport:
     complete: bool = True
 
 
-def salvage(opens: Open, target: Database, *, without: frozenset[str]) -> SalvageReport:
+def salvage(
+    opens: Open,
+    target: Database,
+    *,
+    without: frozenset[str],
+    on_progress: OnProgress = lambda _done, _of: None,
+) -> SalvageReport:
     """Copy every readable row of the state tables, except settings ``without``; leave the index empty.
 
     The notes that unfinished writes were made from come along where they can be read: without its base a
@@ -117,9 +123,17 @@ def salvage(opens: Open, target: Database, *, without: frozenset[str]) -> Salvag
     with closing(opens()) as damaged:
         damaged.rows("SELECT name FROM sqlite_master")
     found = SalvageReport()
-    for name, table in TABLES.items():
-        if table.kind is Kind.STATE and table.key:
-            found.complete &= _copy_state_table(opens, target, name, without)
+    names = [one for one, table in TABLES.items() if table.kind is Kind.STATE and table.key]
+    total = sum(_count(opens, name) for name in names)
+    done = 0
+
+    def report(rows: int) -> None:
+        nonlocal done
+        done += rows
+        on_progress(done, max(done, total))
+
+    for name in names:
+        found.complete &= _copy_state_table(opens, target, name, without, report)
     found.writes = target.number("SELECT count(*) FROM journal")
     with target.transaction(durable=True):
         for (note_id,) in target.rows("SELECT DISTINCT note_id FROM journal"):
@@ -145,6 +159,12 @@ def _try_rows(opens: Open, sql: str, parameters: tuple[object, ...] = ()) -> lis
         return None
 
 
+def _count(opens: Open, table: str) -> int:
+    """Return how many rows a table has, 0 if that cannot be read."""
+    rows = _try_rows(opens, f"SELECT count(*) FROM {table}")  # noqa: S608 - names of our own
+    return int(rows[0][0]) if rows else 0
+
+
 def _fill_tags(target: Database) -> None:
     tags = target.rows("SELECT pk, tags FROM notes")
     target.run_many(
@@ -153,7 +173,13 @@ def _fill_tags(target: Database) -> None:
     )
 
 
-def _copy_state_table(opens: Open, target: Database, name: str, without: frozenset[str]) -> bool:
+def _copy_state_table(
+    opens: Open,
+    target: Database,
+    name: str,
+    without: frozenset[str],
+    report: Callable[[int], None],
+) -> bool:
     """Copy a table in slices, and row by row where a slice cannot be read; True if complete.
 
     A row that cannot be read is made again from the index, where that has the same.
@@ -186,6 +212,7 @@ def _copy_state_table(opens: Open, target: Database, name: str, without: frozens
             return complete
         with target.transaction():
             _insert(target, name, [row for row in rows if not _is_left(name, row, without)])
+        report(len(keys))
         last = keys[-1][: len(columns)]
         after = f"WHERE ({key}) > ({values})"
 

@@ -1,5 +1,7 @@
 """A cache copied row by row into another: the same rows, the same search, other bytes."""
 
+from itertools import chain
+
 import pytest
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
@@ -14,6 +16,7 @@ from mcp_notarium.storage.tag_counts import count_tags
 OLD, NEW = (Secret(f"x'{digit * 160}'") for digit in ("1", "2"))
 TIES = frozenset({"generation"})
 COPIED = [name for name, table in TABLES.items() if table.key]
+STATE = [name for name in COPIED if TABLES[name].kind is Kind.STATE]
 
 
 def write(note_id):
@@ -160,10 +163,18 @@ def test_a_salvage_copies_the_state_and_the_bases_of_unfinished_writes(source, t
     source.sync_state.set("setting", "kept")
     source.journal.add(write("n0001"))
     path = source.database.path
+    progress = []
     report = table_copy.salvage(
-        lambda: database_opener.connect(path, OLD), target.database, without=TIES
+        lambda: database_opener.connect(path, OLD),
+        target.database,
+        without=TIES,
+        on_progress=lambda done, of: progress.append((done, of)),
     )
     assert (report.writes, report.complete) == (1, True)
+    rows = sum(len(list(chain(*table_copy.slices(source.database, name)))) for name in STATE)
+    assert rows > 2
+    assert progress == sorted(progress)
+    assert progress[-1] == (rows, rows)
     assert [kept.write_id for kept in target.journal.all()] == ["w"]
     assert target.notes.etags() == {"n0001": "1"}
     assert target.notes.base("n0001") == source.notes.base("n0001")
