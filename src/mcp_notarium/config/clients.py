@@ -164,10 +164,10 @@ def _resolve(text: str, environ: Mapping[str, str]) -> Path | None:
     else:
         config, xdg = _folders(environ)
         path = Path(text.format(config=config, xdg=xdg)).expanduser()
-    for folder in path.parents:
-        if "*" in folder.name:
-            matching = sorted(folder.parent.glob(folder.name))
-            return matching[0] / path.relative_to(folder) if matching else None
+    for above in path.parents:
+        if "*" in above.name:
+            matching = sorted(above.parent.glob(above.name))
+            return matching[0] / path.relative_to(above) if matching else None
     return path
 
 
