@@ -56,6 +56,7 @@ BUILDERS = {
     "mcp_notarium.storage.table_copy:slices": "names of tables and columns from TABLES",
     "mcp_notarium.storage.table_copy:_insert": "names of tables from TABLES",
     "mcp_notarium.storage.table_copy:_copy_state_table": "names of tables and columns from TABLES",
+    "mcp_notarium.storage.table_copy:_count": "names of tables from TABLES",
     "mcp_notarium.storage.table_copy:copy_into": "names of tables from TABLES",
     "mcp_notarium.account.repair:write_salvaged.fill": "the constants of the stores' tables",
     "mcp_notarium.account.database_copies:read_last_change": "the constants of the stores' tables",
