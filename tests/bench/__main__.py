@@ -22,6 +22,7 @@ from bench.rows_idle import before_the_first_call, idle
 from bench.rows_keys import keys
 from bench.rows_local import local
 from bench.rows_memento import memento
+from bench.rows_stalls import stalls
 from bench.rows_start import start
 from bench.rows_sync import first_sync, size
 from bench.rows_tasks import tasks
@@ -35,6 +36,7 @@ from bench.site import FULL, SMOKE, USUAL, Pace, Site
 Rows = Callable[[Site], Iterator[Figure]]
 PER_SIZE: dict[str, tuple[Rows, ...]] = {
     "sync": (first_sync,),
+    "stalls": (stalls,),
     "start": (start,),
     "memory": (before_the_first_call,),
     "calls": (calls,),
@@ -84,7 +86,7 @@ def _write(run: report.Run, described: dict[str, str], chosen: argparse.Namespac
     """Also of a run that ended early: hours may be in it."""
     if chosen.page and tuple(chosen.rows) != GROUPS:
         before, machine = report.load_json(FIGURES)
-        report.save_json(FIGURES, report.replace_groups(before, run, described), machine)
+        report.save_json(FIGURES, report.replace_rows(before, run, described), machine)
     elif chosen.json:
         report.save_json(chosen.json, run, described)
     sys.stdout.write(report.as_markdown(run, described))

@@ -1,7 +1,8 @@
 """Run the floor: a bare loop of JSON over stdio on SQLite, without SDK, key or policy.
 
 Without an argument it answers the handshake, the list of tools and ``echo``. With the path of a cache
-without a key it carries out the SQL it is sent, and builds the answer a listing needs.
+without a key it carries out the SQL it is sent, and builds the answer a listing needs; ``encrypted`` behind
+the path: the file is one of ``raw.encrypted_copy``.
 """
 
 import json
@@ -16,7 +17,7 @@ def serve() -> None:
     if len(sys.argv) > 1:
         from bench.raw import Raw  # noqa: PLC0415 - a loop without a database imports nothing
 
-        database = Raw.plain(sys.argv[1])
+        database = (Raw.cipher if "encrypted" in sys.argv else Raw.plain)(sys.argv[1])
     for line in sys.stdin:
         message = json.loads(line)
         if "id" not in message:

@@ -25,6 +25,12 @@ ROWS: dict[str, tuple[str, ...]] = {
         "calls meanwhile",
         "requests",
     ),
+    "stalls": (
+        "ping, just synced",
+        "list, just synced",
+        "list, settled",
+        "list, without a pause",
+    ),
     "memory": (
         "after initialize",
         "before the first call",
@@ -101,7 +107,9 @@ def _shown(figures: Sequence[Figure]) -> int:
 def _calls(figures: Sequence[Figure], older: str | None) -> Iterator[str]:
     sizes = sorted({figure.notes for figure in figures})
     last = max((size for size in sizes if size <= 50_000), default=sizes[-1])
-    beside = [name for name in ("raw SQL + round trip", "without a key", older) if name]
+    floors = {name for figure in figures for name in figure.floors}
+    named = ("raw SQL + round trip", "bare loop, encrypted", "without a key", older)
+    beside = [name for name in named if name in floors]
     heads = [f"{size:,}" for size in sizes] + [f"p99, {last:,}"]
     heads += [f"times {name}, {last:,}" for name in beside]
     yield f"| call | {' | '.join(heads)} |"
@@ -144,10 +152,17 @@ def _rest(figures: Sequence[Figure], older: str | None, size: int) -> Iterator[s
             for figure in of_group:
                 if (figure.row, figure.notes) == (row, shown):
                     notes = f"{figure.notes:,}" if figure.notes else ""
-                    median = f"{short(figure.value)} {figure.unit}".strip()
+                    median = f"{short(figure.value)} {figure.unit}".strip() + _p99(figure)
                     cells = [f"{group}: {row}", notes, median, _beside(figure, older)]
                     cells += [_times(figure, older)] if older else []
                     yield f"| {' | '.join([*cells, _target(figure)])} |"
+
+
+def _p99(figure: Figure) -> str:
+    """Return the slowest where the target means it."""
+    target = TARGETS.get((figure.group, figure.row))
+    meant = target is not None and target.of == "p99" and figure.p99 is not None
+    return f", p99 {short(figure.p99 or 0.0)}" if meant else ""
 
 
 def _beside(figure: Figure, older: str | None) -> str:

@@ -65,13 +65,15 @@ def load_json(path: Path) -> tuple[Run, dict[str, str]]:
     return Run(*said), found["machine"]
 
 
-def replace_groups(whole: Run, part: Run, described: Mapping[str, str]) -> Run:
-    """Return the run with the figures of the groups that ``part`` has measured anew."""
-    groups = dict.fromkeys(figure.group for figure in part.figures)
-    figures = [figure for figure in whole.figures if figure.group not in groups]
+def replace_rows(whole: Run, part: Run, described: Mapping[str, str]) -> Run:
+    """Return the run with the rows that ``part`` has measured anew, at whatever sizes."""
+    rows = dict.fromkeys((figure.group, figure.row) for figure in part.figures)
+    figures = [figure for figure in whole.figures if (figure.group, figure.row) not in rows]
     load = described["load of others at the start"]
     said = f"`scripts/bench {part.arguments}`, load of others at the start: {load}"
-    parts = whole.parts | dict.fromkeys(groups, said)
+    left = {figure.group for figure in figures}
+    names = (f"{group}: {row}" if group in left else group for group, row in rows)
+    parts = whole.parts | dict.fromkeys(names, said)
     return replace(whole, figures=[*figures, *part.figures], parts=parts)
 
 

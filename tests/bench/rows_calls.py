@@ -95,6 +95,7 @@ def _floors(taken: dict[str, Taken]) -> dict[str, float]:
     first_page = {"first page": ms["first page"]} if "first page" in ms else {}
     return first_page | {
         "raw SQL + round trip": ms["raw cipher"] + ms["round trip"],
+        "bare loop, encrypted": ms["bare loop, encrypted"],
         "bare loop": ms["bare loop"],
         "raw SQLCipher": ms["raw cipher"],
         "raw SQLite": ms["raw plain"],
@@ -148,7 +149,12 @@ class _Bench:
     ) -> None:
         self.ours, self.plain, self.wire = ours, plain, wire
         self._servers = {"ours": ours, "plain": plain} | older
-        self._loop = Speaker(script("floor_bare", str(files[0])), surroundings())
+        self._loops = {
+            "bare loop": Speaker(script("floor_bare", str(files[0])), surroundings()),
+            "bare loop, encrypted": Speaker(
+                script("floor_bare", str(files[1]), "encrypted"), surroundings()
+            ),
+        }
         self._raw_plain, self._raw_cipher = Raw.plain(files[0]), Raw.cipher(files[1])
         self._pace = site.pace
 
@@ -162,7 +168,8 @@ class _Bench:
         """End what this has begun."""
         self._raw_plain.close()
         self._raw_cipher.close()
-        self._loop.__exit__()
+        for loop in self._loops.values():
+            loop.__exit__()
 
     def measure(self, kinds: Sequence[Call], *, first_page: Call | None) -> dict[str, Taken]:
         """Each call is checked once with everybody, then all are timed in turn."""
@@ -178,24 +185,34 @@ class _Bench:
         return lambda: _demand(call, self.ours.tool(call.tool, **call.arguments))
 
     def _subjects(self, call: Call) -> dict[str, Act]:
-        return {name: _asked(server, call) for name, server in self._servers.items()} | {
-            "bare loop": lambda: self._loop.tool(call.tool, **call.request),
-            "raw plain": lambda: self._raw_plain.answer(call.request),
-            "raw cipher": lambda: self._raw_cipher.answer(call.request),
-            "round trip": _echo(self.wire),
-        }
+        servers = {name: _asked(server, call) for name, server in self._servers.items()}
+        loops = {name: _requested(loop, call) for name, loop in self._loops.items()}
+        return (
+            servers
+            | loops
+            | {
+                "raw plain": lambda: self._raw_plain.answer(call.request),
+                "raw cipher": lambda: self._raw_cipher.answer(call.request),
+                "round trip": _echo(self.wire),
+            }
+        )
 
     def _check(self, call: Call) -> None:
         for server in self._servers.values():
             _demand(call, server.tool(call.tool, **call.arguments))
         if call.tool == "list":
-            _demand(call, self._loop.tool(call.tool, **call.request))
+            for loop in self._loops.values():
+                _demand(call, loop.tool(call.tool, **call.request))
             for raw in (self._raw_plain, self._raw_cipher):
                 _demand(call, raw.answer(call.request))
 
 
 def _asked(server: Speaker, call: Call) -> Act:
     return lambda: server.tool(call.tool, **call.arguments)
+
+
+def _requested(loop: Speaker, call: Call) -> Act:
+    return lambda: loop.tool(call.tool, **call.request)
 
 
 def _demand(call: Call, answer: dict[str, Any]) -> None:

@@ -111,13 +111,27 @@ def test_a_part_that_is_measured_later_replaces_its_rows_and_says_so(tmp_path, m
     assert "Measured later, `local`: `scripts/bench --notes 100,10000 --rows local --page`" in shown
 
 
+def test_a_part_leaves_the_other_rows_of_a_group_alone():
+    whole = report.Run(
+        "--full",
+        60,
+        [Figure("memory", "at rest", 1, "MB", 9.0), Figure("memory", "peak", 1, "MB", 8.0)],
+    )
+    part = report.Run("--rows sync", 6, [Figure("memory", "peak", 1, "MB", 7.0)])
+    found = report.replace_rows(whole, part, {"load of others at the start": "1.0"})
+    assert [(one.row, one.value) for one in found.figures] == [("at rest", 9.0), ("peak", 7.0)]
+    assert list(found.parts) == ["memory: peak"]
+
+
 def test_the_page_shows_the_figures_of_its_file():
     found, machine = report.load_json(command.FIGURES)
     text = (page.DOCS / "performance.md").read_text(encoding="utf-8")
     drawn = re.findall(r"!\[(.*)\]\(plots/(\w+)\.svg\)", text)
     made = [plots.Plot(name, title) for title, name in drawn]
     assert page.put_into(text, page.results(found, machine, made)) == text
-    assert {path.stem for path in (page.DOCS / "plots").iterdir()} == {name for _, name in drawn}
+    assert {path.stem for path in (page.DOCS / "plots").glob("*.svg")} == {
+        name for _, name in drawn
+    }
 
 
 def test_a_page_without_a_marked_section_is_refused():

@@ -28,8 +28,8 @@ from mcp_notarium.threads import run_in_thread
 
 _LAST_SECONDS = 1.0
 """Seconds that a cancelled load waits for the transaction that is running."""
-_PAGE_CACHE = 16 << 20
-"""Bytes of pages that the thread's connection keeps in memory. Half the usual: a load is as fast."""
+_PAGE_CACHE = 8 << 20
+"""Bytes of pages that the thread's connection keeps in memory. A quarter of the usual: a load is as fast."""
 _Result = TypeVar("_Result")
 
 
