@@ -16,7 +16,7 @@ import binascii
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -26,22 +26,20 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from rich.text import Text
 
 from mcp_notarium.account import opener
 from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.audit import export
-from mcp_notarium.audit.chain import OK, AuditEntry, Decision, Head, Record
+from mcp_notarium.audit.chain import AuditEntry, Head, Record
 from mcp_notarium.audit.verification import Fault, FaultKind, Verification
-from mcp_notarium.cli import command_setup, console
+from mcp_notarium.cli import audit_lines, command_setup, console
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import ConfigError, InvalidRequest, LockedError, Verdict
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import create_private
-from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.storage import note_scan
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.database import Database
@@ -49,9 +47,6 @@ from mcp_notarium.storage.database import Database
 BROKEN_EXIT = 3
 _ANCHORS = {FaultKind.ANCHOR, FaultKind.TAIL_CUT, FaultKind.FOREIGN}
 _ACCEPTED = "cli.audit.accept"
-_REFUSED = {Decision.REFUSED, Decision.DECLINED, Decision.TIMED_OUT}
-_ACT_COLUMNS = 12
-"""Columns of most acts; a longer one moves the rest of its line."""
 _SHOWN_DIGITS = 16
 """Digits of a head in a question; redaction would take more of them for a key."""
 
@@ -206,7 +201,7 @@ def _tail(args: argparse.Namespace) -> int:
     if args.json:
         sys.stdout.writelines(json.dumps(export.as_json(record)) + "\n" for record in records)
     else:
-        console.show(describe_records(records, names))
+        console.show(audit_lines.describe_records(records, names))
     return 0
 
 
@@ -214,46 +209,6 @@ def read_titles(chain: OpenChain) -> dict[str, str]:
     """Return what notes are called now, by the names that records have for them."""
     found = note_scan.read_titles(chain.database)
     return {chain.audit_log.note_reference(note_id): title for note_id, title in found}
-
-
-def describe_records(records: Sequence[Record], titles: Mapping[str, str]) -> list[Text]:
-    """Return one line for each act, in local time; its outcome is a later record, which has no line of its own."""
-    outcomes = {record.refers: record for record in records if record.refers}
-    begun = {record.number for record in records}
-    lines, day = [], ""
-    for record in records:
-        if record.refers in begun:
-            continue
-        at = console.local_time(record.at_ms / 1000, seconds=True)
-        if day != at[:10]:
-            day = at[:10]
-            lines.append(Text(day, style="bold"))
-        lines.append(_describe_record(outcomes.get(record.number, record), record, at[11:], titles))
-    return lines
-
-
-def _describe_record(last: Record, first: Record, at: str, titles: Mapping[str, str]) -> Text:
-    """Return time, act, what became of it, notes, client and facts, in one line."""
-    shown = export.as_json(last)
-    notes = shown["notes"] if isinstance(shown["notes"], list) else [shown["notes"]]
-    named = [f"“{titles[str(one)]}”" if str(one) in titles else str(one) for one in notes]
-    outcome = last.outcome or "begun"
-    asked = "" if last.decision == Decision.ALLOWED else f"{last.decision}, "
-    parts = [
-        ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else ""),  # noqa: PLR2004
-        first.client,
-        f"{last.bytes_out:,} bytes" if last.bytes_out else "",
-        json.dumps(shown["facts"]) if shown["facts"] else "",
-    ]
-    bad = outcome not in {OK, "begun"} or last.decision in _REFUSED
-    return Text.assemble(
-        (f"{at}  ", "dim"),
-        f"{one_line(first.act):<{_ACT_COLUMNS}}  ",
-        (f"{one_line(asked + outcome)}  ", "red" if bad else "green"),
-        one_line("  ".join(part for part in parts if part)),
-        no_wrap=True,
-        overflow="ellipsis",
-    )
 
 
 def _export(args: argparse.Namespace) -> int:

@@ -110,8 +110,32 @@ def run(arguments: Sequence[str]) -> int:
     return code
 
 
+class _HelpFormatter(argparse.HelpFormatter):
+    """Name the arguments in the usage, and not each option; break between words only."""
+
+    def _format_usage(
+        self, usage: str | None, actions: Iterable[argparse.Action], groups: Any, prefix: str | None
+    ) -> str:
+        parts = ["%(prog)s"] + ([] if prefix == "" else ["[OPTIONS]"])  # '': the name of an action
+        for one in actions:
+            if not one.option_strings:
+                default = self._get_default_metavar_for_positional(one)
+                parts.append(self._format_args(one, default))
+        return super()._format_usage(usage or " ".join(parts), actions, groups, prefix)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return terminal.wrap(" ".join(text.split()), width)
+
+
+class _ListFormatter(_HelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Leave the list of commands as it is."""
+
+
 class _Parser(argparse.ArgumentParser):
     """Report errors of the command line like all others: they may repeat what was typed."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**({"formatter_class": _HelpFormatter} | options))
 
     def error(self, message: str) -> NoReturn:
         from mcp_notarium import config  # noqa: PLC0415 - only where something is wrong
@@ -185,7 +209,7 @@ def _parser() -> argparse.ArgumentParser:
         usage="%(prog)s [OPTIONS] COMMAND ...",
         description="MCP server for your notes, with an encrypted local cache.",
         epilog=_command_list(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_ListFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("-V", "--version", action="version", version=f"mcp-notarium {__version__}")

@@ -52,7 +52,6 @@ DECISIONS: Final = {
 }
 REASONS: Final = {
     "policy": "your policy does not allow it",
-    "limit": "a limit of your policy was reached",
     "confirmation_required": "it needs your consent, and there was none yet",
     "not_recorded": "it could not be recorded, so it was not done",
     "arguments": "the call had wrong arguments",

@@ -8,7 +8,7 @@ import pytest
 from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import ActName, AuditEntry, ChainMac, Head, append_to_chain
 from mcp_notarium.audit.verification import ChainVerifier, FaultKind
-from mcp_notarium.cli import audit
+from mcp_notarium.cli import audit_lines
 from mcp_notarium.secret import Secret
 
 
@@ -83,4 +83,4 @@ def test_changed_record_is_shown_as_it_is(records, text):
     changed = replace(records[0], notes=text, facts=text, act="a\x1b[2J")
     assert export.as_json(changed)["mac"] == changed.mac
     assert list(export.export_lines([changed], now_ms=0, end=Head()))
-    assert "\x1b" not in "".join(map(str, audit.describe_records([changed], {})))
+    assert "\x1b" not in "".join(map(str, audit_lines.describe_records([changed], {})))
