@@ -14,6 +14,7 @@ import pytest
 
 from mcp_notarium import __version__
 from mcp_notarium.cli import main as cli
+from mcp_notarium.cli import terminal
 from mcp_notarium.cli.terminal import ask_yes
 from mcp_notarium.errors import LockedError, StoreUnavailable, Verdict
 
@@ -133,6 +134,20 @@ def test_serving_reads_the_file_named_before_or_after_the_command(tmp_path, argu
     assert done.returncode == 1
     assert "LOG_LEVEL holds something that is not one of its choices" in done.stderr
     assert "SIMPLENOTE_USERNAME" not in done.stderr
+
+
+def test_the_help_of_a_command_names_its_arguments_and_breaks_between_words():
+    said = run("report", "--help", env={"COLUMNS": "50"}).stdout
+    assert said.startswith("usage: mcp-notarium report [OPTIONS] [PATH]\n\n")
+    assert "(mcp-notarium-report.html)" in said
+    action = run("audit", "verify-export", "--help").stdout
+    assert action.startswith("usage: mcp-notarium audit verify-export [OPTIONS] FILE\n\n")
+
+
+def test_what_to_do_hangs_behind_its_arrow():
+    assert terminal.wrap("→ Try it again in a minute or so.", 20) == [
+        "→ Try it again in a", "  minute or so.",
+    ]  # fmt: skip
 
 
 @contextmanager

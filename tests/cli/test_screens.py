@@ -76,7 +76,9 @@ def test_an_act_is_one_line_with_title_and_local_time(env: dict[str, str], width
     saves = [one for one in lines if " tool.save " in one]
     assert len(saves) == 3
     assert all(re.match(r"\d\d:\d\d:\d\d  tool.save +ok  ", one) for one in saves)
-    assert "“Sourdough bread”" in saves[0]
+    assert re.search("talker 1 +“Sourdough bread”", saves[0])
+    reads = [one for one in lines if " tool.get " in one]
+    assert {one.index("talker 1") for one in (*saves, *reads)} == {saves[0].index("talker 1")}
     assert "\\u001b[31m" in saves[1]
     assert all(len(one) <= width for one in lines)
     assert all(re.match(r"\d\d:\d\d:\d\d  |\d{4}-\d\d-\d\d$", one) for one in lines)

@@ -81,6 +81,13 @@ def pairs(rows: Iterable[tuple[str, str]]) -> Table:
     return made
 
 
+def hint(text: str) -> Table:
+    """Return what to do, behind an arrow."""
+    made = Table.grid(padding=(0, 1, 0, 0))
+    made.add_row("→", Text(text, overflow="fold"))
+    return made
+
+
 def local_time(epoch: float, *, seconds: bool = False) -> str:
     """Return a time as clocks here show it; a time that no calendar has stays a number."""
     try:

@@ -14,6 +14,7 @@ import asyncio
 from dataclasses import asdict, replace
 from typing import Any
 
+from rich.console import Group
 from rich.text import Text
 
 from mcp_notarium import __version__
@@ -249,7 +250,7 @@ def _print(found: list[Finding], code: int, *, as_json: bool) -> int:
         (
             Text(one.state, style=_COLOURS.get(one.state, "bold red")),
             one.name,
-            one.seen + (f"\n→ {one.hint}" if one.hint else ""),
+            Group(one.seen, console.hint(one.hint)) if one.hint else one.seen,
         )
         for one in found
     ]

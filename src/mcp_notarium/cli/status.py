@@ -250,8 +250,9 @@ def format_facts(facts: dict[str, Any]) -> list[RenderableType]:
         state = "LOCKED" if facts["exit_code"] in set(Verdict) else "NOT USABLE"
         about = f"{state} ({facts['verdict']}, exit code {facts['exit_code']})"
         shown += [
+            "",
             Text.assemble((about, "bold red"), f": {facts['message']}"),
-            f"→ {facts['resolution_hint']}",
+            console.hint(facts["resolution_hint"]),
         ]
     return shown
 

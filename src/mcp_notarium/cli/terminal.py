@@ -53,8 +53,8 @@ def fit(text: str, stream: TextIO) -> str:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Break a text between words only, behind its indentation: no path or command is cut."""
-    indent = " " * min(len(text) - len(text.lstrip(" ")), _NARROWEST)
+    """Break a text between words only, behind its indentation or arrow: no path or command is cut."""
+    indent = " " * min(len(text) - len(text.lstrip(" →")), _NARROWEST)
     return textwrap.wrap(
         text,
         max(width, _NARROWEST),
