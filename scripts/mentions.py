@@ -37,7 +37,7 @@ MENTIONED = {
     "mcp_notarium.storage.audit_table: fault.number": _A_FIELD,
     "mcp_notarium.storage.note_search: statements.rows": "a statement that search/sql_builder.py has built, a field",
     "mcp_notarium.cli.audit: fault.number": _A_FIELD,
-    "mcp_notarium.cli.audit: record.number": _A_FIELD,
+    "mcp_notarium.cli.audit_lines: record.number": _A_FIELD,
     "mcp_notarium.report.activity: record.number": _A_FIELD,
     "mcp_notarium.report.concerns: first.number": _A_FIELD,
     "mcp_notarium.cli.signals: interrupt.number": "the number of a signal, a field",
