@@ -147,16 +147,6 @@ TARGETS: Mapping[tuple[str, str], Target] = {
 }
 
 
-GROWTH_REASONS: Mapping[tuple[str, str], str] = {
-    (
-        "idle",
-        "change seen",
-    ): "The words of the old text are removed from the index one by one, each from a list as "
-    "long as the collection.",
-}
-"""Why a row grows that should not."""
-
-
 @dataclass(frozen=True, slots=True)
 class Growth:
     """How a row grows with the number of notes: like ``notes ** exponent``."""

@@ -1,9 +1,9 @@
 """Keep the full-text index in step with the notes, and its terms in memory.
 
-The writer of the notes tells which rows change; the index reads their columns itself. FTS5
-``secure-delete`` removes the terms of a few old texts for good. For many it costs too much, because it
-searches every term in lists as long as the collection: they are marked as deleted, and ``tidy`` merges
-them away in slices. Everything here happens inside the caller's transaction, except ``tidy``.
+The writer of the notes tells which rows change; the index reads their columns itself. What FTS5 removes it
+only marks as deleted; ``tidy`` merges it away in slices. With its ``secure-delete`` it overwrites the terms at
+once, but each term of a note costs a page, so only a few removed notes are treated so. Everything here happens
+inside the caller's transaction, except ``tidy``.
 
 The terms are used only when a search has found nothing, for looking inside words and for suggestions.
 Reading them means reading the whole index (seconds at 50,000 notes), so they are kept (about a
@@ -24,7 +24,7 @@ from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.note_rows import BULK_SIZE
 
 MOST_DELETED_SECURELY = 8
-"""Up to this many old texts are removed from the index at once, some milliseconds each."""
+"""Up to this many removed notes are overwritten in the index at once, some milliseconds each."""
 
 _BULK_AUTOMERGE = 0
 """FTS5 ``automerge`` during a load: nothing is merged, which saves a tenth of the work of a first load;
@@ -57,9 +57,10 @@ class FtsIndex:
 
         ``replaced`` rows are about to be rewritten or deleted, ``written`` rows exist at the end.
         """
-        secure, bulk = len(replaced) <= MOST_DELETED_SECURELY, len(written) > BULK_SIZE
-        if not secure:
-            self._configure("secure-delete", 0)
+        gone, bulk = set(replaced).difference(written), len(written) > BULK_SIZE
+        secure = bool(gone) and len(replaced) <= MOST_DELETED_SECURELY
+        if secure:
+            self._configure("secure-delete", 1)
         if replaced:
             self._db.run(_REMOVE_TERMS, (json.dumps(replaced),))
         yield
@@ -71,15 +72,19 @@ class FtsIndex:
         self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('flush')")
         if bulk:
             self._configure("automerge", _DEFAULT_AUTOMERGE)
-        if not secure:
-            self._configure("secure-delete", 1)
-        if bulk or not secure:
+        if secure:
+            self._configure("secure-delete", 0)
+        if bulk or (gone and not secure):
             self._set_merge_state(_MergeState.START)
+        elif gone:  # with what they said before
+            self._db.run("UPDATE search_index SET owed = 1 WHERE left_behind")
+        elif replaced:
+            self._db.run("UPDATE search_index SET left_behind = 1 WHERE NOT left_behind")
 
     def empty(self) -> None:
         """Remove every term, those of deleted notes included."""
         self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('delete-all')")
-        self._set_merge_state(_MergeState.NOTHING)
+        self._db.run("UPDATE search_index SET owed = 0, left_behind = 0")
 
     def rebuild(self) -> None:
         """Index every note from nothing."""
@@ -112,16 +117,18 @@ class FtsIndex:
 
     @property
     def _merge_state(self) -> _MergeState:
-        return _MergeState(self._db.number("SELECT owed FROM search_index"))
+        return _MergeState(self._db.number(_OWED))
 
     def tidy(self) -> bool:
         """Merge a slice of the index in its own transaction; True while more is due.
 
-        At the end no term of replaced or removed text is left.
+        At the end no term is left of a text that was replaced or removed before the first slice.
         """
         if (state := self._merge_state) is _MergeState.NOTHING:
             return False
         with self._db.transaction():
+            if state is _MergeState.START:
+                self._db.run("UPDATE search_index SET left_behind = 0, merged_at = unixepoch()")
             worked = self._merge(-_SLICE_PAGES if state is _MergeState.START else _SLICE_PAGES)
             self._set_merge_state(_MergeState.CONTINUE if worked else _MergeState.NOTHING)
         if not worked:
@@ -241,6 +248,10 @@ def distance(one: str, other: str, *, at_most: int) -> int:
     return min(row[-1], at_most + 1)
 
 
+_OWED = """
+SELECT CASE WHEN owed = 0 AND left_behind AND abs(unixepoch() - merged_at) >= 86400 THEN 1 ELSE owed END
+FROM search_index
+"""
 _REMOVE_TERMS = """
 INSERT INTO notes_fts(notes_fts, rowid, text, heading, tag_words, supplement)
 SELECT 'delete', n.pk, n.text, n.heading, n.tag_words, n.supplement

@@ -15,7 +15,8 @@ Shapes that matter:
   leaves the note's text out of ``raw``: storing each text twice would double the file.
 * ``storage/fts_index.py`` keeps ``notes_fts`` in step. ``changes`` grows when words come into the index,
   and ``index_changes`` tells for the last of them which note it was, so that a copy of the terms can be
-  kept up without reading the whole index again.
+  kept up without reading the whole index again. ``left_behind``: words of replaced texts are in the index since
+  the whole of it was merged last (``merged_at``, epoch seconds).
 * ``note_counts`` holds the totals every listing needs; triggers keep it.
 * ``journal.copied`` marks a conflict copy, and ``journal.repair`` the repair of a note, so that each is
   known as one after a crash. ``journal.after`` is the write_id of an entry that is finished first: links are
@@ -136,17 +137,17 @@ _SEARCH = (
     )
     """,
     RANKING,
-    # Without it the terms of a deleted note stay readable in the index to whoever has the key.
-    "INSERT INTO notes_fts(notes_fts, rank) VALUES ('secure-delete', 1)",
     # The words of a large transaction are written at once, 16 MiB of them at most.
     "INSERT INTO notes_fts(notes_fts, rank) VALUES ('hashsize', 16777216)",
     # Else the sixteenth page of a load, or a save behind it, merges all before it, for seconds.
     "INSERT INTO notes_fts(notes_fts, rank) VALUES ('crisismerge', 1000)",
     """
     CREATE TABLE search_index (
-      one      INTEGER PRIMARY KEY CHECK (one = 1),
-      changes  INTEGER NOT NULL DEFAULT 0,
-      owed     INTEGER NOT NULL DEFAULT 0 CHECK (owed IN (0, 1, 2))
+      one         INTEGER PRIMARY KEY CHECK (one = 1),
+      changes     INTEGER NOT NULL DEFAULT 0,
+      owed        INTEGER NOT NULL DEFAULT 0 CHECK (owed IN (0, 1, 2)),
+      left_behind INTEGER NOT NULL DEFAULT 0 CHECK (left_behind IN (0, 1)),
+      merged_at   INTEGER NOT NULL DEFAULT 0
     ) STRICT
     """,
     "INSERT INTO search_index(one) VALUES (1)",

@@ -243,10 +243,62 @@ def in_index(cache, numbers):
     return {number for number in numbers if secret_word(number)[3:].encode() in blocks}
 
 
-def test_words_of_a_single_deleted_or_edited_note_are_gone_from_the_index_at_once(cache):
+def test_words_of_a_single_deleted_note_are_gone_from_the_index_at_once(cache):
     apply(cache, *[note(number, secret_word(number)) for number in range(3)])
-    apply(cache, Tombstone("id0"), edited(note(1, "something else")))
-    assert in_index(cache, range(3)) == {2}
+    apply(cache, Tombstone("id0"))
+    assert in_index(cache, range(3)) == {1, 2}
+    assert not cache.notes.tidy_due
+
+
+def edit_one(cache, *, merged_days_ago):
+    """Store ten notes and take the word out of the first; it was merged so many days ago."""
+    apply(cache, *[note(number, secret_word(number)) for number in range(10)])
+    with cache.transaction():
+        cache.database.run(
+            "UPDATE search_index SET merged_at = unixepoch() - ?", (merged_days_ago * 86_400,)
+        )
+    apply(cache, edited(note(0), "something else"))
+
+
+def tidy_up(cache):
+    while cache.notes.tidy():
+        pass
+
+
+def test_words_of_a_replaced_text_are_found_no_more_at_once(cache):
+    edit_one(cache, merged_days_ago=0)
+    assert cache.search.find(parse(secret_word(0)), limit=1).total == 0
+    assert cache.search.find(parse(secret_word(0)[2:9]), limit=1).total == 0
+    assert list(cache.search._vocabulary.containing(secret_word(0)[2:], limit=1)) == []
+    assert cache.search.find(parse("something"), limit=1).total == 1
+    assert integrity.check(cache.database) == ()
+
+
+@pytest.mark.parametrize(("days", "gone"), [(0, False), (1, True), (-2, True)])
+def test_words_of_a_replaced_text_leave_the_index_once_a_day(cache, days, gone):
+    edit_one(cache, merged_days_ago=days)
+    tidy_up(cache)
+    assert in_index(cache, range(10)) == set(range(gone, 10))
+    assert not cache.notes.tidy_due
+    assert integrity.check(cache.database) == ()
+
+
+@pytest.mark.parametrize("last_words", [0, 5], ids=["of the note itself", "of another note"])
+def test_words_of_a_replaced_text_leave_the_index_at_rest_when_a_note_is_deleted(cache, last_words):
+    edit_one(cache, merged_days_ago=0)
+    apply(cache, Tombstone(f"id{last_words}"))
+    tidy_up(cache)
+    assert in_index(cache, range(10)) == set(range(1, 10)) - {last_words}
+
+
+def test_a_text_that_is_replaced_during_the_merge_is_remembered(cache):
+    edit_one(cache, merged_days_ago=1)
+    assert cache.notes.tidy()
+    apply(cache, edited(note(1), "something else"))
+    tidy_up(cache)
+    apply(cache, Tombstone("id9"))
+    tidy_up(cache)
+    assert in_index(cache, range(10)) == set(range(2, 9))
 
 
 def test_words_of_many_deleted_notes_are_gone_from_the_index_after_tidying(cache):
