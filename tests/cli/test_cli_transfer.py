@@ -39,7 +39,7 @@ def exported(env: dict[str, str], path: Path) -> list[dict[str, Any]]:
     return sorted(notes, key=lambda note: note["modified"])
 
 
-@pytest.mark.slow("nine processes, one after another")
+@pytest.mark.slow("ten processes, one after another")
 def test_notes_go_from_a_notebook_to_the_service_and_back_and_none_is_imported_twice(
     tmp_path: Path,
 ) -> None:
@@ -54,6 +54,7 @@ def test_notes_go_from_a_notebook_to_the_service_and_back_and_none_is_imported_t
         refused = run(local, "import", str(given))
         assert (refused.returncode, refused.stdout) == (1, "")
         assert output(local, "import", str(given), "--yes")["imported"] == COUNT
+        assert output(local, "import", str(given), "--dry-run")["there"] == COUNT
         assert exported(local, tmp_path / "out.json") == notes
         output(local, "export", str(tmp_path / "out.zip"))
 

@@ -171,8 +171,6 @@ async def _sync(args: argparse.Namespace) -> int:
 
 async def sync_all(app: App) -> None:
     """Sync with a bar, until every note is here. Raises ``LoginRequired`` and ``NotariumError``."""
-    if app.library.traits.in_database:
-        return
     cycle = asyncio.create_task(app.scheduler.sync_now(_LONGEST_SYNC))
     with console.progress("Loading the notes") as report:
         while not cycle.done():

@@ -18,18 +18,18 @@ from typing import Any
 
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, console, signals
+from mcp_notarium.cli.notes import sync_all
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note_archive import ArchivedNote
-from mcp_notarium.errors import InvalidRequest, NotariumError
+from mcp_notarium.errors import NotariumError
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.stores.kind import StoreKind
 from mcp_notarium.transfer import formats, import_plan, import_run
 from mcp_notarium.transfer.import_plan import ImportPlan
 from mcp_notarium.transfer.import_run import ImportResult
 
-_LONGEST_SYNC = 3600.0
 _MOST_NAMED = 10
 _MOST_SHOWN = 3
 _MOST_LOSSES = 20
@@ -88,7 +88,10 @@ async def _import(config: Config, args: argparse.Namespace) -> int:
     notes = formats.read(args.path)
     async with _open(config, complete=True) as app:
         transfer = app.library.transfer
-        planned = await import_plan.plan(notes, transfer, config.store, now=app.clock())
+        with console.progress("Comparing the notes") as report:
+            planned = await import_plan.plan(
+                notes, transfer, config.store, now=app.clock(), report=report
+            )
         for line in _describe(planned, len(notes), config.store.title):
             talk(one_line(line))
         if args.dry_run or not planned.new:
@@ -182,16 +185,12 @@ async def _open(config: Config, *, complete: bool = False) -> AsyncIterator[App]
     """Open the account, in step with the store. ``complete``: an index that may be old is refused."""
     async with open_app(config) as app:
         signals.watch_folder(config.account_dir)
-        synced = await app.scheduler.sync_now(_LONGEST_SYNC)
-        status = app.library.status()
-        why = status.last_error or "it did not answer in time"
-        if not (synced or (status.complete and not complete)):
-            raise InvalidRequest(
-                f"the notes could not be loaded ({why}); nothing was written",
-                resolution_hint="`mcp-notarium doctor` finds the cause.",
-            )
-        if not synced:
-            talk(f"note: the note store was not asked ({why}): newer changes there are missing.")
+        try:
+            await sync_all(app)
+        except NotariumError as error:
+            if complete or not app.library.status().complete:
+                raise
+            talk(f"note: newer changes in the note store are missing: {error.message}")
         yield app
 
 

@@ -11,7 +11,7 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from mcp_notarium.domain.lines import first_line
@@ -23,6 +23,7 @@ from mcp_notarium.stores.contract import SEEDED, Ids, Traits, random_id
 from mcp_notarium.stores.kind import StoreKind
 from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.tools.save_checks import find_new_addresses
+from mcp_notarium.transfer.formats import Report
 
 _SAME_SECOND = 1.0
 
@@ -101,12 +102,18 @@ class _Names:
 
 
 async def plan(
-    notes: Iterable[ArchivedNote], transfer: NoteTransfer, kind: StoreKind, *, now: float
+    notes: Sequence[ArchivedNote],
+    transfer: NoteTransfer,
+    kind: StoreKind,
+    *,
+    now: float,
+    report: Report = lambda _done, _total: None,
 ) -> ImportPlan:
     """Plan the import of these notes; nothing is written."""
     planned = ImportPlan()
     names = _Names(transfer, now=now)
-    for note in notes:
+    for number, note in enumerate(notes, 1):
+        report(number, len(notes))
         wanted = adapt(note, transfer.traits, planned.losses)
         content = wanted and _fit(note, wanted, transfer, planned.losses, now=now)
         if wanted is None or content is None:
