@@ -29,6 +29,10 @@ def test_beside_a_server_a_change_is_seen_compared_undone_and_recorded(tmp_path:
             )
             rows = json.loads(output(env, "history", note["id"], "--json"))["history"]
             assert [row["changed"][:11] for row in rows] == ["+1 -1 lines", "the first t"]
+            listed = output(env | {"TZ": "Pacific/Kiritimati"}, "history", note["id"]).splitlines()
+            assert [int(one[21:23]) for one in listed[::2]] == [
+                (int(row["at"][11:13]) + 14) % 24 for row in rows
+            ]
             shown = output(env, "diff", note["id"])
             assert "-one\n+two\\u001b[31m\n b" in shown
             assert "\x1b" not in shown

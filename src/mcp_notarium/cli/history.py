@@ -13,13 +13,14 @@ import difflib
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.app import App, open_app
 from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, AuditEntry
-from mcp_notarium.cli import command_setup
+from mcp_notarium.cli import command_setup, console
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
 from mcp_notarium.domain.change_summary import summarize_change
@@ -71,8 +72,13 @@ async def _history(config: Config, args: argparse.Namespace) -> int:
 
 
 def _row_lines(row: VersionRow) -> list[str]:
-    made = f"{row.version:<14}{row.at}  {row.by or 'made elsewhere, or not known'}"
+    made = f"{row.version:<8}  {_local(row.at)}  {row.by or 'made elsewhere, or not known'}"
     return [one_line(made), f"    {one_line(row.changed)}"]
+
+
+def _local(at: str) -> str:
+    """Return a time of the tools as clocks here show it; they have none that is in no calendar."""
+    return console.local_time(datetime.fromisoformat(at).timestamp()) if at else "at no known time"
 
 
 def run_diff(args: argparse.Namespace) -> int:
@@ -146,7 +152,7 @@ async def _change(config: Config, args: argparse.Namespace, action: str) -> int:
             answer = await _recorded(app, args, note.id, partial(handle, app, request))
         except NotariumError as error:
             for came in error.details.get("came_after", ()):
-                talk(one_line(f"after it: {came['version']}  {came['at']}  {came['by']}"))
+                talk(one_line(f"after it: {came['version']}  {_local(came['at'])}  {came['by']}"))
             raise
     facts = answer.model_dump(exclude_none=True)
     print_data(facts, f"{answer.status}. {answer.note}", as_json=args.json)

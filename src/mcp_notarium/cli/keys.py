@@ -132,8 +132,8 @@ def _table(found: SlotList) -> list[RenderableType]:
         for s in found.keyfile.slots
     ]  # fmt: skip
     rotated = found.keyfile.rotated
-    changed = _format_day(rotated) if rotated else "never"
-    made = f"Made {_format_day(found.keyfile.created)}, key last changed {changed}"
+    changed = f"last changed {_format_day(rotated)}" if rotated else "never changed"
+    made = f"Made {_format_day(found.keyfile.created)}, key {changed}"
     lines = ["", f"{made}; key file number {found.keyfile.sequence}."]
     if found.opened_by is None:
         lines.append("No available key opens it, so nothing proves that this list is true.")
