@@ -69,6 +69,12 @@ def write(name: str, path: Path, notes: Sequence[ArchivedNote], report: Report) 
             _write_folder(path, markdown_folder.encode(notes), len(notes), report)
         else:
             data = json.dumps(form.encode(notes), ensure_ascii=False, indent=2).encode()
+            if len(data) > LARGEST_DOCUMENT:
+                raise ConfigError(
+                    f"the document would have more than {LARGEST_DOCUMENT >> 20} MB, which `import` does not "
+                    "read; nothing was written",
+                    resolution_hint="Export to a folder: --format markdown.",
+                )
             create_private(path, _zip(form, data, notes, report) if form.member else data)
 
 

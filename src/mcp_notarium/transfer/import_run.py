@@ -11,7 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mcp_notarium.domain.note_archive import ArchivedNote
-from mcp_notarium.errors import NotariumError, OutcomeUnknown, StoreRejected, VersionConflict
+from mcp_notarium.errors import (
+    NotariumError,
+    OutcomeUnknown,
+    RateLimited,
+    StoreRejected,
+    VersionConflict,
+)
 from mcp_notarium.stores.kind import StoreKind, Truth
 from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.transfer.formats import Report
@@ -21,6 +27,9 @@ _MOST_TOGETHER = 250
 _LARGEST_TOGETHER = 8_000_000
 _AT_ONCE = 4
 """Notes on the way to a service at the same time."""
+_PAUSES = (5.0, 15.0, 60.0, 60.0)
+"""Seconds to wait for a service that is asked too much, if it does not say how long."""
+_LONGEST_PAUSE = 300.0
 
 
 @dataclass(slots=True)
@@ -82,10 +91,18 @@ def _portions(notes: Iterable[NewNote]) -> Iterator[list[NewNote]]:
 
 
 async def _create(note: NewNote, transfer: NoteTransfer) -> NotariumError | None:
-    try:
-        await transfer.create(note.id, note.content)
-    except NotariumError as error:
-        return error
+    """Create a note, and wait where the service asks for it. Return why it was not created."""
+    for pause in (*_PAUSES, None):
+        try:
+            await transfer.create(note.id, note.content)
+        except RateLimited as error:
+            if pause is None:
+                return error
+            await asyncio.sleep(min(error.retry_after or pause, _LONGEST_PAUSE))
+        except NotariumError as error:
+            return error
+        else:
+            return None
     return None
 
 

@@ -217,6 +217,10 @@ def test_a_zip_bomb_and_files_that_are_too_large_are_refused(
     assert "more than 1 MB" in refusal(bomb)
     (tmp_path / "large.json").write_bytes(b" " * (1 << 20) + b"{}")
     assert "more than 1 MB" in refusal(tmp_path / "large.json")
+    large = replace(NOTE, content=Content("x" * (1 << 20)))
+    with pytest.raises(ConfigError, match="which `import` does not read"):
+        write(tmp_path / "new.json", large, name="json")
+    assert not (tmp_path / "new.json").exists()
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a.md").write_bytes(b"x" * 1001)
     assert "too large" in refusal(tmp_path / "folder")

@@ -13,7 +13,7 @@ import pytest
 from mcp_notarium.domain.note import Content, PendingWrite
 from mcp_notarium.domain.note_archive import ArchivedNote
 from mcp_notarium.domain.visibility import Visibility
-from mcp_notarium.errors import StoreRejected, StoreUnavailable
+from mcp_notarium.errors import RateLimited, StoreRejected, StoreUnavailable
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.contract import Acknowledgement, Traits
 from mcp_notarium.stores.local.store import LocalStore
@@ -155,6 +155,31 @@ def test_several_notes_are_on_the_way_to_a_service_and_an_error_of_all_ends_the_
     asyncio.run(client.run_cycles())
     planned, done = run(client, notes, "simplenote")
     assert planned.there + done.imported == len(service.contents()) == 20
+    client.close()
+
+
+def test_an_import_waits_for_a_service_that_is_asked_too_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_run, "_PAUSES", (0.0, 0.0))
+    service = MemoryStore()
+    client = Client(tmp_path, service)
+    asyncio.run(client.sync())
+    push, refusals = MemoryClient.push, 2
+
+    async def slow_down(self: MemoryClient, write: PendingWrite) -> Acknowledgement:
+        nonlocal refusals
+        if refusals and write.content.text == "slow":
+            refusals -= 1
+            raise RateLimited("slow down", retry_after=0.001)
+        return await push(self, write)
+
+    monkeypatch.setattr(MemoryClient, "push", slow_down)
+    notes = [note("note-1", "slow"), note("note-2")]
+    assert run(client, notes, "simplenote")[1].imported == len(service.contents()) == 2
+    refusals = 3
+    with pytest.raises(RateLimited):
+        run(client, [note("note-3", "slow")], "simplenote")
     client.close()
 
 
