@@ -212,7 +212,12 @@ async def test_errors_have_the_codes_of_the_contract(cards):
         code, message = await cards.fails(tool, id="clnope")
         assert (code, message[:14]) == (INVALID, "Note not found")
     for tool in ("update_note", "delete_note"):
-        assert (await cards.fails(tool, id="clnope"))[0] == INTERNAL
+        for note_id in ("clnope", ""):
+            code, message = await cards.fails(tool, id=note_id)
+            assert (code, message) == (
+                INTERNAL,
+                "Note not found. List or search the notes; each has its id.",
+            )
     assert (await cards.fails("create_note", title="x"))[0] == INVALID
     assert (await cards.fails("no_such_tool"))[0] == UNKNOWN_TOOL
     cards.app.path.rename(cards.app.path.with_name("away.db"))
@@ -254,6 +259,7 @@ async def test_notes_stand_in_the_users_own_order(cards):
     assert [one["id"] for one in found] == ["n2", "n3", "n1", "n0"]
     found = await cards.gives("get_notes", includeArchived=True, search="x")
     assert len(found) == 5
+    assert len(await cards.gives("get_notes", includeArchived=None, search=None)) == 4
 
 
 async def test_a_note_that_the_app_changes_at_this_moment_keeps_both_changes(cards, monkeypatch):

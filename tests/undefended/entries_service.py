@@ -298,6 +298,13 @@ SERVICE = (
         ),
     ),
     Defence(
+        "the app of a file can write between the portions of a long read",
+        "stores/memento/note_table.py",
+        "    for at in range(0, len(ids), PORTION):\n",
+        "    for at in range(0, len(ids), len(ids)):\n",
+        (f"{_MEMENTO}::test_the_app_can_write_between_any_two_portions_of_a_long_read",),
+    ),
+    Defence(
         "a store of files that has failed is looked at again soon",
         "sync/scheduler.py",
         "            delay = min(delay, FILE_RETRY)\n",

@@ -1,6 +1,7 @@
 """Test the store of Memento's file against what happens to a file that another program owns."""
 
 import asyncio
+import itertools
 import os
 import shutil
 import sqlite3
@@ -20,7 +21,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
 )
 from mcp_notarium.stores.contract import PushStatus
-from mcp_notarium.stores.memento import database_file
+from mcp_notarium.stores.memento import database_file, note_table
 from mcp_notarium.stores.memento.store import MementoStore
 from support.memento_file import NOTE, MementoFile
 from support.small_disk import SmallDisk
@@ -132,7 +133,7 @@ def test_a_file_of_several_users_is_refused_until_one_is_named(app, store, opens
     app.put("n2", "of u2", userId="u2")
     for call in (
         lambda: asyncio.run(store.get("n2")),
-        lambda: asyncio.run(store.live_rows.find("", archived=True, arranged=True)),
+        lambda: asyncio.run(store.live_rows.read(["n2"])),
         lambda: asyncio.run(store.keepsake("n2")),
         lambda: push(store, "n1", Content("y"), made),
         lambda: asyncio.run(store.delete("n1", etag=made.etag, write_id="0d")),
@@ -140,7 +141,11 @@ def test_a_file_of_several_users_is_refused_until_one_is_named(app, store, opens
         with pytest.raises(StoreUnavailable, match=r"is not set: u1, u2$") as caught:
             call()
         assert "set MEMENTO_USER_ID" in caught.value.resolution_hint
-    for call in (lambda: listing(store), lambda: asyncio.run(store.describe())):
+    for call in (
+        lambda: listing(store),
+        lambda: asyncio.run(store.describe()),
+        lambda: asyncio.run(store.live_rows.find("", archived=True, arranged=True)),
+    ):
         with pytest.raises(StoreUnavailable, match=r": u1 \(notes: 1\), u2 \(notes: 1\)$"):
             call()
     assert app.row("n1")["content"] == "x"
@@ -350,6 +355,25 @@ def test_a_lock_of_the_app_is_waited_for_and_then_named(app, store, monkeypatch)
             push(store, "n1", Content("new"), made)
     assert app.row("n1")["content"] == "old"
     push(store, "n1", Content("new"), made)
+
+
+def test_the_app_can_write_between_any_two_portions_of_a_long_read(app, store, monkeypatch):
+    monkeypatch.setattr(note_table, "PORTION", 10)
+    for number in range(25):
+        app.put(f"n{number:02}", "x", updatedAt=number)
+    reading, turn = database_file.DatabaseFile.reading, itertools.count()
+
+    def reading_after_a_write(file):
+        with app.opened(seconds=0) as db:  # fails at once if a read goes on
+            db.execute('UPDATE "Note" SET "order" = ? WHERE "id" = \'n24\'', (next(turn),))
+        return reading(file)
+
+    monkeypatch.setattr(database_file.DatabaseFile, "reading", reading_after_a_write)
+    found = asyncio.run(store.live_rows.find("x", archived=True, arranged=False))
+    assert [one.id for one in found] == [f"n{number:02}" for number in reversed(range(25))]
+    assert next(turn) == 1 + 3
+    assert [one.id for one in listing(store).entries] == [one.id for one in found]
+    assert next(turn) == 2 * (1 + 3) + 2
 
 
 def test_a_read_of_the_app_is_waited_for(app, store):

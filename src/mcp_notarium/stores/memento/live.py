@@ -11,7 +11,7 @@ from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.live_rows import LiveRow
 from mcp_notarium.stores.memento import dates, note_codec
 from mcp_notarium.stores.memento.database_file import DatabaseFile
-from mcp_notarium.stores.memento.note_table import NoteTable
+from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
 from mcp_notarium.threads import run_in_thread
 
 _LISTS = ("checkItems", "labels", "images")
@@ -31,8 +31,7 @@ class LiveMemento:
         return await run_in_thread(partial(self._find, text.casefold(), archived, arranged))
 
     def _find(self, part: str, archived: bool, arranged: bool) -> list[LiveRow]:  # noqa: FBT001
-        with self._file.reading() as opened:
-            rows = NoteTable(*opened, self._user_id).read_order()
+        rows, _ = read_in_portions(self._file, self._user_id, NoteTable.read_order)
         found = []
         for row in rows:
             words = [one for one in (row.get("title"), row["content"]) if isinstance(one, str)]

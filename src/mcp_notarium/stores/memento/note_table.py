@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from mcp_notarium.domain.characters import has_lone_surrogate
 from mcp_notarium.errors import StoreRejected
 from mcp_notarium.stores.memento import dates, linked_rows, note_codec, users
-from mcp_notarium.stores.memento.database_file import Columns, quoted
+from mcp_notarium.stores.memento.database_file import Columns, DatabaseFile, quoted
 from mcp_notarium.stores.memento.note_codec import SHOWN, Change, Row, Value
 
+PORTION = 1000
+"""Notes that are read at once. The app cannot commit meanwhile."""
+_Read = TypeVar("_Read")
 _KINDS = 'SELECT typeof("updatedAt") FROM "Note" ORDER BY rowid DESC LIMIT 20'
 """What the newest dates are. SQLite tells that without a look at the dates, which stand behind the images."""
 _TEXTS = """
@@ -51,11 +54,17 @@ class NoteTable:
         self._me = (user_id,) if owned else ()
         self._shown = ", ".join(quoted(name) for name in (*SHOWN, *_DATES) if name in columns)
 
-    def ids(self) -> tuple[tuple[str, ...], int]:
-        """Return the ids of all notes, the last changed first, and how many rows have none."""
-        found = self._select(f'"id", {dates.NUMBER.format(quoted("updatedAt"))}', "1")
-        dated = [(-(at or 0), one) for one, at in found if isinstance(one, str) and one]
-        return tuple(one for _, one in sorted(dated)), len(found) - len(dated)
+    def all_ids(self) -> tuple[list[str], int]:
+        """Return the ids of the notes of all users, from an index alone, and how many rows have none."""
+        found = [one for (one,) in self._db.execute('SELECT "id" FROM "Note"').fetchall()]
+        ids = [one for one in found if isinstance(one, str) and one]
+        return ids, len(found) - len(ids)
+
+    def read_ages(self, ids: Sequence[str]) -> list[tuple[int, str]]:
+        """Return these notes' ids with a number that is the lower, the later a note has changed."""
+        at = dates.NUMBER.format(quoted("updatedAt"))
+        found = self._select(f'"id", {at}', _ONE_OF, json.dumps(ids))
+        return [(-(date or 0), one) for one, date in found]
 
     def read_all(self, ids: Sequence[str]) -> list[Row]:
         """Return what is shown of these notes, in this order; some may have gone."""
@@ -63,10 +72,10 @@ class NoteTable:
         by_id = {one["id"]: dict(one) for one in found}
         return [by_id[one] for one in ids if one in by_id]
 
-    def read_order(self) -> list[Row]:
-        """Return of all notes what is shown, and their place in the user's own order."""
+    def read_order(self, ids: Sequence[str]) -> list[Row]:
+        """Return of these notes what is shown, and their place in the user's own order."""
         order = ', "order"' if "order" in self._columns else ""
-        return [dict(one) for one in self._select(self._shown + order, "1")]
+        return [dict(one) for one in self._select(self._shown + order, _ONE_OF, json.dumps(ids))]
 
     def read(self, note_id: str, *, whole: bool = False) -> Row | None:
         """Return what is shown of a note, or all of its columns."""
@@ -159,3 +168,16 @@ class NoteTable:
         except sqlite3.OperationalError:
             return at  # an app without users
         return dates.write(at, dates.find_form(date for (date,) in found))
+
+
+def read_in_portions(
+    file: DatabaseFile, user_id: str, read: Callable[[NoteTable, Sequence[str]], list[_Read]]
+) -> tuple[list[_Read], int]:
+    """Read all notes, each portion as it is then; and count the rows that are no notes."""
+    with file.reading() as opened:
+        ids, left_out = NoteTable(*opened, user_id, counting=True).all_ids()
+    found: list[_Read] = []
+    for at in range(0, len(ids), PORTION):
+        with file.reading() as opened:
+            found += read(NoteTable(*opened, user_id), ids[at : at + PORTION])
+    return found, left_out

@@ -40,7 +40,7 @@ from mcp_notarium.stores.memento import note_codec
 from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import PROPERTIES
 from mcp_notarium.stores.memento.live import LiveMemento
-from mcp_notarium.stores.memento.note_table import NoteTable
+from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
 from mcp_notarium.threads import run_in_thread
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -87,20 +87,17 @@ class MementoStore:
         return await run_in_thread(partial(self._list_page, mark, max(1, limit), with_content))
 
     def _list_page(self, mark: str | None, limit: int, with_content: bool) -> ListingPage:  # noqa: FBT001
-        cursor, left_out, place = (
-            self._file.stamp(),
-            0,
-            0,
-        )  # the stamp first: the listing may have more
+        cursor = self._file.stamp()  # first: the listing may have more
+        left_out, place = 0, 0
+        if mark is None:
+            ages, left_out = read_in_portions(self._file, self._user_id, NoteTable.read_ages)
+            ids = tuple(one for _, one in sorted(ages))
+        elif mark in self._listed:
+            ids, place = self._listed[mark]
+        else:
+            raise CursorLost("the place in the listing is not known")
         with self._file.reading() as opened:
-            table = NoteTable(*opened, self._user_id, counting=True)
-            if mark is None:
-                ids, left_out = table.ids()
-            elif mark in self._listed:
-                ids, place = self._listed[mark]
-            else:
-                raise CursorLost("the place in the listing is not known")
-            found = table.read_all(ids[place : place + limit])
+            found = NoteTable(*opened, self._user_id).read_all(ids[place : place + limit])
         end = place + limit
         more = random_id(f"{id(ids)}/{end}") if end < len(ids) else None
         self._listed = {} if more is None else {more: (ids, end)}
@@ -222,9 +219,9 @@ class MementoStore:
 
     def _describe(self) -> str:
         with self._file.reading() as opened:
-            table = NoteTable(*opened, self._user_id, counting=True)
-            count, owner = len(table.ids()[0]), table.owner
-        return f"Memento's file ({count} notes; new ones belong to {owner or 'nobody'})"
+            owner = NoteTable(*opened, self._user_id, counting=True).owner
+        ages, _ = read_in_portions(self._file, self._user_id, NoteTable.read_ages)
+        return f"Memento's file ({len(ages)} notes; new ones belong to {owner or 'nobody'})"
 
     async def close(self) -> None:
         """See ``Store.close``."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 INVALID_REQUEST, METHOD_NOT_FOUND, INTERNAL_ERROR = -32600, -32601, -32603
 _ATTEMPTS = 3
+_FIND = "List or search the notes; each has its id."
 
 
 async def create(app: App, request: CreateNoteRequest, call: CallContext) -> PlainAnswer:
@@ -101,7 +102,7 @@ async def get_all(app: App, request: GetNotesRequest, call: CallContext) -> Plai
     if request.search:
         app.config.policy.require_filter(Field.TEXT)
     rows = await answers.cards(app).find(
-        request.search, archived=request.includeArchived, arranged=True
+        request.search or "", archived=bool(request.includeArchived), arranged=True
     )
     return await answers.many(app, rows, answers.LISTED)
 
@@ -181,7 +182,7 @@ def _content(app: App, note: Note | None, values: dict[str, Any]) -> Content:
 
 def _checked(note_id: str) -> str:
     if not 0 < len(note_id) <= LONGEST_ID:
-        raise NoteNotFound("Note not found")
+        raise NoteNotFound("Note not found", resolution_hint=_FIND)
     return note_id
 
 

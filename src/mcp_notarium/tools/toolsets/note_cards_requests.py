@@ -50,10 +50,10 @@ class NoteIdRequest(Wire):
 
 
 class GetNotesRequest(Wire):
-    """Hold the arguments of ``get_notes``."""
+    """Hold the arguments of ``get_notes``. ``null`` is the default."""
 
-    includeArchived: StrictBool = Described(default=False, description="Also archived notes")  # noqa: N815
-    search: str = Described(default="", description="Only notes with this text, in any case")
+    includeArchived: StrictBool | None = Described(default=False, description="Also archived notes")  # noqa: N815
+    search: str | None = Described(default="", description="Only notes with this text, in any case")
 
 
 class SearchNotesRequest(Wire):
