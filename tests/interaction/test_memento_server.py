@@ -153,9 +153,28 @@ class Misfortunes:
     def replaced_by_an_older_copy(self):
         copy = self.copy()
         self.save("after the copy\n")
+        made = self.server.tool("save", text="made after the copy\n", title="New", tags=["x y"])
         copy.replace(self.app.path)
         self.shows("n1", "in a newer file\n")
+        lost = self.manage("history", id="n1")["history"][1]["version"]
+        assert self.server.tool("get", id="n1", version=lost)["text"] == "after the copy\n"
+        until(lambda: "new_local_version" in self.manage("history", id=made["id"]))
+        until(lambda: self.server.tool("list", query="made")["total_items"] == 0)
+        kept = self.manage("history", id=made["id"])
+        (row,) = kept["history"]
+        assert "before another program removed it" in row["changed"]
+        self.manage("restore_version", id=made["id"], version=row["version"], confirm=True)
+        again = self.server.tool("get", id=made["id"])
+        assert [again[part] for part in ("title", "text", "tags")] == [
+            *("New", "made after the copy\n", ["x y"])
+        ]
+        self.manage(
+            "delete_permanently", id=again["id"], local_version=again["local_version"], confirm=True
+        )
         self.follows()
+
+    def manage(self, action, **arguments):
+        return self.server.tool("manage", action=action, **arguments)
 
     def on_a_full_disk(self):
         if (

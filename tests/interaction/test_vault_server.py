@@ -118,6 +118,50 @@ def test_what_other_programs_do_is_seen_and_merged(env: dict[str, str], vault: P
         assert server.leave() == 0
 
 
+def test_what_an_agent_wrote_is_restored_after_another_program_has_replaced_or_removed_it(
+    env: dict[str, str], vault: Path
+) -> None:
+    plan, new = vault / "Projects" / "Plan.md", vault / "Ideas" / "New.md"
+    with Server(env) as server:
+        server.loaded(1)
+
+        def history(note_id: str) -> list[dict[str, str]]:
+            rows: list[dict[str, str]] = server.tool("manage", action="history", id=note_id)[
+                "history"
+            ]
+            return rows
+
+        server.tool("save", id="Projects/Plan.md", append="- by the agent")
+        made = server.tool("save", title="Ideas/New", text="an idea\n", tags=["x"])
+        text = new.read_text()
+        plan.write_bytes(PLAN + b"- from an old buffer\r\n")
+        new.unlink()
+        until(lambda: server.tool("list", query="buffer")["total_items"] == 1)
+        until(lambda: "agent" not in server.tool("get", id="Projects/Plan.md")["text"])
+        lost = history("Projects/Plan.md")[1]["version"]
+        version = server.tool("get", id="Projects/Plan.md")["local_version"]
+        server.tool(
+            "manage",
+            action="restore_version",
+            id="Projects/Plan.md",
+            version=lost,
+            local_version=version,
+            confirm=True,
+        )
+        assert plan.read_bytes() == PLAN + b"- by the agent\r\n"
+        until(lambda: server.tool("list", query="idea")["total_items"] == 0)
+        (row,) = history(made["id"])
+        server.tool(
+            "manage",
+            action="restore_version",
+            id=made["id"],
+            version=row["version"],
+            confirm=True,
+        )
+        assert new.read_text() == text
+        assert server.leave() == 0
+
+
 @pytest.mark.skipif(not Path("/usr/bin/git").exists(), reason="needs git")
 def test_another_branch_is_followed_with_its_renames(env: dict[str, str], vault: Path) -> None:
     def git(*arguments: str) -> None:

@@ -27,8 +27,8 @@ class Cache:
         limits: VersionLimits = DEFAULT_LIMITS,
     ) -> None:
         self.database = database
-        self.notes = NoteTable(database, rules)
         self.versions = VersionTable(database, limits)
+        self.notes = NoteTable(database, rules, self.versions)
         self.search = SearchIndex(database)
         self.sync_state = SyncState(database)
         self.journal = JournalTable(database)

@@ -7,6 +7,7 @@ that the store has not confirmed are in ``journal_table``. ``note_search.py`` se
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -49,20 +50,26 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class _ExistingNote:
-    """Hold key, version and etag of a stored note."""
+    """Hold key, version and etag of a stored note, and whether it is what a write from here has made."""
 
     pk: int
     local_version: int
     etag: str
+    written_here: bool
 
 
 class NoteTable:
     """Hold the notes of one database. Writing methods must run inside ``Database.transaction``."""
 
-    def __init__(self, database: Database, rules: Visibility = EVERYTHING) -> None:
+    def __init__(
+        self,
+        database: Database,
+        rules: Visibility = EVERYTHING,
+        versions: VersionTable | None = None,
+    ) -> None:
         self._db = database
         self._index = FtsIndex(database)
-        self._versions = VersionTable(database)
+        self._versions = versions or VersionTable(database)
         self.merge_bases = MergeBases(database)
         self.names = NoteNames(database)
         self.links = NoteLinks(database)
@@ -196,6 +203,14 @@ class NoteTable:
         self._db.run("DELETE FROM note_base")
         self._db.run("DELETE FROM notes")
 
+    def mark_written(self, note_id: str) -> None:
+        """Record that the note is what a write from here has made of it; inside a transaction."""
+        self._db.run(_MARK_WRITTEN, (note_id,))
+
+    def is_written_here(self, note_id: str) -> bool:
+        """Tell whether the note is what a write from here has made of it."""
+        return self._db.row(_IS_WRITTEN_HERE, (note_id,)) is not None
+
     def rename(self, old: str, new: str) -> None:
         """Give a note another id, and a version that neither id has had; inside a transaction.
 
@@ -294,6 +309,9 @@ class NoteTable:
     def _update(self, changed: list[tuple[_ExistingNote, Rows]]) -> None:
         if not changed:
             return
+        ours = self._versions.keep_ours(
+            ((old.pk, one.revision) for old, one in changed if old.written_here), at=time.time()
+        )
         self.merge_bases.keep(old.pk for old, _ in changed)
         numbered = [
             (max(old.local_version + 1, one.revision.server_version or 0), old.pk, one)
@@ -305,6 +323,7 @@ class NoteTable:
         self._db.run_many("DELETE FROM note_tags WHERE pk = ?", [(pk,) for pk, _ in rows_by_pk])
         self.links.drop([pk for pk, _ in rows_by_pk])
         self._store_parts(rows_by_pk)
+        self._db.run_many("UPDATE note_base SET written_here = 1 WHERE pk = ?", ours)
 
     def _record_versions(self, given: Iterable[tuple[int, Rows]]) -> None:
         """Record the highest version that is ours and not the store's, so that it survives the index."""
@@ -336,8 +355,14 @@ FROM json_each(?) AS wanted
 CROSS JOIN notes n ON n.id = wanted.value
 CROSS JOIN note_base b ON b.pk = n.pk
 """
+_MARK_WRITTEN = """
+UPDATE note_base SET written_here = 1 WHERE pk = (SELECT pk FROM notes WHERE id = ?)
+"""
+_IS_WRITTEN_HERE = """
+SELECT 1 FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ? AND b.written_here
+"""
 _EXISTING = """
-SELECT n.id, n.pk, n.local_version, b.etag
+SELECT n.id, n.pk, n.local_version, b.etag, b.written_here
 FROM json_each(?) AS wanted
 CROSS JOIN notes n ON n.id = wanted.value
 CROSS JOIN note_base b ON b.pk = n.pk
@@ -381,6 +406,7 @@ INSERT INTO note_base(pk, etag, created_at, modified_at, tags_understood, identi
 VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (pk) DO UPDATE SET
   etag = excluded.etag, created_at = excluded.created_at, modified_at = excluded.modified_at,
-  tags_understood = excluded.tags_understood, identity = excluded.identity, raw = excluded.raw
+  tags_understood = excluded.tags_understood, identity = excluded.identity, raw = excluded.raw,
+  written_here = 0
 """
 _PUT_TAG = "INSERT OR IGNORE INTO note_tags(pk, tag, key) VALUES (?, ?, ?)"

@@ -21,6 +21,8 @@ Shapes that matter:
 * ``journal.copied`` marks a conflict copy, and ``journal.repair`` the repair of a note, so that each is
   known as one after a crash. ``journal.after`` is the write_id of an entry that is finished first: links are
   rewritten after the note that they mean was renamed.
+* ``note_base.written_here`` marks a revision that a write from here has made, in a store that keeps no versions and that
+  other programs write: it becomes a version when one of these replaces it.
 * ``note_versions`` has the revisions that our writes have replaced (``version_table.py``); ``text`` is NULL
   where the store keeps the revision, under ``etag``. Its ``number`` is a ``local_version``, ``made`` the etag of
   what the write has made of it, NULL if somebody else's change came into that. A ``keepsake`` has what the store
@@ -229,7 +231,8 @@ CREATE TABLE note_base (
   modified_at     REAL NOT NULL,
   tags_understood INTEGER NOT NULL DEFAULT 1 CHECK (tags_understood IN (0, 1)),
   identity        TEXT,
-  raw             BLOB NOT NULL
+  raw             BLOB NOT NULL,
+  written_here    INTEGER NOT NULL DEFAULT 0 CHECK (written_here IN (0, 1))
 ) STRICT
 """
 _IDENTITY = "CREATE INDEX note_base_identity ON note_base(identity) WHERE identity IS NOT NULL"

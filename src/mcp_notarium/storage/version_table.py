@@ -140,6 +140,32 @@ class VersionTable:
                 ),
             )
         self.expire(at)
+        self._limit_size()
+
+    def keep_ours(self, notes: Iterable[tuple[int, Revision]], *, at: float) -> list[tuple[int]]:
+        """Keep what these notes (by their keys) say, and return those that these revisions leave saying it.
+
+        They are what writes from here have made. One that is a version already stays as it is.
+        """
+        replaced: list[tuple[int]] = []
+        same: list[tuple[int]] = []
+        for pk, new in notes:
+            row = self._db.row("SELECT text, title FROM notes WHERE pk = ?", (pk,))
+            title = (
+                new.content.title if new.links is None else row and row[1]
+            )  # else it is its place
+            (same if row == (new.content.text, title) else replaced).append((pk,))
+        if replaced and self.limits.days:
+            self._db.run_many(_KEEP_OURS, [(at, *key) for key in replaced])
+            self._limit_size()
+        return same
+
+    def keep_lost(self, base: Revision, *, number: int, at: float) -> None:
+        """Keep a note that went elsewhere with what a write from here has made; it can be made again from that."""
+        self.keep(base, number=number, at=at, by="", made=None, in_store=False, keepsake=b"")
+
+    def _limit_size(self) -> None:
+        """Remove the oldest versions beyond the size."""
         excess = self._db.number(_COST) - self.limits.size
         while excess > 0:
             pk, cost = self._db.rows(_OLDEST)[0]
@@ -172,7 +198,7 @@ class VersionTable:
 
 _FACTS = (
     "number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made, "
-    "keepsake IS NOT NULL"
+    "coalesce(length(keepsake), 0) > 0"
 )
 _OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? ORDER BY number DESC"  # noqa: S608 - constants of ours
 _GET = f"""
@@ -185,6 +211,14 @@ tags_understood, tags, trash, properties, title, text, keepsake
 _KEEP = f"""
 INSERT OR REPLACE INTO note_versions({_COLUMNS})
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""  # noqa: S608 - as above
+_KEEP_OURS = f"""
+INSERT OR IGNORE INTO note_versions({_COLUMNS})
+SELECT n.id, n.local_version, n.server_version, b.modified_at, ?1, '', length(CAST(n.text AS BLOB)),
+       length(CAST(n.text AS BLOB)), b.etag, NULL, b.tags_understood, n.tags, n.trash, n.properties, n.title,
+       n.text, NULL
+FROM notes n JOIN note_base b ON b.pk = n.pk
+WHERE n.pk = ?2
 """  # noqa: S608 - as above
 _KEEPSAKES = f"SELECT {_COLUMNS} FROM note_versions WHERE note_id = ? AND keepsake IS NOT NULL"  # noqa: S608 - as above
 _COST_OF_ONE = f"{ROW_BYTES} + held"

@@ -100,7 +100,10 @@ class BatchCommitter:
             actions = self.plan(batch.remotes)
             self._cache.notes.names.set_identities(batch.identities)
             self._keep_versions_apart(actions)
+            lost = self._find_lost(actions)
             applied = self._cache.notes.apply(_changes(actions))
+            for number, base in lost:
+                self._cache.versions.keep_lost(base, number=number, at=self._progress.clock())
             deferred = self._record_unresolved(zip(batch.remotes, actions, strict=True))
             if batch.bookmark is not None:
                 batch.bookmark(self._progress)  # INVARIANT 1 (docs/sync.md)
@@ -124,6 +127,19 @@ class BatchCommitter:
         for action in actions:
             if action.move is Move.REPLACE and (note := self._cache.notes.get(action.id)):
                 self._cache.notes.raise_version_floor(least=note.local_version)
+
+    def _find_lost(self, actions: Iterable[Action]) -> list[tuple[int, Revision]]:
+        """Return the notes that go elsewhere with what a write from here has made, with their versions.
+
+        Not those in the trash: whoever empties that means it.
+        """
+        notes, lost = self._cache.notes, []
+        for action in actions:
+            if action.move is Move.FORGET and notes.is_written_here(action.id):
+                note, base = notes.get(action.id), notes.base(action.id)
+                if note is not None and base is not None and not note.trash:
+                    lost.append((note.local_version, base))
+        return lost
 
     def plan(self, remotes: Sequence[Remote]) -> list[Action]:
         """Decide about each note from the present state of the database."""

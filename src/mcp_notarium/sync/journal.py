@@ -58,7 +58,8 @@ def process_ended(owner: str) -> bool:
 class Journal:
     """Read and write the pending writes of one database, as one process.
 
-    ``store_has_versions``: the store itself keeps the revisions that writes replace, under their etags.
+    ``store_has_versions``: the store itself keeps the revisions that writes replace, under their etags. ``keeps_ours``: it
+    keeps none, so what is written from here becomes a version when another program replaces it.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Journal:
         lease: float,
         owner_ended: Callable[[str], bool],
         store_has_versions: bool = False,
+        keeps_ours: bool = False,
     ) -> None:
         self._cache = cache
         self._clock = clock
@@ -77,6 +79,7 @@ class Journal:
         self._lease = lease
         self._owner_ended = owner_ended
         self._store_has_versions = store_has_versions
+        self._keeps_ours = keeps_ours
 
     def make(
         self,
@@ -258,6 +261,8 @@ class Journal:
         if renamed and entry.kind is WriteKind.UPDATE:
             self._rename(entry.note_id, renamed[0])
         self._cache.notes.apply(storing)
+        for made in storing if self._keeps_ours else ():
+            self._cache.notes.mark_written(made.id)
         if renamed and entry.kind is WriteKind.CREATE:
             self._cache.notes.names.add_alias(entry.note_id, renamed[0])
 

@@ -34,12 +34,12 @@ class SyncProgress:
     def __init__(self, cache: Cache, *, clock: Callable[[], float]) -> None:
         self._cache = cache
         self._state = cache.sync_state
-        self._clock = clock
+        self.clock = clock
         self._tried = 0
 
     def with_cache(self, cache: Cache) -> SyncProgress:
         """Return the same through another connection."""
-        return SyncProgress(cache, clock=self._clock)
+        return SyncProgress(cache, clock=self.clock)
 
     @property
     def index_version(self) -> int:
@@ -89,10 +89,10 @@ class SyncProgress:
             LoadProgress(anchor_cursor=anchor, mark=None, loaded=loaded, total=total, complete=True)
         )
         self._state.set_cursor(anchor)
-        self._state.record_load(at=self._clock())
+        self._state.record_load(at=self.clock())
         if self._state.get(_LOAD_BEGAN_EMPTY):
             # A load into an empty index leaves nothing there that this listing did not list.
-            self._state.set(_SWEPT_AT, repr(self._clock()))
+            self._state.set(_SWEPT_AT, repr(self.clock()))
 
     def mark_load_began(self, *, empty: bool, codec_version: int) -> None:
         """Record that the first page of a first load is here.
@@ -107,7 +107,7 @@ class SyncProgress:
         self.mark_left_out(left_out)
         if cursor is not None:
             self._state.set_cursor(cursor)
-        self._state.set(_SWEPT_AT, repr(self._clock()))
+        self._state.set(_SWEPT_AT, repr(self.clock()))
         self._state.set(_UNSEEN_REMOVALS, "")
         self._cache.versions.remove_orphans(spared=self.unresolved())
 
@@ -142,7 +142,7 @@ class SyncProgress:
             return False
         if feed and self._state.get(_UNSEEN_REMOVALS):
             return True
-        age = self._clock() - float(self._state.get(_SWEPT_AT) or 0)
+        age = self.clock() - float(self._state.get(_SWEPT_AT) or 0)
         return age < 0 or age >= (SWEEP_PERIOD if feed else SWEEP_PERIOD_BLIND)
 
     def unresolved(self) -> tuple[str, ...]:
@@ -159,9 +159,9 @@ class SyncProgress:
         """Record how a cycle ended that began after request ``serving``; ``error`` None: it succeeded."""
         self._tried = max(serving, self._tried)
         with self._cache.transaction():
-            self._cache.versions.expire(self._clock())
+            self._cache.versions.expire(self.clock())
             self._state.record_cycle(
-                at=self._clock(), duration_ms=duration_ms, status=status, error=error
+                at=self.clock(), duration_ms=duration_ms, status=status, error=error
             )
             self._answer(serving, well=error is None)
 

@@ -33,6 +33,9 @@ ROWS = 10
 """Versions of one answer. Where the store keeps them, each costs a request."""
 FIRST = "the first that is kept"
 REMOVED = "the note as it was when it was deleted"
+LOST = "the note as it was saved here last, before another program removed it"
+_ALL = "with all of its own that the note store has a place for"
+_TEXT = "with the title, text and tags that were saved here last"
 _WHOLE = (
     " A note of this `id` was deleted then, and more of it is kept than its text. To have all of it back, delete the "
     "present note, which is kept as well; then restore this version."
@@ -141,7 +144,12 @@ def _find_removed(app: App, request: ManageRequest) -> list[Version]:
 
 def _list_removed(note_id: str, versions: list[Version]) -> HistoryAnswer:
     rows = [
-        VersionRow(version=one.name, at=_time(one.modified_at), changed=REMOVED) for one in versions
+        VersionRow(
+            version=one.name,
+            at=_time(one.modified_at),
+            changed=REMOVED if one.content.native else LOST,
+        )
+        for one in versions
     ]
     return HistoryAnswer(id=note_id, new_local_version=int(versions[0].name), history=rows)
 
@@ -170,7 +178,7 @@ async def _revive(
         id=saved.note.id,
         status="restored",
         new_local_version=saved.note.local_version,
-        note="The note was made again under `id`, with all of its own that the note store has a place for.",
+        note=f"The note was made again under `id`, {_ALL if old.content.native else _TEXT}.",
     )
 
 

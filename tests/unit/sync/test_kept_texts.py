@@ -1,0 +1,123 @@
+"""What a save has written stays restorable after another program replaces or removes it, in stores without versions."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.domain.note import Content
+from mcp_notarium.errors import VersionConflict
+from mcp_notarium.storage.version_table import VersionLimits
+from mcp_notarium.stores.contract import Changes, Ids, Retry, Traits, Versions, WriteGuard
+from mcp_notarium.sync.history import History
+
+WITHOUT_VERSIONS = Traits(Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK, titles=True)
+LISTED = replace(WITHOUT_VERSIONS, versions=Versions.LISTED)
+
+
+def texts(client, note_id):
+    kept = client.cache.versions
+    return [kept.get(note_id, row.local_version)[1].text for row in kept.of(note_id)]
+
+
+@pytest.fixture
+def agent(clients, store):
+    store.put("n", "theirs\n", title="T")
+    client = clients(traits=WITHOUT_VERSIONS)
+    asyncio.run(client.sync())
+    return client
+
+
+def save(client, note_id, text, title="T"):
+    content = replace(client.note(note_id).content, text=text, title=title)
+    return asyncio.run(client.writer.save(note=client.note(note_id), content=content)).note
+
+
+@pytest.mark.parametrize("seen_by", ["sync", "the next save"])
+def test_a_text_of_ours_that_another_program_replaces_is_a_version(agent, store, seen_by):
+    save(agent, "n", "ours\n")
+    note = save(agent, "n", "ours, again\n")
+    store.put("n", "from an old buffer\n", title="T")
+    if seen_by == "sync":
+        asyncio.run(agent.sync())
+    else:
+        with pytest.raises(VersionConflict):
+            save(agent, "n", "ours, once more\n")
+    assert texts(agent, "n") == ["ours, again\n", "ours\n", "theirs\n"]
+    assert agent.cache.versions.of("n")[0].local_version == note.local_version
+    store.put("n", "theirs, later\n", title="T")
+    asyncio.run(agent.sync())
+    assert len(texts(agent, "n")) == 3, "what others write is not kept"
+
+
+def test_a_new_note_of_ours_is_kept_too_and_its_title(agent, store):
+    made = asyncio.run(agent.create("made here\n"))
+    store.put(made.id, "made here\n", title="theirs")
+    asyncio.run(agent.sync())
+    assert texts(agent, made.id) == ["made here\n"]
+
+
+def test_a_change_of_anything_else_leaves_the_text_ours(agent, store):
+    save(agent, "n", "ours\n")
+    store.put("n", "ours\n", title="T", tags=("x",))
+    asyncio.run(agent.sync())
+    assert texts(agent, "n") == ["theirs\n"]
+    store.put("n", "theirs again\n", title="T")
+    asyncio.run(agent.sync())
+    assert texts(agent, "n") == ["ours\n", "theirs\n"]
+
+
+def test_undo_does_not_take_such_a_version_for_what_a_save_has_replaced(agent, store):
+    save(agent, "n", "ours\n")
+    store.put("n", "from an old buffer\n", title="T")
+    asyncio.run(agent.sync())
+    history = History(agent.cache, agent.remote)
+    for client in (None, ""):
+        with pytest.raises(VersionConflict, match="nothing was undone"):
+            asyncio.run(history.read_replaced("n", client=client))
+
+
+@pytest.mark.parametrize("kind", ["made", "changed"])
+def test_a_note_of_ours_that_an_older_copy_lacks_can_be_made_again(agent, store, kind):
+    note = asyncio.run(agent.create("ours\n")) if kind == "made" else save(agent, "n", "ours\n")
+    store.remove(note.id)
+    asyncio.run(agent.sync())
+    assert agent.cache.notes.get(note.id) is None
+    (kept,) = History(agent.cache, agent.remote).read_removed(note.id)
+    assert kept.content.wording == note.content.wording
+    made = asyncio.run(agent.writer.revive(note.id, kept.content)).note
+    assert (made.id, made.content) == (note.id, note.content)
+    assert store.contents()[note.id] == note.content
+
+
+def test_a_note_of_others_or_in_the_trash_that_is_removed_leaves_nothing(clients, store):
+    store.put("n", "theirs\n", title="T")
+    client = clients(traits=replace(WITHOUT_VERSIONS, trash=True))
+    asyncio.run(client.sync())
+    trashed = asyncio.run(client.create("ours\n"))
+    content = replace(trashed.content, trash=True)
+    asyncio.run(client.writer.save(note=trashed, content=content))
+    for note_id in ("n", trashed.id):
+        store.remove(note_id)
+    asyncio.run(client.sync())
+    history = History(client.cache, client.remote)
+    assert [history.read_removed(one) for one in ("n", trashed.id)] == [[], []]
+
+
+def test_a_store_with_versions_keeps_them_itself(clients, store):
+    store.put("n", "theirs\n", title="T")
+    client = clients(traits=LISTED)
+    asyncio.run(client.sync())
+    save(client, "n", "ours\n")
+    store.put("n", "theirs again\n", title="T")
+    asyncio.run(client.sync())
+    assert texts(client, "n") == ["theirs\n"]
+
+
+def test_no_version_is_kept_if_none_is_wanted(agent, store):
+    agent.cache.versions.limits = VersionLimits(days=0)
+    save(agent, "n", "ours\n")
+    store.put("n", "theirs again\n", title="T")
+    asyncio.run(agent.sync())
+    assert texts(agent, "n") == []
+    assert agent.contents() == {"n": Content("theirs again\n", title="T")}
