@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.whole import Server, store_environment
+from support.long import LONG, dice
+from support.talker import call
+from support.whole import Server, store_environment, until
 
 pytestmark = pytest.mark.slow("each test starts a server of its own")
 OLD = 1_600_000_000
@@ -161,4 +166,89 @@ def test_links_in_notes_that_a_rule_hides_are_neither_counted_nor_changed(
         assert saved["note"] == "Links were rewritten in 2 other notes."
         assert (vault / "Hidden links.md").read_text() == LINKS["Hidden links.md"]
         assert server.error("save", id="Index.md", append="x")["subcategory"] == "policy"
+        assert server.leave() == 0
+
+
+KILLS, ROUNDS = (4, 10) if LONG else (2, 1)
+LINKING = 12
+
+
+@pytest.mark.parametrize("turn", range(ROUNDS))
+def test_a_server_that_is_killed_in_a_renaming_leaves_the_note_once_and_no_broken_link(
+    env: dict[str, str], vault: Path, turn: int
+) -> None:
+    for number in range(LINKING):
+        path = vault / f"Link {number}.md"
+        path.write_text(f"number {number}: [[Work/Plan]] and [[Plan|the plan]]\n")
+        os.utime(path, (OLD, OLD))
+    rng = dice(f"killed renamings {turn}")
+    note_id = "Work/Plan.md"
+    for number in range(KILLS):
+        target = f"Home {number}/Name {number}"
+        with Server(env) as server:
+            server.loaded(4 + LINKING)
+            note = server.tool("get", id=note_id)
+            asked = {"title": target, "text": f"# Plan {number}\n", "rewrite_links": True}
+            server.send(call(99, "save", id=note_id, local_version=note["local_version"], **asked))
+            time.sleep(rng.random() * 0.12)
+            server.signal(signal.SIGKILL)
+        with Server(env) as server:
+            server.loaded(4 + LINKING)
+            until(
+                lambda s=server: (
+                    s.tool("manage", action="get_stats")["stats"]["pending_writes"] == 0
+                )
+            )
+            found = [one for one in vault.rglob("*.md") if one.read_text().startswith("# Plan")]
+            (path,) = found
+            note_id = str(path.relative_to(vault))
+            name = note_id.removesuffix(".md")
+            assert note_id == f"{target}.md" or f"# Plan {number}" not in path.read_text()
+            until(lambda s=server, n=note_id: s.tool("get", id="Work/Plan.md")["id"] == n)
+            for other in range(LINKING):
+                text = (vault / f"Link {other}.md").read_text()
+                stem = name.rpartition("/")[2]
+                assert text == f"number {other}: [[{name}]] and [[{stem}|the plan]]\n"
+            assert server.leave() == 0
+
+
+def test_an_editor_and_an_agent_that_renames_lose_nothing(env: dict[str, str], vault: Path) -> None:
+    written: list[str] = []
+    stop = threading.Event()
+
+    def edit() -> None:
+        while not stop.is_set():
+            for path in sorted(vault.rglob("Plan*.md")):
+                line = f"line {len(written)}"
+                try:
+                    with path.open("a") as file:
+                        file.write(f"{line}\n")
+                        here = os.fstat(file.fileno()).st_ino == path.stat().st_ino
+                except FileNotFoundError:
+                    continue
+                if here:
+                    written.append(line)
+            time.sleep(0.2)
+
+    editor = threading.Thread(target=edit)
+    with Server(env) as server:
+        server.loaded(4)
+        editor.start()
+        done = 0
+        for number in range(30 if LONG else 4):
+            note = server.tool("get", id="Work/Plan.md")
+            result = server.result(
+                "save",
+                id=note["id"],
+                local_version=note["local_version"],
+                title=f"Plan {number}",
+                append=f"agent {number}",
+            )
+            done += not result.get("isError")
+        stop.set()
+        editor.join()
+        until(lambda: server.tool("manage", action="get_stats")["stats"]["pending_writes"] == 0)
+        text = "".join(path.read_text() for path in vault.rglob("*Plan*.md"))
+        missing = [line for line in written if f"{line}\n" not in text]
+        assert (missing, done > 0, len(written) > 0) == ([], True, True)
         assert server.leave() == 0

@@ -7,6 +7,9 @@ from undefended.defence import Defence
 _FOLDER = "unit/stores/test_vault_folder.py"
 _STORE = "unit/stores/test_vault_store.py"
 _CODEC = "unit/stores/test_vault_codec.py"
+_TITLES = "unit/sync/test_saved_titles.py"
+_KEPT = "unit/sync/test_kept_texts.py"
+_RENAMES = "interaction/test_agent_renames.py"
 
 VAULT = (
     Defence(
@@ -105,5 +108,81 @@ VAULT = (
             f"{_STORE}::test_files_that_have_not_changed_are_not_read_again",
             f"{_STORE}::test_the_next_start_reads_only_the_files_that_have_changed",
         ),
+    ),
+    Defence(
+        "a renaming overwrites no file",
+        "stores/vault/writing.py",
+        "        file_identity.move(parent, name, target, new_name)\n    except FileExistsError:\n",
+        "        os.rename(name, new_name, src_dir_fd=parent, dst_dir_fd=target)\n    except FileExistsError:\n",
+        (f"{_STORE}::test_a_file_that_comes_right_before_a_renaming_is_not_overwritten",),
+    ),
+    Defence(
+        "a renaming takes no other file that got the old name",
+        "stores/vault/store.py",
+        "            if moved.found.st_ino != held.found.st_ino:  # another file had the old name by then\n",
+        "            if False:\n",
+        (f"{_STORE}::test_another_file_that_gets_the_old_name_right_before_is_put_back",),
+    ),
+    Defence(
+        "a note takes no id that rules hide",
+        "sync/writer.py",
+        "        if known or not self._journal.sees(new_id, write.content):\n",
+        "        if known:\n",
+        (f"{_TITLES}::test_a_name_that_a_rule_hides_is_refused_as_if_it_were_taken",),
+    ),
+    Defence(
+        "the new place of a note is judged before it is written",
+        "library.py",
+        "        return place if note is None else stored.id, content\n",
+        "        return place, content\n",
+        (
+            f"{_RENAMES}::test_the_policy_judges_the_new_place_and_no_name_betrays_a_hidden_note",
+            f"{_RENAMES}::test_with_rules_on_paths_alone_a_name_stays_as_it_is_given",
+        ),
+    ),
+    Defence(
+        "a name that is taken betrays no hidden note",
+        "library.py",
+        "        hides = self._cache.notes.visibility.rules.hides_beside_seen\n",
+        "        hides = False\n",
+        (f"{_RENAMES}::test_the_policy_judges_the_new_place_and_no_name_betrays_a_hidden_note",),
+    ),
+    Defence(
+        "an unanswered renaming is looked for under its new name",
+        "sync/entry_replay.py",
+        "        if isinstance(head, Tombstone) and (moved := await self._find_under_new_name(write)):\n",
+        "        if False and (moved := await self._find_under_new_name(write)):\n",
+        (f"{_TITLES}::test_a_rename_that_ends_anywhere_is_finished_exactly_once",),
+    ),
+    Defence(
+        "links wait for the renaming",
+        "sync/entry_replay.py",
+        "            if self._journal.waits(write):\n",
+        "            if False:\n",
+        (f"{_TITLES}::test_no_note_that_waits_for_a_renaming_is_saved_before_it",),
+    ),
+    Defence(
+        "links stay where the note keeps its name",
+        "storage/journal_table.py",
+        '        self._db.run("DELETE FROM journal WHERE after = ?", (write_id,))\n',
+        "        return\n",
+        (
+            f"{_TITLES}::test_links_stay_if_the_name_is_taken",
+            f"{_TITLES}::test_a_renaming_in_doubt_whose_name_is_taken_leaves_the_links",
+        ),
+    ),
+    Defence(
+        "what another program replaces of ours is kept",
+        "storage/note_table.py",
+        "            ((old.pk, one.revision) for old, one in changed if old.written_here), at=time.time()\n",
+        "            (), at=time.time()\n",
+        (f"{_KEPT}::test_a_text_of_ours_that_another_program_replaces_is_a_version",),
+    ),
+    Defence(
+        "a note of ours that goes elsewhere is kept",
+        "sync/batch_commit.py",
+        "            lost = self._find_lost(actions)\n",
+        "            lost: list[tuple[int, Revision]] = []\n",
+        (f"{_KEPT}::test_a_note_of_ours_that_an_older_copy_lacks_can_be_made_again",),
     ),
 )

@@ -612,3 +612,64 @@ def test_a_name_that_differs_in_letter_case_only_is_given_where_both_are_one(
         writing.rename_file(folder, "plan.md", folder, "Plan.md")
     os.close(folder)
     assert {path.name: path.read_text() for path in place.iterdir()} == {"Plan.md": OURS}
+
+
+def renaming(store: VaultStore, title: str, text: str) -> PendingWrite:
+    held = asyncio.run(store.get("Note.md"))
+    content = Content(text, title=title)
+    return PendingWrite(
+        write_id="r",
+        note_id="Note.md",
+        kind=WriteKind.UPDATE,
+        base_etag=held.etag,
+        content=content,
+        body=store.compose(held, content, now=0.0),
+        created_at=0.0,
+        owner="",
+        lease_until=0.0,
+    )
+
+
+def test_a_file_that_comes_right_before_a_renaming_is_not_overwritten(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(place / "Note.md", OURS)
+    store = VaultStore(place)
+    write, free = renaming(store, "New", "changed\n"), writing.require_free_name
+
+    def come(parent: int, name: str, *, own: str = "") -> None:
+        free(parent, name, own=own)
+        put(place / "New.md", THEIRS)
+
+    monkeypatch.setattr(writing, "require_free_name", come)
+    with pytest.raises(IdTaken):
+        asyncio.run(store.push(write))
+    asyncio.run(store.close())
+    assert {one.name: one.read_text() for one in place.iterdir()} == {
+        "Note.md": OURS,
+        "New.md": THEIRS,
+    }
+
+
+def test_another_file_that_gets_the_old_name_right_before_is_put_back(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(place / "Note.md", OURS)
+    put(place / "Other.md", THEIRS)
+    store = VaultStore(place)
+    write, free = renaming(store, "New", OURS), writing.require_free_name
+
+    def exchange(parent: int, name: str, *, own: str = "") -> None:
+        monkeypatch.setattr(writing, "require_free_name", free)
+        free(parent, name, own=own)
+        (place / "Note.md").rename(place / "Kept.md")
+        (place / "Other.md").rename(place / "Note.md")
+
+    monkeypatch.setattr(writing, "require_free_name", exchange)
+    with pytest.raises(VersionConflict):
+        asyncio.run(store.push(write))
+    asyncio.run(store.close())
+    assert {one.name: one.read_text() for one in place.iterdir()} == {
+        "Kept.md": OURS,
+        "Note.md": THEIRS,
+    }

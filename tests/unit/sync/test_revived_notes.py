@@ -104,13 +104,14 @@ def test_a_note_that_the_app_removes_leaves_nothing(client, app):
     assert client.cache.versions.removed("n1") == []
 
 
-def test_a_revived_note_that_goes_again_elsewhere_is_forgotten(client, app):
+def test_of_a_revived_note_that_goes_again_elsewhere_the_text_is_left(client, app):
     remove(client)
     revive(client)
     app.remove("n1")
     asyncio.run(client.run_cycles(3))
     assert client.contents() == {}
-    assert client.cache.versions.removed("n1") == []
+    (kept,) = client.cache.versions.removed("n1")
+    assert (kept.content.text, kept.content.native) == ("x", "")
 
 
 def test_rows_of_other_tables_go_and_come_back_with_the_note(client, app):

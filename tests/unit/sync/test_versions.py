@@ -115,7 +115,9 @@ def test_a_write_without_an_answer_keeps_what_it_replaced_when_it_is_finished(lo
 
 
 def test_what_somebody_else_replaced_while_our_text_became_a_copy_is_no_version(local, store):
-    note = saved(local, "one")
+    store.put("n", "one")
+    asyncio.run(local.sync())
+    note = local.note("n")
     local.faults.plan(Fault.TIMEOUT, on="push")
     with pytest.raises(OutcomeUnknown):
         asyncio.run(local.change(note, "mine"))
