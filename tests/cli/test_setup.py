@@ -361,6 +361,39 @@ def test_a_store_is_asked_for_what_it_declares_and_its_token_is_kept(home: Path)
     assert kept.read_text() == f"{service.token}\n"
 
 
+def test_a_mistyped_address_is_corrected_at_once_and_leaves_no_account_behind(home: Path) -> None:
+    service = TriliumSimulator()
+    service.write("plan", "Plan", "<p>First.</p>")
+    with running(service):
+        env = bare(home) | {"TRILIUM_TOKEN": service.token}
+        options = ["--store", "trilium", "--key", "file", "--no-recovery", "--client", "none"]
+        with Person(env, "setup", *options) as terminal:
+            terminal.answer("Address of the Trilium server", "http://127.0.0.1:9\n")
+            terminal.answer("Correct the account and try again?", "y")
+            terminal.answer("Address of the Trilium server", f"\x15{service.url}\n")
+            assert terminal.ends() == 0, terminal.screen
+        assert "1 note is here" in terminal.screen
+    assert [one["TRILIUM_URL"] for one in accounts(home).values()] == [service.url]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--store", "vault", "--set", "VAULT_PATH=/not/here"], "no such file or folder"),
+        (["--key", "keychain"], "`--key file` keeps the key"),
+        (["--key", "passphrase"], "no terminal"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_used_is_refused_before_anything_is_kept(
+    home: Path, options: list[str], said: str
+) -> None:
+    done = run(bare(home), "setup", "--yes", *options)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert not (home / ".config/mcp-notarium").exists()
+
+
 def test_settings_are_added_to_the_account_of_the_same_notes(home: Path) -> None:
     assert run(bare(home), "setup", "--yes", "--client", "none").returncode == 0
     for way in ([], ["--store", "local"], ["--account", "local"]):

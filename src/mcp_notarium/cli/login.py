@@ -15,9 +15,9 @@ from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, signals
 from mcp_notarium.cli.terminal import (
     ask_secret,
+    can_ask,
     input_is_ready,
     read_line,
-    require_terminal,
     talk,
 )
 from mcp_notarium.config import Config
@@ -46,8 +46,11 @@ def run_login(args: argparse.Namespace) -> int:
 def log_in(config: Config, args: argparse.Namespace) -> int:
     """Log in to the store of ``config``, as the options of the command say; return the exit code."""
     login = config.store.require_login()
-    if not args.code_stdin:
-        require_terminal()  # before a code is sent that nobody could type
+    if not args.code_stdin and not can_ask():  # before a code is sent that nobody could type
+        raise ConfigError(
+            "there is no terminal to ask on",
+            resolution_hint="Run the command in a terminal, or give `--code-stdin` and the code on standard input.",
+        )
     return asyncio.run(_log_in(replace(config, allow_weak=args.allow_weak), login, args))
 
 

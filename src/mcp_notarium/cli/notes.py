@@ -187,7 +187,7 @@ async def sync_all(app: App) -> None:
     if not cycle.result():
         raise NotariumError(
             f"the load did not finish: {app.scheduler.status().last_error or 'no reason known'}",
-            resolution_hint="Whatever has arrived is kept; `mcp-notarium sync` goes on from it.",
+            resolution_hint="Whatever has arrived is kept. Run the command again; `mcp-notarium doctor` says more.",
         )
 
 

@@ -27,6 +27,7 @@ from mcp_notarium.cli import (
 )
 from mcp_notarium.cli.notes import sync_all
 from mcp_notarium.cli.questions import Choice
+from mcp_notarium.cli.terminal import can_ask
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import ONLY, Account
 from mcp_notarium.config.clients import CLIENTS
@@ -40,7 +41,7 @@ from mcp_notarium.stores.kind import StoreKind, Truth
 
 _DATA_DIR = "NOTARIUM_DATA_DIR"
 _ANOTHER = ""
-_AGAIN = "Then run `mcp-notarium setup` again: it goes on where it stopped."
+_AGAIN = "Then run `mcp-notarium setup` again: it goes on where it stopped; `--set NAME=VALUE` corrects a setting."
 _NAMES = tuple(one.name for one in registry.kinds() if one.persistent)
 
 
@@ -80,24 +81,24 @@ def run(args: argparse.Namespace) -> int:
     """Run all steps; exit code 1 if a client could not be given the server."""
     if install.NONE not in (args.client or ()):
         install.require_lasting()
+    console.heading("Account")
+    chosen = _choose_account(args)
     signals.note_change("What was done stays. `mcp-notarium setup` goes on where it stopped.")
     try:
-        return _run(args)
+        return _run(chosen, args)
     except NotariumError as error:
         error.resolution_hint = f"{error.resolution_hint or ''} {_AGAIN}".strip()
         raise
 
 
-def _run(args: argparse.Namespace) -> int:
-    console.heading("Account")
-    account = setup_key.place_key(_choose_account(args), args)
-    args.account = account.name
-    config, account = setup_key.make_key(account, args)
-    console.done(f"{config.store.title}, as the account `{account.name}`.")
-    console.done(setup_key.describe(account))
-    console.heading("Notes")
-    _log_in(config, account, args)
-    notes = asyncio.run(_load_notes(config))
+def _run(chosen: Account, args: argparse.Namespace) -> int:
+    while True:
+        config, account = _make(chosen, args)
+        try:
+            notes = _fetch(config, account, args)
+            break
+        except NotariumError as error:
+            chosen = _correct(account, error, args)
     console.done(
         {0: "There are no notes yet.", 1: "1 note is here."}.get(
             notes, f"{notes:,} notes are here."
@@ -108,6 +109,37 @@ def _run(args: argparse.Namespace) -> int:
     failed = _install(account, args)
     _say_what_next(config, notes)
     return failed
+
+
+def _make(chosen: Account, args: argparse.Namespace) -> tuple[Config, Account]:
+    """Remember the account and give it its key; return its configuration."""
+    account = setup_key.place_key(chosen, args)
+    args.account = account.name
+    config, account = setup_key.make_key(account, args)
+    console.done(f"{config.store.title}, as the account `{account.name}`.")
+    console.done(setup_key.describe(account))
+    return config, account
+
+
+def _fetch(config: Config, account: Account, args: argparse.Namespace) -> int:
+    """Log in and load the notes; return how many there are."""
+    console.heading("Notes")
+    _log_in(config, account, args)
+    return asyncio.run(_load_notes(config))
+
+
+def _correct(account: Account, error: NotariumError, args: argparse.Namespace) -> Account:
+    """Ask again for what may have been mistyped, and return the account with that. Raises ``error``."""
+    needed = [one for one in registry.kind(account.store).variables if one.required]
+    if not needed or args.yes or not can_ask():
+        raise error
+    console.warn(f"{error.message}. {error.person_hint}")
+    if not questions.confirm("Correct the account and try again?", default=True, option="--yes"):
+        raise error
+    console.heading("Account")
+    return _with_settings(
+        account, {one.name: _ask(one, account.variables.get(one.name, "")) for one in needed}
+    )
 
 
 def _choose_account(args: argparse.Namespace) -> Account:
@@ -191,17 +223,25 @@ def _settings(kind: StoreKind, given: Mapping[str, str]) -> dict[str, str]:
     values = {name: text for name in sorted(names) if (text := os.environ.get(name))} | dict(given)
     for name, variable in own.items():
         if variable.required and name not in values:
-            values[name] = questions.ask_text(
-                f"{variable.purpose.removesuffix('.')}:", default="", option=f"--set {name}=VALUE",
-                problem=partial(_problem, variable),
-            )  # fmt: skip
+            values[name] = _ask(variable, "")
+        elif variable.required and (wrong := _problem(variable, values[name])):
+            raise InvalidRequest(f"{name} cannot be used: {wrong}", resolution_hint="Correct it.")
     return {name: _canonical(name, text) for name, text in values.items()}
+
+
+def _ask(variable: Variable, default: str) -> str:
+    return questions.ask_text(
+        f"{variable.purpose.removesuffix('.')}:", default=default, option=f"--set {variable.name}=VALUE",
+        problem=partial(_problem, variable),
+    )  # fmt: skip
 
 
 def _problem(variable: Variable, typed: str) -> str | None:
     """Return what is wrong with a typed value; None if nothing."""
     if not typed.strip():
         return "It is needed."
+    if variable.kind is Kind.PATH and not Path(typed.strip()).expanduser().exists():
+        return "There is no such file or folder."
     try:
         parse_value(variable, typed, [])
     except ConfigError as error:

@@ -16,7 +16,7 @@ from mcp_notarium import config
 from mcp_notarium.account.slot_rotation import require_strong
 from mcp_notarium.cli import command_setup, console, questions
 from mcp_notarium.cli.questions import Choice
-from mcp_notarium.cli.terminal import ask_secret
+from mcp_notarium.cli.terminal import ask_secret, require_terminal
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import KEY_FILE, Account, KeyPlace
 from mcp_notarium.crypto import user_key
@@ -56,6 +56,8 @@ def place_key(account: Account, args: argparse.Namespace) -> Account:
             f"the account `{account.name}` has a key already",
             resolution_hint="`mcp-notarium rotate-key --keychain` or `rotate-key --new-key-file PATH` changes it.",
         )
+    if known is None:
+        _require_place(place, account)
     account = _keep_secrets(moved(account, place))
     _make_file(account)
     remember(account)
@@ -64,6 +66,21 @@ def place_key(account: Account, args: argparse.Namespace) -> Account:
     if place == "file":
         os.environ.pop(_KEY, None)
     return account
+
+
+def _require_place(place: KeyPlace, account: Account) -> None:
+    """Raise ``InvalidRequest`` if there is no keychain, or nobody to type a passphrase, before anything is kept."""
+    if place == "keychain" and not _has_keychain(account):
+        raise InvalidRequest(
+            "no keychain can be used here",
+            resolution_hint="`--key file` keeps the key in a private file.",
+        )
+    if place == "passphrase":
+        require_terminal()
+
+
+def _has_keychain(account: Account) -> bool:
+    return account.variables.get(KEYCHAIN) != "off" and keychain.system_keychain().usable
 
 
 def _keep_secrets(account: Account) -> Account:
@@ -191,8 +208,7 @@ def describe(account: Account) -> str:
 
 
 def _choose_place(account: Account, *, yes: bool) -> str:
-    switched_off = account.variables.get(KEYCHAIN) == "off"
-    usable = not switched_off and keychain.system_keychain().usable
+    usable = _has_keychain(account)
     default = "keychain" if usable else "file"
     if yes:
         return default
