@@ -41,8 +41,6 @@ OTHER_TAGS = "get other tags, or lose some: this store writes or reads them diff
 OTHER_TITLE = "get another title: this store writes or shortens it differently"
 OTHER_TEXT = "are held in another form of text"
 _NOT_IN_WORDS = re.compile(r"\W+")
-Losses = defaultdict[str, list[ArchivedNote]]
-"""Holds what is lost or changed, and of which notes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +54,13 @@ class NewNote:
 
 @dataclass(slots=True)
 class ImportPlan:
-    """Hold what is to be written, and what is not. ``left_out`` counts notes of ``losses``."""
+    """Hold what is to be written, and what is not. ``losses``: what is lost or changed, of which notes."""
 
     new: list[NewNote] = field(default_factory=list)
     there: int = 0
     differ: list[str] = field(default_factory=list)
     left_out: int = 0
-    losses: Losses = field(default_factory=lambda: defaultdict(list))
+    losses: defaultdict[str, list[ArchivedNote]] = field(default_factory=lambda: defaultdict(list))
 
 
 class _Names:
@@ -114,54 +112,54 @@ async def plan(
     names = _Names(transfer, now=now)
     for number, note in enumerate(notes, 1):
         report(number, len(notes))
-        wanted = adapt(note, transfer.traits, planned.losses)
-        content = wanted and _fit(note, wanted, transfer, planned.losses, now=now)
+        lost: list[str] = []
+        wanted = adapt(note, transfer.traits, lost)
+        content = wanted and _fit(note, wanted, transfer, lost, now=now)
         if wanted is None or content is None:
             planned.left_out += 1
-            continue
-        note_id, held = await _find_place(note, content, transfer, kind, names)
-        names.give(note_id)
-        would = transfer.preview(note_id, content, now=now)
-        if held is not None:
-            planned.there += 1
-            if held.content != would.content:
-                planned.differ.append(held.id)
-            continue
-        for loss in _find_losses(note, wanted, would, kind, transfer.traits):
+        else:
+            note_id, held = await _find_place(note, content, transfer, kind, names)
+            names.give(note_id)
+            would = transfer.preview(note_id, content, now=now)
+            if held is not None:
+                planned.there += 1
+                planned.differ += [held.id] if held.content != would.content else []
+                continue
+            lost += _find_losses(note, wanted, would, kind, transfer.traits)
+            planned.new.append(NewNote(note_id, content, note))
+        for loss in lost:
             planned.losses[loss].append(note)
-        planned.new.append(NewNote(note_id, content, note))
     return planned
 
 
-def adapt(note: ArchivedNote, traits: Traits, losses: Losses) -> Content | None:
-    """Return what a store of these traits can hold of a note; None if it can hold nothing of it."""
+def adapt(note: ArchivedNote, traits: Traits, lost: list[str]) -> Content | None:
+    """Return what a store of these traits can hold of a note, None if it can hold nothing; add what is ``lost``."""
     content = replace(note.content, dates=(note.created_at, note.modified_at))
     if content.trash and not traits.trash:
-        losses[NO_TRASH].append(note)
+        lost.append(NO_TRASH)
         return None
     if content.title is not None and not traits.titles:
-        losses[TITLE_TO_TEXT].append(note)
+        lost.append(TITLE_TO_TEXT)
         if first_line(content.text).lstrip("# ") != content.title:
             content = replace(content, text=f"{content.title}\n{content.text}")
         content = replace(content, title=None)
-    for name in sorted(content.properties - traits.properties):
-        losses[NO_PROPERTY.format(name)].append(note)
+    lost += map(NO_PROPERTY.format, sorted(content.properties - traits.properties))
     content = replace(content, properties=content.properties & traits.properties)
     addresses = find_new_addresses(content.tags, present=()) if traits.shares_by_tag else ()
     if addresses:
-        losses[SHARED].append(note)
+        lost.append(SHARED)
         content = replace(content, tags=tuple(tag for tag in content.tags if tag not in addresses))
     if content.tags and not traits.tags:
-        losses[NO_TAGS].append(note)
+        lost.append(NO_TAGS)
         content = replace(content, tags=())
     if traits.max_note_bytes and len(content.text.encode()) > traits.max_note_bytes:
-        losses[TOO_LARGE].append(note)
+        lost.append(TOO_LARGE)
         return None
     return content
 
 
 def _fit(
-    note: ArchivedNote, content: Content, transfer: NoteTransfer, losses: Losses, *, now: float
+    note: ArchivedNote, content: Content, transfer: NoteTransfer, lost: list[str], *, now: float
 ) -> Content | None:
     """Return a content that the store does not refuse: tags are written as words, or left out; None if it refuses any."""
     if content.title is not None and transfer.traits.folders:
@@ -177,7 +175,7 @@ def _fit(
     if refusal(content.tags) is None:
         return content
     if (error := refusal(())) is not None:
-        losses[REFUSED.format(error.message)].append(note)
+        lost.append(REFUSED.format(error.message))
         return None
     tags: list[str] = []
     for tag in content.tags:
