@@ -9,6 +9,7 @@ import pytest
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable, VersionConflict
 from mcp_notarium.stores.memento.store import MementoStore
+from mcp_notarium.sync.history import History
 from support.long import LONG, dice
 from support.memento_file import MementoFile
 from support.prisma_app import PrismaApp, require_prisma
@@ -74,6 +75,12 @@ def test_prisma_reads_what_we_write_as_its_own(tmp_path, dates):
         assert client.note("alpha").content == Content(
             "by the app", ("a",), properties=frozenset({"pinned"})
         )
+        before = app.ask("row", id="beta")
+        asyncio.run(client.writer.remove(client.note("beta")))
+        assert app.ask("row", id="beta") is None
+        (kept,) = History(client.cache, client.remote).read_removed("beta")
+        asyncio.run(client.writer.revive("beta", kept.content))
+        assert app.ask("row", id="beta") | {"updatedAt": ""} == before | {"updatedAt": ""}
         asyncio.run(client.writer.remove(client.note(made.id)))
         assert app.ask("row", id=made.id) is None
         assert len(app.ask("all")) == len(NOTES)
