@@ -57,6 +57,7 @@ PERMITTED = {
     "mcp_notarium.cli.server_check: import subprocess": _AS_A_CLIENT,
     "mcp_notarium.cli.server_check: subprocess.Popen": _AS_A_CLIENT,
     "mcp_notarium.stores.registry: import_module(module)": _A_TABLE,
+    "mcp_notarium.tools.toolsets: import_module(f'{__name__}.{module}')": _A_TABLE,
     "mcp_notarium.cli.main: import_module(f'mcp_notarium.cli.{module}')": _A_TABLE,
     "mcp_notarium.files.private_files: 'system.posix_acl_access'": "an attribute of a file",
     "mcp_notarium.account.key_changes: self.system": _A_KEYCHAIN,

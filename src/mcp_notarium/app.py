@@ -16,8 +16,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from mcp_notarium import logs
-from mcp_notarium.account import audit_anchor, database_copies, memory_account, opener
-from mcp_notarium.account.copy_schedule import CopySchedule
+from mcp_notarium.account import audit_anchor, opener
 from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull, LockedError
 from mcp_notarium.files.account_folder import AccountFolder
@@ -38,6 +37,7 @@ from mcp_notarium.sync.writer import Writer
 from mcp_notarium.threads import run_in_thread
 
 if TYPE_CHECKING:
+    from mcp_notarium.account.copy_schedule import CopySchedule
     from mcp_notarium.config import Config
     from mcp_notarium.logs import Logger
     from mcp_notarium.stores.contract import Store
@@ -102,6 +102,8 @@ async def open_app(
     log = log or logs.get("app")
     opens = partial(opener.open_with_policy, config, whole=whole, heal=heal)
     if not config.store.persistent:
+        from mcp_notarium.account import memory_account  # noqa: PLC0415 - no other store needs it
+
         opens = partial(memory_account.open_in_memory, config)
     elif read_only:
         opens = partial(opener.open_cache, config, read_only=True, whole=whole)
@@ -261,6 +263,8 @@ def _describe_copies(config: Config, opened: OpenedCache, audit: AuditLog) -> st
     number, now = audit.table.first(), time.time()
     first = next(audit.table.records(first=number, last=number), None)
     began = first.at_ms / 1000 if first is not None else now
+    from mcp_notarium.account import database_copies  # noqa: PLC0415 - no other store needs it
+
     return database_copies.describe_age(opened, tables, began=began, now=now)
 
 
@@ -269,6 +273,8 @@ def _schedule_copies(config: Config, opened: OpenedCache, log: Logger) -> CopySc
     tables, keep = config.store.tables, config.store.copies(config.store_settings)
     if tables is None or keep == 0 or opened.data_key is None:
         return None
+    from mcp_notarium.account.copy_schedule import CopySchedule  # noqa: PLC0415 - as above
+
     return CopySchedule(opened, tables, keep=keep, log=log)
 
 

@@ -14,7 +14,6 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 
 from mcp_notarium.account import (
-    automatic_repair,
     damage_marker,
     database_creation,
     startup_outcomes,
@@ -104,6 +103,8 @@ def _open_and_heal(actions: StartupActions) -> OpenedCache:
             if actions.settings.on_unreadable == "refuse":
                 raise
             return _open(actions)
+    from mcp_notarium.account import automatic_repair  # noqa: PLC0415 - rarely needed
+
     notice = automatic_repair.heal(actions)
     opened = _open(actions)
     return replace(opened, notices=(notice, *opened.notices)) if notice else opened

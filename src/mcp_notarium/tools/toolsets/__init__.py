@@ -6,21 +6,19 @@ One line in ``_NATIVE`` adds a native one. Its names are those of the prepared r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from importlib import import_module
 
 from mcp_notarium.tools.catalog import NOTARIUM, TITLED, WITH_PATHS, Toolset
-from mcp_notarium.tools.toolsets import note_cards, note_pages, note_tree, plain_notes
 
 _OURS = {"notarium": NOTARIUM, "titled": TITLED, "with_paths": WITH_PATHS}
-_NATIVE: Mapping[str, tuple[Callable[[], Toolset], Toolset]] = {
-    "plain_notes_pascal": (partial(plain_notes.toolset, "pascal"), TITLED),
-    "plain_notes_snake": (partial(plain_notes.toolset, "snake"), TITLED),
-    "note_tree": (note_tree.toolset, TITLED),
-    "note_pages": (note_pages.toolset, WITH_PATHS),
-    "note_cards": (note_cards.toolset, TITLED),
+_NATIVE = {
+    "plain_notes_pascal": ("plain_notes", ["pascal"], TITLED),
+    "plain_notes_snake": ("plain_notes", ["snake"], TITLED),
+    "note_tree": ("note_tree", [], TITLED),
+    "note_pages": ("note_pages", [], WITH_PATHS),
+    "note_cards": ("note_cards", [], TITLED),
 }
-"""Name: what makes the toolset, and which of ours may stand beside it."""
+"""Name: module here, imported only if it is asked for; what its ``toolset`` takes; which of ours may stand beside it."""
 _BOTH = "_both"
 
 
@@ -33,6 +31,6 @@ def find_toolset(name: str) -> Toolset:
     """Return the toolset of that name, which is one of :func:`toolset_names`."""
     if name in _OURS:
         return _OURS[name]
-    make, ours = _NATIVE[name.removesuffix(_BOTH)]
-    native = make()
+    module, arguments, ours = _NATIVE[name.removesuffix(_BOTH)]
+    native: Toolset = import_module(f"{__name__}.{module}").toolset(*arguments)
     return native if not name.endswith(_BOTH) else ours.beside(native)
