@@ -179,7 +179,7 @@ def test_every_question_is_answered_at_a_terminal(simulator: Simulator, home: Pa
         asked = terminal.finds(r"Type group (\d) of 9: ")
         (shown,) = re.findall(r"(?:[0-9A-Z]{4}-){8}[0-9A-Z]{4}", terminal.screen)
         terminal.type(f"{shown.split('-')[int(asked[1]) - 1]}\n")
-        terminal.answer("Which of these programs shall use the notes?", SPACE + "\n")
+        terminal.answer("Which programs shall use the notes?", SPACE + "\n")
         terminal.answer("Add the server `notarium` to Zed?", "n")
         assert terminal.ends() == 0, terminal.screen
     assert "1 note is here" in terminal.screen

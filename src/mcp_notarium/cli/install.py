@@ -91,7 +91,7 @@ def pick_clients(names: Sequence[str] | None, *, yes: bool) -> list[Client]:
         return here
     shown = [Choice(one.name, f"{one.title}  {_place(one)}") for one in here]
     chosen = questions.choose_some(
-        "Which of these programs shall use the notes?", shown, option="--yes` or `--client NAME"
+        "Which programs shall use the notes?", shown, option="--yes` or `--client NAME"
     )
     return [one for one in here if one.name in chosen]
 

@@ -133,7 +133,7 @@ def _correct(account: Account, error: NotariumError, args: argparse.Namespace) -
     needed = [one for one in registry.kind(account.store).variables if one.required]
     if not needed or args.yes or not can_ask():
         raise error
-    console.warn(f"{error.message}. {error.person_hint}")
+    console.warn(f"{error.message.rstrip('.')}. {error.person_hint}")
     if not questions.confirm("Correct the account and try again?", default=True, option="--yes"):
         raise error
     console.heading("Account")
