@@ -556,8 +556,8 @@ AGENTS = (
     ),
     Defence(
         "a new note is judged by the place that it gets",
-        "tools/save.py",
-        "app.library.find_place(content) if note is None",
+        "library.py",
+        "self.find_place(content) if note is None",
         '"" if note is None',
         (
             "interaction/test_read_note.py::test_the_policy_judges_what_has_just_been_read",
