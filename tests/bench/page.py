@@ -22,6 +22,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "launch to the first list at 40 ms",
         "all notes at 40 ms",
         "all notes at 0 ms",
+        "processor time at 0 ms",
         "calls meanwhile",
         "requests",
     ),

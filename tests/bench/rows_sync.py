@@ -13,6 +13,7 @@ import httpx
 from bench import corpus
 from bench.measure import Figure, Taken, turned
 from bench.processes import CONSOLE, DEADLINE, Speaker, WrongAnswer
+from bench.raw import filled
 from bench.site import Site, database
 
 LATENCIES = {0: 0.0, 40: 0.04}
@@ -30,6 +31,7 @@ class _Load:
     all: list[float] = field(default_factory=list)
     peak: list[float] = field(default_factory=list)
     after: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
     requests: int = 0
     bodies: int = 0
 
@@ -56,12 +58,23 @@ def first_sync(site: Site) -> Iterator[Figure]:
     trips = _round_trips(site)
     yield Figure("first sync", "round trips before the first list", site.count, "", trips)
     old = older.get(0)
+    yield _work(site, loads[0].cpu, old.cpu if old else None)
     for row, values, before in (
         ("peak, first sync", loads[0].peak, old.peak if old else None),
         ("after the first sync", loads[0].after, old.after if old else None),
     ):
         beside = _beside(site, before)
         yield Figure("memory", row, site.count, "MB", statistics.median(values), floors=beside)
+
+
+def _work(site: Site, cpu: list[float], before: list[float] | None) -> Figure:
+    """Return the processor time of a first sync; other work on the machine changes it less than the time."""
+    plain = database(site.plain())
+    files = (site.folder / f"filled-{number}.sqlite" for number in range(site.pace.syncs))
+    bare = [filled(plain, file) for file in files]
+    floors = {"the same rows, encrypted": statistics.median(bare)} | _beside(site, before)
+    value = statistics.median(cpu)
+    return Figure("first sync", "processor time at 0 ms", site.count, "s", value, floors=floors)
 
 
 def _beside(site: Site, values: list[float] | None) -> dict[str, float]:
@@ -94,6 +107,7 @@ def _one(site: Site, load: _Load, settings: dict[str, str], name: str) -> None:
         load.first.append(server.age)
         site.wait(server)
         load.all.append(server.age)
+        load.cpu.append(server.cpu_ever())
         load.peak.append(server.memory("VmHWM"))
         after = site.service.order(traffic=True)
         site.settle(server)  # what is measured is how it stands when nothing is left to be done
