@@ -153,7 +153,8 @@ _BEHAVIOUR = {
   line or the part of it around the first (120 characters, `…` where it is cut). It is left out if title, `text` and tags
   of the row show them all, and beyond the first 262,144 characters of a text.
 * If fewer than 10 notes have the whole words, those with parts of compounds follow (`schiff` in `Dampfschiff`), and the
-  answer has `inside_words`. If none has, any part of a word counts.
+  answer has `inside_words`. If none has, any part of a word counts. During the first load of more than 2,000
+  notes neither has to find what was loaded a moment ago.
 * If several words find nothing together, `hits_alone` says how many notes each word and phrase finds alone, with the same
   filters. `suggestions` are words that would find something, for those that find nothing: spelled with at most one
   mistake from four letters on, two from eight.

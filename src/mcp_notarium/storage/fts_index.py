@@ -13,6 +13,8 @@ megabyte), and the words of a few changed notes are added. Terms are folded and 
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
@@ -31,6 +33,11 @@ _BULK_AUTOMERGE = 0
 searching is as fast. All is merged when the server is idle."""
 _DEFAULT_AUTOMERGE = 4  # the default of FTS5: every write merges a little
 _SLICE_PAGES = 200
+_QUICKLY_READ = 2000
+"""Notes whose terms are read in a few hundredths of a second."""
+_PATIENCE = 30.0
+"""Seconds for which more terms are not read while a load goes on or waits to be merged: else every search
+meanwhile would read the whole index, which holds the event loop up."""
 _MOST_RECORDED = 100
 _GRAM_LENGTHS = (7, 14)
 _LONGEST_TERM = 64
@@ -156,6 +163,7 @@ class Vocabulary:
         self._index = FtsIndex(database)
         self._terms = "\n"
         self._changes: int | None = None
+        self._put_off_until: float | None = None
 
     def containing(self, part: str, *, limit: int) -> list[str]:
         """Return up to ``limit`` terms that contain ``part``, in alphabetical order."""
@@ -198,17 +206,30 @@ class Vocabulary:
             at = terms.find(part, at + 1)
 
     def _current(self) -> str:
-        """Return all terms, one a line. Terms of removed text may stay: they find nothing."""
+        """Return all terms, one a line. Terms of removed text may stay: they find nothing.
+
+        Those of new text are missing while many notes are being loaded.
+        """
         changes = self._index.changes()
         if changes != self._changes:
             fresh = None if self._changes is None else self._index.changed_since(self._changes)
-            if fresh is None:
-                self._terms = "\n" + "".join(f"{term}\n" for term in self._read())
-            else:
+            if fresh is not None:
                 present = set(self._terms.split("\n"))
                 self._terms += "".join(f"{term}\n" for term in self._terms_of(fresh) - present)
-            self._changes = changes
+                self._changes = changes
+            elif self._may_read():
+                self._terms = "\n" + "".join(f"{term}\n" for term in self._read())
+                self._changes = changes
         return self._terms
+
+    def _may_read(self) -> bool:
+        few = self._db.number("SELECT active + trashed FROM note_counts") <= _QUICKLY_READ
+        now = time.monotonic()
+        if few or not self._index.tidy_due or now >= (self._put_off_until or math.inf):
+            self._put_off_until = None
+            return True
+        self._put_off_until = self._put_off_until or now + _PATIENCE
+        return False
 
     def _read(self) -> Iterator[str]:
         self._db.run(_VIEW)

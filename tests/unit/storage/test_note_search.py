@@ -1,9 +1,10 @@
+
 import pytest
 
 from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.query import Query
-from mcp_notarium.storage import note_search
+from mcp_notarium.storage import fts_index, note_search
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.fts_index import distance
 from support import corpus
@@ -294,6 +295,29 @@ def test_numbers_are_not_looked_for_inside_the_codes_of_other_scripts(cache):
     store(cache, [note(1, "東京都"), note(2, "plain")])
     assert find(cache, "0026481").total == 0
     assert find(cache, "26481").total == 0
+
+
+@pytest.mark.parametrize(
+    ("many", "tidied", "found"),
+    [(300, False, [1, 1, 1]), (251, False, [0, 0, 1]), (251, True, [1, 1, 1])],
+    ids=str,
+)
+def test_terms_of_a_large_load_are_read_when_it_is_merged_or_after_a_while(
+    cache, monkeypatch, many, tidied, found
+):
+    now = [100.0]
+    monkeypatch.setattr(fts_index.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(fts_index, "_QUICKLY_READ", many)
+
+    def finds(at):
+        now[0] = at
+        return min(find(cache, "schiff").total, 1)
+
+    assert finds(100.0) == 0
+    store(cache, [note(number, f"Dampfschifffahrt {number}") for number in range(300)])
+    while tidied and cache.notes.tidy():
+        pass
+    assert [finds(at) for at in (100.1, 130.0, 130.2)] == found
 
 
 def test_a_note_stored_after_a_miss_is_found_inside_words_too(cache):
