@@ -1,4 +1,3 @@
-
 import pytest
 
 from mcp_notarium.domain.note import Content, Tombstone
