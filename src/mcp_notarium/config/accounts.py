@@ -76,7 +76,7 @@ def choose_account(
     """
     if name is None:
         return None
-    if name == ONLY and any(_names_account(values) for values in better):
+    if name == ONLY and any(naming_variable(values) for values in better):
         return None
     found = read_accounts(folder)
     if name != ONLY:
@@ -153,10 +153,11 @@ def storable_names(kind: StoreKind) -> set[str]:
     return plain | {one.file_name for one in known if one.has_file}
 
 
-def _names_account(values: Mapping[str, str]) -> bool:
+def naming_variable(values: Mapping[str, str]) -> str | None:
+    """Return a variable that names a store, or is a setting of one; None if there is none."""
     own = (one for kind in registry.kinds() for one in kind.variables)
-    names = {STORE, *(name for one in own for name in (one.name, one.file_name))}
-    return any(values.get(name) for name in names)
+    names = (STORE, *(name for one in own for name in (one.name, one.file_name)))
+    return next((name for name in names if values.get(name)), None)
 
 
 def _read_account(name: str, table: Any) -> Account:

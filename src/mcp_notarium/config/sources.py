@@ -8,7 +8,8 @@ a variable stands in its pick.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,12 +87,26 @@ def _read_account(name: str, environ: Mapping[str, str], better: Sequence[Source
         folder = accounts.config_dir(environ)
     except RuntimeError:  # no home folder to be found
         return Sources(())
-    found = accounts.choose_account(name, folder, [one.values for one in better])
+    values = [one.values for one in better]
+    found = accounts.choose_account(name, folder, values)
     if found is None:
-        return Sources(())
+        return Sources((), _warn_unused(folder, values))
     place = display_path(folder / accounts.FILE)
     label = f"account {found.name}"
     return Sources((Source(label, found.variables, Trust.ENVIRONMENT, place),), account=found)
+
+
+def _warn_unused(folder: Path, better: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+    """Return a warning if there are accounts, none of which is used."""
+    with suppress(ConfigError):  # a file that is not used is not complained of
+        known = accounts.read_accounts(folder)
+        names = filter(None, map(accounts.naming_variable, better))
+        if known and (name := next(names, None)):
+            only = next(iter(known)) if len(known) == 1 else "NAME"
+            return (
+                f"{name} is set, so no account of {accounts.FILE} is used; `--account {only}` uses one.",
+            )
+    return ()
 
 
 def warn_unknown(environ: Mapping[str, str], chosen: Sequence[Variable]) -> tuple[str, ...]:

@@ -101,6 +101,12 @@ def test_an_environment_that_names_an_account_is_another_account_than_the_only_o
     report = inspect(home, ONLY, environ)
     assert report.account is None
     assert values(report)["DB_ENCRYPTION_KEY_FILE"] == ""
+    (name,) = environ
+    said = f"{name} is set, so no account of accounts.toml is used; `--account work` uses one."
+    assert said in report.warnings
+    assert not inspect(home, None, environ).warnings, "a server uses none anyway"
+    write(home).write_text("no accounts")
+    assert not inspect(home, ONLY, environ).warnings
 
 
 def test_the_environment_wins_over_a_named_account_value_by_value(home):
