@@ -300,7 +300,7 @@ def _number(name: str) -> int:
 
 def _missing_error(note_id: str, name: str) -> NoteNotFound:
     return NoteNotFound(
-        "There is no such version of this note.",
+        "This note has no version of that name.",
         details={"id": note_id, "version": name[:40]},
         subcategory="version",
         resolution_hint="Action `history` lists the versions that are kept.",

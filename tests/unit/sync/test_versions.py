@@ -134,14 +134,14 @@ def test_where_the_store_keeps_versions_they_are_fetched_from_it(client, store):
     assert client.cache.database.rows("SELECT text FROM note_versions") == [(None,)]
     assert read(client, note, number) == Content("one", ("x",))
     store.forget_versions(note.id)
-    with pytest.raises(NoteNotFound, match="no such version"):
+    with pytest.raises(NoteNotFound, match="no version of that name"):
         read(client, note, number)
 
 
 def test_a_number_that_is_not_kept_is_an_error(local):
     note = saved(local, "one", "two")
     for number in (0, -1, note.local_version + 1, 10**30):
-        with pytest.raises(NoteNotFound, match="no such version"):
+        with pytest.raises(NoteNotFound, match="no version of that name"):
             read(local, note, number)
 
 
@@ -166,7 +166,7 @@ def test_a_fetched_version_that_the_rules_hide_is_not_shown(clients, store):
     note = saved(client, "one", "two")
     ((number, _size),) = versions(client, note)
     store.kept(note.id).versions[1]["tags"] = ["private"]
-    with pytest.raises(NoteNotFound, match="no such version"):
+    with pytest.raises(NoteNotFound, match="no version of that name"):
         read(client, note, number)
 
 

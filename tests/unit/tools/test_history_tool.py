@@ -133,7 +133,7 @@ async def test_an_old_version_is_marked_and_gives_nothing_to_save_with(agent):
     )
     assert (now.text, now.local_version) == ("new", note.local_version)
     for unknown in ("77777", "nothing", "-1"):
-        with pytest.raises(NoteNotFound, match="no such version"):
+        with pytest.raises(NoteNotFound, match="no version of that name"):
             await agent.get(note.id, version=unknown)
 
 
