@@ -21,6 +21,7 @@ people's machines. Only the two entry points render them (``protocol`` and ``cli
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -102,22 +103,26 @@ class NotariumError(Exception):
         self.subcategory = subcategory or self.subcategory
         self.http_status_code = http_status_code or self.http_status_code
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, scrub: Callable[[dict[str, Any]], dict[str, Any]] = dict) -> dict[str, Any]:
         """Return the error for the client: plain JSON values, no trace, path or secret.
 
-        A message that is too long is cut.
+        A message that is too long is cut, after ``scrub`` has removed secrets: half of one is not recognised.
         """
-        hint = _cut(self.agent_hint or self.resolution_hint or "", _LONGEST_HINT)
-        space = LONGEST_REFUSAL - 1 - len(hint)
-        body: dict[str, Any] = {
-            "category": self.category,
-            "subcategory": self.subcategory,
-            "http_status_code": self.http_status_code,
-            "message": self.message if self.whole else _cut(self.message, space),
-            "resolution_hint": hint or None,
-            "retryable": self.retryable,
-            "details": self.details or None,
-        }
+        body = scrub(
+            {
+                "category": self.category,
+                "subcategory": self.subcategory,
+                "http_status_code": self.http_status_code,
+                "message": self.message,
+                "resolution_hint": self.agent_hint or self.resolution_hint,
+                "retryable": self.retryable,
+                "details": self.details or None,
+            }
+        )
+        hint = _cut(body["resolution_hint"] or "", _LONGEST_HINT)
+        body["resolution_hint"] = hint or None
+        if not self.whole:
+            body["message"] = _cut(body["message"], LONGEST_REFUSAL - 1 - len(hint))
         return {key: value for key, value in body.items() if value is not None}
 
     @property

@@ -21,7 +21,7 @@ START = (
     Defence(
         "a key of one account never meets the notes of another that the environment names",
         "config/accounts.py",
-        "    if name == ONLY and any(_names_account(values) for values in better):\n",
+        "    if name == ONLY and any(naming_variable(values) for values in better):\n",
         "    if False:\n",
         (
             f"{_ACCOUNTS}::test_an_environment_that_names_an_account_is_another_account_than_the_only_one",

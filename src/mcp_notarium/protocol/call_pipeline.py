@@ -210,7 +210,7 @@ def _marked(value: Json) -> Json:
 
 def failure(error: NotariumError, names: ToolNames) -> CallResult:
     """Return an error the agent sees and can act on."""
-    value = logs.scrub_for_client(error.to_dict())
+    value = error.to_dict(logs.scrub_for_client)
     asks = isinstance(error, ConfirmationRequired)
     for said in ("resolution_hint",) if asks else ("message", "resolution_hint"):
         if said in value:

@@ -164,7 +164,7 @@ def _protocol_error(
     error = InvalidRequest(
         message, subcategory="arguments", details=dict(details), resolution_hint=hint
     )
-    facts = logs.scrub_for_client(error.to_dict())
+    facts = error.to_dict(logs.scrub_for_client)
     return MCPError(code, facts["message"], data=facts)
 
 
