@@ -24,6 +24,10 @@ _TOLD_BY = ("mcp_notarium.protocol.sdk_server", "mcp", "pydantic", "httpx")
 _LOADED = (
     "mcp_notarium.protocol.async_server",
     "mcp_notarium.protocol.sdk_server",
+    "mcp_notarium.account.automatic_repair",
+    "mcp_notarium.account.copy_schedule",
+    *(f"mcp_notarium.tools.toolsets.note_{kind}" for kind in ("cards", "pages", "tree")),
+    "mcp_notarium.tools.toolsets.plain_notes",
     *("httpx", "httpcore", "argon2.low_level"),
 )
 
