@@ -77,6 +77,7 @@ _BEYOND_SQL = (
     "Beyond SQL and the round trip a call is validated, checked against the policy, marked as untrusted text, "
     "written as text and as structure, and recorded."
 )
+_SAVED = "Some 1.5 ms of a new note are the call itself, 1 ms the HTTP client, 2 ms SQL; then come two flushes."
 _COUNTED = "All hits are counted, and up to 1,000 of them are ranked."
 
 
@@ -135,9 +136,11 @@ TARGETS: Mapping[tuple[str, str], Target] = {
     ("idle", "bytes a refresh"): Target(3000),
     ("idle", "change seen"): Target(2000),
     ("idle", "share of a core"): Target(0.1),
-    ("writes", "save, new note: beyond the requests"): Target(5),
-    ("writes", "save, new text: beyond the requests"): Target(8),
-    ("writes", "eight new notes at once"): Target(50, "p99"),
+    ("writes", "save, new note: beyond the requests"): Target(5, reason=_SAVED),
+    ("writes", "save, new text: beyond the requests"): Target(8, reason=_SAVED),
+    ("writes", "eight new notes at once"): Target(
+        50, "p99", reason="They are written one after another."
+    ),
     ("tokens", "tool list"): Target(1250),
     ("tokens", "a listed note"): Target(
         55,
