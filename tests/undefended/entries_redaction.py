@@ -218,7 +218,7 @@ REDACTION = (
     Defence(
         "errors for the client are scrubbed",
         "protocol/call_pipeline.py",
-        "    value = logs.scrub_for_client(error.to_dict())\n",
+        "    value = error.to_dict(logs.scrub_for_client)\n",
         "    value = error.to_dict()\n",
         (_MATRIX,),
         (32,),
@@ -226,7 +226,7 @@ REDACTION = (
     Defence(
         "protocol errors are scrubbed",
         "protocol/sdk_server.py",
-        "    facts = logs.scrub_for_client(error.to_dict())\n",
+        "    facts = error.to_dict(logs.scrub_for_client)\n",
         "    facts = error.to_dict()\n",
         (_MATRIX,),
         (32,),
