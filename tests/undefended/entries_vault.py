@@ -49,7 +49,7 @@ VAULT = (
     ),
     Defence(
         "a save tells what it displaced",
-        "stores/vault/store.py",
+        "stores/vault/note_writer.py",
         "        if other is not None and other.etag == base_etag:\n",
         "        if True:\n",
         (f"{_STORE}::test_an_edit_before_any_system_call_of_a_save_is_kept_or_told",),
@@ -118,7 +118,7 @@ VAULT = (
     ),
     Defence(
         "a renaming takes no other file that got the old name",
-        "stores/vault/store.py",
+        "stores/vault/note_writer.py",
         "            if moved.found.st_ino != held.found.st_ino:  # another file had the old name by then\n",
         "            if False:\n",
         (f"{_STORE}::test_another_file_that_gets_the_old_name_right_before_is_put_back",),

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.domain.visibility import Visibility
-from mcp_notarium.stores.vault import store as vault_store
+from mcp_notarium.stores.vault import note_writer
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools import save
 from mcp_notarium.tools.schemas import SaveRequest
@@ -32,7 +32,7 @@ def test_a_conflict_copy_lies_beside_its_note(tmp_path, monkeypatch, policy):
 
     async def story():
         await harness.sync()
-        monkeypatch.setattr(vault_store, "check_not_withdrawn", raced)
+        monkeypatch.setattr(note_writer, "check_not_withdrawn", raced)
         request = SaveRequest(id="Work/plan.md", local_version=1, text="# Plan\n- ours\n")
         answer = await save.handle(harness.app, request, harness.caller)
         await harness.sync()

@@ -114,7 +114,7 @@ def test_an_edit_before_any_system_call_of_a_save_is_kept_or_told(
         answer: Acknowledgement | None = None
         act = partial(edit, place / "Sub" / "Note.md")
         with acting_before(number, act) as counted, suppress(VersionConflict):
-            answer = store._push(write)
+            answer = store._writer.push(write)
         asyncio.run(store.close())
         held = everything(place)
         assert list(held) == ["Sub/Note.md"]
@@ -147,11 +147,11 @@ def test_an_edit_before_any_system_call_of_any_other_write_stays_in_a_note(
         base = None if kind == "create" else store._get("Sub/Note.md")
         with acting_before(number, partial(edit, lies)) as counted, suppress(NotariumError):
             if kind == "delete":
-                store._delete("Sub/Note.md", base.etag)
+                store._writer.delete("Sub/Note.md", base.etag)
             else:
                 content = Content(OURS if base is None else "base\n", title="Note")
                 wanted = replace(content, trash=kind == "trash")
-                store._push(write_of(store, "Sub/Note.md", wanted, base))
+                store._writer.push(write_of(store, "Sub/Note.md", wanted, base))
         asyncio.run(store.close())
         if not counted.acted:
             break
@@ -180,7 +180,7 @@ def test_what_is_put_in_place_of_the_folder_before_any_call_of_a_save_is_not_wri
             (place / "Sub").symlink_to(outside)
 
         with acting_before(number, exchange) as counted, suppress(NotariumError):
-            store._push(write_of(store, base.id, content_of(base, text=OURS), base))
+            store._writer.push(write_of(store, base.id, content_of(base, text=OURS), base))
         asyncio.run(store.close())
         assert everything(outside) == {"Note.md": "base\n"}
         if not counted.acted:
@@ -193,7 +193,7 @@ def test_a_new_note_takes_no_name_that_another_system_takes_for_the_same(place: 
     store = VaultStore(place)
     for name in ("\u00fcber mich.md", "U\u0308ber Mich.md"):
         with pytest.raises(IdTaken):
-            store._push(write_of(store, name, Content("new\n", title=name)))
+            store._writer.push(write_of(store, name, Content("new\n", title=name)))
     asyncio.run(store.close())
 
 
@@ -213,7 +213,7 @@ def test_a_program_that_goes_on_writing_the_displaced_file_is_waited_for(place: 
 
         timer = threading.Timer(0.1, finish)
         timer.start()
-        answer = store._push(write_of(store, base.id, content_of(base, text=OURS), base))
+        answer = store._writer.push(write_of(store, base.id, content_of(base, text=OURS), base))
         timer.join()
     assert answer.displaced is not None
     assert answer.displaced.content.text == f"base\n{THEIRS}"
@@ -230,7 +230,7 @@ def test_what_is_written_later_into_a_displaced_file_becomes_a_note(
     store = VaultStore(place)
     base = store._get("Note.md")
     with (place / "Note.md").open("a") as writer:
-        store._push(write_of(store, base.id, content_of(base, text=OURS), base))
+        store._writer.push(write_of(store, base.id, content_of(base, text=OURS), base))
         writer.write(THEIRS)
     monkeypatch.setattr(writing, "LEFT_BEHIND", 0.0)
     store._list_page(None, 9, with_content=False)
@@ -246,7 +246,7 @@ def test_a_drive_that_grants_no_leases_leaves_nothing_behind(
     put(place / "Note.md", "base\n")
     store = VaultStore(place)
     base = store._get("Note.md")
-    store._push(write_of(store, base.id, content_of(base, text=OURS), base))
+    store._writer.push(write_of(store, base.id, content_of(base, text=OURS), base))
     assert everything(place) == {"Note.md": OURS}
     asyncio.run(store.close())
 
@@ -275,12 +275,12 @@ def test_a_process_that_ends_before_any_system_call_leaves_one_whole_note(
         base = None if kind == "create" else store._get("Sub/Note.md")
         with acting_before(number, kill) as counted, suppress(Killed):
             if kind == "delete":
-                store._delete("Sub/Note.md", base.etag)
+                store._writer.delete("Sub/Note.md", base.etag)
             else:
                 new = {"trash": True} if kind == "trash" else {"trash": False}
                 text = OURS if kind in ("change", "create") else "base\n"
                 content = Content(text, title="Note", **new)
-                store._push(write_of(store, "Sub/Note.md", content, base))
+                store._writer.push(write_of(store, "Sub/Note.md", content, base))
         asyncio.run(store.close())
         again = VaultStore(place)
         again._list_page(None, 9, with_content=False)  # sweeps what is left behind
@@ -307,12 +307,12 @@ def test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note(
     store = VaultStore(place)
     base = store._get("Note.md")
     monkeypatch.setattr(
-        "mcp_notarium.stores.vault.store.check_not_withdrawn",
+        "mcp_notarium.stores.vault.note_writer.check_not_withdrawn",
         lambda: put(place / "Note.md", THEIRS),
     )
     monkeypatch.setattr(writing, "_take_displaced", lambda *_arguments: kill())
     with pytest.raises(Killed):
-        store._push(write_of(store, "Note.md", content_of(base, text=OURS), base))
+        store._writer.push(write_of(store, "Note.md", content_of(base, text=OURS), base))
     for age, texts in ((600.0, {OURS}), (-1.0, {OURS, THEIRS})):
         monkeypatch.setattr(writing, "LEFT_BEHIND", age)
         for _ in range(2):
@@ -372,7 +372,7 @@ def test_a_full_disk_leaves_the_old_file(place: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(writing.os, "fsync", full)
     with pytest.raises(NotariumError, match="No space left") as refused:
-        store._push(write_of(store, "Note.md", content_of(base, text=OURS), base))
+        store._writer.push(write_of(store, "Note.md", content_of(base, text=OURS), base))
     assert not isinstance(refused.value, OutcomeUnknown)
     assert everything(place) == {"Note.md": "base\n"}
     asyncio.run(store.close())
@@ -464,13 +464,15 @@ def test_the_trash_is_the_vaults_and_overwrites_nothing(place: Path) -> None:
     store = VaultStore(place)
     assert [*listed(store)] == ["Sub/Note.md"]
     base = store._get("Sub/Note.md")
-    moved = store._push(write_of(store, base.id, trash_of(base), base)).revision
+    moved = store._writer.push(write_of(store, base.id, trash_of(base), base)).revision
     assert (moved.id, moved.content.trash) == (base.id, True)
     assert everything(place) == {".trash/Sub/Note 2.md": "older\n", ".trash/Sub/Note.md": "one\n"}
     assert {*listed(store)} == {"Sub/Note.md", "Sub/Note 2.md"}
     with pytest.raises(IdTaken):
-        store._push(write_of(store, base.id, Content("new\n", title="Note")))
-    back = store._push(write_of(store, base.id, content_of(moved, trash=False), moved)).revision
+        store._writer.push(write_of(store, base.id, Content("new\n", title="Note")))
+    back = store._writer.push(
+        write_of(store, base.id, content_of(moved, trash=False), moved)
+    ).revision
     assert (back.content, back.identity) == (base.content, base.identity)
     assert everything(place) == {".trash/Sub/Note 2.md": "older\n", "Sub/Note.md": "one\n"}
     asyncio.run(store.close())
@@ -483,9 +485,9 @@ def test_what_changes_right_before_it_is_deleted_stays(
     store = VaultStore(place)
     base = store._get("Note.md")
     change = partial(put, place / ".trash" / "Note.md", THEIRS)
-    monkeypatch.setattr("mcp_notarium.stores.vault.store.check_not_withdrawn", change)
+    monkeypatch.setattr("mcp_notarium.stores.vault.note_writer.check_not_withdrawn", change)
     with pytest.raises(VersionConflict):
-        store._delete("Note.md", base.etag)
+        store._writer.delete("Note.md", base.etag)
     assert everything(place) == {".trash/Note.md": THEIRS}
     asyncio.run(store.close())
 
@@ -495,7 +497,7 @@ def test_a_new_note_makes_its_folder_as_open_as_the_vault(place: Path) -> None:
     store = VaultStore(place)
     content = Content("text\n", title="A/B/Note")
     path = store.new_id(content, seed="0a", attempt=0)
-    store._push(write_of(store, path, content))
+    store._writer.push(write_of(store, path, content))
     assert everything(place) == {"A/B/Note.md": "text\n"}
     assert stat.S_IMODE((place / "A" / "B").stat().st_mode) == 0o750
     assert stat.S_IMODE((place / "A" / "B" / "Note.md").stat().st_mode) == 0o640
@@ -503,7 +505,9 @@ def test_a_new_note_makes_its_folder_as_open_as_the_vault(place: Path) -> None:
     for title, error in (("file/x", IdTaken), ("logseq/bak/x", StoreRejected)):
         content = Content("text\n", title=title)
         with pytest.raises(error):
-            store._push(write_of(store, store.new_id(content, seed="0a", attempt=0), content))
+            store._writer.push(
+                write_of(store, store.new_id(content, seed="0a", attempt=0), content)
+            )
     asyncio.run(store.close())
 
 
@@ -541,7 +545,7 @@ def test_a_hostile_tree_is_listed_without_what_is_no_note(place: Path) -> None:
             store._get(name)
         assert "Leave this file out" in str(caught.value.resolution_hint)
         with pytest.raises(IdTaken):
-            store._push(write_of(store, name, Content("new\n")))
+            store._writer.push(write_of(store, name, Content("new\n")))
     for name in ("out/outside.md", "loop/Note.md"):
         with pytest.raises((StoreProtocolError, NoteNotFound)):
             store._get(name)

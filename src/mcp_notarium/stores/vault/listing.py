@@ -120,6 +120,12 @@ class Listing:
             file = read_file(parent, name, exact=exact)
         return self.remember(place, file)
 
+    def find(self, root: int, path: str) -> tuple[Place, NoteFile]:
+        """Read a note where it lies. Raises ``NoteNotFound``, ``NotANote``."""
+        with suppress(NoteNotFound):
+            return (path, False), self.read(root, (path, False))
+        return (path, True), self.read(root, (path, True))
+
     def remember(self, place: Place, file: NoteFile) -> NoteFile:
         """Remember a file as it was read or written; return it with the identity that its note has."""
         own, inherited = self._inherited.get(place, (None, ""))

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import Content, Revision
@@ -26,6 +27,10 @@ from mcp_notarium.stores.vault.front_matter import (
     require_readable,
 )
 from mcp_notarium.stores.vault.paths import name_from, renamed_path, split_path, title_of
+
+if TYPE_CHECKING:
+    from mcp_notarium.stores.vault.known_files import Place
+    from mcp_notarium.stores.vault.writing import NoteFile
 
 VERSION = 1
 _BOM = "\ufeff"
@@ -68,6 +73,23 @@ def content_of(path: str, text: str, *, trash: bool) -> tuple[Content, bool]:
     """Return a note's content, and whether its tags were understood."""
     tags, understood = find_tags(text)
     return Content(text, tags, trash=trash, title=title_of(path)), understood
+
+
+def revision_of(place: Place, file: NoteFile) -> Revision:
+    """Return the revision of a file."""
+    path, trash = place
+    content, understood = content_of(path, file.text, trash=trash)
+    return Revision(
+        path,
+        etag_of(file.digest, path, trash=trash),
+        content,
+        min(file.born, file.found.st_mtime),
+        file.found.st_mtime,
+        raw=b"",
+        tags_understood=understood,
+        identity=file.identity,
+        links=find_links(file.text),
+    )
 
 
 def find_links(text: str) -> Links:

@@ -1,0 +1,241 @@
+"""Create, change, rename, trash and delete the notes of a vault. Each compares the file with the note it was made from."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+
+from mcp_notarium.domain.note import PendingWrite, Revision
+from mcp_notarium.errors import (
+    SHORTEN,
+    TRASH_FIRST,
+    IdTaken,
+    NoteNotFound,
+    OutcomeUnknown,
+    StoreRejected,
+    VersionConflict,
+)
+from mcp_notarium.stores.contract import Acknowledgement, PushStatus, check_not_withdrawn
+from mcp_notarium.stores.vault import note_codec, writing
+from mcp_notarium.stores.vault.folder import NotANote, VaultFolder, open_parent
+from mcp_notarium.stores.vault.known_files import Place
+from mcp_notarium.stores.vault.listing import Listing
+from mcp_notarium.stores.vault.note_codec import Body
+from mcp_notarium.stores.vault.paths import TRASH, split_path
+from mcp_notarium.stores.vault.writing import NoteFile
+
+
+class NoteWriter:
+    """Write the notes of one folder. For any thread."""
+
+    def __init__(self, folder: VaultFolder, listing: Listing) -> None:
+        self._folder = folder
+        self._listing = listing
+
+    def push(self, write: PendingWrite) -> Acknowledgement:
+        """See ``Store.push``. A new note never overwrites a file, also none in the trash."""
+        body = Body.from_bytes(write.body)
+        if len(body.text.encode()) > writing.LARGEST:
+            raise StoreRejected(
+                "the note is too large for a file of this vault", resolution_hint=SHORTEN
+            )
+        with self._folder.opened() as root:
+            if write.base_etag is None:
+                return self._create(root, write.note_id, body)
+            return self._change(root, write, body)
+
+    def delete(self, path: str, etag: str) -> None:
+        """Remove a note of the trash. The file is set aside, compared, and only then removed."""
+        with self._folder.opened() as root, suppress(NoteNotFound):
+            try:
+                place, held = self._listing.find(root, path)
+            except NotANote:
+                raise _changed_error(path) from None
+            if not place[1]:
+                raise StoreRejected(
+                    "the note is not in the trash; nothing was deleted", resolution_hint=TRASH_FIRST
+                )
+            if note_codec.revision_of(place, held).etag != etag:
+                raise _changed_error(path)
+            with open_parent(root, path, trash=True) as (parent, name):
+                if not writing.remove_file(
+                    parent, name, digest=held.digest, before=check_not_withdrawn
+                ):
+                    raise _changed_error(path)
+                writing.flush(parent)
+
+    def _create(self, root: int, path: str, body: Body) -> Acknowledgement:
+        parts = split_path(path)
+        if parts is None:
+            raise StoreRejected(
+                "no note of this vault can have this name or folder",
+                resolution_hint="Give the note another first line.",
+            )
+        with suppress(NoteNotFound, NotANote):
+            self._listing.find(root, path)
+            raise IdTaken("a note of this name exists", details={"id": path})
+        *folders, name = (TRASH, *parts) if body.trash else parts
+        try:
+            parent = writing.make_folders(root, folders)
+        except (FileExistsError, NotADirectoryError):
+            raise IdTaken("a file has the name of the folder", details={"id": path}) from None
+        try:
+            writing.require_free_name(parent, name)
+            data = body.text.encode()
+            file = writing.create_file(parent, name, data, before=check_not_withdrawn)
+            writing.flush(parent)
+        except FileExistsError:
+            raise IdTaken("a file of this name exists", details={"id": path}) from None
+        finally:
+            os.close(parent)
+        revision = note_codec.revision_of(
+            (path, body.trash), self._listing.remember((path, body.trash), file)
+        )
+        return Acknowledgement(revision, PushStatus.STORED, alone=True)
+
+    def _change(self, root: int, write: PendingWrite, body: Body) -> Acknowledgement:
+        """Write the text, then move the file. A repeated write goes on where it has stopped."""
+        try:
+            place, held = self._listing.find(root, write.note_id)
+        except NotANote:
+            raise _changed_error(write.note_id) from None
+        if body.path not in (None, write.note_id):
+            return self._rename(root, write, body, place, held)
+        data, stays = body.text.encode(), place[1] == body.trash
+        answer = Acknowledgement(note_codec.revision_of(place, held), PushStatus.UNCHANGED)
+        if held.data != data:
+            if answer.revision.etag != write.base_etag:
+                raise _changed_error(write.note_id)
+            answer = self._replace(root, place, data, held=held, base_etag=write.base_etag)
+        elif stays:
+            self._flush(root, place)  # an earlier push of it may have failed there
+        if stays:
+            return answer
+        return self._move(root, place, answer, changed=held.data != data)
+
+    def _rename(
+        self, root: int, write: PendingWrite, body: Body, place: Place, held: NoteFile
+    ) -> Acknowledgement:
+        """Give a file its new name, and then its new text. Raises ``IdTaken``, with nothing changed.
+
+        From the moment when it has the name nothing takes that back.
+        """
+        if note_codec.revision_of(place, held).etag != write.base_etag:
+            raise _changed_error(write.note_id)
+        target, data = (body.path or place[0], body.trash), body.text.encode()
+        self._move_to(root, place, target)
+        try:
+            moved = self._listing.read(root, target)
+            if moved.found.st_ino != held.found.st_ino:  # another file had the old name by then
+                self._move_to(root, target, place)
+        except (OSError, NoteNotFound, NotANote, VersionConflict) as error:
+            raise OutcomeUnknown("the note was renamed, and cannot be read") from error
+        if moved.found.st_ino != held.found.st_ino:
+            raise _changed_error(write.note_id)
+        if data in (held.data, moved.data):
+            alone = moved.digest == held.digest
+            return Acknowledgement(
+                note_codec.revision_of(target, moved), PushStatus.STORED, alone=alone
+            )
+        base = note_codec.etag_of(held.digest, target[0], trash=target[1])
+        try:
+            return self._replace(root, target, data, held=moved, base_etag=base, begun=True)
+        except (OSError, NoteNotFound, VersionConflict) as error:
+            raise OutcomeUnknown("the note was renamed, and lacks its new text") from error
+
+    def _move_to(self, root: int, place: Place, target: Place) -> None:
+        """Move a file to another name. Raises ``IdTaken``, ``VersionConflict``, with nothing moved."""
+        (path, trash), (new, to_trash) = place, target
+        *folders, name = split_path(new) or ()
+        taken = IdTaken("a file of this name exists", details={"id": new})
+        with suppress(NoteNotFound, NotANote):
+            self._listing.find(root, new)
+            raise taken
+        try:
+            folder = writing.make_folders(root, (TRASH, *folders) if to_trash else folders)
+        except (FileExistsError, NotADirectoryError):
+            raise taken from None
+        try:
+            with open_parent(root, path, trash=trash) as (parent, old):
+                own = old if os.path.sameopenfile(parent, folder) else ""
+                writing.require_free_name(folder, name, own=own)
+                check_not_withdrawn()
+                writing.rename_file(parent, old, folder, name)
+                self._listing.follow(place, target)
+                writing.flush(folder)
+                writing.flush(parent)
+        except FileExistsError:
+            raise taken from None
+        except (FileNotFoundError, NoteNotFound):
+            raise _changed_error(path) from None
+        finally:
+            os.close(folder)
+
+    def _replace(
+        self,
+        root: int,
+        place: Place,
+        data: bytes,
+        *,
+        held: NoteFile,
+        base_etag: str | None,
+        begun: bool = False,
+    ) -> Acknowledgement:
+        """Write a text over a file. ``begun``: the write has changed something, and cannot be withdrawn any more."""
+        path, trash = place
+        with open_parent(root, path, trash=trash) as (parent, name):
+            try:
+                written, displaced, certain = writing.replace_file(
+                    parent, name, data, held=held, before=_go_on if begun else check_not_withdrawn
+                )
+            except NotANote:
+                raise _changed_error(path) from None
+            writing.flush(parent)
+        other: Revision | None = note_codec.revision_of(place, displaced)
+        if other is not None and other.etag == base_etag:
+            other = None
+        stored = note_codec.revision_of(place, self._listing.remember(place, written))
+        alone = certain and other is None
+        return Acknowledgement(stored, PushStatus.STORED, alone=alone, displaced=other)
+
+    def _move(
+        self, root: int, place: Place, answer: Acknowledgement, *, changed: bool
+    ) -> Acknowledgement:
+        """Move a file to the trash or back. ``changed``: its text was written just before."""
+        path, trash = place
+        *folders, name = split_path(path) or ()
+        if not changed:
+            check_not_withdrawn()
+        try:
+            target = writing.make_folders(root, folders if trash else (TRASH, *folders))
+            try:
+                with open_parent(root, path, trash=trash) as (parent, _):
+                    writing.move_file(parent, name, target, name, free=not trash)
+                    writing.flush(parent)
+                writing.flush(target)
+            finally:
+                os.close(target)
+            moved = (path, not trash)
+            stored = note_codec.revision_of(moved, self._listing.read(root, moved))
+        except (OSError, NoteNotFound, NotANote) as error:
+            if changed:
+                raise OutcomeUnknown("the note was written, and could not be moved") from error
+            if isinstance(error, FileExistsError | NoteNotFound):
+                raise _changed_error(path) from None
+            raise
+        same = stored.content.text == answer.revision.content.text
+        return replace(
+            answer, revision=stored, status=PushStatus.STORED, alone=same and answer.alone
+        )
+
+    def _flush(self, root: int, place: Place) -> None:
+        with open_parent(root, place[0], trash=place[1]) as (parent, _):
+            writing.flush(parent)
+
+
+def _go_on() -> None: ...
+
+
+def _changed_error(path: str) -> VersionConflict:
+    return VersionConflict("the file has changed", details={"id": path})
