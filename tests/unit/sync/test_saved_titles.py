@@ -230,8 +230,8 @@ def test_a_rename_that_ends_anywhere_is_finished_exactly_once(
 
     client = open_client(on_step=stop)
     asyncio.run(client.sync())
-    move_to = client.remote._move_to
-    client.remote._move_to = lambda *given: (move_to(*given), stop("moved"))
+    move_to = client.remote._writer._move_to
+    client.remote._writer._move_to = lambda *given: (move_to(*given), stop("moved"))
     with pytest.raises(Crash):
         retitle(client, title, text=text)
     assert reached[-1] == step
