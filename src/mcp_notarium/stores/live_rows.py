@@ -42,3 +42,6 @@ class LiveRows(Protocol):
 
         ``base`` None: a new note.
         """
+
+    def beside(self, base: Revision) -> Mapping[str, Any]:
+        """Return what the app shows beside the content of a note, by its own names. Pure."""

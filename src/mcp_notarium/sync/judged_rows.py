@@ -56,6 +56,11 @@ class JudgedRows:
             raise missing_error(note.id)
         return self._asked.given(values, base=base)
 
+    def beside(self, note: Note) -> Mapping[str, Any]:
+        """Return what the index knows of a note beside its content; see ``LiveRows.beside``."""
+        base = self._cache.notes.base(note.id)
+        return {} if base is None else self._asked.beside(base)
+
     def _sees(self, row: LiveRow) -> bool:
         visibility = self._cache.notes.visibility
         return visibility.find_rule_for(row.id, row.tags, clear=row.tags_understood) is None

@@ -60,7 +60,7 @@ async def handle(app: App, request: GetRequest, call: CallContext) -> NoteAnswer
         if not found.present:
             return _old_answer(app, note, found, request)
     _check_version(note, request.local_version)
-    beside = _link_fields(app, note)
+    beside = _link_fields(app, note) | _app_fields(app, note)
     part = _part(app, note, request, beside)
     asked = (request.range_line_start, request.range_line_count, request.range_char_start)
     if part["text_is_partial"] and asked == (None, None, None):
@@ -105,6 +105,14 @@ def _link_fields(app: App, note: Note) -> dict[str, Any]:
         **{name: each for name, each in rows.items() if each},
         "links_left_out": left_out or None,
     }
+
+
+def _app_fields(app: App, note: Note) -> dict[str, Any]:
+    """Return what the app of the notes shows beside a note, such as a reminder."""
+    if app.library.notes is None or app.config.policy.hides(Field.TEXT):
+        return {}
+    found = app.library.notes.beside(note)
+    return {"app": found} if found else {}
 
 
 def _old_answer(app: App, note: Note, found: Version, request: GetRequest) -> OldNoteAnswer:

@@ -334,9 +334,10 @@ class NoteFields(FromNotes):
 
 
 class NoteAnswer(NoteFields):
-    """Hold a note, or lines of it, as ``get`` returns it."""
+    """Hold a note, or lines of it, as ``get`` returns it. ``app``: what the store's app shows beside that."""
 
     text: str
+    app: dict[str, Any] | None = None
     range_line_start: int | None = None
     range_line_count: int | None = None
 

@@ -107,9 +107,34 @@ def test_an_embedding_goes_when_the_words_change_and_stays_when_a_flag_does(app,
 def test_what_is_not_shown_here_can_change_while_a_note_is_edited(app, store):
     app.put("n1", "x")
     base = asyncio.run(store.get("n1"))
-    app.put("n1", "x", color="red", order=5)
+    app.put("n1", "x", size="large", order=5)
     push(store, "n1", Content("y"), base)
-    assert (app.row("n1")["color"], app.row("n1")["order"]) == ("red", 5)
+    assert (app.row("n1")["size"], app.row("n1")["order"]) == ("large", 5)
+
+
+def test_colour_reminder_and_images_are_told_and_a_change_of_them_is_seen(app, store):
+    seen = []
+    for more in (
+        {},
+        {"color": "default", "images": "[]", "reminderLocation": ""},
+        {"color": "teal"},
+        {"images": '["data:,x"]'},
+        {"reminder": 1798135200123, "reminderRecurrence": "weekly"},
+        {"isReminderDone": 1, "reminderLocation": "K" * 1000},
+    ):
+        app.put("n1", "x", **more)
+        found = asyncio.run(store.get("n1"))
+        seen.append((found.etag, store.live_rows.beside(found)))
+    assert [beside for _, beside in seen[:4]] == [
+        *({}, {}, {"color": "teal"}, {"color": "teal", "images": True})
+    ]
+    due = {"reminder": "2026-12-24T18:00:00.123Z", "reminderRecurrence": "weekly"}
+    assert seen[4][1] == seen[3][1] | due | {"isReminderDone": False}
+    assert seen[5][1] == seen[4][1] | {"isReminderDone": True, "reminderLocation": "K" * 200}
+    assert len({etag for etag, _ in seen}) == len(seen)
+    push(store, "n1", Content("y"), found)
+    assert store.live_rows.beside(asyncio.run(store.get("n1"))) == seen[5][1]
+    assert app.row("n1")["reminderLocation"] == "K" * 1000
 
 
 def add_users(app, *users):

@@ -56,6 +56,10 @@ class LiveMemento:
         """See ``LiveRows.given``."""
         return note_codec.made_of(values, base)
 
+    def beside(self, base: Revision) -> Mapping[str, Any]:
+        """See ``LiveRows.beside``."""
+        return note_codec.beside(base)
+
 
 def _readable(
     rows: Sequence[note_codec.Row], values: Callable[[note_codec.Row], Mapping[str, Any]]

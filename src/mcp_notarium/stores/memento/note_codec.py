@@ -21,8 +21,15 @@ from mcp_notarium.stores.memento import checklist, dates
 
 VERSION = 1
 FLAGS = {"pinned": "isPinned", "archived": "isArchived", "markdown": "isMarkdown"}
-SHOWN = ("id", "title", "content", "type", "checkItems", "labels", *FLAGS.values())
+BESIDE = ("color", "reminder", "isReminderDone", "reminderRecurrence", "reminderLocation")
+HAS_IMAGES = "has images"
+"""Stands for the images of a note, which are too large to be read with every note."""
+SHOWN = (
+    *("id", "title", "content", "type", "checkItems", "labels", *FLAGS.values()),
+    *(*BESIDE, HAS_IMAGES),
+)
 """The columns that a revision is made of; a file without one of them has only empty ones."""
+_LONGEST_BESIDE = 200
 REQUIRED = frozenset({"id", "content", "createdAt", "updatedAt"})
 CHECKLIST = "checklist"
 Value = str | int | float | bytes | None
@@ -69,6 +76,7 @@ def revision(row: Row) -> Revision:
     shown = {
         "type": kind if isinstance(kind, str) else "",
         "checkItems": items if isinstance(items, str) else None,
+        "beside": _beside(row),
     }
     return Revision(
         note_id,
@@ -103,6 +111,12 @@ def etag(row: Row) -> str:
         seen.update(b"%d %s " % (len(said), type(value).__name__.encode()))
         seen.update(said)
     return seen.hexdigest()[:32]
+
+
+def beside(base: Revision) -> dict[str, Any]:
+    """Return what a revision has beside its content, by the app's own names; '' and the usual left out."""
+    found: dict[str, Any] = json.loads(base.raw).get("beside", {})
+    return found
 
 
 def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
@@ -258,6 +272,19 @@ def _flags(base: Revision | None, content: Content, given: Row) -> dict[str, Val
         for name, column in FLAGS.items()
         if column in given or (name in content.properties) != (name in had)
     }
+
+
+def _beside(row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        name: replace_surrogates(one[:_LONGEST_BESIDE])
+        for name in ("color", "reminderRecurrence", "reminderLocation")
+        if isinstance(one := row.get(name), str) and one not in {"", "default"}
+    }
+    if row.get(HAS_IMAGES) == 1:
+        found["images"] = True
+    if reminder := dates.iso(row.get("reminder")):
+        found |= {"reminder": reminder, "isReminderDone": row.get("isReminderDone") == 1}
+    return found
 
 
 def _body(base: Revision | None) -> str:

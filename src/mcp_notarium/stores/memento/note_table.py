@@ -11,7 +11,7 @@ from mcp_notarium.domain.characters import has_lone_surrogate
 from mcp_notarium.errors import StoreRejected
 from mcp_notarium.stores.memento import dates, linked_rows, note_codec, users
 from mcp_notarium.stores.memento.database_file import Columns, DatabaseFile, quoted
-from mcp_notarium.stores.memento.note_codec import SHOWN, Change, Row, Value
+from mcp_notarium.stores.memento.note_codec import HAS_IMAGES, SHOWN, Change, Row, Value
 
 PORTION = 1000
 """Notes that are read at once. The app cannot commit meanwhile."""
@@ -23,6 +23,7 @@ SELECT "updatedAt" FROM "Note" WHERE typeof("updatedAt") = 'text' ORDER BY rowid
 """
 _FIRST_USERS = 'SELECT "createdAt" FROM "User" LIMIT 20'
 _ONE_OF = '"id" IN (SELECT value FROM json_each(?))'
+_IMAGES = f"""ifnull("images" NOT IN ('', '[]', 'null'), 0) AS {quoted(HAS_IMAGES)}"""
 _DATES = ("createdAt", "updatedAt")
 _OWNER = "userId"
 _DEFAULTS = {"type": "text", "color": "default", "size": "small"}
@@ -52,7 +53,8 @@ class NoteTable:
         owned = bool(user_id) and _OWNER in columns
         self._mine = '("userId" IS NULL OR "userId" = ?)' if owned else "1"
         self._me = (user_id,) if owned else ()
-        self._shown = ", ".join(quoted(name) for name in (*SHOWN, *_DATES) if name in columns)
+        shown = [quoted(name) for name in (*SHOWN, *_DATES) if name in columns]
+        self._shown = ", ".join([*shown, _IMAGES] if "images" in columns else shown)
 
     def all_ids(self) -> tuple[list[str], int]:
         """Return the ids of the notes of all users, from an index alone, and how many rows have none."""
