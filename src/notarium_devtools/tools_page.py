@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from mcp_notarium.tools import schemas
+from mcp_notarium.tools import answers
 from mcp_notarium.tools.catalog import INSTRUCTIONS, TOOLS, flat_schema
 from mcp_notarium.tools.tool import Tool
 
@@ -294,8 +294,8 @@ def _section(tool: Tool) -> Iterator[str]:
     yield _BEHAVIOUR[tool.name]
     yield from _table("argument", tool.request, demanded="required")
     yield from _table("answer", tool.answer, demanded="always")
-    if tool.answer is schemas.ManageOutput:
-        yield from _table("`stats`", schemas.Stats, demanded="always")
+    if tool.answer is answers.ManageOutput:
+        yield from _table("`stats`", answers.Stats, demanded="always")
 
 
 def _said(mark: bool) -> str:  # noqa: FBT001 - the one thing it is about

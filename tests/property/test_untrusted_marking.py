@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcp_notarium.domain.characters import find_invisible
 from mcp_notarium.protocol.call_pipeline import success
-from mcp_notarium.tools import schemas
+from mcp_notarium.tools import answers
 from mcp_notarium.tools.tool_names import ToolNames
 from mcp_notarium.tools.toolsets import note_pages
 from mcp_notarium.tools.untrusted_text import (
@@ -25,19 +25,19 @@ TAGS = st.lists(TEXT, max_size=3)
 
 
 def note(text, tags=(), **fields):
-    return schemas.NoteAnswer(
+    return answers.NoteAnswer(
         id="n", local_version=1, text=text, tags=list(tags), modified_at=1, trash=False, **fields
     )
 
 
 def listing(*texts, tags=()):
     rows = [
-        schemas.ListItem(
+        answers.ListItem(
             uuid="n", text=text, local_version=1, tags=list(tags), modified_at=1, trash=False
         )
         for text in texts
     ]
-    return schemas.ListAnswer(content=rows, total_items=len(rows))
+    return answers.ListAnswer(content=rows, total_items=len(rows))
 
 
 def shown(answer):
@@ -116,14 +116,14 @@ def test_boundary_learnt_from_one_answer_is_of_no_use_in_the_next():
 @pytest.mark.parametrize(
     "model",
     [
-        schemas.ListAnswer,
-        schemas.NoteAnswer,
-        schemas.SavedAnswer,
-        schemas.OldNoteAnswer,
-        schemas.HistoryAnswer,
-        schemas.TagsAnswer,
-        schemas.DuplicatesAnswer,
-        schemas.LinkedNoteAnswer,
+        answers.ListAnswer,
+        answers.NoteAnswer,
+        answers.SavedAnswer,
+        answers.OldNoteAnswer,
+        answers.HistoryAnswer,
+        answers.TagsAnswer,
+        answers.DuplicatesAnswer,
+        answers.LinkedNoteAnswer,
         note_pages.ReadNoteAnswer,
     ],
 )
@@ -139,15 +139,15 @@ def below(model):
 
 
 def test_every_answer_with_note_text_is_marked_and_no_other():
-    assert BEGIN not in shown(schemas.ManageAnswer(id="n", status="trashed"))[0]
+    assert BEGIN not in shown(answers.ManageAnswer(id="n", status="trashed"))[0]
     holding = {
         model.__name__
-        for model in (*vars(schemas).values(), note_pages.ReadNoteAnswer)
+        for model in (*vars(answers).values(), note_pages.ReadNoteAnswer)
         if isinstance(model, type)
-        and issubclass(model, schemas.Answer)
+        and issubclass(model, answers.Answer)
         and {"text", "content", "next_version", "tags", "duplicates"} & model.model_fields.keys()
     }
-    marked_ones = {model.__name__ for model in below(schemas.FromNotes)}
+    marked_ones = {model.__name__ for model in below(answers.FromNotes)}
     # A ListItem stands in a ListAnswer, a Match in that, ChangedLines in a SavedAnswer; a PlainAnswer says by
     # itself whether its text is from notes. A ManageOutput is never sent.
     within = {"ListItem", "Match", "ChangedLines", "PlainAnswer", "ManageOutput"}
@@ -167,7 +167,7 @@ def test_findings_are_those_of_the_text_and_of_the_tags(text, tags):
     ]
     assert value.get("findings", []) == wanted
     for finding in wanted:
-        schemas.InvisibleText.model_validate(finding)
+        answers.InvisibleText.model_validate(finding)
 
 
 def test_lines_of_findings_are_those_of_the_note_and_not_of_the_part():
@@ -183,7 +183,7 @@ def test_findings_come_before_the_text():
 def test_what_is_hidden_in_the_line_of_a_hit_is_named_and_cannot_end_the_marking():
     plain = listing("x")
     (row,) = plain.content
-    hit = row.model_copy(update={"match": schemas.Match(line=2, text="a\u202eb")})
+    hit = row.model_copy(update={"match": answers.Match(line=2, text="a\u202eb")})
     value, _ = shown(plain.model_copy(update={"content": [hit]}))
     assert value["content"][0]["hidden"] == ["bidi"]
     drawn = iter(["a\u202eb", "other"])

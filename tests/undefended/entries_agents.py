@@ -37,7 +37,7 @@ AGENTS = (
     ),
     Defence(
         "unknown arguments are refused",
-        "tools/schemas.py",
+        "tools/requests.py",
         'extra="forbid", hide_input_in_errors=True, frozen=True, defer_build=True',
         'extra="ignore", hide_input_in_errors=True, frozen=True, defer_build=True',
         ("unit/tools/test_schemas.py::test_unknown_arguments_are_refused",),

@@ -30,8 +30,9 @@ from mcp_notarium.errors import InvalidRequest, NotariumError, NoteNotFound
 from mcp_notarium.logs.redaction_rules import one_line, several_lines
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.tools import history
+from mcp_notarium.tools.answers import ManageAnswer, VersionRow
 from mcp_notarium.tools.note_lookup import find_note
-from mcp_notarium.tools.schemas import ManageAnswer, ManageRequest, VersionRow
+from mcp_notarium.tools.requests import ManageRequest
 
 _SYNC_SECONDS = 15.0
 

@@ -24,7 +24,7 @@ from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.sync.status import read_status
-from mcp_notarium.tools.schemas import Action
+from mcp_notarium.tools.requests import Action
 
 _DEFAULT = "default"
 

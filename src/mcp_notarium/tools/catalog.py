@@ -24,7 +24,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from mcp_notarium.domain.policy import Policy
-from mcp_notarium.tools import get, manage, save, schemas
+from mcp_notarium.tools import answers, get, manage, requests, save
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.prompts import PROMPTS, Prompt
 from mcp_notarium.tools.resources import RESOURCES, Resource
@@ -65,8 +65,8 @@ TOOLS: tuple[Tool, ...] = (
             "Find notes: newest, or with words in `query` best match first. Rows are previews; `get` "
             "reads one by its `uuid`."
         ),
-        request=schemas.ListRequest,
-        answer=schemas.ListAnswer,
+        request=requests.ListRequest,
+        answer=answers.ListAnswer,
         read_only=True,
         idempotent=True,
         handle=list_.handle,
@@ -78,9 +78,9 @@ TOOLS: tuple[Tool, ...] = (
             "Read a note, whole or by lines (from 1), with the `local_version` that `save` needs. If "
             "`text_is_partial`, go on at `next_range_line_start`."
         ),
-        request=schemas.GetRequest,
-        answer=schemas.NoteAnswer,
-        other_answer=schemas.OldNoteAnswer,
+        request=requests.GetRequest,
+        answer=answers.NoteAnswer,
+        other_answer=answers.OldNoteAnswer,
         read_only=True,
         idempotent=True,
         handle=get.handle,
@@ -93,8 +93,8 @@ TOOLS: tuple[Tool, ...] = (
             "properties need no reading, the rest `local_version`. Changes elsewhere are merged; a "
             "conflict writes nothing."
         ),
-        request=schemas.SaveRequest,
-        answer=schemas.SavedAnswer,
+        request=requests.SaveRequest,
+        answer=answers.SavedAnswer,
         destructive=True,
         open_world=True,
         handle=save.handle,
@@ -106,8 +106,8 @@ TOOLS: tuple[Tool, ...] = (
             "Organise notes; `undo`: your last change; deleting for good, `undo`, restoring, renaming a tag and "
             "reset (loads all again) need the user's consent."
         ),
-        request=schemas.ManageRequest,
-        answer=schemas.ManageOutput,
+        request=requests.ManageRequest,
+        answer=answers.ManageOutput,
         destructive=True,
         open_world=True,
         handle=manage.handle,
@@ -173,7 +173,7 @@ class Toolset:
 NOTARIUM = Toolset(TOOLS, INSTRUCTIONS, PROMPTS)
 TITLED = Toolset(
     tuple(
-        replace(tool, request=schemas.TitledSaveRequest) if tool.name == "save" else tool
+        replace(tool, request=requests.TitledSaveRequest) if tool.name == "save" else tool
         for tool in TOOLS
     ),
     INSTRUCTIONS,
@@ -185,11 +185,11 @@ TITLED = Toolset(
 def _with_paths(tool: Tool) -> Tool:
     match tool.name:
         case "list":
-            return replace(tool, request=schemas.PathListRequest)
+            return replace(tool, request=requests.PathListRequest)
         case "get":
-            return replace(tool, answer=schemas.LinkedNoteAnswer)
+            return replace(tool, answer=answers.LinkedNoteAnswer)
         case "save":
-            return replace(tool, request=schemas.PathSaveRequest)
+            return replace(tool, request=requests.PathSaveRequest)
         case _:
             return tool
 
@@ -210,7 +210,7 @@ def wire_form(tool: Tool) -> dict[str, Any]:
 
 
 def _whole_form(tool: Tool) -> dict[str, Any]:
-    is_plain = issubclass(tool.answer, schemas.PlainAnswer)
+    is_plain = issubclass(tool.answer, answers.PlainAnswer)
     writing = {"destructiveHint": tool.destructive} | (
         {"idempotentHint": True} if tool.idempotent else {}
     )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.policy import Field
+from mcp_notarium.tools.answers import Duplicate, DuplicateNote, DuplicatesAnswer
 from mcp_notarium.tools.call_context import CallContext
-from mcp_notarium.tools.schemas import Duplicate, DuplicateNote, DuplicatesAnswer, ManageRequest
+from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 
 if TYPE_CHECKING:

@@ -18,17 +18,16 @@ from mcp_notarium.domain.lines import split_lines
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, VersionConflict
-from mcp_notarium.tools.call_context import CallContext
-from mcp_notarium.tools.note_lookup import find_note, versions_of
-from mcp_notarium.tools.schemas import (
-    GetRequest,
+from mcp_notarium.tools.answers import (
     Heading,
     LinkedNoteAnswer,
     NoteAnswer,
     NoteLink,
     OldNoteAnswer,
-    Properties,
 )
+from mcp_notarium.tools.call_context import CallContext
+from mcp_notarium.tools.note_lookup import find_note, versions_of
+from mcp_notarium.tools.requests import GetRequest, Properties
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

@@ -26,16 +26,10 @@ from mcp_notarium.search.query import (
     Word,
 )
 from mcp_notarium.search.sql_builder import words_of
+from mcp_notarium.tools.answers import ListAnswer, ListItem, Match
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.get import shown_properties
-from mcp_notarium.tools.schemas import (
-    MOST_PREVIEW_LINES,
-    MOST_ROWS,
-    ListAnswer,
-    ListItem,
-    ListRequest,
-    Match,
-)
+from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 
 if TYPE_CHECKING:

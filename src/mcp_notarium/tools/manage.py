@@ -21,19 +21,18 @@ from mcp_notarium import __version__
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.tools import duplicates, history, tags
-from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
-from mcp_notarium.tools.note_lookup import find_at_version, find_note
-from mcp_notarium.tools.save import with_properties
-from mcp_notarium.tools.schemas import (
-    Action,
+from mcp_notarium.tools.answers import (
     DuplicatesAnswer,
     HistoryAnswer,
     ManageAnswer,
-    ManageRequest,
     Stats,
     StatsAnswer,
     TagsAnswer,
 )
+from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
+from mcp_notarium.tools.note_lookup import find_at_version, find_note
+from mcp_notarium.tools.requests import Action, ManageRequest
+from mcp_notarium.tools.save import with_properties
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

@@ -18,15 +18,9 @@ from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.search import parser
 from mcp_notarium.tools import get, tags
 from mcp_notarium.tools import list as list_
+from mcp_notarium.tools.answers import FromNotes, PlainAnswer, TagsAnswer
 from mcp_notarium.tools.call_context import CallContext, first_visible_line
-from mcp_notarium.tools.schemas import (
-    FromNotes,
-    GetRequest,
-    ListRequest,
-    PlainAnswer,
-    TagsAnswer,
-    Wire,
-)
+from mcp_notarium.tools.requests import GetRequest, ListRequest, Wire
 from mcp_notarium.tools.tool import Tool
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend, r
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.logs.redaction_rules import one_line
+from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.link_changes import describe, with_links
 from mcp_notarium.tools.note_lookup import (
@@ -26,14 +27,9 @@ from mcp_notarium.tools.note_lookup import (
     missing_version_error,
     versions_of,
 )
+from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import check_tags, check_title, drops_most, find_new_addresses
-from mcp_notarium.tools.schemas import (
-    PathSaveRequest,
-    SavedAnswer,
-    SaveRequest,
-    TitledSaveRequest,
-)
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

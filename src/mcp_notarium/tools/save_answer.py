@@ -15,8 +15,8 @@ from mcp_notarium.domain.merge import find_overlaps, titles_clash
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import VersionConflict
+from mcp_notarium.tools.answers import ChangedLines, SavedAnswer
 from mcp_notarium.tools.get import RESERVED_BYTES, TEXT_HIDDEN, fields_of, json_bytes, text_fields
-from mcp_notarium.tools.schemas import ChangedLines, SavedAnswer
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import LoginRequired, NotariumError, StillLoading, StoreUnavailable
-from mcp_notarium.tools.schemas import Sync
+from mcp_notarium.tools.answers import Sync
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

@@ -22,9 +22,10 @@ from mcp_notarium.errors import (
     StoreRejected,
     VersionConflict,
 )
+from mcp_notarium.tools.answers import ManageAnswer, TagsAnswer
 from mcp_notarium.tools.call_context import CallContext, quote, require_consent
+from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save_checks import check_tags, find_new_addresses
-from mcp_notarium.tools.schemas import ManageAnswer, ManageRequest, TagsAnswer
 from mcp_notarium.tools.sync_notice import still_loading, sync_part, wait_for_notes
 
 if TYPE_CHECKING:

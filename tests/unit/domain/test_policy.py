@@ -12,7 +12,7 @@ from mcp_notarium.domain.policy import ACTIONS, PERMISSIVE, TOOLS, Field, Mode, 
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import NotPermitted
 from mcp_notarium.tools import catalog
-from mcp_notarium.tools.schemas import Action
+from mcp_notarium.tools.requests import Action
 
 tags = st.lists(st.sampled_from(["work", "Work", "private", "PRIVATE", "x"]), max_size=3).map(tuple)
 

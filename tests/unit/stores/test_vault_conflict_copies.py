@@ -9,7 +9,7 @@ from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.stores.vault import note_writer
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools import save
-from mcp_notarium.tools.schemas import SaveRequest
+from mcp_notarium.tools.requests import SaveRequest
 from support.tool_harness import ToolHarness
 
 OLD = b"# Plan\n- one\n"

@@ -8,7 +8,7 @@ from mcp_notarium.errors import NotPermitted
 from mcp_notarium.protocol.call_pipeline import success
 from mcp_notarium.storage.duplicates import hash_of
 from mcp_notarium.tools import duplicates, manage
-from mcp_notarium.tools.schemas import ManageRequest
+from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.tool_names import ToolNames
 from support.tool_harness import ToolHarness
 

@@ -4,7 +4,7 @@ import pytest
 
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, StoreUnavailable, VersionConflict
 from mcp_notarium.tools import get
-from mcp_notarium.tools.schemas import GetRequest
+from mcp_notarium.tools.requests import GetRequest
 from support.memory_client import Fault
 from support.tool_harness import ToolHarness
 

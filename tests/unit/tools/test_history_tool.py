@@ -16,7 +16,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.stores.contract import Changes, Versions, WriteGuard
 from mcp_notarium.tools import get, manage, save
-from mcp_notarium.tools.schemas import GetRequest, ManageRequest, SaveRequest
+from mcp_notarium.tools.requests import GetRequest, ManageRequest, SaveRequest
 from support.memory_client import Fault
 from support.tool_client import connected
 from support.tool_harness import NOW, Caller, ToolHarness

@@ -21,8 +21,8 @@ from mcp_notarium.protocol.call_pipeline import failure
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.merge_bases import PER_NOTE
 from mcp_notarium.tools import save
+from mcp_notarium.tools.requests import SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.save_answer import MOST_SHOWN, NOT_ALL_SHOWN
-from mcp_notarium.tools.schemas import SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.tool_names import ToolNames
 from support.memory_client import Fault
 from support.sync_rig import quick_folder

@@ -8,7 +8,7 @@ import pytest
 from mcp_notarium.errors import LoginRequired, QueryError, StillLoading, StoreUnavailable
 from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.tools import list as list_
-from mcp_notarium.tools.schemas import ListRequest
+from mcp_notarium.tools.requests import ListRequest
 from mcp_notarium.tools.sync_notice import status_sentence
 from support.memory_client import Fault
 from support.tool_harness import NOW, ToolHarness

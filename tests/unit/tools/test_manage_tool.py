@@ -15,7 +15,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.tools import manage
-from mcp_notarium.tools.schemas import ManageRequest
+from mcp_notarium.tools.requests import ManageRequest
 from support.memory_client import Fault
 from support.tool_harness import Caller, ToolHarness
 

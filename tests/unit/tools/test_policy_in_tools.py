@@ -21,8 +21,8 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.tools import get, manage, save
 from mcp_notarium.tools import list as list_
+from mcp_notarium.tools.requests import GetRequest, ListRequest, ManageRequest, SaveRequest
 from mcp_notarium.tools.save_answer import NOT_ALL_SHOWN
-from mcp_notarium.tools.schemas import GetRequest, ListRequest, ManageRequest, SaveRequest
 from support.memory_client import LIKE_VAULT
 from support.sync_rig import quick_folder
 from support.tool_harness import Caller, ToolHarness

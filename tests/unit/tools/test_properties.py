@@ -10,7 +10,7 @@ from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from mcp_notarium.stores.trilium.store import TriliumStore
 from mcp_notarium.tools import get, list, manage, save  # noqa: A004 - the tools are called so
-from mcp_notarium.tools.schemas import (
+from mcp_notarium.tools.requests import (
     GetRequest,
     ListRequest,
     ManageRequest,

@@ -18,8 +18,8 @@ from mcp_notarium.errors import (
 from mcp_notarium.tools import save
 from mcp_notarium.tools.call_context import describe_note
 from mcp_notarium.tools.manage import collect_stats
+from mcp_notarium.tools.requests import SaveRequest
 from mcp_notarium.tools.save_checks import SMALL
-from mcp_notarium.tools.schemas import SaveRequest
 from support.memory_client import Fault
 from support.tool_harness import Caller, ToolHarness
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.stores import registry
 from mcp_notarium.tools import manage
+from mcp_notarium.tools.answers import ListAnswer, NoteAnswer, OldNoteAnswer, SavedAnswer
 from mcp_notarium.tools.catalog import (
     INSTRUCTIONS,
     NOTARIUM,
@@ -18,16 +19,7 @@ from mcp_notarium.tools.catalog import (
     describe_arguments,
     wire_form,
 )
-from mcp_notarium.tools.schemas import (
-    GetRequest,
-    ListAnswer,
-    ListRequest,
-    ManageRequest,
-    NoteAnswer,
-    OldNoteAnswer,
-    SavedAnswer,
-    SaveRequest,
-)
+from mcp_notarium.tools.requests import GetRequest, ListRequest, ManageRequest, SaveRequest
 
 LISTED = [wire_form(tool) for tool in TOOLS]
 FORBIDDEN = {"$ref", "$defs", "oneOf", "anyOf", "allOf", "not", "if", "then", "else", "title"}

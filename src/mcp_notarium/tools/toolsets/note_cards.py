@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from mcp_notarium.domain.note import LONGEST_ID, Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
+from mcp_notarium.tools.answers import PlainAnswer
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.catalog import Toolset
 from mcp_notarium.tools.save import LARGEST_NOTE, Draft, carry_out, make_draft
 from mcp_notarium.tools.save_checks import check_tags, check_title
-from mcp_notarium.tools.schemas import PlainAnswer
 from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.toolsets import note_cards_answers as answers
 from mcp_notarium.tools.toolsets.note_cards_requests import (

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.characters import escape_surrogates
 from mcp_notarium.domain.policy import Field
+from mcp_notarium.tools.answers import PlainAnswer
 from mcp_notarium.tools.get import TEXT_HIDDEN
-from mcp_notarium.tools.schemas import PlainAnswer
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field as Described
 from pydantic import StrictBool
 
-from mcp_notarium.tools.schemas import QUIET, Wire
+from mcp_notarium.tools.requests import QUIET, Wire
 
 
 class Card(Wire):
