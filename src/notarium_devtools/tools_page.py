@@ -183,7 +183,7 @@ _BEHAVIOUR = {
   most 50; `links_left_out` says how many more there are. What stands in code is no link.
 * There, too, a note that does not fit into the answer has its `headings` with their lines (50 at most; then the deepest are left
   out), outside code, as far as they are written with `#`. They tell which lines to ask for.
-* Where the notes are those of an app with colours, reminders and images, `app` has these, by the app's own names. Of images it says
+* Where the notes are those of an app with colours, reminders and images, `in_app` has these, by the app's own names. Of images it says
   only that there are some. What is not set is left out; if the policy hides text, all of it.
 * An unknown id is `NOT_FOUND`; `get` does not search.
 """,

@@ -104,10 +104,9 @@ class NoteFields(FromNotes):
 
 
 class NoteAnswer(NoteFields):
-    """Hold a note, or lines of it, as ``get`` returns it. ``app``: what the store's app shows beside that."""
+    """Hold a note, or lines of it, as ``get`` returns it."""
 
     text: str
-    app: dict[str, Any] | None = None
     range_line_start: int | None = None
     range_line_count: int | None = None
 
@@ -136,6 +135,12 @@ class LinkedNoteAnswer(NoteAnswer):
     links: list[NoteLink] | None = None
     linked_from: list[NoteLink] | None = None
     links_left_out: int | None = None
+
+
+class AppNoteAnswer(LinkedNoteAnswer):
+    """Hold a note with what the app of its store shows beside title, text, tags and properties."""
+
+    in_app: dict[str, Any] | None = None
 
 
 class OldNoteAnswer(NoteAnswer):

@@ -19,8 +19,8 @@ from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.tools.answers import (
+    AppNoteAnswer,
     Heading,
-    LinkedNoteAnswer,
     NoteAnswer,
     NoteLink,
     OldNoteAnswer,
@@ -65,7 +65,7 @@ async def handle(app: App, request: GetRequest, call: CallContext) -> NoteAnswer
     if part["text_is_partial"] and asked == (None, None, None):
         beside |= _heading_fields(app, note)
         part = _part(app, note, request, beside)
-    return LinkedNoteAnswer(**fields_of(note, app.config.policy), **beside, **part)
+    return AppNoteAnswer(**fields_of(note, app.config.policy), **beside, **part)
 
 
 def _part(
@@ -111,7 +111,7 @@ def _app_fields(app: App, note: Note) -> dict[str, Any]:
     if app.library.notes is None or app.config.policy.hides(Field.TEXT):
         return {}
     found = app.library.notes.beside(note)
-    return {"app": found} if found else {}
+    return {"in_app": found} if found else {}
 
 
 def _old_answer(app: App, note: Note, found: Version, request: GetRequest) -> OldNoteAnswer:
