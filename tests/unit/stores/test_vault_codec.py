@@ -179,7 +179,7 @@ def test_a_title_is_the_name_of_the_file(title: str | None, path: str | None) ->
 
 
 def test_a_title_that_no_file_can_have_is_refused() -> None:
-    for title in ("/".join(["long" * 20] * 20), "Logseq/bak/Note"):
+    for title in ("/".join(["long" * 20] * 20), "Logseq/bak/Note", "..", "/", "Work/", "???"):
         with pytest.raises(StoreRejected) as refused:
             compose(revision("text\n"), Content("text\n", title=title))
         assert refused.value.subcategory == "title"

@@ -165,13 +165,7 @@ def compose(base: Revision | None, content: Content) -> Body:
         return Body(_with_tags(clean.text, (), clean.tags), clean.trash)
     path = base.id
     if clean.title is not None and clean.title != base.content.title:
-        path = renamed_path(base.id, clean.title)
-        if split_path(path) is None:
-            raise StoreRejected(
-                "no note of this vault can have this name or folder; nothing was saved",
-                subcategory="title",
-                resolution_hint="Choose a shorter title.",
-            )
+        path = _renamed(base.id, clean.title)
     old, text = base.content.text, clean.text
     if text != old:
         text = _keep_style(old, _keep_front_matter(old, text))
@@ -179,6 +173,19 @@ def compose(base: Revision | None, content: Content) -> Body:
     if clean.tags != base.content.tags:
         text = _with_tags(text, base.content.tags, clean.tags)
     return Body(text, clean.trash, None if path == base.id else path)
+
+
+def _renamed(path: str, title: str) -> str:
+    new = renamed_path(path, title)
+    if new is None or split_path(new) is None:
+        raise StoreRejected(
+            "no note of this vault can have this name or folder; nothing was saved",
+            subcategory="title",
+            resolution_hint="Choose a title with words."
+            if new is None
+            else "Choose a shorter title.",
+        )
+    return new
 
 
 def _keep_front_matter(old: str, text: str) -> str:

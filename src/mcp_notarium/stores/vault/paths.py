@@ -75,9 +75,14 @@ def name_from(title: str) -> str:
     return "/".join(named) or _UNTITLED
 
 
-def renamed_path(path: str, title: str) -> str:
-    """Return the path of a note that gets this title: with a ``/`` in it from the top, else in its folder."""
+def renamed_path(path: str, title: str) -> str | None:
+    """Return the path of a note that gets this title: with a ``/`` in it from the top, else in its folder.
+
+    None: the title names nothing, as ``..`` or ``Work/``.
+    """
     folder, _, name = path.rpartition("/")
+    if not _safe_part(title.rpartition("/")[2]):
+        return None
     new = name_from(title)
     placed = new if "/" in title or not folder else f"{folder}/{new}"
     return placed + name[name.rfind(".") :]
