@@ -519,9 +519,9 @@ AGENTS = (
     Defence(
         "reading changes nothing",
         "tools/get.py",
-        "    beside = _link_fields(app, note)\n    part = _part(",
+        "    beside = _link_fields(app, note) | _app_fields(app, note)\n    part = _part(",
         '    app.cache.sync_state.set("last_read", note.id)\n'
-        "    beside = _link_fields(app, note)\n    part = _part(",
+        "    beside = _link_fields(app, note) | _app_fields(app, note)\n    part = _part(",
         (
             "security/test_adversary_agents.py::test_tools_that_only_read_leave_every_table_as_it_was",
         ),
