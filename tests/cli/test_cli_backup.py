@@ -104,6 +104,7 @@ def test_with_every_other_key_lost_the_recovery_key_opens_the_backup(tmp_path: P
     path = tmp_path / "notes.backup"
     made = run(env, "backup", str(path))
     assert "WARNING" not in made.stderr
+    assert f"NOTARIUM_STORE=local mcp-notarium restore --backup {path} --ask-key" in made.stderr
     lost = env | {"NOTARIUM_DATA_DIR": str(tmp_path / "elsewhere")}
     del lost["DB_ENCRYPTION_KEY"]
     refused = run(lost, "restore", "--backup", str(path), "--yes")

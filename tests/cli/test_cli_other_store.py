@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.whole import RAW_KEY, Server
+from support.terminal import Terminal
+from support.whole import RAW_KEY, Server, store_environment
 
 PROGRAM = """
 import sys
@@ -18,6 +19,7 @@ from mcp_notarium.__main__ import main
 sys.exit(main())
 """
 COMMAND = [sys.executable, "-c", PROGRAM]
+PLAIN = [sys.executable, "-m", "mcp_notarium"]
 
 
 @pytest.fixture(name="env")
@@ -36,9 +38,9 @@ def _env(tmp_path):
     }
 
 
-def run(env, *arguments, stdin=""):
+def run(env, *arguments, stdin="", command=COMMAND):
     return subprocess.run(
-        [*COMMAND, *arguments],
+        [*command, *arguments],
         env=env,
         input=stdin,
         capture_output=True,
@@ -77,3 +79,12 @@ def test_only_its_own_settings_are_shown_and_asked_for(env):
     assert done.returncode == 1
     assert "OTHER_FOLDER is not set" in done.stderr
     assert "SIMPLENOTE" not in done.stderr
+
+
+def test_an_account_without_a_name_is_purged_by_its_address_not_by_nothing(tmp_path):
+    env = store_environment(tmp_path, "trilium", TRILIUM_URL="http://127.0.0.1:9")
+    assert "http://127.0.0.1:9 (trilium)" in run(env, "status", command=PLAIN).stdout
+    with Terminal(env, "purge") as screen:
+        screen.shows("(http://127.0.0.1:9) to go on: ")
+        screen.type("\n")
+        assert screen.ends() == 1

@@ -239,7 +239,7 @@ def test_a_wrong_code_ends_it_and_says_how_to_go_on(simulator: Simulator, home: 
     )
     assert done.returncode == 1
     assert "does not accept this code" in done.stderr
-    assert "`mcp-notarium setup` again: it goes on where it stopped" in done.stderr
+    assert "`mcp-notarium --account simplenote setup` again: it goes on" in done.stderr
     assert not (home / ".cursor/mcp.json").exists()
 
 

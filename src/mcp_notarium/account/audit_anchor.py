@@ -22,7 +22,11 @@ from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged
 from mcp_notarium.errors import CacheError, NotariumError
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.private_files import read_private, replace_private
+from mcp_notarium.files.private_files import (
+    read_private,
+    replace_private,
+    temporary_pattern,
+)
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_table import ANCHORED, AuditTable
 from mcp_notarium.storage.database import Database
@@ -111,6 +115,11 @@ class Anchor:
         return now
 
     def _replace(self, now: Head, database: Database) -> None:
+        pattern = temporary_pattern(self.folder.audit_anchor.name)
+        for left in self.folder.path.glob(pattern):
+            left.unlink(
+                missing_ok=True
+            )  # by a killed process: the caller's transaction keeps others out
         replace_private(self.folder.audit_anchor, self._content(now))
         database.run(_MARK, (ANCHORED, str(now.count)))
 

@@ -31,7 +31,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import exclusive_locks
-from mcp_notarium.files.private_files import disk_errors, sync_folder, temporary_pattern
+from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.storage import database_opener, integrity, table_copy
 from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
@@ -231,18 +231,16 @@ class GenerationWriter:
         stop of a server writes it.
         """
         key, keys = data_key.database_key(new_keyfile.database_salt), audit_keys(data_key)
-        with suppress(CacheError, LockedError, OSError):
-            for temporary in self.folder.path.glob(
-                temporary_pattern(self.folder.audit_anchor.name)
-            ):
-                temporary.unlink()  # of a process that was killed while it wrote one
-            with closing(
+        with (
+            suppress(CacheError, LockedError, OSError),
+            closing(
                 database_opener.connect(self.folder.database(new_keyfile.generation), key)
-            ) as opened:
-                anchor = Anchor(self.folder, new_keyfile.generation, keys.anchor)
-                anchor.write(AuditTable(opened, keys.chain_mac), opened)
-                opened.set_checkpointer(True)
-                opened.checkpoint()
+            ) as opened,
+        ):
+            anchor = Anchor(self.folder, new_keyfile.generation, keys.anchor)
+            anchor.write(AuditTable(opened, keys.chain_mac), opened)
+            opened.set_checkpointer(True)
+            opened.checkpoint()
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -40,6 +41,7 @@ from mcp_notarium.cli.terminal import (
     talk,
 )
 from mcp_notarium.config import Config
+from mcp_notarium.config.common_variables import STORE
 from mcp_notarium.errors import (
     InvalidRequest,
     LockedError,
@@ -269,8 +271,19 @@ def run_backup(args: argparse.Namespace) -> int:
             "WARNING: no recovery key does. Make one on paper (`mcp-notarium keys recovery create`), then "
             "back up again: without a key nobody can read the backup."
         )
-    talk(f"To restore it, here or elsewhere: mcp-notarium restore --backup {to} --ask-key")
+    command = f"mcp-notarium restore --backup {shlex.quote(str(to))} --ask-key"
+    talk(f"To restore it here: {command}")
+    talk(f"On another machine, before `setup`: {_settings_of(config)} {command}")
     return 0
+
+
+def _settings_of(config: Config) -> str:
+    """Return what names this account in the environment of a machine that does not know it; no secret."""
+    own = {one.name: config.store_settings.text(one.name) for one in config.store.variables}
+    usual = {one.name: one.default for one in config.store.variables}
+    given = {name: text for name, text in own.items() if text and text != usual[name]}
+    named = {STORE: config.store.name, **given}
+    return " ".join(f"{name}={shlex.quote(text)}" for name, text in named.items())
 
 
 def _add_backup_arguments(parser: argparse.ArgumentParser) -> None:
@@ -356,7 +369,7 @@ def _require_consent(config: Config) -> None:
         talk("Your notes stay at the note store; the next start loads them again.")
     if purge.may_hold_unsent_text(config):
         talk("WARNING: there may be text inside that the note store has not confirmed.")
-    name = config.account.name
+    name = config.account.shown
     if ask_line(f"Type the account's name ({name}) to go on: ") != name:
         raise InvalidRequest(
             f"the name typed is not {name}; nothing was removed",

@@ -104,7 +104,7 @@ def _collect(loaded: Loaded, since: date, today: date, *, titles: bool) -> PageF
         findings, _code = doctor.examine(loaded, offline=True, pages=False)
     days = (today - since).days + 1
     return PageFacts(
-        account=config.account.name,
+        account=config.account.shown,
         store=config.store.title,
         version=__version__,
         command=f"mcp-notarium report --days {days}{' --titles' if titles else ''}",

@@ -41,7 +41,7 @@ from mcp_notarium.stores.kind import StoreKind, Truth
 
 _DATA_DIR = "NOTARIUM_DATA_DIR"
 _ANOTHER = ""
-_AGAIN = "Then run `mcp-notarium setup` again: it goes on where it stopped; `--set NAME=VALUE` corrects a setting."
+_AGAIN = "Then run `mcp-notarium {named}setup` again: it goes on where it stopped; `--set NAME=VALUE` corrects a setting."
 _NAMES = tuple(one.name for one in registry.kinds() if one.persistent)
 
 
@@ -87,7 +87,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         return _run(chosen, args)
     except NotariumError as error:
-        error.resolution_hint = f"{error.resolution_hint or ''} {_AGAIN}".strip()
+        named = "" if args.account == ONLY else f"--account {args.account} "
+        again = _AGAIN.format(named=named)
+        error.resolution_hint = f"{error.resolution_hint or ''} {again}".strip()
         raise
 
 

@@ -84,7 +84,7 @@ def collect(config: Config, *, deep: bool = False, whole: bool = True) -> dict[s
     cautious = replace(config, on_unreadable="refuse")
     facts: dict[str, Any] = {
         "version": __version__,
-        "account": config.account.name,
+        "account": config.account.shown,
         "folder": str(config.account_dir),
         "encryption": "on" if config.db_encryption else "off",
         "backend": config.store.name,

@@ -20,6 +20,11 @@ class AccountIdentity:
     name: str
 
     @property
+    def shown(self) -> str:
+        """Return what tells people this account from others of its kind: a server or file needs no name."""
+        return self.name or self.endpoint
+
+    @property
     def owner_hash(self) -> str:
         """Return SHA-256 over a program constant and the three strings, as 64 hex digits.
 

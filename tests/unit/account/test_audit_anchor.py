@@ -79,6 +79,15 @@ def test_clean_stop_leaves_an_anchor_that_nobody_else_can_read(config):
     assert verdict(config).whole
 
 
+def test_anchor_removes_what_a_killed_process_left(config):
+    worked(config)
+    left = folder_of(config).path / ".audit_anchor.json.0123456789ab.tmp"
+    left.touch(mode=0o600)
+    worked(config)
+    assert not left.exists()
+    assert verdict(config).whole
+
+
 def test_chain_is_on_the_disk_before_its_anchor(config, monkeypatch):
     """Or a power cut would make the anchor look like evidence."""
     steps = []
