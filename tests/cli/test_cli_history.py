@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from notarium_devtools.simperium import Simulator
-from support.whole import Server, environment, run
+from support.memento_file import MementoFile
+from support.whole import Server, environment, run, store_environment
 
 
 def output(env: dict[str, str], *arguments: str) -> str:
@@ -72,3 +73,24 @@ def test_without_a_network_a_local_note_is_restored_and_a_policy_that_forbids_it
     unknown = run(env, "history", "nobody")
     assert unknown.returncode == 1
     assert "the note's id" in unknown.stderr
+
+
+@pytest.mark.slow("four processes, one after another")
+def test_a_note_that_was_deleted_for_good_in_mementos_file_is_brought_back(tmp_path: Path) -> None:
+    app = MementoFile(tmp_path / "dev.db")
+    env = store_environment(tmp_path, "memento", MEMENTO_DATABASE=str(app.path))
+    with Server(env) as server:
+        note = server.tool("save", text="dear\n", title="Kept")
+        server.tool(
+            "manage",
+            action="delete_permanently",
+            id=note["id"],
+            local_version=note["local_version"],
+            confirm=True,
+        )
+        assert server.leave() == 0
+    assert app.run('SELECT * FROM "Note"') == []
+    (row,) = json.loads(output(env, "history", note["id"], "--json"))["history"]
+    assert "restored" in output(env, "restore-version", note["id"], row["version"])
+    (again,) = app.run('SELECT "id", "content" FROM "Note"')
+    assert (again["id"], again["content"]) == (note["id"], "dear\n")

@@ -139,18 +139,16 @@ def run_undo(args: argparse.Namespace) -> int:
 async def _change(config: Config, args: argparse.Namespace, action: str) -> int:
     config.policy.require_use("manage", action)
     async with open_synced(config) as app:
-        note = await find_note(app, args.note)
-        request = ManageRequest.model_validate(
-            {
-                "action": action,
-                "id": note.id,
-                "local_version": note.local_version,
-                "version": getattr(args, "version", None),
-            }
-        )
+        fields = {"action": action, "id": args.note, "version": getattr(args, "version", None)}
+        if action == "undo" or not app.library.history.read_removed(args.note):
+            note = await find_note(app, args.note)
+            fields |= {"id": note.id, "local_version": note.local_version}
+        request = ManageRequest.model_validate(fields)
         handle = history.undo if action == "undo" else history.restore_version
         try:
-            answer = await _recorded(app, args, note.id, partial(handle, app, request))
+            answer = await _recorded(
+                app, args, request.id or args.note, partial(handle, app, request)
+            )
         except NotariumError as error:
             for came in error.details.get("came_after", ()):
                 talk(one_line(f"after it: {came['version']}  {_local(came['at'])}  {came['by']}"))
