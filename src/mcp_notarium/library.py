@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from mcp_notarium.stores.live_rows import LiveRows
     from mcp_notarium.sync.scheduler import Scheduler
     from mcp_notarium.sync.status import SyncStatus
-    from mcp_notarium.sync.writer import Saved, Writer
+    from mcp_notarium.sync.write_sender import Saved
+    from mcp_notarium.sync.writer import Writer
 
 _ANY_SEED = "0" * 32
 

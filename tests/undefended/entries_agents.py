@@ -157,7 +157,7 @@ AGENTS = (
     ),
     Defence(
         "a restore is mixed with no other edit",
-        "sync/writer.py",
+        "sync/updater.py",
         "(exact or not self._journal.sees(note.id, wanted))",
         "(not self._journal.sees(note.id, wanted))",
         (

@@ -125,7 +125,7 @@ VAULT = (
     ),
     Defence(
         "a note takes no id that rules hide",
-        "sync/writer.py",
+        "sync/updater.py",
         "        if known or not self._journal.sees(new_id, write.content):\n",
         "        if known:\n",
         (f"{_TITLES}::test_a_name_that_a_rule_hides_is_refused_as_if_it_were_taken",),

@@ -1,9 +1,7 @@
 """Make every change of a note, in the store first and then in the index.
 
-The caller's view of a note is the base of the merge; the store's newest revision is written over. A
-change made from an old view is merged or refused; it never overwrites somebody else's. Success is reported
-only after the store has answered. A write that was sent and not answered stays in the journal;
-``entry_replay`` finishes it. ``remover`` removes notes.
+Success is reported only after the store has answered. A write that was sent and not answered stays in the
+journal; ``entry_replay`` finishes it. ``updater`` changes notes, ``remover`` removes them.
 """
 
 from __future__ import annotations
@@ -13,64 +11,41 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from mcp_notarium.domain.link_rewriting import Changes
-from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
+from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, WriteKind
 from mcp_notarium.errors import (
-    IdTaken,
     LoginRequired,
     NotariumError,
     NoteNotFound,
     StoreError,
     StoreProtocolError,
-    VersionConflict,
 )
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Ids, Store, Versions, require_supported
+from mcp_notarium.stores.contract import Store, Versions, require_supported
 from mcp_notarium.sync.direct_write import DirectWriter
-from mcp_notarium.sync.entry_replay import ROUNDS, EntryReplay
+from mcp_notarium.sync.entry_replay import EntryReplay
 from mcp_notarium.sync.journal import Journal, process_ended
 from mcp_notarium.sync.journal_replay import JournalReplay
-from mcp_notarium.sync.link_writes import LinkWriter
 from mcp_notarium.sync.note_fetch import get_newest
-from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
-from mcp_notarium.sync.pull_decisions import Known, RemoteState, remote_state
-from mcp_notarium.sync.push import MOST_IDS, NOT_STORED, Pusher
-from mcp_notarium.sync.push_decisions import Attempt, Step, decide, held_for_update
+from mcp_notarium.sync.note_locks import NoteLocks
+from mcp_notarium.sync.push import MOST_IDS, Pusher
 from mcp_notarium.sync.push_results import PushOutcome, PushResult
 from mcp_notarium.sync.remover import Remover
+from mcp_notarium.sync.updater import Updater
 from mcp_notarium.sync.write_errors import (
     NOT_SAVED,
     add_outcome,
     changed_error,
-    collision_error,
-    name_taken_error,
     names_taken_error,
     out_of_sight_error,
-    removed_error,
     taken_over_error,
     unknown_outcome,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """Hold the note as it is in the index now.
-
-    ``relinked``: the notes in which links were rewritten; ``waiting``: those in which they are to be. ``merged``: somebody
-    else's change is in it too. ``copy_id``: the same lines were changed elsewhere at the
-    same moment, so our text is kept in that note. ``differs``: see ``PushResult``.
-    """
-
-    note: Note
-    merged: bool = False
-    copy_id: str | None = None
-    differs: str = ""
-    relinked: tuple[str, ...] = ()
-    waiting: tuple[str, ...] = ()
+from mcp_notarium.sync.write_sender import Saved, WriteSender
 
 
 class Writer:
@@ -115,13 +90,13 @@ class Writer:
         self._pusher = Pusher(
             store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference
         )
-        self._links = LinkWriter(
-            cache, store, journal=self._journal, pusher=self._pusher, clock=clock
-        )
         self._direct = (
             DirectWriter(cache, store, self._journal, on_step=on_step)
             if store.traits.in_database
             else None
+        )
+        self._sender = WriteSender(
+            cache, journal=self._journal, pusher=self._pusher, direct=self._direct
         )
         self._entries = EntryReplay(
             cache, store, journal=self._journal, pusher=self._pusher, clock=clock, sleep=sleep
@@ -133,6 +108,16 @@ class Writer:
             entries=self._entries,
             locks=self._locks,
             stopwatch=stopwatch,
+        )
+        self._updater = Updater(
+            cache,
+            store,
+            journal=self._journal,
+            pusher=self._pusher,
+            sender=self._sender,
+            entries=self._entries,
+            locks=self._locks,
+            clock=clock,
         )
         self._remover = Remover(
             cache,
@@ -172,16 +157,7 @@ class Writer:
         require_supported(self._store.traits, wanted, note.content if note else None)
         if note is None:
             return await self._create(wanted, act)
-        async with self._locks.lock(note.id) as lock:
-            for attempt in range(ROUNDS):
-                # Another process may have begun a write since: wait for it, do not refuse.
-                await self._entries.finish_earlier(note.id, lock)
-                saved = await self._attempt(
-                    note, wanted, lock, act, first=attempt == 0, exact=exact, links=links
-                )
-                if saved is not None:
-                    return saved
-        raise changed_error(note.id, self._cache.notes.get(note.id))
+        return await self._updater.update(note, wanted, act, exact=exact, links=links)
 
     async def revive(self, note_id: str, content: Content, *, act: Act | None = None) -> Saved:
         """Make a note under this id: one that was removed (``content`` has its keepsake), or comes from an export.
@@ -203,7 +179,7 @@ class Writer:
             result = await lock.run_cancellable(self._send_creation(write, act))
             if result is None:
                 raise changed_error(note_id, self._cache.notes.get(note_id))
-            return self._make_saved(result, content, created=True)
+            return self._sender.make_saved(result, content, created=True)
 
     def create_all(self, notes: Sequence[tuple[str, Content]]) -> list[NotariumError | None]:
         """Make notes under these ids in one transaction, where the store is in the database.
@@ -281,7 +257,7 @@ class Writer:
                 )
                 result = await lock.run_cancellable(self._send_creation(write, act))
                 if result is not None:
-                    return self._make_saved(result, content, created=True)
+                    return self._sender.make_saved(result, content, created=True)
         raise add_outcome(names_taken_error(), NOT_SAVED)
 
     async def _resume_creation(self, content: Content, act: Act | None) -> Saved | None:
@@ -301,7 +277,7 @@ class Writer:
                 return None
             if act is not None:
                 act.begin()
-            return self._make_saved(finished, content, created=True)
+            return self._sender.make_saved(finished, content, created=True)
         if act is not None:
             act.begin()
         async with self._locks.lock(write.note_id) as lock:
@@ -320,7 +296,7 @@ class Writer:
             result = PushResult(PushOutcome.STORED, note.id, merged=note.content != sent)
         if not self._can_answer(result):
             return None
-        return self._make_saved(result, content, created=True)
+        return self._sender.make_saved(result, content, created=True)
 
     def _can_answer(self, result: PushResult) -> bool:
         """Tell whether the caller gets the note of an earlier creation, or must not make it again."""
@@ -331,7 +307,7 @@ class Writer:
     async def _send_creation(self, write: PendingWrite, act: Act | None) -> PushResult | None:
         """Record and send; None if a note of this id is in the index or in the journal."""
         try:
-            result = await self._record_and_send(write, act)
+            result = await self._sender.record_and_send(write, act)
         except NoteNotFound:
             raise StoreProtocolError(
                 "the note store confirmed the new note and then reported that it does not exist; "
@@ -340,181 +316,3 @@ class Writer:
         if result is not None and result.outcome is PushOutcome.AGAIN:
             raise taken_over_error(write)
         return result
-
-    async def _attempt(
-        self,
-        note: Note,
-        content: Content,
-        lock: NoteLock,
-        act: Act | None,
-        *,
-        first: bool,
-        exact: bool,
-        links: Mapping[str, Changes],
-    ) -> Saved | None:
-        """Merge with the newest revision and send; None if the note changed meanwhile."""
-        seen = self._cache.notes.etag(note.id)
-        try:
-            newest = await self._fetch_newest(note.id, seen, first=first)
-        except (StoreError, LoginRequired) as error:
-            raise add_outcome(error, NOT_SAVED) from None
-        unchanged = newest.etag if newest.content == note.content else None
-        held, wanted = held_for_update(
-            newest,
-            base=note.content,
-            base_etag=unchanged,
-            sent=content,
-            wanted=content,
-            taken=self._journal.is_taken(newest),
-        )
-        step = decide(WriteKind.UPDATE, Attempt.FIRST, held)
-        if step is Step.MERGE and (exact or not self._journal.sees(note.id, wanted)):
-            step = (
-                Step.REFUSE
-            )  # if hidden: each side kept a tag that shows it; the merge keeps none
-        if step in (Step.REFUSE, Step.DONE):
-            self._journal.adopt(newest, seen=seen)
-            if step is Step.REFUSE:
-                raise changed_error(note.id, self._cache.notes.get(note.id))
-            return self._make_saved(PushResult(PushOutcome.STORED, note.id, merged=True), content)
-        write = self._journal.make(
-            note_id=note.id,
-            kind=WriteKind.UPDATE,
-            base_etag=newest.etag,
-            content=wanted,
-            body=self._store.compose(newest, wanted, now=self._clock()),
-        )
-        self._require_free_name(write)
-        following = self._links.make(write, links)
-
-        async def send() -> tuple[PushResult, tuple[str, ...]]:
-            result = await self._send_update(write, newest, seen, act, following)
-            return result, await self._links.send(following if result.stored else ())
-
-        result, relinked = await lock.run_cancellable(send())
-        if result.outcome is PushOutcome.AGAIN:
-            return None
-        saved = self._make_saved(result, content, merged=newest.content != note.content)
-        waiting = {entry.note_id for entry in following} - {*relinked}
-        return replace(saved, relinked=relinked, waiting=tuple(waiting))
-
-    def _require_free_name(self, write: PendingWrite) -> None:
-        """Raise ``InvalidRequest`` if the write gives the note an id that another one has, or that rules hide."""
-        new_id = self._store.revision_of(write.note_id, write.body).id
-        if new_id == write.note_id:
-            return
-        known = self._cache.notes.etag(new_id) is not None or self._journal.in_flight(new_id)
-        if known or not self._journal.sees(new_id, write.content):
-            raise name_taken_error(write.note_id)
-
-    async def _fetch_newest(self, note_id: str, seen: str | None, *, first: bool) -> Revision:
-        newest = await get_newest(self._store, note_id)
-        base = self._cache.notes.base(note_id)
-        known = Known(base.etag, base.server_version) if base else None
-        if remote_state(known, newest) is RemoteState.OLDER:
-            # Either the note was made again, or this answer is stale. Only a second request tells.
-            newest = await get_newest(self._store, note_id)
-        if isinstance(newest, Tombstone) or not self._journal.sees_revision(newest):
-            # A note that was hidden elsewhere is gone to the caller here.
-            self._forget(newest, seen=seen)
-            raise self._make_removed_error(note_id) if first else self._make_gone_error(note_id)
-        return newest
-
-    def _forget(self, gone: Revision | Tombstone, *, seen: str | None) -> None:
-        """Take a note that is gone or hidden out of the index.
-
-        Where ids are names the next listing does: the note may have been renamed.
-        """
-        if self._store.traits.ids is not Ids.NAMED:
-            self._journal.adopt(gone, seen=seen)
-
-    def _make_removed_error(self, note_id: str) -> NotariumError:
-        return removed_error(note_id, renamed=self._store.traits.ids is Ids.NAMED)
-
-    def _make_gone_error(self, note_id: str) -> NotariumError:
-        """Make the error for a note that is gone after its change was sent.
-
-        If rules hide notes, it is the one for a change that was stored into a note that is hidden now.
-        """
-        hides = self._cache.notes.visibility.rules.has_rules
-        return (
-            out_of_sight_error(note_id, stored=False)
-            if hides
-            else self._make_removed_error(note_id)
-        )
-
-    async def _send_update(
-        self,
-        write: PendingWrite,
-        newest: Revision,
-        seen: str | None,
-        act: Act | None,
-        following: Sequence[PendingWrite],
-    ) -> PushResult:
-        try:
-            result = await self._record_and_send(
-                write, act, base=newest, seen=seen, following=following
-            )
-        except IdTaken:
-            raise name_taken_error(write.note_id) from None
-        except VersionConflict:
-            result = None
-        except NoteNotFound:
-            self._forget(Tombstone(write.note_id), seen=newest.etag)
-            raise self._make_gone_error(write.note_id) from None
-        if result is None:
-            return PushResult(PushOutcome.AGAIN)
-        if result.outcome is PushOutcome.AGAIN:
-            self._pusher.drop(write)
-        return result
-
-    async def _record_and_send(
-        self,
-        write: PendingWrite,
-        act: Act | None,
-        *,
-        base: Revision | None = None,
-        seen: str | None = None,
-        following: Sequence[PendingWrite] = (),
-    ) -> PushResult | None:
-        """Record a change of ``base`` (None: a creation) and send it; None: see :meth:`Journal.record`.
-
-        None as well if a note in the same database has the id.
-        """
-        if self._direct is None and not self._journal.record(
-            write, act=act, base=base, seen=seen, following=following
-        ):
-            return None
-        try:
-            if self._direct is not None:
-                stored = self._direct.push(write, act, base=base)
-                return PushResult(PushOutcome.STORED, stored.id)
-            if base is None:
-                return await self._pusher.create(write)
-            return await self._pusher.send(write, base=base.content)
-        except NOT_STORED as error:
-            if self._direct is None:
-                self._pusher.drop(write)
-            elif isinstance(error, IdTaken):
-                return None
-            raise add_outcome(error, NOT_SAVED) from None
-
-    def _make_saved(
-        self, result: PushResult, content: Content, *, merged: bool = False, created: bool = False
-    ) -> Saved:
-        """Answer a caller who has asked for ``content``. Raises if the store does not hold or show it."""
-        note_id = result.note_id
-        note = self._cache.notes.get(note_id)
-        if note is None and self._cache.notes.visibility.rules.has_rules:
-            raise out_of_sight_error(note_id, stored=created and result.stored)
-        if not result.stored:
-            raise collision_error(note_id, refused=result.outcome is PushOutcome.REFUSED)
-        if note is None:
-            raise NoteNotFound(
-                "the note was removed right after it was saved", details={"id": note_id}
-            )
-        copy_id = result.copy_id
-        if copy_id is not None and self._cache.notes.visibility.rules.has_rules:
-            copy_id = copy_id if self._cache.notes.get(copy_id) else None
-        merged = (merged or result.merged) and note.content != content
-        return Saved(note, merged=merged, copy_id=copy_id, differs=result.differs)

@@ -16,7 +16,7 @@ from mcp_notarium.errors import InvalidRequest, NotPermitted
 if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.domain.link_rewriting import Changes
-    from mcp_notarium.sync.writer import Saved
+    from mcp_notarium.sync.write_sender import Saved
 
 MOST_NAMED = 10
 """Notes that an error or an answer names."""

@@ -34,7 +34,7 @@ from mcp_notarium.tools.save_checks import check_tags, check_title, drops_most, 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.domain.link_rewriting import Changes
-    from mcp_notarium.sync.writer import Saved
+    from mcp_notarium.sync.write_sender import Saved
 
 LARGEST_NOTE = 1_048_576
 """Bytes of UTF-8; stores accept about 1 MB."""

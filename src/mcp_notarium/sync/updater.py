@@ -1,0 +1,218 @@
+"""Change notes, in the store first and then in the index.
+
+The caller's view of a note is the base of the merge; the store's newest revision is written over. A
+change made from an old view is merged or refused; it never overwrites somebody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from mcp_notarium.domain.link_rewriting import Changes
+from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
+from mcp_notarium.errors import (
+    IdTaken,
+    LoginRequired,
+    NotariumError,
+    NoteNotFound,
+    StoreError,
+    VersionConflict,
+)
+from mcp_notarium.storage.audit_log import Act
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.contract import Ids, Store
+from mcp_notarium.sync.entry_replay import ROUNDS, EntryReplay
+from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.link_writes import LinkWriter
+from mcp_notarium.sync.note_fetch import get_newest
+from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
+from mcp_notarium.sync.pull_decisions import Known, RemoteState, remote_state
+from mcp_notarium.sync.push import Pusher
+from mcp_notarium.sync.push_decisions import Attempt, Step, decide, held_for_update
+from mcp_notarium.sync.push_results import PushOutcome, PushResult
+from mcp_notarium.sync.write_errors import (
+    NOT_SAVED,
+    add_outcome,
+    changed_error,
+    name_taken_error,
+    out_of_sight_error,
+    removed_error,
+)
+from mcp_notarium.sync.write_sender import Saved, WriteSender
+
+
+class Updater:
+    """Change single notes."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        store: Store,
+        *,
+        journal: Journal,
+        pusher: Pusher,
+        sender: WriteSender,
+        entries: EntryReplay,
+        locks: NoteLocks,
+        clock: Callable[[], float],
+    ) -> None:
+        self._cache = cache
+        self._store = store
+        self._journal = journal
+        self._pusher = pusher
+        self._sender = sender
+        self._entries = entries
+        self._locks = locks
+        self._clock = clock
+        self._links = LinkWriter(cache, store, journal=journal, pusher=pusher, clock=clock)
+
+    async def update(
+        self,
+        note: Note,
+        content: Content,
+        act: Act | None,
+        *,
+        exact: bool,
+        links: Mapping[str, Changes],
+    ) -> Saved:
+        """See :meth:`Writer.save`."""
+        async with self._locks.lock(note.id) as lock:
+            for attempt in range(ROUNDS):
+                # Another process may have begun a write since: wait for it, do not refuse.
+                await self._entries.finish_earlier(note.id, lock)
+                saved = await self._attempt(
+                    note, content, lock, act, first=attempt == 0, exact=exact, links=links
+                )
+                if saved is not None:
+                    return saved
+        raise changed_error(note.id, self._cache.notes.get(note.id))
+
+    async def _attempt(
+        self,
+        note: Note,
+        content: Content,
+        lock: NoteLock,
+        act: Act | None,
+        *,
+        first: bool,
+        exact: bool,
+        links: Mapping[str, Changes],
+    ) -> Saved | None:
+        """Merge with the newest revision and send; None if the note changed meanwhile."""
+        seen = self._cache.notes.etag(note.id)
+        try:
+            newest = await self._fetch_newest(note.id, seen, first=first)
+        except (StoreError, LoginRequired) as error:
+            raise add_outcome(error, NOT_SAVED) from None
+        unchanged = newest.etag if newest.content == note.content else None
+        held, wanted = held_for_update(
+            newest,
+            base=note.content,
+            base_etag=unchanged,
+            sent=content,
+            wanted=content,
+            taken=self._journal.is_taken(newest),
+        )
+        step = decide(WriteKind.UPDATE, Attempt.FIRST, held)
+        if step is Step.MERGE and (exact or not self._journal.sees(note.id, wanted)):
+            step = (
+                Step.REFUSE
+            )  # if hidden: each side kept a tag that shows it; the merge keeps none
+        if step in (Step.REFUSE, Step.DONE):
+            self._journal.adopt(newest, seen=seen)
+            if step is Step.REFUSE:
+                raise changed_error(note.id, self._cache.notes.get(note.id))
+            return self._sender.make_saved(
+                PushResult(PushOutcome.STORED, note.id, merged=True), content
+            )
+        write = self._journal.make(
+            note_id=note.id,
+            kind=WriteKind.UPDATE,
+            base_etag=newest.etag,
+            content=wanted,
+            body=self._store.compose(newest, wanted, now=self._clock()),
+        )
+        self._require_free_name(write)
+        following = self._links.make(write, links)
+
+        async def send() -> tuple[PushResult, tuple[str, ...]]:
+            result = await self._send_update(write, newest, seen, act, following)
+            return result, await self._links.send(following if result.stored else ())
+
+        result, relinked = await lock.run_cancellable(send())
+        if result.outcome is PushOutcome.AGAIN:
+            return None
+        saved = self._sender.make_saved(result, content, merged=newest.content != note.content)
+        waiting = {entry.note_id for entry in following} - {*relinked}
+        return replace(saved, relinked=relinked, waiting=tuple(waiting))
+
+    def _require_free_name(self, write: PendingWrite) -> None:
+        """Raise ``InvalidRequest`` if the write gives the note an id that another one has, or that rules hide."""
+        new_id = self._store.revision_of(write.note_id, write.body).id
+        if new_id == write.note_id:
+            return
+        known = self._cache.notes.etag(new_id) is not None or self._journal.in_flight(new_id)
+        if known or not self._journal.sees(new_id, write.content):
+            raise name_taken_error(write.note_id)
+
+    async def _fetch_newest(self, note_id: str, seen: str | None, *, first: bool) -> Revision:
+        newest = await get_newest(self._store, note_id)
+        base = self._cache.notes.base(note_id)
+        known = Known(base.etag, base.server_version) if base else None
+        if remote_state(known, newest) is RemoteState.OLDER:
+            # Either the note was made again, or this answer is stale. Only a second request tells.
+            newest = await get_newest(self._store, note_id)
+        if isinstance(newest, Tombstone) or not self._journal.sees_revision(newest):
+            # A note that was hidden elsewhere is gone to the caller here.
+            self._forget(newest, seen=seen)
+            raise self._make_removed_error(note_id) if first else self._make_gone_error(note_id)
+        return newest
+
+    def _forget(self, gone: Revision | Tombstone, *, seen: str | None) -> None:
+        """Take a note that is gone or hidden out of the index.
+
+        Where ids are names the next listing does: the note may have been renamed.
+        """
+        if self._store.traits.ids is not Ids.NAMED:
+            self._journal.adopt(gone, seen=seen)
+
+    def _make_removed_error(self, note_id: str) -> NotariumError:
+        return removed_error(note_id, renamed=self._store.traits.ids is Ids.NAMED)
+
+    def _make_gone_error(self, note_id: str) -> NotariumError:
+        """Make the error for a note that is gone after its change was sent.
+
+        If rules hide notes, it is the one for a change that was stored into a note that is hidden now.
+        """
+        hides = self._cache.notes.visibility.rules.has_rules
+        return (
+            out_of_sight_error(note_id, stored=False)
+            if hides
+            else self._make_removed_error(note_id)
+        )
+
+    async def _send_update(
+        self,
+        write: PendingWrite,
+        newest: Revision,
+        seen: str | None,
+        act: Act | None,
+        following: Sequence[PendingWrite],
+    ) -> PushResult:
+        try:
+            result = await self._sender.record_and_send(
+                write, act, base=newest, seen=seen, following=following
+            )
+        except IdTaken:
+            raise name_taken_error(write.note_id) from None
+        except VersionConflict:
+            result = None
+        except NoteNotFound:
+            self._forget(Tombstone(write.note_id), seen=newest.etag)
+            raise self._make_gone_error(write.note_id) from None
+        if result is None:
+            return PushResult(PushOutcome.AGAIN)
+        if result.outcome is PushOutcome.AGAIN:
+            self._pusher.drop(write)
+        return result
