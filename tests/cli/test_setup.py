@@ -29,6 +29,7 @@ pytestmark = [
     pytest.mark.slow("each test makes an account and starts servers, some talk at a terminal"),
 ]
 UP, SPACE = "\x1b[A", " "
+NOWHERE = ("--set", "TRILIUM_URL=http://127.0.0.1:9")
 PASSPHRASE = "seven green herons over a quiet lake"
 ZED = '// my settings\n{\n  // always\n  "vim_mode": true,\n}\n'
 
@@ -239,7 +240,7 @@ def test_a_wrong_code_ends_it_and_says_how_to_go_on(simulator: Simulator, home: 
     )
     assert done.returncode == 1
     assert "does not accept this code" in done.stderr
-    assert "`mcp-notarium --account simplenote setup` again: it goes on" in done.stderr
+    assert "`mcp-notarium --account simplenote setup` goes on" in done.stderr
     assert not (home / ".cursor/mcp.json").exists()
 
 
@@ -348,8 +349,10 @@ def test_a_store_is_asked_for_what_it_declares_and_its_token_is_kept(home: Path)
     service = TriliumSimulator()
     service.write("plan", "Plan", "<p>First.</p>")
     with running(service):
-        env = bare(home) | {"TRILIUM_TOKEN": service.token}
-        with Person(env, "setup", "--yes", "--store", "trilium", "--client", "cursor") as terminal:
+        given = home / "token"
+        given.write_text(f"{service.token}\n")
+        options = ["--store", "trilium", "--secret-file", f"TRILIUM_TOKEN={given}"]
+        with Person(bare(home), "setup", "--yes", *options, "--client", "cursor") as terminal:
             terminal.answer("Address of the Trilium server", f"{service.url}\n")
             assert terminal.ends() == 0, terminal.screen
         assert "1 note is here" in terminal.screen
@@ -382,16 +385,28 @@ def test_a_mistyped_address_is_corrected_at_once_and_leaves_no_account_behind(ho
         (["--store", "vault", "--set", "VAULT_PATH=/not/here"], "no such file or folder"),
         (["--key", "keychain"], "`--key file` keeps the key"),
         (["--key", "passphrase"], "no terminal"),
+        (["--recovery"], "`mcp-notarium keys recovery create`"),
+        (["--store", "simplenote", "--set", "SIMPLENOTE_USERNAME=a@example.org"], "`--code-stdin`"),
+        (
+            ["--store", "trilium", *NOWHERE, "--secret-file", "TRILIUM_TOKEN=-"],
+            "Check TRILIUM_URL=",
+        ),
+        (
+            ["--store", "trilium", *NOWHERE, "--secret-file", "TRILIUM_URL=-"],
+            "no secret of Trilium",
+        ),
     ],
     ids=str,
 )
 def test_what_cannot_be_used_is_refused_before_anything_is_kept(
     home: Path, options: list[str], said: str
 ) -> None:
-    done = run(bare(home), "setup", "--yes", *options)
+    done = run(bare(home), "setup", "--yes", *options, stdin="nobodys-token\n")
     assert done.returncode == 1
     assert said in done.stderr
+    assert "nobodys-token" not in done.stderr
     assert not (home / ".config/mcp-notarium").exists()
+    assert not (home / ".local").exists()
 
 
 def test_settings_are_added_to_the_account_of_the_same_notes(home: Path) -> None:

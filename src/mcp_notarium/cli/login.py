@@ -46,12 +46,17 @@ def run_login(args: argparse.Namespace) -> int:
 def log_in(config: Config, args: argparse.Namespace) -> int:
     """Log in to the store of ``config``, as the options of the command say; return the exit code."""
     login = config.store.require_login()
-    if not args.code_stdin and not can_ask():  # before a code is sent that nobody could type
+    require_dialog(login, args)  # before a code is sent that nobody could type
+    return asyncio.run(_log_in(replace(config, allow_weak=args.allow_weak), login, args))
+
+
+def require_dialog(login: Login, args: argparse.Namespace) -> None:
+    """Raise ``ConfigError`` if nobody can answer what the login asks."""
+    if not args.code_stdin and not can_ask():
         raise ConfigError(
             "there is no terminal to ask on",
-            resolution_hint="Run the command in a terminal, or give `--code-stdin` and the code on standard input.",
+            resolution_hint=f"Run the command in a terminal. {login.unattended}",
         )
-    return asyncio.run(_log_in(replace(config, allow_weak=args.allow_weak), login, args))
 
 
 async def _log_in(config: Config, login: Login, args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Read a new key on the command line: from a prompt, a file, standard input, or generated.
+"""Read a new key or another secret on the command line: from a prompt, a file, standard input, or generated.
 
 Never from an argument: everybody on the machine can read those. A generated key is printed just before
 it takes effect: not for a change that is refused, and not after one that cannot be undone.
@@ -124,9 +124,9 @@ def read(args: argparse.Namespace, *, account: str) -> NewKey:
             raise _print_error("standard output is closed")
         return NewKey(user_key.generate(), generated=True)
     if args.new_key_file is not None:
-        return NewKey(_read_file(args.new_key_file))
+        return NewKey(_read_file(args.new_key_file, "--new-key-file"))
     if args.new_key_stdin:
-        return NewKey(_without_line_end(sys.stdin.buffer.read(_MOST)))
+        return NewKey(_read_stdin())
     new = ask_secret("New key: ")
     # Before it is typed a second time.
     require_strong(new, account=account, allow_weak=args.allow_weak)
@@ -137,15 +137,34 @@ def read(args: argparse.Namespace, *, account: str) -> NewKey:
     return NewKey(new)
 
 
-def _read_file(path: Path) -> Secret:
+def read_secret(path: str, option: str) -> Secret:
+    """Return the secret in a file, or with ``-`` on standard input. Raises ``ConfigError``."""
+    found = _read_stdin() if path == "-" else _read_file(Path(path).expanduser(), option)
+    try:
+        empty = not found.reveal_text().strip()
+    except UnicodeDecodeError:
+        empty = True
+    if empty:
+        raise ConfigError(
+            f"what `{option}` names holds no secret",
+            resolution_hint="Put it there as one line of text, and nothing else.",
+        )
+    return found
+
+
+def _read_stdin() -> Secret:
+    return _without_line_end(sys.stdin.buffer.read(_MOST))
+
+
+def _read_file(path: Path, option: str) -> Secret:
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             found = _without_line_end(file.read(_MOST))
     except OSError as error:
         raise ConfigError(
-            f"the new key's file cannot be read: {os_errors.describe(error)}",
-            resolution_hint="Check the path given to --new-key-file and its permissions.",
+            f"the file of `{option}` cannot be read: {os_errors.describe(error)}",
+            resolution_hint="Check its path and its permissions.",
         ) from error
     if os.name == "posix" and stat.S_ISREG(mode) and mode & _OTHERS_READ:
         talk(

@@ -30,7 +30,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.stores import registry
 
 KEYCHAIN = "NOTARIUM_KEYCHAIN"
-_KEY = "DB_ENCRYPTION_KEY"
+KEY = "DB_ENCRYPTION_KEY"
 _TRIES = 3
 _TITLES = {
     "keychain": "a new one, in the keychain",
@@ -64,7 +64,7 @@ def place_key(account: Account, args: argparse.Namespace) -> Account:
     # The account's own key counts from here on.
     os.environ.pop(KEY_FILE, None)
     if place == "file":
-        os.environ.pop(_KEY, None)
+        os.environ.pop(KEY, None)
     return account
 
 
@@ -136,7 +136,7 @@ def forget(account: Account) -> None:
 def account_folder(account: Account) -> AccountFolder:
     """Return the folder of the account's database, which may be missing."""
     own = {name: text for name, text in account.variables.items() if not name.endswith("_FILE")}
-    found = config.load({**os.environ, **own, KEY_FILE: "", _KEY: ""}, cwd=Path(os.path.sep))
+    found = config.load({**os.environ, **own, KEY_FILE: "", KEY: ""}, cwd=Path(os.path.sep))
     return AccountFolder(found.config.account_dir)
 
 
@@ -158,7 +158,7 @@ def _make_file(account: Account, key: Secret | None = None) -> None:
             resolution_hint="Put the file back. With the recovery key `mcp-notarium rotate-key --ask-old "
             "--new-key-file PATH` sets another one.",
         )
-    given = os.environ.get(_KEY, "")
+    given = os.environ.get(KEY, "")
     key = key or (Secret(given) if given else user_key.generate())
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -99,8 +99,7 @@ def read_line() -> str:
 
 def show_once(words: str, secret: Secret) -> None:
     """Show a secret on the terminal and nowhere else. Raises like :func:`ask_secret`."""
-    require_terminal()
-    if not sys.stderr.isatty():
+    if not can_show():
         raise _no_terminal()
     talk(f"{words}\n\n    {secret.reveal_text()}\n")
 
@@ -117,6 +116,11 @@ def ask_yes(question: str) -> bool:
 def can_ask() -> bool:
     """Return whether somebody sits at a terminal who can be asked."""
     return sys.stdin.isatty()
+
+
+def can_show() -> bool:
+    """Return whether somebody sits at a terminal who can be shown a secret."""
+    return can_ask() and sys.stderr.isatty()
 
 
 def require_terminal() -> None:

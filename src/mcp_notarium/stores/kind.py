@@ -76,13 +76,14 @@ class Login:
     """Describe how a person logs in. ``get_token``: each of its requests has that many seconds.
 
     ``common_variables``: settings that let servers log in without it. ``hint``: what to do if the store does not
-    accept the login. ``logout``: what logging out does not do.
+    accept the login. ``logout``: what logging out does not do. ``unattended``: what to do where nobody can be asked.
     """
 
     get_token: Callable[[StoreSettings, float, LoginDialog], Awaitable[Secret]]
     variables: tuple[str, ...]
     hint: str
     logout: str
+    unattended: str
 
 
 def is_plain_id(note_id: str) -> bool:

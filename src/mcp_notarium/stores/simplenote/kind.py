@@ -167,6 +167,7 @@ KIND = StoreKind(
         get_token=_log_in,
         variables=(PASSWORD, TOKEN),
         hint=LOGIN_HINT,
+        unattended="In a script give `--code-stdin` and the code of the e-mail on standard input.",
         logout="Simplenote cannot end a single login. To invalidate the token everywhere, change the "
         "account's password.",
     ),

@@ -122,6 +122,8 @@ KIND = StoreKind(
         get_token=_log_in,
         variables=(TOKEN,),
         hint=LOGIN_HINT,
+        unattended="In a script make a token in Trilium (Options > ETAPI), and name its file to `setup` by "
+        "`--secret-file` (`TRILIUM_TOKEN` and the path).",
         logout="The token stays valid at the server. To end it, delete it in Trilium (Options > ETAPI).",
     ),
 )
