@@ -1,7 +1,8 @@
-"""Test the findings of ``doctor`` on the age of keys."""
+"""Test the findings of ``doctor`` on the age of keys, and on copies."""
 
 import pytest
 
+from mcp_notarium import config
 from mcp_notarium.cli import doctor_checks
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
@@ -26,3 +27,11 @@ def test_an_old_key_is_worth_a_reminder(days, state):
     assert seen.state == state
     assert f"last changed {days} days ago" in seen.seen
     assert ("mcp-notarium rotate-key" in seen.hint) is (state == "warn")
+
+
+def test_a_new_notebook_has_no_copy_yet_and_nothing_to_worry_about(tmp_path):
+    given = {"NOTARIUM_STORE": "local", "NOTARIUM_DATA_DIR": str(tmp_path)}
+    settings = config.load(given | {"DB_ENCRYPTION_KEY": PASSPHRASE}, cwd=tmp_path).config
+    settings.account_dir.mkdir(mode=0o700)
+    (copies,) = (one for one in doctor_checks.check_folder(settings) if one.name == "copies")
+    assert (copies.state, copies.seen[:8], copies.hint) == ("ok", "none yet", "")

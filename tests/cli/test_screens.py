@@ -37,6 +37,7 @@ def _env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         server.tool("save", title="Steer \x1b[31m me", text="nothing of that\n")
         note = server.tool("save", title="日本語" * 30, text="長い\n")
         server.tool("get", id=note["id"])
+        server.error("get", number=1)
         assert server.leave() == 0
     return env
 
@@ -69,10 +70,13 @@ def words(text: str) -> set[str]:
     return {one.strip("()") for one in text.split()}
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_an_act_is_one_line_with_title_and_local_time(env: dict[str, str], width: int) -> None:
+def tail(env: dict[str, str], width: int) -> list[str]:
     shown = screen(env | {"TZ": "Pacific/Kiritimati"}, "audit", "tail", "-n", "300", width=width)
-    lines = ESCAPES.sub("", shown).replace("\r", "").splitlines()
+    return ESCAPES.sub("", shown).replace("\r", "").splitlines()
+
+
+def test_an_act_is_one_line_with_title_and_local_time(env: dict[str, str]) -> None:
+    lines = tail(env, 120)
     saves = [one for one in lines if " tool.save " in one]
     assert len(saves) == 3
     assert all(re.match(r"\d\d:\d\d:\d\d  tool.save +ok  ", one) for one in saves)
@@ -80,7 +84,7 @@ def test_an_act_is_one_line_with_title_and_local_time(env: dict[str, str], width
     reads = [one for one in lines if " tool.get " in one]
     assert {one.index("talker 1") for one in (*saves, *reads)} == {saves[0].index("talker 1")}
     assert "\\u001b[31m" in saves[1]
-    assert all(len(one) <= width for one in lines)
+    assert all(len(one) <= 120 for one in lines)
     assert all(re.match(r"\d\d:\d\d:\d\d  |\d{4}-\d\d-\d\d$", one) for one in lines)
     there = [
         json.loads(one)
@@ -89,6 +93,19 @@ def test_an_act_is_one_line_with_title_and_local_time(env: dict[str, str], width
     assert "Sourdough" not in json.dumps(there)
     utc = next(one["at"] for one in there if one["act"] == "tool.save")
     assert int(saves[0][:2]) == (int(utc[11:13]) + 14) % 24
+
+
+def test_on_a_narrow_terminal_title_and_client_have_a_line_of_their_own(
+    env: dict[str, str],
+) -> None:
+    lines = tail(env, 60)
+    assert all(len(one) <= 60 for one in lines)
+    (at,) = (number for number, one in enumerate(lines) if "“Sourdough bread”  " in one)
+    assert re.match(r"\d\d:\d\d:\d\d  tool.save +ok$", lines[at - 1])
+    assert lines[at].startswith(" " * 10 + "talker 1  “Sourdough bread”  ")
+    (at,) = (number for number, one in enumerate(lines) if "failed" in one)
+    assert re.match(r"\d\d:\d\d:\d\d  tool.get +failed, arguments$", lines[at])
+    assert lines[at + 1].startswith(" " * 10 + "talker 1  ")
 
 
 def test_colour_is_for_terminals_that_want_it(env: dict[str, str]) -> None:

@@ -201,7 +201,8 @@ def _tail(args: argparse.Namespace) -> int:
     if args.json:
         sys.stdout.writelines(json.dumps(export.as_json(record)) + "\n" for record in records)
     else:
-        console.show(audit_lines.describe_records(records, names))
+        width = console.output().width
+        console.show(audit_lines.describe_records(records, names, width=width))
     return 0
 
 

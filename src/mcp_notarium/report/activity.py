@@ -195,7 +195,7 @@ class ActivityCounter:
         name, version = split_version(first.client)
         act = Act(
             first.at_ms, name, version, first.act.removeprefix("tool."),
-            _classify(first, last), last.decision, last.outcome, tuple(_note_references(last)),
+            classify(first, last), last.decision, last.outcome, tuple(_note_references(last)),
             last.bytes_out,
         )  # fmt: skip
         counted.tally.add(act)
@@ -242,7 +242,8 @@ def split_version(client: str) -> tuple[str, str]:
     return found[1], found[2][:_LONGEST_VERSION]
 
 
-def _classify(first: Record, last: Record) -> Result:
+def classify(first: Record, last: Record) -> Result:
+    """Tell what became of an act that ``first`` began; ``last`` is the record of its outcome, or the same one."""
     if last.decision in _AGAINST:
         return Result.FAILED if last.outcome in _MALFORMED else Result.REFUSED
     if last.outcome in (OPEN, UNKNOWN):

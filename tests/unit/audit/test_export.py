@@ -83,4 +83,4 @@ def test_changed_record_is_shown_as_it_is(records, text):
     changed = replace(records[0], notes=text, facts=text, act="a\x1b[2J")
     assert export.as_json(changed)["mac"] == changed.mac
     assert list(export.export_lines([changed], now_ms=0, end=Head()))
-    assert "\x1b" not in "".join(map(str, audit_lines.describe_records([changed], {})))
+    assert "\x1b" not in "".join(map(str, audit_lines.describe_records([changed], {}, width=200)))
