@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=FILE",
-        help="a password or token of the store, such as TRILIUM_TOKEN, read from FILE, or with `-` from standard "
+        help="a password or token of the store (such as ..._TOKEN), read from FILE, or with `-` from standard "
         "input; a private copy is kept for servers",
     )
     parser.add_argument(
