@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
 import shlex
 import stat
 import sys
-import threading
 import time
 import tomllib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +18,7 @@ import yaml
 
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.trilium import TriliumSimulator
+from support.services import running
 from support.terminal import CTRL_C, CTRL_D, Terminal
 from support.whole import DEADLINE, Server, run
 
@@ -55,26 +53,6 @@ def _home(tmp_path):
 def bare(home: Path, **more: str) -> dict[str, str]:
     """A fresh terminal: nothing but a home, and no client's command on the path."""
     return {"HOME": str(home), "PATH": "/usr/bin:/bin", "NOTARIUM_KEYCHAIN": "off"} | more
-
-
-@contextmanager
-def running(service: TriliumSimulator) -> Iterator[None]:
-    """The service at work, in a loop of its own."""
-    ready, ended = threading.Event(), threading.Event()
-
-    async def serve() -> None:
-        async with service.serving():
-            ready.set()
-            await asyncio.to_thread(ended.wait)
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    try:
-        assert ready.wait(DEADLINE)
-        yield
-    finally:
-        ended.set()
-        thread.join(DEADLINE)
 
 
 def pointing_at(simulator: Simulator) -> dict[str, str]:

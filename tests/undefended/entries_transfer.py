@@ -103,11 +103,18 @@ TRANSFER = (
         (_DAMAGED,),
     ),
     Defence(
-        "an account keeps its keys from a backup with others",
+        "an account with notes keeps its keys from a backup with others",
         "account/backup.py",
-        "        elif not key_slots.has_valid_mac(there, data_key):\n",
-        "        elif False:\n",
-        (_DAMAGED,),
+        "        if not changed and not JournalTable(opened.database).count():\n            return\n",
+        "        return\n",
+        (f"{_BACKUP}::test_an_account_with_other_keys_is_left_alone",),
+    ),
+    Defence(
+        "an account makes no room for a damaged backup",
+        "account/backup.py",
+        "        database_copies.require_authentic(folder.copies / copy, data_key)\n",
+        "        pass\n",
+        (f"{_BACKUP}::test_an_account_with_other_keys_is_left_alone",),
     ),
     Defence(
         "a backup that cannot be read back is none",

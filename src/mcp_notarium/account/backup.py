@@ -14,13 +14,13 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from mcp_notarium.account import database_copies, restoration
+from mcp_notarium.account import database_copies, opener, restoration
 from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions
 from mcp_notarium.account.restoration import Restored
 from mcp_notarium.account.startup_actions import OpenedCache
@@ -30,21 +30,35 @@ from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, WrongKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.key_file_codec import KeyFile, SlotState, SlotType
-from mcp_notarium.errors import CacheFull, ConfigError, InvalidRequest, LockedError, Verdict
-from mcp_notarium.files import os_errors
+from mcp_notarium.errors import (
+    CacheError,
+    CacheFull,
+    ConfigError,
+    InvalidRequest,
+    LockedError,
+    NotariumError,
+    Verdict,
+)
+from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder, create_folder
-from mcp_notarium.files.locks import key_lock
-from mcp_notarium.files.private_files import open_regular, sync_folder
+from mcp_notarium.files.locks import exclusive_locks, key_lock
+from mcp_notarium.files.private_files import disk_errors, open_regular, sync_folder
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.integrity import SALT_SIZE
+from mcp_notarium.storage.journal_table import JournalTable
 from mcp_notarium.stores.kind import LentTables
 
 _KEY_FILE = "notarium_keys.json"
 _DATABASE = re.compile(r"\d{8}T\d{6}Z-\d+\.sqlite\.encrypted")
 _ROOM = 3
 """How many times the size of the database must be free while a backup is written."""
+_ANEW = "`mcp-notarium purge`, `mcp-notarium setup --no-recovery`, and this command again."
+_IN_ORDER = (
+    "In this order: `mcp-notarium export PATH` takes its notes out, `mcp-notarium purge` removes it, `mcp-notarium "
+    "setup --no-recovery` makes it again, this command restores the backup, `mcp-notarium import PATH` adds the notes."
+)
 _BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, KeyError)
 
 
@@ -139,7 +153,10 @@ def _write_errors(to: Path) -> Iterator[None]:
 
 
 def restore(settings: Config, path: Path, *, options: ChangeOptions = DEFAULTS) -> Restored:
-    """Restore a backup of this account. ``options.old`` must open it, and the key file that is here, if there is one.
+    """Restore a backup of this account. ``options.old`` must open it.
+
+    An account that is here keeps its key file if that is of the same data key. One with another, as `setup` makes
+    it on a new machine, goes to the quarantine as a whole if it holds nothing of its own.
 
     Raises as :func:`restoration.restore`, and ``InvalidRequest`` if it is no undamaged backup. A key file that
     was put in place stays, so that the restoration can be repeated.
@@ -155,6 +172,9 @@ def restore(settings: Config, path: Path, *, options: ChangeOptions = DEFAULTS) 
             if len(names) != 1:
                 raise _no_backup(path)
             data_key, key = _unlock(settings, keyfile, options)
+            replaces = _has_other_keys(folder, data_key, options.bounds)
+            if replaces:
+                _require_unused(settings, options)
             create_folder(folder)
             with archive.open(names[0]) as member:
                 _place_copy(folder, member, names[0])
@@ -168,6 +188,8 @@ def restore(settings: Config, path: Path, *, options: ChangeOptions = DEFAULTS) 
             resolution_hint="Give the path of a file that `mcp-notarium backup` has written.",
         ) from error
     try:
+        if replaces:
+            _set_aside(folder, names[0], data_key, options, path)
         _place_key_file(folder, keyfile, data_key, options.bounds)
         return restoration.restore(settings, name=names[0], options=replace(options, old=key))
     finally:
@@ -225,6 +247,52 @@ def _place_copy(folder: AccountFolder, member: IO[bytes], name: str) -> None:
         raise
 
 
+def _has_other_keys(folder: AccountFolder, data_key: DataKey, bounds: Bounds) -> bool:
+    """Tell whether the account that is here has another data key."""
+    with disk_errors("the key file cannot be read"):
+        there = key_file_store.load(folder, bounds=bounds).valid
+    return there is not None and not key_slots.has_valid_mac(there, data_key)
+
+
+def _require_unused(settings: Config, options: ChangeOptions) -> None:
+    """Raise ``InvalidRequest`` unless the account that is here, as `setup` makes it, holds nothing of its own."""
+    tables = settings.store.tables
+    with (
+        suppress(NotariumError),
+        closing(
+            opener.open_cache(
+                replace(settings, on_unreadable="refuse"),
+                bounds=options.bounds,
+                read_only=True,
+                system=options.system,
+            )
+        ) as opened,
+    ):
+        changed = tables is not None and database_copies.read_last_change(opened.database, tables)
+        if not changed and not JournalTable(opened.database).count():
+            return
+    raise InvalidRequest(
+        "the account here has other keys than the backup, and may hold notes or changes that are nowhere else; "
+        "nothing was changed",
+        resolution_hint=_IN_ORDER
+        if tables
+        else f"`mcp-notarium sync` stores them; or give them up: {_ANEW}",
+    )
+
+
+def _set_aside(
+    folder: AccountFolder, copy: str, data_key: DataKey, options: ChangeOptions, backup: Path
+) -> None:
+    """Move the account that is here to the quarantine, once every page of the backup is authentic."""
+    try:
+        database_copies.require_authentic(folder.copies / copy, data_key)
+    except (CacheError, OSError) as error:
+        raise _no_backup(backup) from error
+    with disk_errors("the account here cannot be moved"), exclusive_locks(folder):
+        own = [one.path for one in database_copies.list_copies(folder) if one.path.name != copy]
+        quarantine.move(folder, [*own, *quarantine.list_files(folder)], now=options.clock())
+
+
 def _place_key_file(
     folder: AccountFolder, keyfile: KeyFile, data_key: DataKey, bounds: Bounds
 ) -> None:
@@ -235,6 +303,6 @@ def _place_key_file(
             key_file_store.store(folder, keyfile, check=lambda _changed: None, bounds=bounds)
         elif not key_slots.has_valid_mac(there, data_key):
             raise InvalidRequest(
-                "the account here has other keys than the backup; nothing was changed",
-                resolution_hint="Set another NOTARIUM_DATA_DIR, or move the account's folder away.",
+                "the account here was given other keys meanwhile; nothing was changed",
+                resolution_hint="Run the command again.",
             )

@@ -1,9 +1,9 @@
-"""Replace or destroy the local database: the commands from ``reset-cache`` to ``purge``.
+"""Replace or destroy the local database: ``reset-cache``, ``repair``, ``migrate-plaintext``, ``purge``.
 
 ``reset-cache`` empties the index of an undamaged database in place: its login and its unfinished writes stay. One
 that cannot be opened, has a damaged page, or holds the notes of another account is moved to the quarantine as
 a whole, and a new one is made, unless the notes are nowhere else. ``repair`` recovers what can be read of a
-damaged one; the store has the rest. ``restore`` puts a copy in its place, where the notes are nowhere else.
+damaged one; the store has the rest.
 ``migrate-plaintext`` encrypts an unencrypted one. ``purge`` destroys it permanently; the notes stay at the
 store.
 """
@@ -12,36 +12,27 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shlex
-import time
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 from mcp_notarium.account import (
-    backup,
     database_copies,
-    opener,
     plaintext_migration,
     purge,
     repair,
-    restoration,
     slot_rotation,
     startup_outcomes,
 )
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import calibrate, command_setup, console, notes, setup_key, signals
+from mcp_notarium.cli import command_setup, console, notes, setup_key, signals
 from mcp_notarium.cli.terminal import (
     ask_line,
     ask_secret,
     ask_yes,
-    print_data,
     say_unless_copied,
     talk,
 )
 from mcp_notarium.config import Config
-from mcp_notarium.config.common_variables import STORE
 from mcp_notarium.errors import (
     InvalidRequest,
     LockedError,
@@ -59,12 +50,7 @@ NOT_OVERWRITTEN = (
     "file found there still opens the database with its key, and an unencrypted cache can be read. "
     "Only disk encryption and the end of those copies help against that."
 )
-_LONGEST_COPY = 3600.0
-_INDEX_AGAIN = "A server fills the index again when it starts; until then `status` counts no notes."
-_NEW_KEY = (
-    "If the key that you typed is not the configured one, as on a new machine: "
-    "`mcp-notarium keys --ask-key add` adds one that servers use."
-)
+INDEX_AGAIN = "A server fills the index again when it starts; until then `status` counts no notes."
 _INCOMPLETE = {
     False: "WARNING: not every unfinished write, setting and audit record could be read. What is missing may "
     "be only in the old files.",
@@ -94,7 +80,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
     try:
         async with open_app(config, whole=True) as app:
             signals.watch_folder(config.account_dir)  # opening may have created the database
-            if not _confirm("Empty the cache and load every note again?", yes=yes):
+            if not confirm("Empty the cache and load every note again?", yes=yes):
                 return 1
             signals.note_change(_EMPTIED)
             with command_setup.record_command(app, "cli.reset-cache"):
@@ -109,7 +95,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
     if config.db_encryption:
         _require_key(config)  # else nothing would replace what is moved
         talk(_OTHER_KEYS)
-    if not _confirm(
+    if not confirm(
         "Move it to the quarantine (nothing is deleted) and start a new one? A write that was "
         "never confirmed would stay in the old files.",
         yes=yes,
@@ -143,7 +129,8 @@ def _end_sentence(error: NotariumError) -> str:
     return f"{error.message.rstrip('.')}."
 
 
-def _confirm(question: str, *, yes: bool) -> bool:
+def confirm(question: str, *, yes: bool) -> bool:
+    """Ask before something is replaced; a refusal is told."""
     if yes or ask_yes(question):
         return True
     talk("Nothing was changed. (In a script, say --yes.)")
@@ -187,7 +174,7 @@ def run_repair(args: argparse.Namespace) -> int:
         return 0
     found = done.salvaged
     talk(f"The cache is repaired; {found.writes:,} unfinished writes were restored.")
-    talk(_INDEX_AGAIN)
+    talk(INDEX_AGAIN)
     if not found.complete:
         talk(_INCOMPLETE[config.store.truth is Truth.LOCAL])
         for kept in database_copies.describe_kept(AccountFolder(config.account_dir)):
@@ -201,107 +188,6 @@ def run_repair(args: argparse.Namespace) -> int:
     )
     talk(f"The old files are in {done.quarantine}, as they were.")
     return 0
-
-
-def run_restore(args: argparse.Namespace) -> int:
-    """List the copies, or restore one after asking; exit code 0 when it is active.
-
-    Raises ``Unfinished`` if it is active and the old files are not all in the quarantine.
-    """
-    config = command_setup.prepare(args)
-    if args.make:
-        asyncio.run(_open_and_close(config))
-    if args.list or args.make:
-        folder = AccountFolder(config.account_dir)
-        found = database_copies.list_copies(folder)
-        lines = [f"{one.path.name}  {one.path.stat().st_size / 1e6:,.1f} MB" for one in found]
-        facts = {"folder": str(folder.copies), "copies": [one.path.name for one in found]}
-        print_data(facts, "\n".join(lines) or "There are no copies.", as_json=args.json)
-        return 0
-    which = f"the copy {args.copy}" if args.copy else f"the backup {args.backup}"
-    which = which if args.copy or args.backup else "the newest copy"
-    if not _confirm(
-        f"Restore {which}? What was changed here since goes to the quarantine.", yes=args.yes
-    ):
-        return 1
-    options = ChangeOptions(
-        old=ask_secret("Key: ") if args.ask_key else None,
-        system=keychain.system_keychain() if config.keychain else None,
-    )
-    with console.progress("Restoring the account"):
-        if args.backup:
-            key = calibrate.find_key(config, options.old)
-            done = backup.restore(config, args.backup, options=replace(options, old=key))
-        else:
-            done = restoration.restore(config, name=args.copy, options=options)
-    for copy in done.unsound:
-        talk(f"WARNING: {copy.path.name} cannot be read; it was passed over.")
-    active = "The backup" if args.backup else done.copy.path.name
-    talk(f"{active} is active. {_INDEX_AGAIN}")
-    say_unless_copied(done.result.state.copied)
-    done.result.state.require_finished(
-        "the copy is active, but the old files are not all in the quarantine",
-        hint="Nothing is lost, and servers can be started. Run `mcp-notarium repair` when the disk is "
-        f"well: it moves the rest to {done.result.quarantine}.",
-    )
-    talk(f"The old files are in {done.result.quarantine}, as they were.")
-    if args.backup and args.ask_key:
-        talk(_NEW_KEY)
-    return 0
-
-
-async def _open_and_close(config: Config) -> None:
-    """Stop as a server does, without its limit of time: a changed notebook is copied then."""
-    async with open_app(config, syncing=False, time_to_close=lambda: _LONGEST_COPY):
-        signals.watch_folder(config.account_dir)
-
-
-def run_backup(args: argparse.Namespace) -> int:
-    """Write all of the account that cannot be fetched again to one encrypted file."""
-    config = replace(command_setup.prepare(args), on_unreadable="refuse")
-    system = keychain.system_keychain() if config.keychain else None
-    with closing(opener.open_cache(config, read_only=True, system=system)) as opened:
-        to = args.path.absolute()
-        with console.progress("Copying the database"):
-            keyfile = backup.back_up(opened, config.store.tables, to, now=time.time())
-    talk(f"The backup is {to}, {to.stat().st_size / 1e6:,.1f} MB, encrypted.")
-    talk("Every key that opens the account today opens it, also after you change them.")
-    if not backup.has_recovery_key(keyfile):
-        talk(
-            "WARNING: no recovery key does. Make one on paper (`mcp-notarium keys recovery create`), then "
-            "back up again: without a key nobody can read the backup."
-        )
-    command = f"mcp-notarium restore --backup {shlex.quote(str(to))} --ask-key"
-    talk(f"To restore it here: {command}")
-    talk(f"On another machine, before `setup`: {_settings_of(config)} {command}")
-    return 0
-
-
-def _settings_of(config: Config) -> str:
-    """Return what names this account in the environment of a machine that does not know it; no secret."""
-    own = {one.name: config.store_settings.text(one.name) for one in config.store.variables}
-    usual = {one.name: one.default for one in config.store.variables}
-    given = {name: text for name, text in own.items() if text and text != usual[name]}
-    named = {STORE: config.store.name, **given}
-    return " ".join(f"{name}={shlex.quote(text)}" for name, text in named.items())
-
-
-def _add_backup_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="PATH", help="the new file")
-
-
-def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--backup", type=Path, metavar="PATH", help="restore a file that `backup` has written"
-    )
-    parser.add_argument(
-        "copy", nargs="?", help="file name of a copy; the newest undamaged one if missing"
-    )
-    parser.add_argument("--list", action="store_true", help="list the copies and change nothing")
-    parser.add_argument(
-        "--make", action="store_true", help="make a copy of what has changed, then list"
-    )
-    command_setup.options("--yes", "--ask-key", "--json")(parser)
 
 
 def run_migrate(args: argparse.Namespace) -> int:
@@ -380,8 +266,6 @@ def _require_consent(config: Config) -> None:
 COMMANDS = {
     "reset-cache": (command_setup.options("--yes", "--allow-weak"), run_reset),
     "repair": (command_setup.options("--ask-key"), run_repair),
-    "backup": (_add_backup_arguments, run_backup),
-    "restore": (_add_restore_arguments, run_restore),
     "migrate-plaintext": (command_setup.options("--allow-weak"), run_migrate),
     "purge": (command_setup.options("--yes"), run_purge),
 }

@@ -77,8 +77,8 @@ GROUPS = {
     },
     "Cache": {
         "repair": Command("cache", "recover what can be read of a damaged cache"),
-        "backup": Command("cache", "write what cannot be fetched again to one encrypted file"),
-        "restore": Command("cache", "put a copy of the local notebook, or a backup, back"),
+        "backup": Command("backups", "write what cannot be fetched again to one encrypted file"),
+        "restore": Command("backups", "put a copy of the local notebook, or a backup, back"),
         "reset-cache": Command("cache", "empty the cache and load it again"),
         "migrate-plaintext": Command("cache", "encrypt an unencrypted cache"),
         "purge": Command("cache", "destroy the local cache permanently"),

@@ -25,6 +25,7 @@ from support.account import BOUNDS, PASSPHRASE, account, open_cheaply
 from support.local_notebook import OtherProcess, local
 from support.long import LONG, dice
 
+OTHER_PASSPHRASE = "eleven quiet lamps beside a wooden door"
 NOW = 1_763_683_200.0
 GIVEN = ChangeOptions(old=Secret(PASSPHRASE), bounds=BOUNDS, clock=lambda: NOW + 1000, timeout=0.1)
 
@@ -57,6 +58,42 @@ def test_a_backup_is_restored_over_later_changes_and_leaves_no_copy(config, tmp_
     assert text(config) == "one"
     assert done.result.quarantine is not None
     assert not done.copy.path.exists()
+
+
+def elsewhere(tmp_path):
+    """The same notebook as another machine makes it, with another key."""
+    return account(tmp_path / "elsewhere", **local(), db_key=Secret(OTHER_PASSPHRASE))
+
+
+def test_an_account_that_was_only_set_up_makes_room_for_the_backup(config, tmp_path):
+    put(config, "one")
+    back_up(config, tmp_path / "b")
+    new = elsewhere(tmp_path)
+    open_cheaply(new).close()
+    backup.restore(new, tmp_path / "b", options=GIVEN)
+    assert text(replace(new, db_key=Secret(PASSPHRASE))) == "one"
+    assert len(list(new.account_dir.glob("quarantine/*/notarium_cache*.encrypted"))) == 1
+
+
+@pytest.mark.parametrize("wrong", ["used", "locked", "damaged"])
+def test_an_account_with_other_keys_is_left_alone(config, tmp_path, wrong):
+    put(config, "x" * 20_000)
+    back_up(config, tmp_path / "b")
+    new = elsewhere(tmp_path)
+    open_cheaply(new).close()
+    if wrong == "used":
+        put(new, "nowhere else")
+    elif wrong == "locked":
+        new = replace(new, db_key=Secret("a passphrase that opens nothing here"))
+    else:
+        whole = (tmp_path / "b").read_bytes()
+        at = len(whole) // 2
+        (tmp_path / "b").write_bytes(whole[:at] + bytes(64) + whole[at + 64 :])
+    before = {one: one.read_bytes() for one in new.account_dir.glob("*") if one.is_file()}
+    with pytest.raises(InvalidRequest):
+        backup.restore(new, tmp_path / "b", options=GIVEN)
+    assert {one: one.read_bytes() for one in new.account_dir.glob("*") if one.is_file()} == before
+    assert not (new.account_dir / "quarantine").exists()
 
 
 def test_a_backup_that_cannot_be_made_leaves_nothing(config, tmp_path, monkeypatch):

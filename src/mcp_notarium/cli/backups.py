@@ -1,0 +1,144 @@
+"""Write an encrypted backup of the account, and restore one, or a copy of the local notebook: ``backup``, ``restore``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shlex
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from mcp_notarium.account import backup, database_copies, opener, restoration, slot_management
+from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.app import open_app
+from mcp_notarium.cli import calibrate, command_setup, console, signals
+from mcp_notarium.cli.cache import INDEX_AGAIN, confirm
+from mcp_notarium.cli.terminal import ask_secret, print_data, say_unless_copied, talk
+from mcp_notarium.config import Config
+from mcp_notarium.errors import NotariumError
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.keys import credentials, keychain
+
+_LONGEST_COPY = 3600.0
+_NEW_KEY = "Servers have no key yet: `mcp-notarium keys --ask-key add` adds one that they use."
+
+
+def run_restore(args: argparse.Namespace) -> int:
+    """List the copies, or restore one after asking; exit code 0 when it is active.
+
+    Raises ``Unfinished`` if it is active and the old files are not all in the quarantine.
+    """
+    config = command_setup.prepare(args)
+    if args.make:
+        asyncio.run(_open_and_close(config))
+    if args.list or args.make:
+        folder = AccountFolder(config.account_dir)
+        found = database_copies.list_copies(folder)
+        lines = [f"{one.path.name}  {one.path.stat().st_size / 1e6:,.1f} MB" for one in found]
+        facts = {"folder": str(folder.copies), "copies": [one.path.name for one in found]}
+        print_data(facts, "\n".join(lines) or "There are no copies.", as_json=args.json)
+        return 0
+    which = f"the copy {args.copy}" if args.copy else f"the backup {args.backup}"
+    which = which if args.copy or args.backup else "the newest copy"
+    if not confirm(
+        f"Restore {which}? What was changed here since goes to the quarantine.", yes=args.yes
+    ):
+        return 1
+    options = ChangeOptions(
+        old=ask_secret("Key: ") if args.ask_key else None,
+        system=keychain.system_keychain() if config.keychain else None,
+    )
+    with console.progress("Restoring the account"):
+        if args.backup:
+            key = calibrate.find_key(config, options.old)
+            done = backup.restore(config, args.backup, options=replace(options, old=key))
+        else:
+            done = restoration.restore(config, name=args.copy, options=options)
+    for copy in done.unsound:
+        talk(f"WARNING: {copy.path.name} cannot be read; it was passed over.")
+    active = "The backup" if args.backup else done.copy.path.name
+    talk(f"{active} is active. {INDEX_AGAIN}")
+    say_unless_copied(done.result.state.copied)
+    done.result.state.require_finished(
+        "the copy is active, but the old files are not all in the quarantine",
+        hint="Nothing is lost, and servers can be started. Run `mcp-notarium repair` when the disk is "
+        f"well: it moves the rest to {done.result.quarantine}.",
+    )
+    talk(f"The old files are in {done.result.quarantine}, as they were.")
+    if args.backup and options.old is not None:
+        _add_own_key(config, options)
+    return 0
+
+
+def _add_own_key(config: Config, options: ChangeOptions) -> None:
+    """Let the configured key open what was restored with a typed one, so that servers can."""
+    try:
+        own = credentials.find_passphrase(config, system=options.system)
+        if own is None:
+            talk(_NEW_KEY)
+        elif slot_management.list_slots(config, own.passphrase).opened_by is None:
+            slot_management.add(config, own.passphrase, options=options)
+            talk(f"The key in {own.origin} opens it from now on, and every key of the backup does.")
+    except NotariumError as error:
+        talk(f"The configured key could not be added: {error.message}. {_NEW_KEY}")
+
+
+async def _open_and_close(config: Config) -> None:
+    """Stop as a server does, without its limit of time: a changed notebook is copied then."""
+    async with open_app(config, syncing=False, time_to_close=lambda: _LONGEST_COPY):
+        signals.watch_folder(config.account_dir)
+
+
+def run_backup(args: argparse.Namespace) -> int:
+    """Write all of the account that cannot be fetched again to one encrypted file."""
+    config = replace(command_setup.prepare(args), on_unreadable="refuse")
+    system = keychain.system_keychain() if config.keychain else None
+    with closing(opener.open_cache(config, read_only=True, system=system)) as opened:
+        to = args.path.absolute()
+        with console.progress("Copying the database"):
+            keyfile = backup.back_up(opened, config.store.tables, to, now=time.time())
+    talk(f"The backup is {to}, {to.stat().st_size / 1e6:,.1f} MB, encrypted.")
+    talk("Every key that opens the account today opens it, also after you change them.")
+    if not backup.has_recovery_key(keyfile):
+        talk(
+            "WARNING: no recovery key does. Make one on paper (`mcp-notarium keys recovery create`), then "
+            "back up again: without a key nobody can read the backup."
+        )
+    talk(f"To restore it: mcp-notarium restore --backup {shlex.quote(str(to))} --ask-key")
+    talk(f"On another machine run this before: mcp-notarium setup {_options_of(config)}")
+    return 0
+
+
+def _options_of(config: Config) -> str:
+    """Return the options of ``setup`` that make this account; no secret. The keys come with the backup."""
+    own = {one.name: config.store_settings.text(one.name) for one in config.store.variables}
+    usual = {one.name: one.default for one in config.store.variables}
+    given = [f"{name}={text}" for name, text in own.items() if text and text != usual[name]]
+    named = (f"--set {shlex.quote(one)}" for one in given)
+    return " ".join((f"--store {config.store.name}", *named, "--no-recovery"))
+
+
+def _add_backup_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="PATH", help="the new file")
+
+
+def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--backup", type=Path, metavar="PATH", help="restore a file that `backup` has written"
+    )
+    parser.add_argument(
+        "copy", nargs="?", help="file name of a copy; the newest undamaged one if missing"
+    )
+    parser.add_argument("--list", action="store_true", help="list the copies and change nothing")
+    parser.add_argument(
+        "--make", action="store_true", help="make a copy of what has changed, then list"
+    )
+    command_setup.options("--yes", "--ask-key", "--json")(parser)
+
+
+COMMANDS = {
+    "backup": (_add_backup_arguments, run_backup),
+    "restore": (_add_restore_arguments, run_restore),
+}
