@@ -264,7 +264,6 @@ def _require_unused(settings: Config, options: ChangeOptions) -> None:
                 replace(settings, on_unreadable="refuse"),
                 bounds=options.bounds,
                 read_only=True,
-                system=options.system,
             )
         ) as opened,
     ):

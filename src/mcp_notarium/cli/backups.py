@@ -75,7 +75,7 @@ def run_restore(args: argparse.Namespace) -> int:
 def _add_own_key(config: Config, options: ChangeOptions) -> None:
     """Let the configured key open what was restored with a typed one, so that servers can."""
     try:
-        own = credentials.find_passphrase(config, system=options.system)
+        own = credentials.find_passphrase(config)
         if own is None:
             talk(_NEW_KEY)
         elif slot_management.list_slots(config, own.passphrase).opened_by is None:

@@ -1,6 +1,7 @@
 """A backup that does not fit on the disk or cannot be read back leaves nothing behind, and one is restored in place."""
 
 import tempfile
+import zipfile
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +76,17 @@ def test_an_account_that_was_only_set_up_makes_room_for_the_backup(config, tmp_p
     assert len(list(new.account_dir.glob("quarantine/*/notarium_cache*.encrypted"))) == 1
 
 
+def damage_a_page(path):
+    """Write the zip file again, whole, around a database that is not."""
+    with zipfile.ZipFile(path) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(path, "w") as file:
+        for name, data in parts.items():
+            at = len(data) // 2
+            database = name.endswith(".encrypted")
+            file.writestr(name, data[:at] + bytes(64) + data[at + 64 :] if database else data)
+
+
 @pytest.mark.parametrize("wrong", ["used", "locked", "damaged"])
 def test_an_account_with_other_keys_is_left_alone(config, tmp_path, wrong):
     put(config, "x" * 20_000)
@@ -86,9 +98,7 @@ def test_an_account_with_other_keys_is_left_alone(config, tmp_path, wrong):
     elif wrong == "locked":
         new = replace(new, db_key=Secret("a passphrase that opens nothing here"))
     else:
-        whole = (tmp_path / "b").read_bytes()
-        at = len(whole) // 2
-        (tmp_path / "b").write_bytes(whole[:at] + bytes(64) + whole[at + 64 :])
+        damage_a_page(tmp_path / "b")
     before = {one: one.read_bytes() for one in new.account_dir.glob("*") if one.is_file()}
     with pytest.raises(InvalidRequest):
         backup.restore(new, tmp_path / "b", options=GIVEN)
