@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mcp_notarium.domain.link_rewriting import count_links
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import path_key, with_digits
 from mcp_notarium.errors import NoteNotFound
@@ -216,14 +217,22 @@ class Library:
             return content
         return replace(content, title=with_digits(content.title, seed=note.id))
 
-    def find_broken_links(self, note: Note, content: Content) -> dict[str, Changes]:
+    async def find_broken_links(self, note: Note, content: Content) -> dict[str, Changes]:
         """Return what links must become if the content gives the note another path; by the notes they stand in."""
         if not self.traits.folders or note.trash or content.title == note.title:
             return {}
         new_id = self.preview(note, content)[0]
         if new_id == note.id:
             return {}
-        return dict(self._cache.notes.links.find_broken(note.id, new_id))
+        links = self._cache.notes.links
+        places = links.find_file_places(note.id) if self.pages is not None else set()
+        files = await self.pages.find_files(places) if self.pages is not None and places else set()
+        broken = links.find_broken(note.id, new_id, files=files)
+        return {one: changes for one, changes in broken.items() if self._has_links(one, changes)}
+
+    def _has_links(self, note_id: str, changes: Changes) -> bool:
+        note = self.get(note_id)
+        return note is not None and count_links(note.text, changes) > 0
 
     async def save(
         self,

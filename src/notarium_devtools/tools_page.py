@@ -200,8 +200,8 @@ _BEHAVIOUR = {
 * `title` is an argument as well where the store has titles (at most 1,000 characters, one line; an empty one
   removes it), and alone reason enough for a change. Elsewhere the first line of the text is the title.
 * In a vault another `title` renames the file, and one with a `/` moves it (`Work/Plan`: from the top). The answer has the new `id`; the
-  old one goes on to work. A name that is taken is the error `name_taken`. If links of visible notes would then mean no note or
-  another one, the error `links_would_break` counts them, and nothing is saved: repeat the call with `rewrite_links`, `true` to change
+  old one goes on to work. A name that is taken is the error `name_taken`. If links of visible notes would then break ([which](vault.md#links)),
+  the error `links_would_break` counts them, and nothing is saved: repeat the call with `rewrite_links`, `true` to change
   exactly these links as well, `false` to leave them. Each rewritten note is a save of its own, with its own history, and counts as
   a write; `note` says in how many notes it was done, and where not.
 * `text_patch`: all line numbers are those of the text at `local_version`. Deletions are applied from

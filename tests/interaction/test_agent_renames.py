@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -166,6 +167,91 @@ def test_links_in_notes_that_a_rule_hides_are_neither_counted_nor_changed(
         assert saved["note"] == "Links were rewritten in 2 other notes."
         assert (vault / "Hidden links.md").read_text() == LINKS["Hidden links.md"]
         assert server.error("save", id="Index.md", append="x")["subcategory"] == "policy"
+        assert server.leave() == 0
+
+
+def follow(vault: Path, path: str) -> list[str]:
+    """How that begins what a viewer that knows of no vault finds behind the Markdown links of a file."""
+    targets = re.findall(
+        r"\]\(<?([^)#>\"]*?)>?(?:#\S*)?(?: \".*?\")?\)", (vault / path).read_text()
+    )
+    places = [Path(os.path.normpath((vault / path).parent / unquote(one))) for one in targets]
+    return [one.read_text()[:5] if one.is_file() else "nothing" for one in places]
+
+
+def test_links_that_a_plain_viewer_follows_lead_to_the_same_files_after_a_move(
+    env: dict[str, str], vault: Path, tmp_path: Path
+) -> None:
+    own = (
+        "![i](img/a%20b.png) [o](Other.md#x) [c](<../Home/my cup.md>) ![no](gone.png) "
+        '[out](../../outside.txt) [d](../Private/Diary.md) [s](../Private/s.txt "Secret")\n'
+    )
+    texts = {
+        "Work/Plan.md": own,
+        "Work/Tea.md": '[[Plan]] [p](Plan.md#Costs "Title") `[p](Plan.md)` [r](./Plan.md)\n',
+        "Index.md": "[p](Work/Plan.md) [[Work/Plan]] [by name](Other.md)\n",
+        "Home/my cup.md": "cup\n",
+        "Work/img/a b.png": "image\n",
+        "Private/s.txt": "secret\n",
+        "../outside.txt": "outside\n",
+    }
+    for path, text in texts.items():
+        (vault / path).parent.mkdir(parents=True, exist_ok=True)
+        (vault / path).write_text(text)
+        os.utime(vault / path, (OLD, OLD))
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[notes]\nhidden_paths = ["Private"]\n')
+    policy.chmod(0o600)
+    before = {path: follow(vault, path) for path in ("Work/Plan.md", "Work/Tea.md", "Index.md")}
+    with Server(env | {"NOTARIUM_POLICY_FILE": str(policy)}) as server:
+        server.loaded(6)
+        version = server.tool("get", id="Work/Plan.md")["local_version"]
+        asked = {"id": "Work/Plan.md", "local_version": version, "title": "Home/Old/Project"}
+        refused = server.error("save", **asked)
+        assert (refused["details"]["links"], refused["details"]["notes"]) == (11, 3)
+        server.tool("save", **asked, rewrite_links=True)
+        assert (vault / "Home" / "Old" / "Project.md").read_text() == (
+            "![i](../../Work/img/a%20b.png) [o](../../Work/Other.md#x) [c](<../my cup.md>) "
+            "![no](gone.png) [out](../../../outside.txt) [d](../../Private/Diary.md) "
+            '[s](../../Private/s.txt "Secret")\n'
+        )
+        assert (vault / "Work" / "Tea.md").read_text() == (
+            '[[Project]] [p](../Home/Old/Project.md#Costs "Title") `[p](Plan.md)` '
+            "[r](../Home/Old/Project.md)\n"
+        )
+        assert (vault / "Index.md").read_text() == (
+            "[p](Home/Old/Project.md) [[Home/Old/Project]] [by name](Other.md)\n"
+        )
+        before["Work/Tea.md"][1] = "nothing"  # it stands in code
+        before["Home/Old/Project.md"] = before.pop("Work/Plan.md")
+        assert {path: follow(vault, path) for path in before} == before
+        server.tool("manage", action="undo", id="Home/Old/Project.md", confirm=True)
+        assert (vault / "Work" / "Plan.md").read_text() == own
+        assert follow(vault, "Work/Tea.md")[0] == own[:5]
+        assert server.leave() == 0
+
+
+def test_a_move_does_not_tell_which_files_lie_in_a_hidden_folder(
+    env: dict[str, str], vault: Path, tmp_path: Path
+) -> None:
+    (vault / "Private" / "s.txt").write_text("secret\n")
+    (vault / "Work" / "s.txt").write_text("open\n")
+    probes = "[a](Private/s.txt) [b](Private/none.txt) [c](Private/Diary.md) [d](Hidden.md)"
+    (vault / "Probe.md").write_text(f"{probes} [e](Work/s.txt) [f](.obsidian/x.json)\n")
+    (vault / ".obsidian").mkdir()
+    (vault / ".obsidian" / "x.json").write_text("{}\n")
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[notes]\nhidden_paths = ["Private"]\nhidden_tags = ["private"]\n')
+    policy.chmod(0o600)
+    with Server(env | {"NOTARIUM_POLICY_FILE": str(policy)}) as server:
+        server.loaded(3)
+        version = server.tool("get", id="Probe.md")["local_version"]
+        refused = server.error("save", id="Probe.md", local_version=version, title="New/Probe")
+        assert refused["details"]["links"] == 1
+        saved = rename(server, "Probe.md", "New/Probe", rewrite_links=True)
+        assert (vault / saved["id"]).read_text() == (
+            f"{probes} [e](../Work/s.txt) [f](.obsidian/x.json)\n"
+        )
         assert server.leave() == 0
 
 

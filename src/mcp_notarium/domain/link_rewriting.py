@@ -1,7 +1,9 @@
 """Find the links that a new name of a note would break, and write others in their place. Pure.
 
 A link breaks if it means no note afterwards, or another one: also a link to a third note, whose name the renamed
-one gets. Such a link gets another target, in the form that it had. Every other character of a text stays.
+one gets. A Markdown link that leads to its file as a relative path leads there afterwards, too; every other link
+means what it means to Obsidian. Such a link gets another target, in the form that it had. Every other character of a
+text stays.
 """
 
 from __future__ import annotations
@@ -9,24 +11,30 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from mcp_notarium.domain.note_links import (
+    ELSEWHERE,
     ENDING,
+    Link,
     Occurrence,
     find_links,
     name_key,
-    place_of,
+    relative_place,
     resolve,
 )
 
-Changes = Mapping[str, str | None]
-"""Target as written -> the one that it is to become; None: no link can have that."""
+Changes = Mapping[Link, str | None]
+"""Link -> the target that it is to have; None: no link can have that."""
 _FIXED = ("./", "../")
 _NOT_IN_WIKI = re.compile(r"[\[\]|#\n]")
 _NOT_IN_ANGLES = re.compile(r"[<>#%\n]")
 _PLAIN = "/!$&'*+,;=:@~"
 _MOST_ASCII = 127
+_TOP = "/\0" * 64
+"""Stands for the folders above the vault: a relative path may lead there."""
 
 
 def find_broken(
@@ -35,32 +43,89 @@ def find_broken(
     old: str,
     new: str,
     named: Callable[[str], Sequence[str]],
-) -> dict[str, dict[str, str | None]]:
-    """Return what the targets of links must become if a note's path changes; by the path of the note they stand in.
+    files: AbstractSet[str] = frozenset(),
+) -> dict[str, dict[Link, str | None]]:
+    """Return what links must become if a note's path changes, by the path of the note they stand in.
 
-    ``links``: path and target of each; of the note itself under its ``old`` path. ``named``: the notes whose name has
-    a key, now.
+    ``links``: path and target of each, those of the note itself under its ``old`` path. Which form they have is not
+    known, so there is an answer for either. ``named``: the notes whose name has a key, now. ``files``: which of the
+    ``file_places`` there are.
     """
-    broken: dict[str, dict[str, str | None]] = {}
-
-    def named_then(key: str) -> list[str]:
-        others = [one for one in named(key) if one != old]
-        return [*others, new] if key == name_key(new) else others
-
+    renaming = _Renaming(old, new, named, files)
+    broken: dict[str, dict[Link, str | None]] = {}
     for source, target in links:
-        here, key = new if source == old else source, name_key(target)
-        meant = resolve(target, source, named(key))
-        wanted = new if meant == old else meant
-        if wanted is not None and resolve(target, here, named_then(key)) != wanted:
-            changed = _relink(target, here, wanted, named_then(name_key(wanted)))
-            broken.setdefault(source, {})[target] = changed
-        elif wanted is None and (moved := _moved_file(target, source, here)) != target:
-            broken.setdefault(source, {})[target] = moved
+        for markdown in (False, True):
+            changed = renaming.relink(target, source, markdown=markdown)
+            if changed != target:
+                broken.setdefault(source, {})[target, markdown] = changed
     return broken
 
 
+def file_places(targets: Iterable[str], source: str) -> set[str]:
+    """Return the places to which links may lead as relative paths, except those of notes."""
+    places = (relative_place(target, source) for target in targets)
+    return {place for place in places if place is not None and not ENDING.search(place)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Renaming:
+    """Tell what links become when a note of the path ``old`` gets the path ``new``."""
+
+    old: str
+    new: str
+    named: Callable[[str], Sequence[str]]
+    files: AbstractSet[str]
+
+    def relink(self, target: str, source: str, *, markdown: bool) -> str | None:
+        """Return the target that a link is to have: its own, unless it would break; None: no link can have it."""
+        now, here = self.named(name_key(target)), self._then(source)
+        meant = resolve(target, source, now)
+        place = relative_place(target, source) if markdown else None
+        if place is not None and place in now:
+            return self._relink_relative(target, here, place, as_well=meant == place)
+        if meant is None:
+            return self._relink_file(target, source, place)
+        wanted = self._then(meant)
+        if resolve(target, here, self._named_then(target)) == wanted:
+            return target
+        return _relink(target, here, wanted, self._named_then(wanted))
+
+    def _relink_relative(self, target: str, here: str, place: str, *, as_well: bool) -> str:
+        """Keep a relative path that leads to a note; ``as_well``: Obsidian takes it for that note, too."""
+        wanted = self._then(place)
+        path = _relative(wanted, here)
+        forms = [path] if target.startswith("./") else [path.removeprefix("./"), path]
+        if relative_place(target, here) == wanted:
+            forms.insert(0, target)
+        fitting = (
+            form
+            for form in forms
+            if not ELSEWHERE.match(form)
+            and not (as_well and resolve(form, here, self._named_then(form)) != wanted)
+        )
+        return next(fitting, forms[-1])
+
+    def _relink_file(self, target: str, source: str, place: str | None) -> str:
+        """Keep the relative path of a note that moves, such as that of an image."""
+        folder, here = source.rpartition("/")[0], self._then(source)
+        if folder == here.rpartition("/")[0]:
+            return target
+        if target.startswith(_FIXED):
+            return _relative(posixpath.join(folder, target), here)
+        there = place is not None and place in self.files
+        return _relative(place or "", here).removeprefix("./") if there else target
+
+    def _then(self, path: str) -> str:
+        return self.new if path == self.old else path
+
+    def _named_then(self, target: str) -> list[str]:
+        key = name_key(target)
+        others = [one for one in self.named(key) if one != self.old]
+        return [*others, self.new] if key == name_key(self.new) else others
+
+
 def _relink(target: str, source: str, wanted: str, named: Sequence[str]) -> str | None:
-    """Return a target that means the note, in the form of another one; None: there is none."""
+    """Return a target that means the note to Obsidian, in the form of another one; None: there is none."""
     path = wanted if ENDING.search(target) else ENDING.sub("", wanted)
     if target.startswith(_FIXED):
         forms = [_relative(path, source)]
@@ -73,31 +138,23 @@ def _relink(target: str, source: str, wanted: str, named: Sequence[str]) -> str 
     return next((form for form in forms if resolve(form, source, named) == wanted), None)
 
 
-def _moved_file(target: str, source: str, here: str) -> str:
-    """Return a relative target of a note that moves, such as an image: it means the same place from there."""
-    place = place_of(target, source.rpartition("/")[0]) if target.startswith(_FIXED) else None
-    if place is None or source.rpartition("/")[0] == here.rpartition("/")[0]:
-        return target
-    return _relative(place, here)
-
-
 def _relative(path: str, source: str) -> str:
-    made = posixpath.relpath(f"/{path}", f"/{source.rpartition('/')[0]}")
+    made = posixpath.relpath(f"{_TOP}/{path}", f"{_TOP}/{source.rpartition('/')[0]}")
     return made if made.startswith("../") else f"./{made}"
 
 
 def count_links(text: str, changes: Changes) -> int:
     """Return how many links of a text have these targets."""
-    return sum(one.target in changes for one in find_links(text))
+    return sum(one.link in changes for one in find_links(text))
 
 
 def rewrite_links(text: str, changes: Changes) -> tuple[str, int]:
     """Return the text with other targets in its links, and how many were to change and could not."""
     kept, at, left = [], 0, 0
     for link in find_links(text):
-        if link.target not in changes:
+        if link.link not in changes:
             continue
-        written = _write(link, changes[link.target], text[link.start : link.end])
+        written = _write(link, changes[link.link], text[link.start : link.end])
         if written is None:
             left += 1
             continue

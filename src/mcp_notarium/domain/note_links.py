@@ -1,7 +1,8 @@
-"""Find the links in a Markdown text, and the note that each means, as Obsidian does. Pure.
+"""Find the links in a Markdown text, and the note that each means. Pure.
 
-A link names a note by its path, by the end of it, or by its name alone: ``[[Plan]]``, ``![[Work/Plan#Costs|costs]]``,
-``[costs](../Work/Plan.md)``. What stands in code is no link.
+To Obsidian a link names a note by its path, by the end of it, or by its name alone: ``[[Plan]]``,
+``![[Work/Plan#Costs|costs]]``, ``[costs](../Work/Plan.md)`` (``resolve``). To other programs a Markdown link is a path from
+the folder of its note (``relative_place``). What stands in code is no link.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from urllib.parse import unquote
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.note_paths import path_key
 
+Link = tuple[str, bool]
+"""A target as written, and whether it stands in a Markdown link, not in a wikilink."""
 MOST = 1000
 """Links of one note, each target once, that are looked at."""
 _LONGEST = 1024
@@ -24,7 +27,7 @@ _INLINE = (
     rf"(?:{_TITLE})?\)"
 )
 _LINK = re.compile(f"{_WIKI}|{_INLINE}")
-_ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//|#", re.IGNORECASE)
+ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//|#", re.IGNORECASE)
 """How a target begins that is no file of the vault."""
 _FENCE = re.compile(r"\s*(?:>\s*)*(`{3,}|~{3,})")
 _TICKS = re.compile("`+")
@@ -66,6 +69,11 @@ class Occurrence:
     end: int
     form: str
 
+    @property
+    def link(self) -> Link:
+        """Return what tells it from links that mean something else."""
+        return self.target, self.form != "wiki"
+
 
 def find_links(text: str) -> Iterator[Occurrence]:
     """Yield the links of a text, in order."""
@@ -79,7 +87,7 @@ def find_links(text: str) -> Iterator[Occurrence]:
                 target = shown = (
                     written.strip().removesuffix("\\").rstrip()
                 )  # a table escapes the bar behind it
-            elif _ELSEWHERE.match(written):
+            elif ELSEWHERE.match(written):
                 continue
             else:
                 shown = written.partition("#")[0].strip()
@@ -160,6 +168,12 @@ def resolve(target: str, source: str, candidates: Iterable[str]) -> str | None:
         if key.endswith(f"/{wanted}")
     )
     return ending[0][2] if ending else None
+
+
+def relative_place(target: str, source: str) -> str | None:
+    """Return the path from the top to which a Markdown link leads as a relative path; None if it lies outside."""
+    folder = source.rpartition("/")[0]
+    return None if target.startswith("/") else place_of(f"./{target}", folder)
 
 
 def place_of(target: str, folder: str) -> str | None:

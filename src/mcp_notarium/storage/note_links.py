@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from mcp_notarium.domain.link_rewriting import find_broken
+from mcp_notarium.domain.link_rewriting import file_places, find_broken
 from mcp_notarium.domain.note import Revision
-from mcp_notarium.domain.note_links import name_key, resolve, resolve_alias
+from mcp_notarium.domain.note_links import Link, name_key, resolve, resolve_alias
 from mcp_notarium.domain.note_paths import path_key
 from mcp_notarium.storage.database import Database
 
@@ -81,7 +82,13 @@ class NoteLinks:
             ),
         )
 
-    def find_broken(self, old: str, new: str) -> dict[str, dict[str, str | None]]:
+    def find_file_places(self, note_id: str) -> set[str]:
+        """Return the places to which links of a note may lead, except those of notes."""
+        return file_places((row[0] for row in self._db.rows(_TARGETS, (note_id,))), note_id)
+
+    def find_broken(
+        self, old: str, new: str, *, files: AbstractSet[str] = frozenset()
+    ) -> dict[str, dict[Link, str | None]]:
         """Return what links must become if the path of a note changes; see ``link_rewriting.find_broken``.
 
         Those in the trash are left alone, and aliases mean nothing: other programs do not follow them.
@@ -94,7 +101,9 @@ class NoteLinks:
         for kind, key, note_id in self._db.rows(_NAMED, (json.dumps(sorted(wanted)),)):
             if kind == "name":
                 named[key].append(note_id)
-        return find_broken(links, old=old, new=new, named=lambda key: named.get(key, ()))
+        return find_broken(
+            links, old=old, new=new, named=lambda key: named.get(key, ()), files=files
+        )
 
     def _finder(self, keys: set[str]) -> _Finder:
         found = self._db.rows(_NAMED, (json.dumps(sorted(keys)),))

@@ -1,10 +1,11 @@
-"""Define the live reading of a long note in pages, which a store of files offers to native tools.
+"""Define what a store of files offers beside its notes: pages of a long note for native tools, and which files there are.
 
 As in ``live_notes`` nothing here is judged: ``library`` asks, and shows only what the policy shows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -39,3 +40,6 @@ class LivePages(Protocol):
         The part ends between two visible characters. ``tags`` False: nobody asks for the tags. Raises
         ``NoteNotFound``, and ``StoreProtocolError`` for a file that is not read as a note.
         """
+
+    async def find_files(self, paths: Iterable[str]) -> set[str]:
+        """Return at which of these paths there are files that are no notes, such as images."""

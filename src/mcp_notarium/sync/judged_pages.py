@@ -6,6 +6,8 @@ tags and its identity.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.live_pages import LivePage, LivePages
@@ -33,6 +35,11 @@ class JudgedPages:
             if renamed is None:
                 raise
             return await self._page(renamed, start=start, most=most)
+
+    async def find_files(self, paths: Iterable[str]) -> set[str]:
+        """Return at which of these paths there are files that are no notes, such as images."""
+        rules = self._visibility.rules
+        return await self._asked.find_files(path for path in paths if not rules.closes(path))
 
     async def _page(self, path: str, *, start: int, most: int) -> LivePage:
         rules = self._visibility.rules

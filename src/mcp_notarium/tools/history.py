@@ -87,7 +87,7 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
         traits = app.library.traits  # where the title is the place of the note, it stays there
         title = old.content.title if traits.titles and not traits.folders else note.title
         content = replace(note.content, text=old.content.text, title=title)
-        return _draft(app, note, await _as_it_was(app, note, content), old, call)
+        return await _draft(app, note, await _as_it_was(app, note, content), old, call)
 
     try:
         answer = await _save(app, draft, call, "restored")
@@ -113,7 +113,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
             await find_at_version(app, note.id, request.local_version)
         old = await app.library.history.read_replaced(note.id, client=client)
         content = await _as_it_was(app, note, old.content)
-        return _draft(app, note, content, old, call, undoes=True)
+        return await _draft(app, note, content, old, call, undoes=True)
 
     try:
         return await _save(app, draft, call, "undone")
@@ -183,7 +183,7 @@ async def _revive(
     )
 
 
-def _draft(
+async def _draft(
     app: App, note: Note, content: Content, old: Version, call: CallContext, *, undoes: bool = False
 ) -> Draft:
     """Return the checked draft, with a question unless the user calls at a terminal.
@@ -195,7 +195,7 @@ def _draft(
     if content.tags != note.tags:
         app.config.policy.require_edit(Field.TAGS)
     content = app.library.with_free_title(note, content)
-    content, links = with_links(app, note, content, wanted=True)
+    _, links = await with_links(app, note, content, wanted=True)  # its own were right at that place
     draft = replace(make_draft(app, note, content), links=links)
     if call.client is None:
         return draft

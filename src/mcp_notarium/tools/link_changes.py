@@ -22,7 +22,7 @@ MOST_NAMED = 10
 """Notes that an error or an answer names."""
 
 
-def with_links(
+async def with_links(
     app: App, note: Note, content: Content, *, wanted: bool | None
 ) -> tuple[Content, dict[str, Changes]]:
     """Return the content with the note's own links rewritten, and what links in other notes become.
@@ -30,7 +30,7 @@ def with_links(
     ``wanted`` False: no link is to be changed. Raises ``InvalidRequest`` if links would break and None says what to
     do, and ``NotPermitted`` for more writes than are permitted.
     """
-    links = {} if wanted is False else app.library.find_broken_links(note, content)
+    links = {} if wanted is False else await app.library.find_broken_links(note, content)
     if not links:
         return content, {}
     if wanted is None:

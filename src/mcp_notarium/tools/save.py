@@ -223,7 +223,7 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     links: Mapping[str, Changes] = {}
     if note is not None:
         content = app.library.with_free_title(note, content)
-        content, links = with_links(app, note, content, wanted=_rewrites_links(request))
+        content, links = await with_links(app, note, content, wanted=_rewrites_links(request))
     draft = replace(make_draft(app, note, content), on_newest=_is_on_newest(request), links=links)
     if draft.asks and request.local_version is not None and note is not None:
         # What a person has to agree to is never merged with a text that nobody has seen with it.

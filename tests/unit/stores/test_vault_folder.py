@@ -200,3 +200,24 @@ def test_a_new_file_has_a_name_that_every_system_takes(title: str, name: str) ->
 def test_a_title_is_the_name_of_the_file() -> None:
     assert title_of("a/b.c.md") == "b.c"
     assert title_of("x.markdown") == "x"
+
+
+@pytest.mark.parametrize(
+    ("folder", "files"),
+    [
+        ("", ["a.png"]),
+        ("Sub", ["Sub/b.txt"]),
+        *((one, []) for one in (".git", "link", "none", "a.png", "../vault", "Sub\0", "sub")),
+    ],
+)
+def test_files_that_are_no_notes_are_found_inside_the_vault_only(
+    vault: VaultFolder, place: Path, folder: str, files: list[str]
+) -> None:
+    (place / ".git").mkdir()
+    for name in ("a.png", "Sub/b.txt", ".git/config", "../outside.txt"):
+        (place / name).write_bytes(b"x")
+    (place / "link").symlink_to(place.parent)
+    (place / "c.txt").symlink_to(place.parent / "outside.txt")
+    (place / "Sub" / "pipe.txt").mkdir()
+    with vault.opened() as root:
+        assert folder_module.list_files(root, folder) == files

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError, StoreUnavailable
-from mcp_notarium.stores.vault.paths import TRASH, split_path
+from mcp_notarium.stores.vault.paths import TRASH, is_note_name, split_path
 
 SETTLED = 0.05
 """Seconds without a change after which a file counts as written to its end."""
@@ -130,6 +130,22 @@ def open_folder(root: int, parts: Sequence[str], *, exact: bool = True) -> int:
             os.close(here)
         here = below
     return here
+
+
+def list_files(root: int, folder: str) -> list[str]:
+    """Return the paths of the regular files of a folder that are no notes; none of one that can hold no notes."""
+    parts = folder.split("/") if folder else []
+    if split_path("/".join((*parts, "any.md"))) is None:
+        return []
+    with suppress(OSError):
+        here = open_folder(root, parts)
+        try:
+            with os.scandir(here) as entries:
+                names = [one.name for one in entries if one.is_file(follow_symlinks=False)]
+        finally:
+            os.close(here)
+        return ["/".join((*parts, name)) for name in names if not is_note_name(name)]
+    return []
 
 
 def open_file(parent: int, name: str, *, exact: bool = True) -> tuple[int, os.stat_result]:

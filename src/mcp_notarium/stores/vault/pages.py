@@ -15,14 +15,21 @@ import time
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
 from mcp_notarium.domain.lines import find_cut
 from mcp_notarium.stores.live_pages import LivePage
 from mcp_notarium.stores.vault import writing
-from mcp_notarium.stores.vault.folder import SETTLED, NotANote, VaultFolder, open_note, read_settled
+from mcp_notarium.stores.vault.folder import (
+    SETTLED,
+    NotANote,
+    VaultFolder,
+    list_files,
+    open_note,
+    read_settled,
+)
 from mcp_notarium.threads import run_in_thread
 
 LARGEST = 64 * 1024 * 1024
@@ -95,6 +102,15 @@ class NotePages:
         """See ``LivePages.page``."""
         call = partial(self._page, path, start=start, most=most, tags=tags)
         return await run_in_thread(call)
+
+    async def find_files(self, paths: Iterable[str]) -> set[str]:
+        """See ``LivePages.find_files``. Names are compared letter by letter, also where the system does not."""
+        return await run_in_thread(partial(self._find_files, set(paths)))
+
+    def _find_files(self, paths: set[str]) -> set[str]:
+        with self._folder.opened() as root:
+            folders = {path.rpartition("/")[0] for path in paths}
+            return {path for one in folders for path in list_files(root, one)} & paths
 
     def forget(self) -> None:
         """Forget all snapshots."""
