@@ -94,6 +94,24 @@ def test_a_moved_note_keeps_what_its_own_links_mean():
     assert count == 5
 
 
+@pytest.mark.parametrize(
+    ("new", "after"),
+    [
+        (
+            "Home/Plan.md",
+            "![](../Work/img/c.png) [d](<../Work/d e.pdf>) ![](none.png) [[img/c.png]]",
+        ),
+        ("Plan.md", "![](Work/img/c.png) [d](<Work/d e.pdf>) ![](none.png) [[img/c.png]]"),
+        ("Work/New.md", "![](img/c.png) [d](<d e.pdf>) ![](none.png) [[img/c.png]]"),
+    ],
+)
+def test_a_moved_note_keeps_the_relative_paths_of_files_that_are_there(new, after):
+    own = "![](img/c.png) [d](<d e.pdf>) ![](none.png) [[img/c.png]]"
+    files = ["Work/img/c.png", "Work/d e.pdf", "none.png"]
+    texts, _ = renamed({"Work/Plan.md": own}, "Work/Plan.md", new, files)
+    assert texts == {new: after}
+
+
 def test_links_that_a_new_name_would_turn_to_another_note_are_kept_where_they_are():
     texts = {
         "x.md": "[[Tea]] [[Plan]] [[None]]",
