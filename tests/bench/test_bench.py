@@ -18,7 +18,7 @@ from bench.targets import GROWING, TARGETS, Target, growths
 from support.long import LONG, sample
 
 NOTES = 300
-MEASURED = [*sample("bench", [group for group in GROUPS if group != "tasks"], 2), "tasks"]
+MEASURED = [*sample("bench", [group for group in GROUPS if group != "tasks"], 1), "tasks"]
 whole = pytest.mark.skipif(not LONG, reason="only the long form measures every group")
 
 

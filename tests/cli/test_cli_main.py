@@ -17,13 +17,17 @@ from mcp_notarium.cli import main as cli
 from mcp_notarium.cli import terminal
 from mcp_notarium.cli.terminal import ask_yes
 from mcp_notarium.errors import LockedError, StoreUnavailable, Verdict
+from support import whole
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "mcp-notarium"
 BARE = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
 ENTRIES = [[str(SCRIPT)], [sys.executable, "-m", "mcp_notarium"]]
 
 
-def run(*arguments, entry=ENTRIES[1], env=(), cwd="/", **options):
+def run(*arguments, entry=None, env=(), cwd="/"):
+    """One command to its end; ``entry``: by starting the program so, with all that a start does."""
+    if entry is None:
+        return whole.run(BARE | dict(env), *arguments, cwd=cwd)
     return subprocess.run(
         [*entry, *arguments],
         env=BARE | dict(env),
@@ -33,7 +37,6 @@ def run(*arguments, entry=ENTRIES[1], env=(), cwd="/", **options):
         timeout=60,
         check=False,
         stdin=subprocess.DEVNULL,
-        **options,
     )
 
 

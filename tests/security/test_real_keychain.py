@@ -18,6 +18,7 @@ import pytest
 from notarium_devtools.simperium import Simulator
 from support import needs
 from support.account import fingerprint
+from support.long import sample
 from support.real_keychain import PROGRAMS, Session
 from support.terminal import Terminal
 from support.whole import DEADLINE, RAW_KEY, Server, account_folder, environment, run
@@ -423,13 +424,18 @@ def _chosen(way: str, session: Session, plain: Path) -> dict[str, str | None]:
 
 @pytest.mark.parametrize(
     ("way", "said"),
-    [
-        ("null", "keyring.backends.null.Keyring` is not a keychain"),
-        ("plain", "keyrings.alt.file.PlaintextKeyring` is not a keychain"),
-        ("plain by file", "keyrings.alt.file.PlaintextKeyring` is not a keychain"),
-        ("not installed", "not installed"),
-    ],
+    sample(
+        "backends",
+        [
+            ("null", "keyring.backends.null.Keyring` is not a keychain"),
+            ("plain", "keyrings.alt.file.PlaintextKeyring` is not a keychain"),
+            ("plain by file", "keyrings.alt.file.PlaintextKeyring` is not a keychain"),
+            ("not installed", "not installed"),
+        ],
+        2,
+    ),
 )
+@pytest.mark.slow("six commands and a server for each")
 def test_an_unprotected_keychain_backend_is_refused_and_gets_no_secret(
     account: KeychainAccount, plain: Path, way: str, said: str
 ) -> None:

@@ -1,5 +1,6 @@
 """Test what registries and indexes read: addresses, names, versions and variables."""
 
+import importlib
 import json
 import re
 import subprocess
@@ -8,7 +9,6 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from mcp_notarium.config.common_variables import known_variables
@@ -58,6 +58,7 @@ def test_registry_file_fits_the_published_schema(tmp_path):
         name = f"skillsaw/schemas/mcp_registry/v{date.replace('-', '_')}/server.schema.json"
         schema = json.loads(wheel.read(name))
     assert schema["$id"] == SERVER["$schema"]
+    jsonschema = importlib.import_module("jsonschema")  # slow, see support/json_schema.py
     validator = jsonschema.Draft7Validator(
         schema, format_checker=jsonschema.Draft7Validator.FORMAT_CHECKER
     )

@@ -7,6 +7,7 @@ import tempfile
 import textwrap
 from pathlib import Path
 
+from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.cache import Cache
@@ -29,20 +30,26 @@ def say(*words):
 
 
 @functools.cache
-def _template(key_text: str | None) -> bytes:
-    """A new cache as bytes: creating one waits for the disk, copying it does not."""
+def new_file(key_text: str | None) -> bytes:
+    """A new cache as bytes: copying it is ten times as fast as making one, and waits for no disk."""
     with tempfile.TemporaryDirectory() as folder:
         key = None if key_text is None else Secret(key_text)
         database_opener.create(Path(folder).resolve() / "c.db", key, meta={}).close()
         return (Path(folder) / "c.db").read_bytes()
 
 
-def make(folder: Path, *, key: Secret | None = KEY, name: str = "cache.db") -> Cache:
+def make(
+    folder: Path,
+    *,
+    key: Secret | None = KEY,
+    name: str = "cache.db",
+    rules: Visibility = EVERYTHING,
+) -> Cache:
     """A new cache in a folder (a copy of one that was created)."""
     path = folder / name
     path.touch(mode=0o600, exist_ok=False)
-    path.write_bytes(_template(None if key is None else key.reveal_text()))
-    return Cache(database_opener.connect(path, key))
+    path.write_bytes(new_file(None if key is None else key.reveal_text()))
+    return Cache(database_opener.connect(path, key), rules)
 
 
 def create(folder: Path, *, key: Secret | None = KEY, name: str = "cache.db", **meta) -> Cache:

@@ -7,7 +7,6 @@ share a store, and may share a cache file. ``FlyingTime`` passes only while some
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
 import os
 import tempfile
@@ -27,6 +26,7 @@ from mcp_notarium.sync.cycle_states import Event, State
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.write_sender import Saved
 from mcp_notarium.sync.writer import Writer
+from support.cache_room import new_file
 from support.memory_client import LIKE_SIMPERIUM, Faults, MemoryClient
 from support.memory_store import MemoryStore
 
@@ -70,21 +70,12 @@ def quick_folder() -> Iterator[Path]:
         yield Path(folder).resolve()
 
 
-@functools.cache
-def _new_file() -> bytes:
-    """A new cache as bytes: copying it is ten times as fast as making one."""
-    with quick_folder() as folder:
-        path = folder / "new"
-        database_opener.create(path, KEY, meta={}).close()
-        return path.read_bytes()
-
-
 def open_cache(folder: Path, rules: Visibility = EVERYTHING) -> Cache:
     """The cache in this folder, made if there is none."""
     path = folder / "cache.sqlite.encrypted"
     if not path.exists():
         path.touch(mode=0o600)
-        path.write_bytes(_new_file())
+        path.write_bytes(new_file(KEY.reveal_text()))
     cache = Cache(database_opener.connect(path, KEY), rules)
     apply_rules(cache)
     return cache

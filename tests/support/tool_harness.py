@@ -18,14 +18,14 @@ from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.keys.credentials import StoredToken
 from mcp_notarium.library import Library
 from mcp_notarium.storage.audit_log import AuditLog
-from mcp_notarium.storage.cache import Cache, apply_rules
-from mcp_notarium.storage.database_opener import create
+from mcp_notarium.storage.cache import apply_rules
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.journal import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.tools.call_context import consent_error
+from support.cache_room import make
 from support.memory_client import LIKE_SIMPERIUM, MemoryClient
 from support.memory_store import MemoryStore
 from support.simplenote_settings import simplenote
@@ -78,7 +78,7 @@ class ToolHarness:
         self._began = time.monotonic()
         self.caller = Caller()
         config = Config(**simplenote("user@example.org"), data_dir=folder, policy=policy)
-        cache = Cache(create(folder / "cache.sqlite", None, meta={}), policy.visibility)
+        cache = make(folder, key=None, name="cache.sqlite", rules=policy.visibility)
         apply_rules(cache)
         numbers = itertools.count(1)
         if remote is None:

@@ -120,10 +120,12 @@ def until(holds: Callable[[], bool], *, within: float = DEADLINE) -> None:
         time.sleep(0.02)
 
 
-def run(env: dict[str, str], *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def run(
+    env: dict[str, str], *arguments: str, stdin: str = "", cwd: str | os.PathLike[str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """One command of the program, to its end."""
     with TemporaryFile() as out:
-        code, errors = run_into(out, env, *arguments, stdin=stdin)
+        code, errors = run_into(out, env, *arguments, stdin=stdin, cwd=cwd)
         out.seek(0)
         said = _text(out.read())
     return subprocess.CompletedProcess([*SERVE, *arguments], code, said, errors)
@@ -140,16 +142,21 @@ def start(env: dict[str, str], *arguments: str) -> Any:
 
 
 def run_into(
-    out: IO[Any], env: dict[str, str], *arguments: str, stdin: str = ""
+    out: IO[Any],
+    env: dict[str, str],
+    *arguments: str,
+    stdin: str = "",
+    cwd: str | os.PathLike[str] | None = None,
 ) -> tuple[int, str]:
     """One command with a file as standard output; its exit code and what it wrote to standard error."""
     with TemporaryFile() as err:
         if possible(env):
-            process: Any = Preloaded(arguments, env=env, output=(out.fileno(), err.fileno()))
+            output = (out.fileno(), err.fileno())
+            process: Any = Preloaded(arguments, env=env, cwd=cwd, output=output)
         else:
             command = [*SERVE, *arguments]
             process = subprocess.Popen(
-                command, env=env, stdin=subprocess.PIPE, stdout=out, stderr=err
+                command, env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=out, stderr=err
             )
         with suppress(BrokenPipeError), process.stdin:
             process.stdin.write(stdin.encode())

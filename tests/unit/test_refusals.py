@@ -6,6 +6,7 @@ The errors are found in the sources, so a new one is tested as soon as it is wri
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -57,7 +58,13 @@ class Refusal(NamedTuple):
     hint: str
 
 
-def refusals() -> Iterator[Refusal]:
+@functools.cache
+def refusals() -> list[Refusal]:
+    """All errors; found by the first test that asks, not whenever tests are collected."""
+    return list(_refusals())
+
+
+def _refusals() -> Iterator[Refusal]:
     for path in sorted(SOURCES.rglob("*.py")):
         parts = path.relative_to(SOURCES.parent).with_suffix("").parts
         if parts[1] not in TO_MODELS or parts[-1] == "__init__":
@@ -105,21 +112,16 @@ def text(node: ast.expr, module: ModuleType) -> str:  # noqa: PLR0911 - one for 
     return VALUE
 
 
-ALL = list(refusals())
-
-
 def test_the_sources_are_read():
-    assert len(ALL) > FOUND_AT_LEAST
+    assert len(refusals()) > FOUND_AT_LEAST
     missing = {
         name
         for name, kind in inspect.getmembers(errors, inspect.isclass)
         if issubclass(kind, NotariumError) and not kind.__subclasses__()
-    } - {one.kind.__name__ for one in ALL}
+    } - {one.kind.__name__ for one in refusals()}
     assert missing == {"SettingsMissing", "Unfinished"}, "made in packages that are not read"
 
 
-# Wrong settings end the program before a model is there; what is missing is tested with locked servers.
-REACHING = [one for one in ALL if not issubclass(one.kind, ConfigError)]
 WITHOUT_HINT = {
     "CursorLost": "only sync meets it, and lists all notes again",
     "_FeedFailed": "the same",
@@ -129,7 +131,9 @@ NATIVE = "tools/toolsets/plain_notes.py"
 
 
 def test_a_refusal_is_short_and_has_one_way_out_that_a_model_can_go():
-    wrong = [one for one in REACHING if not is_short(one) or not can_be_followed(one)]
+    # Wrong settings end the program before a model is there; what is missing is tested with locked servers.
+    reaching = [one for one in refusals() if not issubclass(one.kind, ConfigError)]
+    wrong = [one for one in reaching if not is_short(one) or not can_be_followed(one)]
     assert wrong == []
 
 

@@ -10,7 +10,7 @@ import anyio
 import mcp_types as types
 import pytest
 
-from support.long import LONG
+from support.long import sample
 from support.tool_client import connected
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,8 @@ ACTIONS = {
     ),
     "save of a new shared note": ("save", {"text": "new", "tags": ["friend@example.org"]}),
 }
-SHORT = {"manage.delete_permanently", "save by sharing"}
+WHOLE = "manage.delete_permanently"
+"""Its answers are all tried in every run."""
 ANSWERS = {
     "accept": ("confirmed", "ok"),
     "accept without the field": ("declined", "declined"),
@@ -103,21 +104,20 @@ def last_record(harness):
 
 
 def cases():
-    """All of it; in the short form the settings that only refuse meet the answers that matter."""
-    telling = {"accept", "decline", "cannot ask, confirm given", "no such method, confirm given"}
-    for setting, era, action, answer in itertools.product(
-        ("ask", "elicit", "deny"), ("legacy", "auto"), ACTIONS, ANSWERS
-    ):
+    """All of it; in the short form one action in full, and a sample of what the others share with it."""
+    every = [
+        pytest.param((setting, era, action, answer), id=f"{setting}-{era}-{action}-{answer}")
+        for setting, era, action, answer in itertools.product(
+            ("ask", "elicit", "deny"), ("legacy", "auto"), ACTIONS, ANSWERS
+        )
         # In the newer era the answer travels with the call: none fails or is late.
-        if era == "auto" and (answer == "late" or answer.partition(",")[0] in CODES):
-            continue
-        if LONG or answer in telling or (setting == "ask" and action in SHORT):
-            yield pytest.param(
-                (setting, era, action, answer), id=f"{setting}-{era}-{action}-{answer}"
-            )
+        if era == "legacy" or (answer != "late" and answer.partition(",")[0] not in CODES)
+    ]
+    whole = [case for case in every if case.values[0][2] == WHOLE]
+    return whole + sample("consent", [case for case in every if case not in whole], 50)
 
 
-@pytest.mark.parametrize("case", list(cases()))
+@pytest.mark.parametrize("case", cases())
 async def test_nothing_is_done_unless_somebody_may_and_does_agree(harness, monkeypatch, case):
     setting, era, action, answer = case
     if answer == "late":

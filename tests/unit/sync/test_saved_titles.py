@@ -174,7 +174,7 @@ def append(path):
 def test_an_edit_between_any_two_system_calls_of_a_rename_is_not_lost(places, act, text):
     account, vault = places
     acted = 0
-    for number in sample(f"renames {act.__name__} {text}", range(90), 8):
+    for number in sample(f"renames {act.__name__} {text}", range(90), 5):
         for path in vault.rglob("*.md"):
             path.unlink()
         (account / "cache.sqlite.encrypted").unlink(missing_ok=True)
