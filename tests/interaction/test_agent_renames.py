@@ -42,6 +42,13 @@ def _env(tmp_path: Path, vault: Path) -> dict[str, str]:
     return store_environment(tmp_path, "vault", NOTARIUM_TOOLS="both", VAULT_PATH=str(vault))
 
 
+def under_rules(env: dict[str, str], folder: Path, rules: str) -> dict[str, str]:
+    policy = folder / "policy.toml"
+    policy.write_text(f"[notes]\n{rules}")
+    policy.chmod(0o600)
+    return env | {"NOTARIUM_POLICY_FILE": str(policy)}
+
+
 def rename(server: Server, note_id: str, title: str, **more: object) -> dict[str, Any]:
     version = server.tool("get", id=note_id)["local_version"]
     return server.tool("save", id=note_id, local_version=version, title=title, **more)
@@ -77,11 +84,9 @@ def test_a_renamed_note_answers_to_its_old_path_and_an_undo_puts_it_back(
 def test_the_policy_judges_the_new_place_and_no_name_betrays_a_hidden_note(
     env: dict[str, str], vault: Path, tmp_path: Path
 ) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text('[notes]\nhidden_tags = ["private"]\nhidden_paths = ["Private"]\n')
-    policy.chmod(0o600)
+    env = under_rules(env, tmp_path, 'hidden_tags = ["private"]\nhidden_paths = ["Private"]\n')
     before = paths(vault)
-    with Server(env | {"NOTARIUM_POLICY_FILE": str(policy)}) as server:
+    with Server(env) as server:
         server.loaded(2)
         version = server.tool("get", id="Work/Plan.md")["local_version"]
         refused = server.error(
@@ -99,10 +104,7 @@ def test_the_policy_judges_the_new_place_and_no_name_betrays_a_hidden_note(
 def test_with_rules_on_paths_alone_a_name_stays_as_it_is_given(
     env: dict[str, str], vault: Path, tmp_path: Path
 ) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text('[notes]\nallowed_paths = ["Work"]\n')
-    policy.chmod(0o600)
-    with Server(env | {"NOTARIUM_POLICY_FILE": str(policy)}) as server:
+    with Server(under_rules(env, tmp_path, 'allowed_paths = ["Work"]\n')) as server:
         server.loaded(2)
         version = server.tool("get", id="Work/Plan.md")["local_version"]
         refused = server.error("save", id="Work/Plan.md", local_version=version, title="/Plan")

@@ -236,21 +236,25 @@ def test_entries_name_the_program_and_part_of_the_owner_hash_only():
     assert list(one.kept) == [("mcp-notarium", "login-token:0123456789abcdef")]
 
 
+def run_with(backend, code):
+    """What the code prints in a new process, where the environment names this backend of ``keyring``."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+        env={"PYTHON_KEYRING_BACKEND": f"keyring.backends.{backend}.Keyring"},
+    ).stdout
+
+
 def test_keyring_is_imported_only_when_it_is_asked_for():
     code = (
         "import sys; from mcp_notarium.keys import credentials, keychain; from mcp_notarium.account import opener; "
         "keychain.system_keychain(); assert 'keyring' not in sys.modules; "
         "print(keychain.system_keychain().get('database-key', 'x'), 'keyring' in sys.modules)"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-        env={"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"},
-    )
-    assert ran.stdout.split() == ["None", "True"]
+    assert run_with("fail", code).split() == ["None", "True"]
 
 
 def test_a_null_keychain_set_by_the_environment_is_refused():
@@ -260,15 +264,7 @@ def test_a_null_keychain_set_by_the_environment_is_refused():
         "try: keychain.system_keychain().get('database-key', 'x')\n"
         "except LockedError as e: print(int(e.verdict))"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-        env={"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"},
-    )
-    assert ran.stdout.strip() == "23"
+    assert run_with("null", code).strip() == "23"
 
 
 ADDRESS = "DBUS_SESSION_BUS_ADDRESS"

@@ -299,6 +299,20 @@ def relink(client):
     return asyncio.run(client.writer.save(note=note, content=content, links=links))
 
 
+def end_once_recorded(open_client):
+    """A process that ends as soon as its renaming is in the journal."""
+
+    def stop(name):
+        if name == "recorded":
+            raise Crash
+
+    client = open_client(on_step=stop)
+    asyncio.run(client.sync())
+    with pytest.raises(Crash):
+        relink(client)
+    close(client)
+
+
 @pytest.fixture(name="linking")
 def _linking(places):
     for path, text in LINKING.items():
@@ -353,15 +367,7 @@ def test_links_stay_if_the_name_is_taken(open_client, linking):
 
 
 def test_a_renaming_in_doubt_whose_name_is_taken_leaves_the_links(open_client, linking):
-    def stop(name):
-        if name == "recorded":
-            raise Crash
-
-    client = open_client(on_step=stop)
-    asyncio.run(client.sync())
-    with pytest.raises(Crash):
-        relink(client)
-    close(client)
+    end_once_recorded(open_client)
     put(linking / "Home" / "New.md", "theirs\n")
     later = open_client(owner_ended=lambda _owner: True)
     asyncio.run(later.run_cycles(2))
@@ -390,15 +396,7 @@ def test_an_edit_of_a_linking_note_meanwhile_is_merged_and_never_lost(open_clien
 
 
 def test_no_note_that_waits_for_a_renaming_is_saved_before_it(open_client, linking):
-    def stop(name):
-        if name == "recorded":
-            raise Crash
-
-    client = open_client(on_step=stop)
-    asyncio.run(client.sync())
-    with pytest.raises(Crash):
-        relink(client)
-    close(client)
+    end_once_recorded(open_client)
     later = open_client(owner_ended=lambda _owner: True)
     with pytest.raises(StoreUnavailable, match="nothing was saved"):
         asyncio.run(later.change(later.note("two.md"), "mine\n"))
