@@ -187,7 +187,7 @@ def used(folder):
 
 
 @pytest.mark.parametrize("error", ["ENOSPC", "EDQUOT"])
-@pytest.mark.parametrize("nth", sample("failing writes", range(1, 190), 1))
+@pytest.mark.parametrize("nth", sample("failing writes", range(1, 190), 1, long=40))
 def test_the_real_command_says_that_the_disk_is_full_at_whatever_write(cache, tmp_path, error, nth):
     disk_trace.demand()
     config, there = cache

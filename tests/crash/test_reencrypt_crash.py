@@ -24,8 +24,8 @@ from support.cache_room import store
 from support.long import LONG, dice
 
 THIRD = Secret("seven quiet ladders in the snow")
-TRIALS = 40 if LONG else 8
-NOTES = 23_000 if LONG else 60
+TRIALS = 20 if LONG else 8
+NOTES = 6_000 if LONG else 60
 BEFORE = ["alone", "prepare", "create", "copy", "verify"]
 AFTER = ["switch", "write_copy", "sync_copy", "switch_copy", "remove", "anchor"]
 

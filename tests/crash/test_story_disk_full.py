@@ -33,7 +33,7 @@ pytestmark = [
 every_story = pytest.mark.parametrize(
     "story", sample("full disks", DISTINCT, 5), ids=lambda story: story.name
 )
-NEXT = 1 if LONG else 5
+NEXT = 2 if LONG else 5
 PAGE = 4096
 LIMITS = [0, *sample("limits", [*range(100, 2048, 100), *range(PAGE, 80 * PAGE, PAGE)], 3)]
 LEFT = sample("pages left", range(80), 3)

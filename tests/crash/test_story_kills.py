@@ -28,8 +28,8 @@ pytestmark = [
 ]
 DRAWN = sample("kills", DISTINCT, 6)
 every_story = pytest.mark.parametrize("story", DRAWN, ids=lambda story: story.name)
-NEXT = 1 if LONG else 9
-"""In the short form every ninth place, from one that is drawn."""
+NEXT, NEXT_CALL = (2, 4) if LONG else (9, 29)
+"""Every so many places and system calls are tried, from one that is drawn."""
 CALLS = "fsync,fdatasync,pwrite64,sendfile,ftruncate,rename,unlink,mkdir,rmdir,flock"
 SERVED = {"rotate-key --reencrypt": NEW}
 if LONG:
@@ -95,7 +95,7 @@ def killed_at(story, home, number):
 def test_the_real_command_killed_at_any_system_call_leaves_the_same(place, origin, story):
     disk_trace.demand()
     before, chance = origin(story), random.Random(story.name)
-    for number in count(1 if LONG else dice("which call").randrange(1, 29), 1 if LONG else 29):
+    for number in count(1 + dice(f"{story.name}, call").randrange(NEXT_CALL), NEXT_CALL):
         home = place / f"home-{number}"
         shutil.copytree(before, home)
         end = killed_at(story, home, number)

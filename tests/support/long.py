@@ -20,8 +20,10 @@ def dice(name: str) -> random.Random:
     return random.Random(f"{SEED} {name}")
 
 
-def sample(name: str, cases: Sequence[T], count: int) -> list[T]:
-    """Draw so many of the cases, in their order; all of them in the long form."""
-    if LONG or count >= len(cases):
+def sample(name: str, cases: Sequence[T], count: int, *, long: int | None = None) -> list[T]:
+    """Draw so many of the cases, in their order; all of them in the long form, or ``long``."""
+    if LONG:
+        count = len(cases) if long is None else long
+    if count >= len(cases):
         return list(cases)
     return [cases[at] for at in sorted(dice(name).sample(range(len(cases)), count))]
