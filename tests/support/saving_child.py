@@ -15,6 +15,7 @@ if __name__ == "__main__":
 from mcp_notarium.audit.chain import Decision
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
+from support import cache_room
 from support.stops import stopping
 from support.tool_harness import Caller, ToolHarness
 
@@ -33,7 +34,7 @@ class Call(Caller):
 
 async def save(folder: Path, say: Say, stop: Say = lambda _name: None) -> None:
     """Change a note that was saved before, so that nothing is done for the first time."""
-    harness = ToolHarness(folder)
+    harness = ToolHarness(folder, cache=cache_room.create(folder, key=None, name="cache.sqlite"))
     harness.app.cache.database.set_checkpointer(True)
     await harness.sync()
     holder = AppHolder(harness.opened, report=lambda _error: None)

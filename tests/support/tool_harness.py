@@ -18,7 +18,7 @@ from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.keys.credentials import StoredToken
 from mcp_notarium.library import Library
 from mcp_notarium.storage.audit_log import AuditLog
-from mcp_notarium.storage.cache import apply_rules
+from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.journal import make_owner_name
@@ -67,6 +67,7 @@ class ToolHarness:
         policy: Policy = PERMISSIVE,
         audit_keys: AuditKeys = AuditKeys(),  # noqa: B008 - frozen
         remote: Store | None = None,
+        cache: Cache | None = None,
         **traits: Any,
     ) -> None:
         self.store = MemoryStore()
@@ -78,7 +79,7 @@ class ToolHarness:
         self._began = time.monotonic()
         self.caller = Caller()
         config = Config(**simplenote("user@example.org"), data_dir=folder, policy=policy)
-        cache = make(folder, key=None, name="cache.sqlite", rules=policy.visibility)
+        cache = cache or make(folder, key=None, name="cache.sqlite", rules=policy.visibility)
         apply_rules(cache)
         numbers = itertools.count(1)
         if remote is None:
