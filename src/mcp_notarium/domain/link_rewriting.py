@@ -100,8 +100,7 @@ class _Renaming:
         fitting = (
             form
             for form in forms
-            if not ELSEWHERE.match(form)
-            and not (as_well and resolve(form, here, self._named_then(form)) != wanted)
+            if not as_well or resolve(form, here, self._named_then(form)) == wanted
         )
         return next(fitting, forms[-1])
 
@@ -170,9 +169,18 @@ def _write(link: Occurrence, target: str | None, old: str) -> str | None:
     if link.form == "wiki":
         return target
     if link.form == "angled" and "%" not in old:
-        return None if _NOT_IN_ANGLES.search(target) else target
+        return None if _NOT_IN_ANGLES.search(target) else _as_path(target)
     encoded = old.isascii() and not unquote(old).isascii()
-    return "".join(
-        one if ord(one) > _MOST_ASCII and not encoded and not one.isspace() else quote(one, _PLAIN)
-        for one in target
+    return _as_path(
+        "".join(
+            one
+            if ord(one) > _MOST_ASCII and not encoded and not one.isspace()
+            else quote(one, _PLAIN)
+            for one in target
+        )
     )
+
+
+def _as_path(written: str) -> str:
+    """Encode the colon of what would be taken for an address, such as ``to: b.md``."""
+    return written.replace(":", "%3A", 1) if ELSEWHERE.match(written) else written

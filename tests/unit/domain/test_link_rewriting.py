@@ -134,6 +134,12 @@ def test_a_link_that_can_have_no_form_is_left():
     assert rewrite_links("[[a]]", {("a", False): None}) == ("[[a]]", 1)
 
 
+def test_a_name_with_a_colon_is_not_written_as_an_address():
+    texts = {"x.md": "[a](a.md) [b](<a.md>) [c](./a.md)", "a.md": ""}
+    after, _ = renamed(texts, "a.md", "to: b.md")
+    assert after["x.md"] == "[a](to%3A%20b.md) [b](<to%3A b.md>) [c](./to:%20b.md)"
+
+
 NAMES = st.sampled_from(["a", "b", "ä (1)", "c d", "to: b"])
 FOLDERS = st.sampled_from(["", "W/", "W/X/", "H/"])
 PATHS = st.builds("{}{}.md".format, FOLDERS, NAMES)
