@@ -13,7 +13,7 @@ from bench import corpus
 from bench.measure import Figure, Taken, timed
 from bench.processes import CONSOLE, DEADLINE, Speaker, WrongAnswer, surroundings
 from bench.site import Site
-from mcp_notarium.stores.vault.listing import Listing
+from mcp_notarium.stores.vault.file_table import FileTable
 from mcp_notarium.stores.vault.store import VaultStore
 
 _IN_A_FOLDER = 100
@@ -92,11 +92,10 @@ def _search(server: Speaker, asked: list[corpus.Asked], number: int) -> None:
 
 def _look(place: Path, site: Site) -> float:
     """Milliseconds of the scan that finds what has changed."""
-    listing, store = Listing(), VaultStore(place)
+    table, store = FileTable(), VaultStore(place)
     with store._folder.opened() as root:
         return (
-            Taken([timed(lambda: listing.scan(root)) for _ in range(site.pace.changes)]).median
-            * 1000
+            Taken([timed(lambda: table.scan(root)) for _ in range(site.pace.changes)]).median * 1000
         )
 
 

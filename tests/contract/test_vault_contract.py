@@ -17,7 +17,7 @@ import pytest
 from contract.store_contract import Bench, StoreContract
 from mcp_notarium.domain.lines import newline_of
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
-from mcp_notarium.stores.contract import Acknowledgement, ListingPage
+from mcp_notarium.stores.contract import Acknowledgement, ChangePage, ListingPage
 from mcp_notarium.stores.vault import file_identity
 from mcp_notarium.stores.vault.note_codec import find_tags
 from mcp_notarium.stores.vault.store import VaultStore
@@ -44,6 +44,11 @@ class ShortIds(VaultStore):
             for one in page.entries
         ]
         return replace(page, entries=tuple(entries))
+
+    async def changes(self, cursor: str, **options: object) -> ChangePage:
+        page = await super().changes(cursor, **options)  # type: ignore[arg-type]
+        entries = (replace(one, id=one.id.removesuffix(".md")) for one in page.changes)
+        return replace(page, changes=tuple(entries))
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
         return self.short(await super().get(self.path_of(note_id), etag=etag))

@@ -270,3 +270,20 @@ def test_a_long_note_names_its_headings_and_their_lines(env: dict[str, str], vau
         found = server.tool("list", query="zebra")["content"]
         assert [one["uuid"] for one in found] == ["Long.md"]
         assert found[0]["match"]["line"] == 905
+
+
+def test_a_file_written_anew_with_the_same_text_is_known_by_what_it_is_now(
+    env: dict[str, str], vault: Path
+) -> None:
+    """A sync tool or an editor does so; if the new file is renamed then, it is still that note."""
+    plan, temporary = vault / "Projects" / "Plan.md", vault / "Projects" / "other.tmp"
+    with Server(env) as server:
+        server.loaded(1)
+        before = server.tool("get", id="Projects/Plan.md")
+        temporary.write_bytes(PLAN)
+        temporary.rename(plan)
+        (vault / "Last.md").write_text("told in the same answer, or later\n")
+        server.loaded(2)
+        plan.rename(vault / "Moved.md")
+        until(lambda: server.tool("get", id="Projects/Plan.md")["id"] == "Moved.md")
+        assert server.tool("get", id="Moved.md")["text"] == before["text"]

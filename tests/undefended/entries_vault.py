@@ -6,12 +6,27 @@ from undefended.defence import Defence
 
 _FOLDER = "unit/stores/test_vault_folder.py"
 _STORE = "unit/stores/test_vault_store.py"
+_CHANGES = "unit/stores/test_vault_changes.py"
 _CODEC = "unit/stores/test_vault_codec.py"
 _TITLES = "unit/sync/test_saved_titles.py"
 _KEPT = "unit/sync/test_kept_texts.py"
 _RENAMES = "interaction/test_agent_renames.py"
 
 VAULT = (
+    Defence(
+        "events of a vault are believed for a while only",
+        "stores/vault/store.py",
+        "        if names is not None and since < within and self._table.look_at(root, names):\n",
+        "        if names is not None and self._table.look_at(root, names):\n",
+        (f"{_CHANGES}::test_a_change_without_an_event_is_found_by_the_next_look_at_all_files",),
+    ),
+    Defence(
+        "files of a vault that were exchanged are no new texts",
+        "stores/vault/store.py",
+        "        if any(one in (None, entries[name].identity) for name, one in moved.items()):\n",
+        "        if False:\n",
+        (f"{_CHANGES}::test_what_may_be_more_than_new_text_is_listed_in_full",),
+    ),
     Defence(
         "a folder of a vault is no link",
         "stores/vault/folder.py",

@@ -119,7 +119,9 @@ class BatchReader:
         with suppress(StoreError):
             while True:
                 cursor = self._listed_cursor or ""
-                await self._store.changes(cursor, wait=True, base_of=self._whole_base)
+                page = await self._store.changes(cursor, wait=True, base_of=self._whole_base)
+                if page.cursor != cursor:
+                    return
 
     @property
     def on_this_machine(self) -> bool:
@@ -224,7 +226,21 @@ class BatchReader:
         if not page.changes and page.cursor == cursor:
             return ()
         bookmark = partial(SyncProgress.mark_cursor, cursor=page.cursor, left_out=page.left_out)
-        return split(page.changes, index_version=index_version, bookmark=bookmark)
+        renewed = self._find_renewed(page)
+        batches = split(page.changes, index_version=index_version, bookmark=bookmark)
+        return (Batch((), index_version, identities=renewed), *batches) if renewed else batches
+
+    def _find_renewed(self, page: ChangePage) -> dict[str, str]:
+        """Return the identities of notes that have new ones, and the same content."""
+        entries = {one.id: one for one in page.changes if isinstance(one, Entry) and one.identity}
+        held = self._cache.notes.visibility.hidden_notes([*entries])
+        known = {i: held.get(i) or self._cache.notes.base(i) for i in entries}
+        return {
+            note_id: entry.identity
+            for note_id, entry in entries.items()
+            if entry.identity and (one := known[note_id]) is not None
+            if one.etag == entry.etag and one.identity != entry.identity
+        }
 
     def _check_tombstones(self, page: ChangePage) -> None:
         removed = {change.id for change in page.changes if isinstance(change, Tombstone)}

@@ -8,6 +8,7 @@ are not opened.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 import time
@@ -30,6 +31,10 @@ _FOLDER = _ROOT | os.O_NOFOLLOW
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _NOT_READABLE = (errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM)
+
+
+Mark = tuple[int, str]
+"""A file and its bytes: inode and hash."""
 
 
 class NotANote(StoreProtocolError):
@@ -171,10 +176,15 @@ def open_file(parent: int, name: str, *, exact: bool = True) -> tuple[int, os.st
     return file, found
 
 
-def read_settled(file: int, *, largest: int, own: tuple[int, int] | None = None) -> FileBytes:
+def digest_of(data: bytes) -> str:
+    """Return the hash of a file's bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_settled(file: int, *, largest: int, own: Mark | None = None) -> FileBytes:
     """Read until the file has been left alone for a moment: programs empty a file before they write it.
 
-    ``own``: inode and time of our own last write; nobody else is in the middle of that.
+    ``own``: the file and its bytes as they were whole. Whoever finds just these has no half of another write.
     """
     deadline = time.monotonic() + LONGEST_WAIT
     while True:
@@ -186,9 +196,9 @@ def read_settled(file: int, *, largest: int, own: tuple[int, int] | None = None)
         now = os.fstat(file)
         same = now.st_mtime_ns == found.st_mtime_ns and now.st_size == len(data)
         left_alone = abs(time.time() - now.st_mtime) > SETTLED
-        if (same and (left_alone or own == (now.st_ino, now.st_mtime_ns))) or (
-            time.monotonic() > deadline
-        ):
+        if same and (left_alone or (own is not None and own == (now.st_ino, digest_of(data)))):
+            return FileBytes(data, now)
+        if time.monotonic() > deadline:
             return FileBytes(data, now)
         time.sleep(SETTLED / 5)
 

@@ -46,6 +46,12 @@ class KnownFiles:
             held = self._files.get(place)
         return held if held is not None and held.state == state else None
 
+    def is_unreadable(self, place: Place) -> bool:
+        """Tell whether the file was no note when it was last read."""
+        with self._lock:
+            held = self._files.get(place)
+        return held is not None and not held.digest
+
     def remember(self, place: Place, known: Known) -> None:
         """Remember a file, unless it may change again without another date."""
         if is_settled(max(known.state[-2:])):

@@ -90,7 +90,7 @@ class NoteWriter:
         finally:
             os.close(parent)
         revision = note_codec.revision_of(
-            (path, body.trash), self._listing.remember((path, body.trash), file)
+            (path, body.trash), self._listing.remember_written((path, body.trash), file)
         )
         return Acknowledgement(revision, PushStatus.STORED, alone=True)
 
@@ -195,7 +195,7 @@ class NoteWriter:
         other: Revision | None = note_codec.revision_of(place, displaced)
         if other is not None and other.etag == base_etag:
             other = None
-        stored = note_codec.revision_of(place, self._listing.remember(place, written))
+        stored = note_codec.revision_of(place, self._listing.remember_written(place, written))
         alone = certain and other is None
         return Acknowledgement(stored, PushStatus.STORED, alone=alone, displaced=other)
 

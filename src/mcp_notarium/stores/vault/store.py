@@ -7,6 +7,7 @@ path and keeps its id; it is left out while another note has its place.
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -34,22 +35,28 @@ from mcp_notarium.stores.contract import (
     random_id,
 )
 from mcp_notarium.stores.vault import file_identity, note_codec
+from mcp_notarium.stores.vault.file_table import FileTable, Found, Name
 from mcp_notarium.stores.vault.folder import NotANote, VaultFolder
 from mcp_notarium.stores.vault.known_files import Known
-from mcp_notarium.stores.vault.listing import Found, Listing, Scan
+from mcp_notarium.stores.vault.listing import FullListing, Listing
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.stores.vault.pages import NotePages
+from mcp_notarium.stores.vault.paths import TRASH
 from mcp_notarium.stores.vault.watch import Watch
+from mcp_notarium.stores.vault.writing import NoteFile
 from mcp_notarium.threads import run_in_thread
 
 _MIB = 1024 * 1024
 _ROUNDS = 10
-"""Looks at the folder, at most, in one wait without news."""
+"""Looks, at most, in one wait without news."""
 _MANY = 100
 """Changed files after which what is known of all of them is saved; fewer are saved in the end."""
 _PAUSES, _LONGEST_PAUSE = 200, 30.0
-"""How many times as long as a look a pause is, and at most how many seconds. Events end it at once."""
+"""How many times as long as a look at all files the pause after it is, and at most how many seconds."""
+_TRIES = 3
+_FEW = 100
+"""Changed files that are told one by one, at most; more are listed."""
 
 
 class VaultStore:
@@ -72,21 +79,25 @@ class VaultStore:
     )
     codec_version = note_codec.VERSION
     shortest_pause = 2.0
-    """Seconds between two looks of a wait, at least; in a large vault more."""
+    """Seconds between two looks at all files of a wait, at least; in a large vault more. A listing, or a question
+    whether anything has changed, believes events for so long."""
 
     def __init__(self, path: Path, memory: ListingMemory | None = None) -> None:
         self._folder = VaultFolder(path)
         self._memory = memory
         self._recalled = False
+        self._table = FileTable()
+        self._told: str | None = None
+        """The cursor of the last listing, or of the changes that were told since."""
         self._listing = Listing()
         self._writer = NoteWriter(self._folder, self._listing)
         self._watch = Watch(path)
-        self._scanning = threading.Lock()
+        self._looking = threading.Lock()
         self.pages = NotePages(
             self._folder, read_tags=note_codec.find_tags, name=file_identity.identity_of
         )
-        self._pages: dict[str, tuple[Scan, int]] = {}
-        """Mark -> the scan it belongs to, and its place there. One scan is kept."""
+        self._pages: dict[str, tuple[FullListing, int]] = {}
+        """Mark -> the listing it belongs to, and its place there. One listing is kept."""
 
     # Reading
 
@@ -98,7 +109,7 @@ class VaultStore:
         limit: int,
         with_content: bool,
     ) -> ListingPage:
-        """See ``Store.list_page``. Later pages come from the scan of the first one."""
+        """See ``Store.list_page``. Later pages come from the listing of the first one."""
         self._recall()
         page = await run_in_thread(partial(self._list_page, mark, limit, with_content))
         if page.next_mark is None and self._listing.files.unsaved >= _MANY:
@@ -122,56 +133,119 @@ class VaultStore:
             raise CursorLost("the place in the listing is not known")
         entries: list[Revision | Entry] = []
         with self._folder.opened() as root:
-            scan, start = later or (self._scan(root), 0)
+            whole, start = later or (self._list(root), 0)
             end = start + max(1, limit)
-            left_out = scan.left_out if mark is None else 0
-            for one in scan.files[start:end]:
+            left_out = whole.left_out if mark is None else 0
+            for one in whole.files[start:end]:
                 try:
-                    entries.append(self._entry(root, one, with_content=with_content))
+                    entries.append((self._revision if with_content else self._entry)(root, one))
                 except NotANote:
                     left_out += 1
                 except NoteNotFound:
                     continue
-        more = random_id(f"{id(scan)}/{end}") if end < len(scan.files) else None
-        self._pages = {} if more is None else {more: (scan, end)}
-        return ListingPage(tuple(entries), scan.cursor, more, len(scan.files), left_out)
+        more = random_id(f"{id(whole)}/{end}") if end < len(whole.files) else None
+        self._pages = {} if more is None else {more: (whole, end)}
+        return ListingPage(tuple(entries), whole.cursor, more, len(whole.files), left_out)
 
-    def _entry(self, root: int, one: Found, *, with_content: bool) -> Revision | Entry:
-        known = None if with_content else self._listing.known(one)
+    def _list(self, root: int) -> FullListing:
+        with self._looking:
+            self._look(root, within=self.shortest_pause)
+            whole = self._listing.list_all(root, self._table)
+            self._tell(whole.cursor)
+        return whole
+
+    def _revision(self, root: int, one: Found) -> Revision:
+        return note_codec.revision_of(one.place, self._read(root, one))
+
+    def _read(self, root: int, one: Found) -> NoteFile:
+        try:
+            return self._listing.read(root, one.place, exact=False)
+        except NotANote:
+            self._listing.remember_unreadable(one)
+            raise
+
+    def _entry(self, root: int, one: Found) -> Entry:
+        known = self._listing.known(one)
         if known is not None and not known.digest:
             raise NotANote
         if known is None:
-            try:
-                file = self._listing.read(root, one.place, exact=False)
-            except NotANote:
-                self._listing.remember_unreadable(one)
-                raise
-            if with_content:
-                return note_codec.revision_of(one.place, file)
+            file = self._read(root, one)
             known = Known(one.state, file.digest, file.identity)
         etag = note_codec.etag_of(known.digest, one.path, trash=one.trash)
         return Entry(one.path, etag, identity=known.identity)
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:  # noqa: ARG002
-        """See ``Store.changes``: it looks at inodes, dates and sizes, and reads no file."""
-        page = await run_in_thread(partial(self._probe, cursor))
+        """See ``Store.changes``. It looks at the files that events name, and now and then at all."""
+        longest = self._pause if wait else self.shortest_pause
+        page = await run_in_thread(partial(self._probe, cursor, longest))
         for _ in range(_ROUNDS if wait else 0):
-            pause = self._listing.seconds * _PAUSES
-            await self._watch.wait(min(max(self.shortest_pause, pause), _LONGEST_PAUSE))
-            page = await run_in_thread(partial(self._probe, cursor))
+            if page.cursor != cursor:
+                break
+            due = self._table.scanned_at + self._pause - time.monotonic()
+            await self._watch.wait(max(0.0, due if self._table.settled else self.shortest_pause))
+            page = await run_in_thread(partial(self._probe, cursor, self._pause))
         return page
 
-    def _probe(self, cursor: str) -> ChangePage:
-        with self._folder.opened() as root:
-            if self._scan(root).cursor != cursor:
-                raise CursorLost("something in the vault has changed")
-        return ChangePage((), cursor)
+    @property
+    def _pause(self) -> float:
+        """Return the seconds between two looks at all files."""
+        return min(max(self.shortest_pause, self._table.seconds * _PAUSES), _LONGEST_PAUSE)
 
-    def _scan(self, root: int) -> Scan:
-        """Look at every file, once more if a folder was not watched meanwhile."""
-        with self._scanning:
-            scan = self._listing.scan(root)
-            return self._listing.scan(root) if self._watch.follow(scan.folders) else scan
+    def _probe(self, cursor: str, within: float) -> ChangePage:
+        with self._folder.opened() as root, self._looking:
+            self._look(root, within=within)
+            if cursor != self._told:
+                if cursor != self._table.cursor():
+                    raise CursorLost("something in the vault has changed")
+                self._tell(cursor)
+            if not self._table.changed and not self._table.other_folders:
+                return ChangePage((), cursor)
+            page = ChangePage(self._changed_entries(root), self._table.cursor())
+            self._tell(page.cursor)
+        return page
+
+    def _changed_entries(self, root: int) -> tuple[Entry, ...]:
+        """Return the notes whose files are new or have changed. Raises ``CursorLost`` if anything else has.
+
+        A new file may have the inode of one that is gone. Its time of birth tells.
+        """
+        names = self._table.changed
+        few = len(names) <= _FEW and not self._table.other_folders
+        if not few or not all(map(self._is_plain_change, names)):
+            raise CursorLost("files of the vault have gone or moved")
+        sources = {name: self._table.find_source(name) for name in names}
+        moved = {n: self._listing.identity(one) for n, one in sources.items() if one is not None}
+        try:
+            entries = {name: self._entry(root, self._table.files[name]) for name in names}
+        except (NotANote, NoteNotFound):
+            raise CursorLost("files of the vault have changed meanwhile") from None
+        if any(one in (None, entries[name].identity) for name, one in moved.items()):
+            raise CursorLost("files of the vault have moved")
+        return tuple(entries.values())
+
+    def _is_plain_change(self, name: Name) -> bool:
+        """Tell whether a file is a note, as before, or a new note."""
+        now, before = self._table.files.get(name), self._table.changed[name]
+        if now is None or not now.is_note or (before is not None and not before.is_note):
+            return False
+        hides = now.trash or (f"{TRASH}/{name[0]}".rstrip("/"), name[1]) in self._table.files
+        unread = self._listing.files.is_unreadable(now.place)
+        return not hides and not unread and self._table.is_alone(name)
+
+    def _look(self, root: int, *, within: float) -> None:
+        """Look at the files that have changed; at all, if that cannot be told or was not done for so many seconds."""
+        names, since = self._watch.take(), time.monotonic() - self._table.scanned_at
+        if names is not None and since < within and self._table.look_at(root, names):
+            return
+        self._table.scan(root)
+        for _ in range(_TRIES):
+            if not self._watch.follow(self._table.folders):
+                break
+            self._table.scan(root)  # a folder was not watched meanwhile
+
+    def _tell(self, cursor: str) -> None:
+        self._told = cursor
+        self._table.mark_told()
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:  # noqa: ARG002
         """See ``Store.get``. Raises ``StoreProtocolError`` for a file that is no text."""
@@ -222,7 +296,7 @@ class VaultStore:
 
     def _describe(self) -> str:
         with self._folder.opened() as root:
-            count = len(self._listing.scan(root).files)
+            count = len(self._list(root).files)
         return f"a vault of {count} files"
 
     async def close(self) -> None:
@@ -231,5 +305,5 @@ class VaultStore:
             self._save()
         self._pages = {}
         self.pages.forget()
-        with self._scanning:
+        with self._looking:
             self._watch.close()

@@ -1,7 +1,7 @@
-"""Wait until a file below some folders changes, by inotify where the system has it.
+"""Tell which files below some folders change, by inotify where the system has it.
 
-Events only shorten the wait: a listing looks at every file. They are missing on network drives, and where the
-system's limit on watches is reached.
+Events are missing on network drives, where the system's limit on watches is reached, and for a few kinds of
+changes, as of mapped memory. So whoever asks looks at every file now and then.
 """
 
 from __future__ import annotations
@@ -9,10 +9,15 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import struct
 import sys
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+
+from mcp_notarium.stores.vault.file_table import Name
+from mcp_notarium.stores.vault.paths import is_note_name
 
 # What changes a listing: a file appears, goes, or is written.
 _MODIFY, _MOVED_FROM, _MOVED_TO = 0x2, 0x40, 0x80
@@ -22,6 +27,8 @@ _MASK = (
     _MODIFY | _ATTRIBUTES | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF
     | _ONLY_FOLDERS | _NO_LINKS
 )  # fmt: skip
+_LOST, _FOLDER = 0x4000, 0x40000000
+_EVENT = struct.Struct("iIII")
 _CALM = 0.1
 """Seconds without an event after which a burst of them is over."""
 _LONGEST_BURST = 1.0
@@ -36,7 +43,12 @@ class Watch:
         self._libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
         self._file: int | None = None
         self._watched: dict[str, int] = {}
+        self._folders: dict[int, str] = {}
         self._works = self._libc is not None
+        self._lock = threading.Lock()
+        self._changed: set[Name] = set()
+        self._uncertain = True
+        """Whether anything may have changed."""
 
     def follow(self, folders: Iterable[str]) -> bool:
         """Watch these folders below the root, and no others; return whether any of them is new."""
@@ -58,7 +70,17 @@ class Watch:
                 self._works = False  # no more watches, or not permitted
             elif number >= 0 and self._watched.get(folder) != number:
                 self._watched[folder], new = number, True
+        with self._lock:
+            self._folders = {number: folder for folder, number in self._watched.items()}
         return new
+
+    def take(self) -> set[Name] | None:
+        """Return the files that have changed since the last call; None: anything may have."""
+        self._read()
+        with self._lock:
+            changed = None if self._uncertain or self._file is None else self._changed
+            self._changed, self._uncertain = set(), not self._works
+        return changed
 
     async def wait(self, seconds: float) -> None:
         """Return when something has changed and a burst of changes is over, or after that time."""
@@ -71,7 +93,7 @@ class Watch:
                 pass
 
     async def _event(self, seconds: float) -> bool:
-        """Wait for events and take them; return whether any came."""
+        """Wait for events and read them; return whether any came."""
         loop, file, came = asyncio.get_running_loop(), self._file, asyncio.Event()
         assert file is not None  # noqa: S101 - a defect of ours, not a case
         loop.add_reader(file, came.set)
@@ -80,14 +102,34 @@ class Watch:
                 await asyncio.wait_for(came.wait(), seconds)
         finally:
             loop.remove_reader(file)
-        with suppress(BlockingIOError):
-            while os.read(file, _BUFFER):
-                pass
+        self._read()
         return came.is_set()
+
+    def _read(self) -> None:
+        """Read the events that there are."""
+        with self._lock, suppress(BlockingIOError):
+            while self._file is not None and (events := os.read(self._file, _BUFFER)):
+                self._sort(events)
+
+    def _sort(self, events: bytes) -> None:
+        at = 0
+        while at < len(events):
+            number, kind, _, length = _EVENT.unpack_from(events, at)
+            at += _EVENT.size
+            name = os.fsdecode(events[at : at + length].rstrip(b"\0"))
+            at += length
+            folder = self._folders.get(number)
+            if kind & (_LOST | _FOLDER) or (folder is not None and not name):
+                self._uncertain = (
+                    True  # events were lost, or a folder has changed: files below it may be others
+                )
+            elif folder is not None and is_note_name(name):
+                self._changed.add((folder, name))
 
     def close(self) -> None:
         """Stop watching. May be called twice."""
-        if self._file is not None:
-            os.close(self._file)
-        self._file, self._works = None, False
+        with self._lock:
+            if self._file is not None:
+                os.close(self._file)
+            self._file, self._works = None, False
         self._watched.clear()

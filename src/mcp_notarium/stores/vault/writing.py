@@ -8,7 +8,6 @@ another content is somebody's edit that we have displaced, and becomes a note ag
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import secrets
@@ -25,7 +24,9 @@ from mcp_notarium.stores.vault.folder import (
     LONGEST_WAIT,
     SETTLED,
     FileBytes,
+    Mark,
     NotANote,
+    digest_of,
     open_file,
     open_folder,
     read_settled,
@@ -61,20 +62,13 @@ class NoteFile:
         return digest_of(self.data)
 
     @property
-    def mark(self) -> tuple[int, int]:
-        """Return what tells this state of the file from a later one."""
-        return self.found.st_ino, self.found.st_mtime_ns
+    def mark(self) -> Mark:
+        """Return what tells these bytes of this file from others."""
+        return self.found.st_ino, self.digest
 
 
-def digest_of(data: bytes) -> str:
-    """Return the hash of a file's bytes."""
-    return hashlib.sha256(data).hexdigest()
-
-
-def read_file(
-    parent: int, name: str, *, exact: bool = True, own: tuple[int, int] | None = None
-) -> NoteFile:
-    """Read a file, when nobody seems to be writing it. Raises ``OSError``, ``NotANote``."""
+def read_file(parent: int, name: str, *, exact: bool = True, own: Mark | None = None) -> NoteFile:
+    """Read a file, when nobody seems to be writing it; see ``read_settled``. Raises ``OSError``, ``NotANote``."""
     file, _ = open_file(parent, name, exact=exact)
     try:
         read: FileBytes = read_settled(file, largest=LARGEST, own=own)
@@ -126,7 +120,7 @@ def replace_file(
         certain = file_identity.rename(parent, temporary, parent, name, file_identity.EXCHANGE)
         if certain:
             left = _wait_for_writers(parent, temporary, name)
-            held = _take_displaced(parent, temporary, name)
+            held = _take_displaced(parent, temporary, name, own=held.mark)
         else:
             os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
     except BaseException as error:
@@ -271,10 +265,10 @@ def _is_being_written(parent: int, name: str) -> bool:
     return False
 
 
-def _take_displaced(parent: int, temporary: str, name: str) -> NoteFile:
+def _take_displaced(parent: int, temporary: str, name: str, *, own: Mark) -> NoteFile:
     try:
         try:
-            return read_file(parent, temporary, exact=False)
+            return read_file(parent, temporary, exact=False, own=own)
         except NotANote:
             file_identity.rename(parent, temporary, parent, name, file_identity.EXCHANGE)
             raise

@@ -1,0 +1,202 @@
+"""Remember what the files of a vault look like, and which of them have changed since that was last told.
+
+A scan looks at every file. Between two scans only those files are looked at that the system names in its events.
+What this remembers is never read from a file: ``listing`` does that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from mcp_notarium.stores.vault.folder import open_folder
+from mcp_notarium.stores.vault.known_files import Place, State, is_settled, state_of
+from mcp_notarium.stores.vault.paths import TRASH, is_ignored_folder, is_note_name, is_whole_path
+from mcp_notarium.stores.vault.writing import recover
+
+Name = tuple[str, str]
+"""A folder below the vault, and the name of a file in it."""
+_DEEPEST = 64
+_TEMPORARY = ".notarium-"
+
+
+class Found(NamedTuple):
+    """Hold what a look at a file has shown. ``state`` is another one after any change of it.
+
+    ``is_note``: it is a regular file with one name, and its path can be an id. ``weight`` is its part of the cursor.
+    """
+
+    path: str
+    trash: bool
+    state: State
+    is_note: bool
+    weight: int
+
+    @property
+    def place(self) -> Place:
+        """Return where it is."""
+        return self.path, self.trash
+
+
+class FileTable:
+    """Remember all files with the name of a note. Not for two threads at once.
+
+    ``changed``: what each file was that has changed since :meth:`mark_told`; None: it was not there.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[Name, Found] = {}
+        self.changed: dict[Name, Found | None] = {}
+        self.folders: tuple[str, ...] = ()
+        """The paths of all folders that the last scan has looked into."""
+        self.seconds = 0.0
+        """How long the last scan took."""
+        self.scanned_at = float("-inf")
+        """When the last scan began, on the clock of ``time.monotonic``, if all is known since."""
+        self._inodes: dict[int, Name] = {}
+        self._unsettled: set[Name] = set()
+        self._sum = self._folders_weight = 0
+        self.other_folders = False
+        """Whether folders have come or gone since :meth:`mark_told`."""
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether each file would get another state by another change."""
+        return not self._unsettled
+
+    def cursor(self) -> str:
+        """Return a text that is another one after any change; of files that are not settled it never comes twice."""
+        once = "" if self.settled else os.urandom(8).hex()
+        return f"{self._sum + self._folders_weight:x}{once and '-'}{once}"
+
+    def mark_told(self) -> None:
+        """Record that whoever asks knows of all changes so far."""
+        self.changed, self.other_folders = {}, False
+
+    def scan(self, root: int) -> None:
+        """Look at every file. Raises ``OSError`` for a folder that cannot be listed for once."""
+        began, self.scanned_at = time.monotonic(), float("-inf")
+        folders: list[str] = []
+        gone = self.files.copy()
+        for name, found in _walk(root, folders):
+            self._put(name, found)
+            gone.pop(name, None)
+        for name in gone:
+            self._put(name, None)
+        self.other_folders = self.other_folders or {*folders} != {*self.folders}
+        self.folders, self._folders_weight = tuple(folders), _weigh(sorted(folders))
+        self.scanned_at, self.seconds = began, time.monotonic() - began
+
+    def look_at(self, root: int, names: Iterable[Name]) -> bool:
+        """Look at these files, and at those that were not settled. False: only a scan can tell what has changed.
+
+        A name that is not known may be another spelling of one that is: the file system may take both for one.
+        """
+        scanned_at, self.scanned_at = self.scanned_at, float("-inf")
+        wanted = {*names, *self._unsettled}
+        for above, name in sorted(wanted, key=lambda one: one not in self.files):
+            found = None
+            with suppress(FileNotFoundError):
+                try:
+                    folder = open_folder(root, above.split("/") if above else [], exact=False)
+                except OSError:
+                    return False
+                try:
+                    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                finally:
+                    os.close(folder)
+            held = self.files.get((above, name))
+            if held is None and found is None:  # it came and went, and may be in the index
+                self.changed.setdefault((above, name), None)
+                continue
+            if held is None and found is not None and found.st_ino in self._inodes:
+                return False
+            self._put((above, name), found)
+        self.scanned_at = scanned_at
+        return True
+
+    def is_alone(self, name: Name) -> bool:
+        """Tell whether no other name has the file that this one has."""
+        return self._inodes.get(self.files[name].state[0]) == name
+
+    def find_source(self, name: Name) -> Found | None:
+        """Return what was at another name and had this file's inode when the changes were last told."""
+        inode = self.files[name].state[0]
+        was = {old.state[0]: (one, old) for one, old in self.changed.items() if old is not None}
+        source, old = was.get(inode, (name, None))
+        return None if source == name else old
+
+    def _put(self, name: Name, found: os.stat_result | None) -> None:
+        """Remember a file; None: it is gone. One that was not settled counts as changed once more when it is."""
+        held, state = self.files.get(name), None if found is None else state_of(found)
+        settled = state is None or is_settled(max(state[-2:]))
+        if (held and held.state) == state and (name not in self._unsettled or not settled):
+            return
+        self.changed.setdefault(name, held)
+        (self._unsettled.discard if settled else self._unsettled.add)(name)
+        if held is not None:
+            self._sum -= held.weight
+            if self._inodes.get(held.state[0]) == name:
+                del self._inodes[held.state[0]]
+        if found is None:
+            self.files.pop(name, None)
+            return
+        now = _made(name, found)
+        self._sum += now.weight
+        self._inodes[found.st_ino] = name
+        self.files[name] = now
+
+
+def _made(name: Name, found: os.stat_result) -> Found:
+    path = "/".join(filter(None, name))
+    trash = path.startswith(f"{TRASH}/")
+    path = path.removeprefix(f"{TRASH}/") if trash else path
+    state = state_of(found)
+    is_note = stat.S_ISREG(found.st_mode) and found.st_nlink <= 1 and is_whole_path(path)
+    return Found(path, trash, state, is_note, _weigh((path, trash, state, is_note)))
+
+
+def _weigh(about: object) -> int:
+    digest = hashlib.blake2b(repr(about).encode("utf-8", "replace"), digest_size=32).digest()
+    return int.from_bytes(digest, "big")
+
+
+def _walk(root: int, folders: list[str]) -> Iterator[tuple[Name, os.stat_result]]:
+    """Yield all entries with the name of a note; append to ``folders`` what is looked into.
+
+    A folder that vanishes or must not be read has no notes. Of the ignored folders the trash is looked into.
+    """
+    waiting = [""]
+    while waiting:
+        above = waiting.pop()
+        try:
+            here = open_folder(root, above.split("/") if above else [], exact=False)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue
+        try:
+            folders.append(above)
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        if _is_looked_into(above, entry.name):
+                            waiting.append(f"{above}/{entry.name}" if above else entry.name)
+                        continue
+                    with suppress(FileNotFoundError):
+                        if is_note_name(entry.name):
+                            yield (above, entry.name), entry.stat(follow_symlinks=False)
+                        elif entry.name.startswith(_TEMPORARY):
+                            recover(here, entry.name, entry.stat(follow_symlinks=False).st_ctime)
+        finally:
+            os.close(here)
+
+
+def _is_looked_into(above: str, name: str) -> bool:
+    if not above and name == TRASH:
+        return True
+    parents = above.split("/") if above else [""]
+    return len(parents) < _DEEPEST and not is_ignored_folder(parents[-1], name)
