@@ -43,7 +43,7 @@ DENIED = [
     "ANALYZE",
     "PRAGMA optimize",
     "DROP TABLE notes",
-    "DROP TRIGGER notes_counted",
+    "DROP TRIGGER notes_uncounted",
     "DROP INDEX notes_listing",
     "ALTER TABLE notes RENAME TO loot",
 ]

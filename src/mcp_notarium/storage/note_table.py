@@ -303,6 +303,8 @@ class NoteTable:
         floor = self._db.number(_FLOOR)
         numbered = [(pk, max(one.revision.server_version or 1, floor), one) for pk, one in new]
         self._db.run_many(_INSERT, [(pk, version, *one.note) for pk, version, one in numbered])
+        trashed = sum(one.revision.content.trash for _, one in new)
+        self._db.run(_COUNT_NEW, (len(new) - trashed, trashed))
         self._record_versions((version, one) for _, version, one in numbered)
         self._store_parts(new)
 
@@ -395,6 +397,7 @@ INSERT INTO notes(pk, local_version, id, server_version, created_at, modified_at
                   tags, title, head, heading, tag_words, supplement, text)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+_COUNT_NEW = "UPDATE note_counts SET active = active + ?, trashed = trashed + ?"
 _UPDATE = """
 UPDATE notes SET local_version = ?, id = ?, server_version = ?, created_at = ?, modified_at = ?,
                  trash = ?, properties = ?, tags = ?, title = ?, head = ?, heading = ?, tag_words = ?,

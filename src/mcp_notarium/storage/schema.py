@@ -17,7 +17,8 @@ Shapes that matter:
   and ``index_changes`` tells for the last of them which note it was, so that a copy of the terms can be
   kept up without reading the whole index again. ``left_behind``: words of replaced texts are in the index since
   the whole of it was merged last (``merged_at``, epoch seconds).
-* ``note_counts`` holds the totals every listing needs; triggers keep it.
+* ``note_counts`` holds the totals every listing needs. Triggers keep it, but whoever inserts notes adds them:
+  a trigger for each row is a twelfth of what a first load writes.
 * ``journal.copied`` marks a conflict copy, and ``journal.repair`` the repair of a note, so that each is
   known as one after a crash. ``journal.after`` is the write_id of an entry that is finished first: links are
   rewritten after the note that they mean was renamed.
@@ -170,11 +171,6 @@ _COUNTS = (
     ) STRICT
     """,
     "INSERT INTO note_counts(one) VALUES (1)",
-    """
-    CREATE TRIGGER notes_counted AFTER INSERT ON notes BEGIN
-      UPDATE note_counts SET active = active + (new.trash = 0), trashed = trashed + new.trash;
-    END
-    """,
     """
     CREATE TRIGGER notes_uncounted AFTER DELETE ON notes BEGIN
       UPDATE note_counts SET active = active - (old.trash = 0), trashed = trashed - old.trash;

@@ -53,6 +53,7 @@ def copy_into(
             done += len(rows)
             on_progress(done, total)
     with target.transaction(durable=True):
+        target.run(_COUNT_NOTES)
         FtsIndex(target).rebuild()
 
 
@@ -139,6 +140,7 @@ def salvage(
         for (note_id,) in target.rows("SELECT DISTINCT note_id FROM journal"):
             _copy_base(opens, target, note_id)
         _fill_tags(target)
+        target.run(_COUNT_NOTES)
         FtsIndex(target).rebuild()
     return found
 
@@ -223,5 +225,9 @@ def _is_left(table: str, row: Row, without: frozenset[str]) -> bool:
     )
 
 
+_COUNT_NOTES = """
+UPDATE note_counts SET active = (SELECT count(*) FROM notes WHERE trash = 0),
+                       trashed = (SELECT count(*) FROM notes WHERE trash = 1)
+"""
 _NOTE = "SELECT * FROM notes WHERE id = ?"
 _BASE = "SELECT b.* FROM note_base b JOIN notes n ON n.pk = b.pk WHERE n.id = ?"

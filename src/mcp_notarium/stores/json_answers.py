@@ -15,6 +15,7 @@ DEEPEST = 64
 MOST_VALUES = 500_000
 """More than a page of a thousand notes with hundreds of tags each; as Python objects, some 50 MB."""
 
+_NESTED = (dict, list)  # ``dict | list`` would be made again for each value
 # Made once: json.dumps makes an encoder at each call, for every note of a page.
 _READABLE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _ESCAPED = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
@@ -85,14 +86,13 @@ def _finite(digits: str) -> float:
 
 def deeper_than(value: Any, levels: int) -> bool:
     """Tell whether lists and objects nest deeper than ``levels``; level by level, no recursion."""
-    level = [value]
+    level = [value] if isinstance(value, _NESTED) else []
     for _ in range(levels):
         level = [
             inner
             for outer in level
-            if isinstance(outer, dict | list)
             for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
+            if isinstance(inner, _NESTED)
         ]
         if not level:
             return False
