@@ -170,6 +170,26 @@ def test_surrogates_in_parameters_are_replaced_instead_of_raising(cache):
     assert "m\ufffd" in keys(db)
 
 
+@pytest.mark.parametrize("count", [49, 50, 51, 150, 199])
+def test_many_rows_are_written_as_one_by_one_in_their_order(cache, count):
+    rows = [(f"m{number % 120:03}", str(number)) for number in range(count)]
+    with cache.transaction():
+        cache.database.run_many(
+            "INSERT INTO sync_metadata(key, value) VALUES (?, ?)"
+            " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            rows,
+        )
+    stored = cache.database.rows("SELECT key, value FROM sync_metadata WHERE key GLOB 'm[0-9]*'")
+    assert dict(stored) == dict(rows)
+    with cache.transaction():
+        cache.database.run_many(
+            "UPDATE sync_metadata SET value = ?2 || 'b' WHERE key = ?1", list(dict(rows).items())
+        )
+    assert cache.database.row("SELECT value FROM sync_metadata WHERE key = 'm048'") == (
+        f"{dict(rows)['m048']}b",
+    )
+
+
 def test_neither_sql_nor_values_stand_in_an_error(cache):
     with pytest.raises(CacheError) as error:
         cache.database.rows("SELECT zebra FROM sync_metadata WHERE 'giraffe'", ())

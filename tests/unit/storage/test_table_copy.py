@@ -177,6 +177,7 @@ def test_a_salvage_copies_the_state_and_the_bases_of_unfinished_writes(source, t
     assert progress[-1] == (rows, rows)
     assert [kept.write_id for kept in target.journal.all()] == ["w"]
     assert target.notes.etags() == {"n0001": "1"}
+    assert target.notes.counts().total == 1
     assert target.notes.base("n0001") == source.notes.base("n0001")
     assert found(target, "w1")[0] == 1
     assert target.versions.get("n0001", 2) == source.versions.get("n0001", 2)
