@@ -25,7 +25,7 @@ def test_an_old_key_is_worth_a_reminder(days, state):
     )
     seen = doctor_checks.check_slots(found, now=MADE + days * DAY + 1.5)
     assert seen.state == state
-    assert f"last changed {days} days ago" in seen.seen
+    assert f"last changed {days:,} days ago" in seen.seen
     assert ("mcp-notarium rotate-key" in seen.hint) is (state == "warn")
 
 

@@ -151,7 +151,7 @@ def test_notes_arrive_by_sync_and_the_login_is_told(tmp_path: Path) -> None:
         assert status(env)["login"].startswith("no; ")
         env = environment(simulator, tmp_path)
         assert status(env)["login"].startswith("refused at the last sync")
-        assert "In step: 1 notes" in run(env, "sync").stdout
+        assert "In step: 1 note, 0 in the trash." in run(env, "sync").stdout
         assert status(env)["login"] == "logged in"
         simulator.put("two", content="The second note")
         assert run(env, "search", "second").returncode == 0

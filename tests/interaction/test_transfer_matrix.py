@@ -97,7 +97,7 @@ PARTS = {
     import_plan.OTHER_TEXT: {"text"},
 }
 
-LEFT_OUT = re.compile("they are left out|^are left out")
+LEFT_OUT = re.compile(": left out$|^left out: ")
 
 
 def make_folders(folder: Path) -> Path:

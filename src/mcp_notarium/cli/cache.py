@@ -43,6 +43,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import credentials, keychain
+from mcp_notarium.report.words import counted
 from mcp_notarium.stores.kind import Truth
 
 NOT_OVERWRITTEN = (
@@ -173,7 +174,9 @@ def run_repair(args: argparse.Namespace) -> int:
         talk("The cache is repaired: the search index alone was wrong, and was rebuilt.")
         return 0
     found = done.salvaged
-    talk(f"The cache is repaired; {found.writes:,} unfinished writes were restored.")
+    talk(
+        f"The cache is repaired; {counted(found.writes, 'unfinished write was', 'unfinished writes were')} restored."
+    )
     talk(INDEX_AGAIN)
     if not found.complete:
         talk(_INCOMPLETE[config.store.truth is Truth.LOCAL])
@@ -208,7 +211,7 @@ def run_migrate(args: argparse.Namespace) -> int:
     )
     with console.progress("Encrypting the rows") as report:
         done = plaintext_migration.encrypt_plain(config, found.passphrase, on_progress=report)
-    talk(f"The cache is encrypted and compared: {done.notes:,} notes.")
+    talk(f"The cache is encrypted and compared: {counted(done.notes, 'note')}.")
     say_unless_copied(done.state.copied)
     done.state.require_finished(
         "the encrypted cache is active, but the unencrypted files are not all erased",
@@ -234,7 +237,7 @@ def run_purge(args: argparse.Namespace) -> int:
             f"The account `{loaded.account.name}` is forgotten. `mcp-notarium uninstall` takes it out of clients."
         )
     talk(
-        f"{done.files} files were removed"
+        f"{counted(done.files, 'file was', 'files were')} removed"
         + (", and the keychain's entries." if done.keychain_cleared else ".")
     )
     talk(f"Copies of the key file elsewhere still open copies of the database. {NOT_OVERWRITTEN}")

@@ -30,6 +30,7 @@ from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import find_holders
 from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
+from mcp_notarium.report.words import counted
 from mcp_notarium.storage import driver
 from mcp_notarium.storage.database_opener import Database
 from mcp_notarium.sync.status import describe_differences
@@ -174,7 +175,7 @@ def _check_pages(config: Config, database: Database, *, deep: bool) -> Finding:
     wrong, compared = status.check_pages(config, database)
     if wrong:
         damage_marker.write(folder)
-        return Finding("pages", BAD, f"{len(wrong)} faults, first: {wrong[0]}")
+        return Finding("pages", BAD, f"{counted(len(wrong), 'fault')}, first: {wrong[0]}")
     agree = "search index and tables agree" if compared else f"every index{status.WITHOUT_SEARCH}"
     return Finding("pages", OK, f"every page is authentic, {agree}")
 
@@ -189,7 +190,12 @@ def _check_sync(app: App) -> Finding:
     left_out = app.scheduler.status().left_out
     if left_out:
         hint = f"Open them in {app.config.store.title}, and copy their text into new notes to have it here."
-        return Finding("sync", WARN, f"{left_out} notes have no usable id or readable text", hint)
+        return Finding(
+            "sync",
+            WARN,
+            f"{counted(left_out, 'note has', 'notes have')} no usable id or readable text",
+            hint,
+        )
     return Finding("sync", OK, f"last cycle: {facts.status}")
 
 

@@ -26,6 +26,7 @@ from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem
 from mcp_notarium.files.locks import find_holders
 from mcp_notarium.files.os_errors import display_path
+from mcp_notarium.report.words import counted
 from mcp_notarium.sandbox.confinement import describe_effect
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def check_slots(found: KeyFile, *, now: float) -> Finding:
     """Return which slots there are, how old they are, and whether a key is known to others."""
     active = [s for s in found.slots if s.state is not SlotState.DISABLED]
     days = max((int(now) - (found.rotated or found.created)) // _DAY, 0)
-    seen = f"{', '.join(s.type.value for s in active)}; last changed {days} days ago"
+    seen = f"{', '.join(s.type.value for s in active)}; last changed {counted(days, 'day')} ago"
     compromised = any(s.state is SlotState.COMPROMISED for s in active)
     says = keys.advise(found.slots)
     if days >= OLD_DAYS:
@@ -110,7 +111,11 @@ def _check_permissions(config: Config, _folder: AccountFolder) -> Iterator[Findi
     places += [config.log_file] if config.log_file is not None else []
     seen = [path for path in places if path.exists() and path.lstat().st_mode & 0o077]
     if not seen:
-        yield Finding("permissions", OK, f"{len(places)} files and folders, for you alone")
+        yield Finding(
+            "permissions",
+            OK,
+            f"{counted(len(places), 'file or folder', 'files and folders')}, for you alone",
+        )
         return
     commands = "; ".join(f"chmod go= {shlex.quote(str(path))}" for path in seen[:3])
     yield Finding("permissions", WARN, f"{len(seen)} can be read by others", f"Run {commands}")
@@ -135,7 +140,7 @@ def _check_quarantine(_config: Config, folder: AccountFolder) -> Iterator[Findin
     if not kept:
         yield Finding("quarantine", OK, "empty")
         return
-    seen = f"{len(kept)} sets of old files, newest {kept[-1]}"
+    seen = f"{counted(len(kept), 'set')} of old files, newest {kept[-1]}"
     hint = f"Delete {place} when you are sure that nothing in it is needed."
     databases = [str(one.relative_to(place)) for one in quarantine.find_databases(folder)]
     if databases:

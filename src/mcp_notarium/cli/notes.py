@@ -21,6 +21,7 @@ from mcp_notarium.cli.history import open_synced, person_config, record_read
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.errors import InvalidRequest, LoginRequired, NotariumError, NoteNotFound
 from mcp_notarium.logs.redaction_rules import one_line, several_lines
+from mcp_notarium.report.words import counted
 from mcp_notarium.search import parser
 from mcp_notarium.tools.note_lookup import find_note
 
@@ -86,7 +87,7 @@ def _say_count(found: Found) -> None:
         console.say("No note has all of these words.")
         return
     console.say(
-        f"{len(found.notes):,} of {found.total:,} notes. `mcp-notarium show {found.notes[0].id}` shows "
+        f"{len(found.notes):,} of {counted(found.total, 'note')}. `mcp-notarium show {found.notes[0].id}` shows "
         "the first one."
     )
 
@@ -163,7 +164,7 @@ async def _sync(args: argparse.Namespace) -> int:
     facts = {"notes": counts.active, "notes_in_trash": counts.trashed}
     print_data(
         facts,
-        f"In step: {counts.active:,} notes, {counts.trashed:,} in the trash.",
+        f"In step: {counted(counts.active, 'note')}, {counts.trashed:,} in the trash.",
         as_json=args.json,
     )
     return 0

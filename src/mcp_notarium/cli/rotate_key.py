@@ -33,6 +33,7 @@ from mcp_notarium.crypto.key_file_codec import Slot, SlotType
 from mcp_notarium.crypto.slot_changes import describe_slot
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.keys import client_configs, keychain
+from mcp_notarium.report.words import counted
 from mcp_notarium.secret import Secret
 
 
@@ -216,7 +217,9 @@ def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace)
             on_progress=report,
             options=replace(options, at=doing.at),
         )
-    talk(f"The cache was re-encrypted under a new data key and compared: {done.notes:,} notes.")
+    talk(
+        f"The cache was re-encrypted under a new data key and compared: {counted(done.notes, 'note')}."
+    )
     if not done.state.left:
         talk("Old copies of the key file open nothing that is in use here.")
         for place in done.quarantined:

@@ -28,6 +28,7 @@ from mcp_notarium.config.accounts import Account
 from mcp_notarium.config.clients import CLIENTS
 from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
 from mcp_notarium.errors import ConfigError, NotariumError
+from mcp_notarium.report.words import counted
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.kind import Truth
 
@@ -111,9 +112,7 @@ def _run(chosen: Account, args: argparse.Namespace) -> int:
         except NotariumError as error:
             chosen = _correct(chosen, error, args)
     console.done(
-        {0: "There are no notes yet.", 1: "1 note is here."}.get(
-            notes, f"{notes:,} notes are here."
-        )
+        f"{counted(notes, 'note is', 'notes are')} here." if notes else "There are no notes yet."
     )
     _offer_recovery(config, args)
     console.heading("Assistants")

@@ -42,6 +42,7 @@ from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, V
 from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
 from mcp_notarium.files.locks import ServerLock, find_holders
 from mcp_notarium.files.private_files import disk_errors
+from mcp_notarium.report.words import counted
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.database_opener import Database, has_log
 
@@ -270,7 +271,10 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         )
         yield "In the trash", f"{facts['notes_in_trash']:,}"
         yield "Last sync", _describe_sync(facts)
-        yield "Unfinished", f"{facts['pending_writes']} writes, {facts['rejected_writes']} refused"
+        yield (
+            "Unfinished",
+            f"{counted(facts['pending_writes'], 'write')}, {facts['rejected_writes']} refused",
+        )
     if "clients" in facts:
         yield "Clients", "; ".join(facts["clients"]) or "none connected"
     if "keys" in facts:

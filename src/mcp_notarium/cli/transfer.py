@@ -25,6 +25,7 @@ from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note_archive import ArchivedNote
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.logs.redaction_rules import one_line
+from mcp_notarium.report.words import counted
 from mcp_notarium.stores.kind import StoreKind
 from mcp_notarium.transfer import formats, import_plan, import_run
 from mcp_notarium.transfer.import_plan import ImportPlan
@@ -54,8 +55,9 @@ async def _export(config: Config, args: argparse.Namespace) -> int:
     trash = sum(note.content.trash for note in notes)
     seconds = max(time.monotonic() - began, 0.001)
     rate = len(notes) / seconds
+    was = "was" if len(notes) == 1 else "were"
     lines = [
-        f"{len(notes):,} notes ({trash:,} in the trash) were exported to {path}, {rate:,.0f} a second.",
+        f"{counted(len(notes), 'note')} ({trash:,} in the trash) {was} exported to {path}, {rate:,.0f} a second.",
         "You alone can read it, and it is not encrypted.",
         f"To bring it into another account: mcp-notarium --account NAME import {path}",
     ]
@@ -97,7 +99,7 @@ async def _import(config: Config, args: argparse.Namespace) -> int:
         if args.dry_run or not planned.new:
             print_data(_facts(planned, None), "Nothing was written.", as_json=args.json)
             return 0
-        if not (args.yes or ask_yes(f"Import {len(planned.new):,} notes?")):
+        if not (args.yes or ask_yes(f"Import {counted(len(planned.new), 'note')}?")):
             talk(_NOT_DONE)
             return 1
         signals.note_change(
@@ -124,9 +126,13 @@ async def _carry_out(app: App, kind: StoreKind, planned: ImportPlan) -> ImportRe
 
 
 def _describe(planned: ImportPlan, found: int, store: str) -> list[str]:
-    counts = f"{len(planned.new):,} are new here, {planned.there:,} are there already"
-    lines = [f"{found:,} notes in the export: {counts}, {planned.left_out:,} are left out."]
-    if planned.differ:
+    counts = f"{len(planned.new):,} new here, {planned.there:,} there already, {planned.left_out:,} left out"
+    lines = [f"{counted(found, 'note')} in the export: {counts}."]
+    if len(planned.differ) == 1:
+        lines.append(
+            f"1 of those there differs from the export, and stays as it is: {planned.differ[0]}"
+        )
+    elif planned.differ:
         named = ", ".join(planned.differ[:_MOST_NAMED])
         more = ", ..." if len(planned.differ) > _MOST_NAMED else ""
         lines.append(
@@ -137,28 +143,32 @@ def _describe(planned: ImportPlan, found: int, store: str) -> list[str]:
         lines.append(f"What {store} cannot hold as it is:")
         losses = sorted(planned.losses.items(), key=lambda one: -len(one[1]))
         for loss, notes in losses[:_MOST_LOSSES]:
-            named = f": {_name_some(notes)}" if len(notes) < found else ""
-            lines.append(f"  {len(notes):,} notes {loss}{named}")
+            named = f" ({_name_some(notes)})" if len(notes) < found else ""
+            lines.append(f"  {counted(len(notes), 'note')}: {loss}{named}")
     return lines
 
 
 def _name_some(notes: Sequence[ArchivedNote]) -> str:
     titles = [one.content.title or first_line(one.content.text) for one in notes[:_MOST_SHOWN]]
     named = ", ".join(f'"{title[:_LONGEST_SHOWN]}"' for title in titles)
-    return f"{named}, ... (--json names all)" if len(notes) > _MOST_SHOWN else named
+    return f"{named}, ... --json names all" if len(notes) > _MOST_SHOWN else named
 
 
 def _summary(done: ImportResult, rate: float) -> str:
-    lines = [f"{done.imported:,} notes were imported ({rate:,.0f} a second)."]
+    lines = [f"{counted(done.imported, 'note was', 'notes were')} imported ({rate:,.0f} a second)."]
     if done.hidden:
-        lines.append(f"{done.hidden:,} more were imported that your policy hides from agents.")
+        lines.append(
+            f"{counted(done.hidden, 'more was', 'more were')} imported that your policy hides from agents."
+        )
     if done.there:
-        lines.append(f"{done.there:,} were made by another program meanwhile.")
+        lines.append(f"{counted(done.there, 'was', 'were')} made by another program meanwhile.")
     refused: defaultdict[str, list[ArchivedNote]] = defaultdict(list)
     for note, why in done.refused:
         refused[why].append(note)
     for why, notes in refused.items():
-        lines.append(f"{len(notes):,} were refused, {one_line(why)}: {one_line(_name_some(notes))}")
+        lines.append(
+            f"{counted(len(notes), 'was', 'were')} refused, {one_line(why)}: {one_line(_name_some(notes))}"
+        )
     lines.append("See them: ask an assistant to list your notes.")
     return "\n".join(lines)
 

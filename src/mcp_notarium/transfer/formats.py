@@ -28,7 +28,8 @@ from mcp_notarium.transfer import json_document, markdown_folder
 Report = Callable[[int, int], object]
 """Takes how many notes are done, and of how many."""
 
-LARGEST_DOCUMENT = 256 * 1024 * 1024
+LARGEST_DOCUMENT = 128 * 1024 * 1024
+"""Bytes. It is in memory as text and as values while it is read: three times as much."""
 LARGEST_NOTE = 16 * 1024 * 1024
 LARGEST_FOLDER = 1024 * 1024 * 1024
 MOST_FILES = 200_000
@@ -141,13 +142,12 @@ def read(path: Path) -> list[ArchivedNote]:
         with open_regular(path, follow=True) as file:
             zipped = file.read(len(_ZIP)) == _ZIP
             file.seek(0)
-            data = _read_zipped(file) if zipped else file.read(LARGEST_DOCUMENT + 1)
+            document = _parse(_read_zipped(file) if zipped else file.read(LARGEST_DOCUMENT + 1))
     except OSError as error:
         raise InvalidRequest(
             f"{path} cannot be read: {os_errors.describe(error)}; nothing was imported",
             resolution_hint="Give the folder, JSON or zip file of an export.",
         ) from error
-    document = _parse(data)
     form = next((one for one in documents() if one.key in document), None)
     if form is None:
         raise unreadable("it is not a list of notes in a form that is known")
@@ -193,9 +193,14 @@ def _read_zipped(file: Any) -> bytes:
 
 def _parse(data: bytes) -> dict[str, Any]:
     if len(data) > LARGEST_DOCUMENT:
-        raise unreadable(f"it has more than {LARGEST_DOCUMENT >> 20} MB")
+        raise InvalidRequest(
+            f"the export has more than {LARGEST_DOCUMENT >> 20} MB; nothing was imported",
+            resolution_hint="Export to a folder (--format markdown), and import that, in parts if it is very large.",
+        )
     try:
-        document = json.loads(data.decode("utf-8-sig"))
+        text = data.decode("utf-8-sig")
+        del data  # else the document is in memory once more
+        document = json.loads(text)
     except (ValueError, RecursionError):
         raise unreadable("it is not JSON in UTF-8") from None
     if not isinstance(document, dict):

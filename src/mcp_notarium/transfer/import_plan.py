@@ -27,19 +27,19 @@ from mcp_notarium.transfer.formats import Report
 
 _SAME_SECOND = 1.0
 
-TITLE_TO_TEXT = "have a title, which becomes the first line of the text"
-NO_TRASH = "are in the trash, which this store does not have: they are left out"
-NO_FOLDER = "lose the folder they are in, which this store does not have"
-NO_PROPERTY = "lose a property that this store does not have: {}"
-SHARED = "have an e-mail address as a tag, which would share them: it is left out"
-TOO_LARGE = "are larger than this store takes: they are left out"
-REFUSED = "are left out: {}"
-NO_DATES = "get today's date: this store keeps no other"
-OTHER_DATES = "get another date: this store has none that early or late"
-NO_TAGS = "lose their tags, which this store does not have"
-OTHER_TAGS = "get other tags, or lose some: this store writes or reads them differently"
-OTHER_TITLE = "get another title: this store writes or shortens it differently"
-OTHER_TEXT = "are held in another form of text"
+TITLE_TO_TEXT = "the title becomes the first line of the text"
+NO_TRASH = "in the trash, which this store does not have: left out"
+NO_FOLDER = "the folder is lost, which this store does not have"
+NO_PROPERTY = "a property is lost that this store does not have: {}"
+SHARED = "an e-mail address as a tag would share the note: that tag is lost"
+TOO_LARGE = "larger than this store takes: left out"
+REFUSED = "left out: {}"
+NO_DATES = "today's date: this store keeps no other"
+OTHER_DATES = "another date: this store has none that early or late"
+NO_TAGS = "the tags are lost, which this store does not have"
+OTHER_TAGS = "other tags, or fewer: this store writes or reads them differently"
+OTHER_TITLE = "another title: this store writes or shortens it differently"
+OTHER_TEXT = "another form of text"
 _NOT_IN_WORDS = re.compile(r"\W+")
 
 

@@ -1,7 +1,8 @@
 """Convert notes to Markdown files with front matter, and back. Pure.
 
 The text of a note stands in its file as it is, byte for byte, behind a block of front matter whose first key says
-who wrote it. A file without that block is a note with the file's whole text, named after the file.
+who wrote it. A file without that block is a note with the file's whole text, named after the file; tags that another
+program has put into its front matter count as the note's tags, too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from mcp_notarium.domain.front_matter import NotUnderstood, read_tags
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_archive import (
@@ -59,9 +61,16 @@ def decode(files: Iterable[ArchivedFile]) -> Iterator[ArchivedNote]:
             yield _read(text, found.end(), file.path)
         else:
             title = file.path.rpartition("/")[2].removesuffix(ENDING)
-            yield ArchivedNote(
-                file.path, Content(text, title=title), file.modified_at, file.modified_at
-            )
+            content = Content(text, _tags_of(text), title=title).cleaned()
+            yield ArchivedNote(file.path, content, file.modified_at, file.modified_at)
+
+
+def _tags_of(text: str) -> tuple[str, ...]:
+    """Return the tags in the front matter of another program; none if it cannot be read."""
+    try:
+        return tuple(dict.fromkeys(read_tags(text)))
+    except NotUnderstood:
+        return ()
 
 
 def _read(text: str, start: int, path: str) -> ArchivedNote:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import stat
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -118,6 +119,29 @@ def test_a_folder_of_other_markdown_is_read_and_links_are_not_followed(tmp_path:
     (read,) = formats.read(root)
     assert (read.id, read.content.title) == ("sub/Plan B.md", "Plan B")
     assert read.content.text == "---\ntags: [x]\n---\ntext"
+    assert read.content.tags == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("block", "tags"),
+    [
+        ("tags: [work, 'to do/now']", ("work", "to", "do/now")),
+        ("tags:\n  - work\n  - '#home'\n  - work", ("work", "home")),
+        ("tags: work, home", ("work", "home")),
+        ("title: Plan\nTag: work", ("work",)),
+        ("tags:", ()),
+        ("tags: {a: b}", ()),
+        ("tags: [work", ()),
+        ("nothing: here", ()),
+    ],
+)
+def test_tags_in_the_front_matter_of_another_program_are_tags_and_stay_in_the_text(
+    tmp_path: Path, block: str, tags: tuple[str, ...]
+) -> None:
+    text = f"---\n{block}\n---\nBody.\n"
+    (tmp_path / "a.md").write_text(text)
+    (read,) = formats.read(tmp_path)
+    assert (read.content.text, read.content.tags) == (text, tags)
 
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
@@ -232,3 +256,19 @@ def test_a_zip_bomb_and_files_that_are_too_large_are_refused(
 
 def test_what_is_missing_or_no_file_is_refused(tmp_path: Path) -> None:
     assert "cannot be read" in refusal(tmp_path / "nothing")
+
+
+def test_a_document_is_in_memory_as_text_and_as_values_and_no_third_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = [replace(NOTE, id=f"{n}", content=Content(f"{n} " * 200)) for n in range(1500)]
+    write(tmp_path / "out.json", *notes, name="json")
+    size = (tmp_path / "out.json").stat().st_size
+    monkeypatch.setattr(formats, "LARGEST_DOCUMENT", size)  # a buffer of this size is reserved
+    tracemalloc.start()
+    try:
+        assert len(formats.read(tmp_path / "out.json")) == len(notes)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * size

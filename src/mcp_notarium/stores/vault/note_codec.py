@@ -14,11 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.characters import tag_key
-from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.domain.note_links import Links, find_targets
-from mcp_notarium.errors import StoreRejected
-from mcp_notarium.stores.json_answers import to_json
-from mcp_notarium.stores.vault.front_matter import (
+from mcp_notarium.domain.front_matter import (
     NotUnderstood,
     change_tags,
     find_block,
@@ -26,6 +22,10 @@ from mcp_notarium.stores.vault.front_matter import (
     read_tags,
     require_readable,
 )
+from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.note_links import Links, find_targets
+from mcp_notarium.errors import StoreRejected
+from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.vault.paths import name_from, renamed_path, split_path, title_of
 
 if TYPE_CHECKING:
