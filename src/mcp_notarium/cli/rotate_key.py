@@ -154,7 +154,7 @@ def _new_passphrase(config: Config, current: ProvenKey, args: argparse.Namespace
     new = old if args.keep_key else new_key_input.read(args, account=account)
     if args.kdf and user_key.read(new.secret).kind != "passphrase":
         raise InvalidRequest(
-            "--kdf requires a passphrase: a random key needs no slow derivation",
+            "--kdf is for passphrases; a random key needs no slow derivation",
             resolution_hint="Leave out --kdf, or give a passphrase. Nothing is changed.",
         )
     if not (args.keep_key or new.generated):

@@ -168,7 +168,6 @@ KIND = StoreKind(
         variables=(PASSWORD, TOKEN),
         hint=LOGIN_HINT,
         unattended="In a script give `--code-stdin` and the code of the e-mail on standard input.",
-        logout="Simplenote cannot end a single login. To invalidate the token everywhere, change the "
-        "account's password.",
+        logout="Simplenote cannot end a single login. Change the account's password to end all of them.",
     ),
 )
