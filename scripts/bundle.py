@@ -19,6 +19,17 @@ from typing import Any
 
 TOP = Path(__file__).resolve().parents[1]
 ENTRY = "src/notarium_bundle.py"
+TITLES = {
+    "NOTARIUM_STORE": "Store",
+    "DB_ENCRYPTION_KEY": "Passphrase",
+    "SIMPLENOTE_USERNAME": "Simplenote account",
+    "SIMPLENOTE_PASSWORD": "Simplenote password",
+    "VAULT_PATH": "Vault folder",
+    "TRILIUM_URL": "Trilium address",
+    "TRILIUM_TOKEN": "Trilium token",
+    "MEMENTO_DATABASE": "Memento database",
+}
+"""What a person reads above each question."""
 
 
 def main(folder: Path) -> None:
@@ -99,7 +110,7 @@ def question(variable: dict[str, Any]) -> dict[str, Any]:
     folder = variable["name"] == "VAULT_PATH"
     found = {
         "type": ("directory" if folder else "file") if path else "string",
-        "title": variable["name"],
+        "title": TITLES[variable["name"]],
         "description": variable["description"]
         + (f" One of: {', '.join(choices)}." if choices else ""),
         "required": False,

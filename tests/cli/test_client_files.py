@@ -147,6 +147,7 @@ def test_uninstall_removes_a_file_that_was_made_for_the_server(one, tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     uninstall(one, tmp_path)
     assert not path.exists()
+    assert one.name == "claude-code" or not one.is_here({})
 
 
 @pytest.mark.parametrize("one", CLIENTS, ids=lambda one: one.name)

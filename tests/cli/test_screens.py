@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mcp_notarium.config import accounts
 from notarium_devtools.simperium import Simulator
 from support.terminal import Terminal
 from support.whole import Server, environment, run
@@ -164,13 +165,28 @@ def test_notes_arrive_by_sync_and_the_login_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("typed", "completed"),
-    [("sear", "search "), ("status --js", "--json "), ("audit ta", "tail ")],
+    [
+        ("sear", "search "),
+        ("status --js", "--json "),
+        ("audit ta", "tail "),
+        ("status --account ho", "home "),
+        ("show --account home no", ""),  # a note is no file
+        ("export --account home no", "note.txt "),
+    ],
 )
-def test_bash_completes_at_tab(env: dict[str, str], typed: str, completed: str) -> None:
+def test_bash_completes_at_tab(
+    env: dict[str, str], tmp_path: Path, typed: str, completed: str
+) -> None:
     path = f"{sysconfig.get_path('scripts')}:{env['PATH']}"
     shell = ["/bin/bash", "--norc", "--noprofile", "-i"]
-    with Terminal(env | {"PATH": path, "PS1": "READY>"}, program=shell) as terminal:
+    folder = tmp_path / "mcp-notarium"
+    folder.mkdir()
+    accounts.remember(folder, accounts.Account("home", "passphrase", {"NOTARIUM_STORE": "local"}))
+    (tmp_path / "note.txt").touch()
+    env = env | {"PATH": path, "PS1": "READY>", "XDG_CONFIG_HOME": str(tmp_path)}
+    with Terminal(env, program=shell) as terminal:
         terminal.shows("READY>")
+        terminal.type(f"cd {tmp_path}\n")
         terminal.type('eval "$(mcp-notarium completion bash)"; echo do""ne\n')
         terminal.shows("done")
         terminal.type(f"mcp-notarium {typed}\t")

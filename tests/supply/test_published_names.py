@@ -27,6 +27,13 @@ def test_one_name_and_version_everywhere():
     assert {SERVER["version"], PACKAGE["version"]} == {PROJECT["version"]}
 
 
+def test_readme_is_short_and_has_a_picture():
+    text = (TOP / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 150
+    (picture,) = re.findall(r"!\[.+\]\((.+)\)", text)
+    assert (TOP / picture).is_file()
+
+
 def test_all_addresses_are_of_one_repository():
     source = PROJECT["urls"]["Source"]
     assert SERVER["repository"]["url"] == source

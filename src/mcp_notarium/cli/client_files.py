@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,9 @@ def write(file: ClientFile, text: str | None) -> None:
     try:
         if text is None:
             file.path.unlink()
+            if file.path.parent != Path.home():
+                with suppress(OSError):  # a folder that holds something else stays
+                    file.path.parent.rmdir()
             return
         file.path.parent.mkdir(parents=True, exist_ok=True)
         mode = stat.S_IMODE(file.path.stat().st_mode) if file.text is not None else 0o600
@@ -108,6 +112,13 @@ def write(file: ClientFile, text: str | None) -> None:
         file.path.chmod(mode)
     except OSError as error:
         raise _error(file.path, f"cannot be written: {os_errors.describe(error)}") from None
+
+
+def drop_copy(file: ClientFile) -> None:
+    """Remove the copy, and its folder behind the last one."""
+    file.copy.unlink(missing_ok=True)
+    with suppress(OSError):
+        file.copy.parent.rmdir()
 
 
 def keep_copy(file: ClientFile) -> None:

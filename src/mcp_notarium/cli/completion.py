@@ -1,4 +1,4 @@
-"""Complete commands and options in bash, zsh and fish, with argcomplete.
+"""Complete commands, options and accounts in bash, zsh and fish, with argcomplete.
 
 The shell starts this program at each Tab, with the line typed so far in ``COMP_LINE``.
 """
@@ -8,11 +8,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 
 from argcomplete.finders import CompletionFinder
 from argcomplete.shell_integration import shellcode
 
 from mcp_notarium.cli import main
+from mcp_notarium.config import accounts
+from mcp_notarium.errors import NotariumError
 
 _PROGRAM = "mcp-notarium"
 _LINES = {
@@ -29,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the code that the shell has to run."""
-    sys.stdout.write(shellcode([_PROGRAM], shell=args.shell) + "\n")
+    code = shellcode([_PROGRAM], use_defaults=False, shell=args.shell)
+    sys.stdout.write(code + "\n")
     return 0
 
 
@@ -46,8 +50,33 @@ def complete() -> int:
         if name in words:
             main.add_sources(added)
             main.load_command(name)[0](added)
+            _complete_values(added)
+    _complete_values(parser)
     CompletionFinder()(parser)
     return 0
+
+
+def _complete_values(parser: argparse.ArgumentParser) -> None:
+    """Offer accounts for ``--account``, files for a path, and nothing for all else that has no choices."""
+    for action in parser._actions:  # noqa: SLF001 - argcomplete's own way to the options
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
+            for inner in action.choices.values():
+                _complete_values(inner)
+        elif action.dest == "account":
+            action.completer = _account_names  # type: ignore[attr-defined]
+        elif action.type is not Path and not action.choices:
+            action.completer = _nothing  # type: ignore[attr-defined]
+
+
+def _account_names(**_line: object) -> list[str]:
+    try:
+        return list(accounts.read_accounts(accounts.config_dir(os.environ)))
+    except (NotariumError, RuntimeError):
+        return []
+
+
+def _nothing(**_line: object) -> list[str]:
+    return []
 
 
 COMMANDS = {"completion": (add_arguments, run)}

@@ -197,7 +197,7 @@ def _uninstall_one(one: Client, account: str, *, yes: bool) -> bool:
         client_files.write(file, after)
         console.done(f"{one.title}: `{name}` is out of {display_path(file.path)}. {one.reload}.")
     if names and not client_files.ours(_read(one)):
-        file.copy.unlink(missing_ok=True)
+        client_files.drop_copy(file)
     return bool(names)
 
 
@@ -250,7 +250,11 @@ def print_entry(name: str, account: Account) -> None:
         _print(_goose(command))
     else:
         shape = found or Client(name=name, title=name, paths=())
-        place = _place(found) if found else "the program's file of MCP servers"
+        cline = (
+            "cline_mcp_settings.json (in Cline: MCP Servers > Configure > Configure MCP Servers)"
+        )
+        other = cline if name == "cline" else "the program's file of MCP servers"
+        place = _place(found) if found else other
         console.say(f"Add this to {place}:")
         _print(json.dumps({shape.key: {client_files.NAME: shape.entry(command)}}, indent=2))
 
