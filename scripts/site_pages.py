@@ -10,16 +10,32 @@ from mkdocs.structure.files import File, Files
 
 TOP = Path(__file__).resolve().parents[1]
 OUTSIDE = {
-    "README.md": "start.md",
+    "README.md": "index.md",
+    "docs/README.md": "pages.md",
     "SECURITY.md": "SECURITY.md",
     "threat-model.md": "threat-model.md",
     "CHANGELOG.md": "CHANGELOG.md",
 }
-"""Page in the project to page of the site. docs/README.md is the index."""
+"""Page in the project to page of the site. The README is the first page."""
+
+
+def on_config(config: Any) -> Any:
+    """Order the pages as docs/README.md lists them."""
+    parts = re.split(r"^## (.+)\n", (TOP / "docs/README.md").read_text("utf-8"), flags=re.MULTILINE)
+    config.nav = ["index.md"]
+    for heading, rows in zip(parts[1::2], parts[2::2], strict=True):
+        names = re.findall(r"^\* \[[^\]]+\]\(([^)]+)\)", rows, re.MULTILINE)
+        pages = [OUTSIDE.get(one.removeprefix("../"), one) for one in names]
+        config.nav.append(
+            {heading: [one for one in pages if one not in ("index.md", "decisions/")]}
+        )
+    config.nav += [{"Decisions": "decisions/index.md"}, {"Changes": "CHANGELOG.md"}]
+    return config
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages."""
+    files.remove(files.src_uris["README.md"])
     for name, page in OUTSIDE.items():
         text = (TOP / name).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=text))
@@ -34,10 +50,8 @@ def on_page_markdown(markdown: str, page: Any, **_others: Any) -> str:
     """Correct links into docs/, out of docs/, and to a folder."""
     here = page.file.src_uri
     if here in OUTSIDE.values():
-        markdown = re.sub(r"\]\((?:docs/)", "](", markdown)
-        markdown = re.sub(
-            r"\]\(README\.md\)", "](start.md)" if here != "start.md" else "](README.md)", markdown
-        )
+        markdown = markdown.replace("](docs/README.md)", "](pages.md)").replace("](docs/", "](")
+        markdown = markdown.replace("](README.md)", "](index.md)")
     for name, target in OUTSIDE.items():
         markdown = re.sub(
             rf"\]\((\.\./)?\.\./{re.escape(name)}", lambda m: f"]({m[1] or ''}{target}", markdown

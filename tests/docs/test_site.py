@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).parents[2]
-OUTSIDE = {"start", "SECURITY", "threat-model", "CHANGELOG"}
+OUTSIDE = {"pages", "SECURITY", "threat-model", "CHANGELOG"}
 
 
 @pytest.mark.slow("builds the whole site")
@@ -27,6 +27,10 @@ def test_site_has_every_page_and_fetches_nothing_from_elsewhere(tmp_path):
     sources = (TOP / "docs").rglob("*.md")
     wanted = {one.relative_to(TOP / "docs").with_suffix("").as_posix() for one in sources}
     assert pages == (wanted - {"README"} | OUTSIDE | {".", "decisions"})
+    first = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "mcp-notarium setup" in first
+    used = first.index("To use it")
+    assert used < first.index('href="installing/"', used) < first.index("To work on it")
     for page in tmp_path.rglob("*.html"):
         fetched = re.findall(
             r"<(?:script|img|link|iframe)\b[^>]*(?:src|href)=\"?(https?:[^\s\">]+)",
