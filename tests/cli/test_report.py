@@ -205,6 +205,17 @@ def test_the_policy_of_the_page_stops_what_should_ever_get_in(
     assert len(complaints(browser)) >= 3
 
 
+_BROKEN_WORDS = """[...document.querySelectorAll('caption, thead th')].filter(one => {
+  const box = one.getBoundingClientRect();
+  if (!box.width || box.left < 0) return false;
+  const range = document.createRange();
+  range.selectNodeContents(one);
+  const lines = new Set([...range.getClientRects()].map(line => Math.round(line.top)));
+  return lines.size > one.textContent.trim().split(/\\s+/).length;
+}).map(one => one.textContent)"""
+"""Captions and headings with more lines than words."""
+
+
 @pytest.mark.slow("a browser lays the page out six times")
 def test_the_page_can_be_read_on_a_phone_and_in_the_dark(browser: Browser, tmp_path: Path) -> None:
     browser.open(write_page(tmp_path / "page.html", a_week()))
@@ -215,6 +226,8 @@ def test_the_page_can_be_read_on_a_phone_and_in_the_dark(browser: Browser, tmp_p
             assert browser.evaluate("document.documentElement.scrollWidth") <= width
             assert browser.evaluate(_SMALLEST) >= 11
             grounds.add(browser.evaluate("getComputedStyle(document.body).backgroundColor"))
+            browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+            assert browser.evaluate(_BROKEN_WORDS) == []
             if width == 360:
                 assert browser.evaluate(_CONTRASTS) == []
         assert grounds == {"rgb(245, 246, 248)" if scheme == "light" else "rgb(18, 21, 24)"}
