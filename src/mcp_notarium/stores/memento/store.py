@@ -221,7 +221,8 @@ class MementoStore:
         with self._file.reading() as opened:
             owner = NoteTable(*opened, self._user_id, counting=True).owner
         ages, _ = read_in_portions(self._file, self._user_id, NoteTable.read_ages)
-        return f"Memento's file ({len(ages)} notes; new ones belong to {owner or 'nobody'})"
+        notes = "1 note" if len(ages) == 1 else f"{len(ages)} notes"
+        return f"Memento's file ({notes}; new ones belong to {owner or 'nobody'})"
 
     async def close(self) -> None:
         """See ``Store.close``."""

@@ -297,7 +297,7 @@ class VaultStore:
     def _describe(self) -> str:
         with self._folder.opened() as root:
             count = len(self._list(root).files)
-        return f"a vault of {count} files"
+        return f"a vault of {count} {'file' if count == 1 else 'files'}"
 
     async def close(self) -> None:
         """See ``Store.close``."""
