@@ -148,7 +148,7 @@ def test_a_new_note_belongs_to_the_only_user(app, store, users):
     push(store, "n1", Content("x"))
     assert app.row("n1")["userId"] == (users[0] if users else None)
     whose = users[0] if users else "nobody"
-    assert asyncio.run(store.describe()) == f"Memento's file (1 notes; new ones belong to {whose})"
+    assert asyncio.run(store.describe()) == f"Memento's file (1 note; new ones belong to {whose})"
 
 
 def test_a_file_of_several_users_is_refused_until_one_is_named(app, store, opens):
