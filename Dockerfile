@@ -7,7 +7,7 @@ RUN python -m pip install --no-cache-dir --require-hashes -r requirements-build.
 RUN python -m venv /opt/notarium
 RUN /opt/notarium/bin/python -m pip install --no-cache-dir --require-hashes -r requirements.lock
 COPY pyproject.toml README.md LICENSE ./
-COPY scripts/hatch_sbom.py scripts/
+COPY scripts/hatch_readme.py scripts/hatch_sbom.py scripts/
 COPY src/mcp_notarium src/mcp_notarium
 RUN python -m hatchling build -t wheel -d /opt/wheel
 RUN /opt/notarium/bin/python -m pip install --no-cache-dir --no-deps /opt/wheel/mcp_notarium-*.whl

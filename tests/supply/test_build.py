@@ -3,6 +3,7 @@
 import hashlib
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -117,6 +118,9 @@ def test_wheel_has_the_package_and_nothing_else(built):
     wanted = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"]
     assert metadata.count("\nRequires-Dist: ") == len(wanted)
     assert metadata.startswith("Metadata-Version: 2.4\n")
+    links = re.findall(r"\]\(([^)]+)\)", metadata)
+    assert links, "README"
+    assert all(link.startswith("https://") for link in links)
 
 
 @pytest.mark.skipif("sdist" not in KINDS, reason="not drawn this time")
