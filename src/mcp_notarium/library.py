@@ -186,9 +186,9 @@ class Library:
         """Return how complete and how fresh the index is."""
         return self._scheduler.status()
 
-    def writing(self) -> AbstractAsyncContextManager[None]:
-        """Serve one writing call at a time, in order of arrival; drafting belongs inside."""
-        return self._writer.call()
+    def writing(self, key: str) -> AbstractAsyncContextManager[None]:
+        """Serve a writing call; drafting belongs inside. See :meth:`Writer.call`."""
+        return self._writer.call(key)
 
     def preview(self, note: Note | None, content: Content) -> tuple[str, Content]:
         """Return what the policy has to judge of a save: the path or id, and the content with the tags in its text.

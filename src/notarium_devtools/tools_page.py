@@ -35,7 +35,8 @@ policy and the audit log know the names of this page.
   the first `list` on an empty index waits up to 8 seconds for the first page, and `get` asks the store
   for a note that the first sync has not reached. `list` is an error that names the way out while no note is
   here (no login, no network, or still loading).
-* It serves writes one after another, in the order they came. Each is done only when the store
+* It serves the writes of one note one after another, in the order they came, and those of up to five notes
+  beside each other; of a vault one at a time, because a new name may be another file's. Each is done only when the store
   has confirmed it. Reads continue meanwhile and see the last confirmed state.
 * The user's [policy](policy.md) may remove tools, refuse actions, hide notes (they do not exist then)
   or parts of notes, and limit how much is read and written. What it refuses is a `policy` error.

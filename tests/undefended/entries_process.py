@@ -368,12 +368,22 @@ PROCESS = (
     Defence(
         "an act is on the disk before it is begun",
         "storage/audit_log.py",
-        "            with self._db.transaction(durable=True):\n"
-        "                yield self.table.append([*self._due(), entry], durable=True)",
+        "            with self._db.transaction(durable=durable):\n"
+        "                yield self.table.append([*self._due(), entry], durable=durable)",
         "            with self._db.transaction(durable=False):\n"
         "                yield self.table.append([*self._due(), entry], durable=False)",
         (
             "unit/storage/test_audit_table.py::test_an_act_and_its_outcome_wait_for_the_disk_and_a_read_does_not",
+        ),
+    ),
+    Defence(
+        "a write is on the disk before it is sent",
+        "sync/push.py",
+        "            await self._journal.flush()\n",
+        "            pass\n",
+        (
+            "unit/sync/test_writer_interruptions.py::test_writes_that_come_together_share_a_flush",
+            "unit/sync/test_writer_interruptions.py::test_nothing_is_sent_if_the_disk_does_not_take_what_was_recorded",
         ),
     ),
 )

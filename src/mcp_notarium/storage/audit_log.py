@@ -76,22 +76,18 @@ class AuditLog:
             return False
 
     @contextmanager
-    def recording_begin(self, entry: AuditEntry) -> Iterator[int]:
-        """Run a durable transaction that also records an act before it begins; give the record's number.
+    def recording_begin(self, entry: AuditEntry, *, durable: bool = True) -> Iterator[int]:
+        """Run a transaction that also records an act before it begins; give the record's number.
 
-        Raises ``NotRecorded`` (or ``CacheDamaged``) with nothing stored: then the act must not begin.
+        If it is not ``durable``, the caller flushes it before the act begins. Raises ``NotRecorded`` (or ``CacheDamaged``) with nothing stored: then the act must not begin.
         """
         try:
-            with self._db.transaction(durable=True):
-                yield self.table.append([*self._due(), entry], durable=True).count
+            with self._db.transaction(durable=durable):
+                yield self.table.append([*self._due(), entry], durable=durable).count
         except CacheDamaged:
             raise
         except CacheError as error:
-            raise NotRecorded(
-                "what was asked for cannot be recorded in the audit chain, so nothing was done",
-                details={"reason": error.subcategory or "cache"},
-                resolution_hint=error.resolution_hint,
-            ) from error
+            raise not_recorded_error(error) from error
         self._forget_due()
 
     def record_begin(self, entry: AuditEntry) -> int:
@@ -99,9 +95,9 @@ class AuditLog:
         with self.recording_begin(entry) as number:
             return number
 
-    def durable_transaction(self) -> AbstractContextManager[None]:
-        """Run a durable transaction; see :meth:`Database.transaction`."""
-        return self._db.transaction(durable=True)
+    def transaction(self, *, durable: bool) -> AbstractContextManager[None]:
+        """Run a transaction; see :meth:`Database.transaction`."""
+        return self._db.transaction(durable=durable)
 
     def record_outcome(self, entry: AuditEntry) -> None:
         """Record the outcome of an act, on the disk if possible. Never raises.
@@ -112,20 +108,21 @@ class AuditLog:
         self._store(durable=True)
 
     def buffer(self, entry: AuditEntry) -> None:
-        """Record an act that changes nothing, with the next :meth:`flush`. Never raises."""
+        """Record with the next :meth:`flush`, or the next act. Never raises."""
         self._waiting.append(entry)
 
     def flush(self, *, wait: bool = False) -> bool:
-        """Store the records in memory without waiting for the disk; False if some could not be stored.
+        """Store the records in memory, on the disk if an outcome is among them; False if some could not be stored.
 
-        Without ``wait`` it does not wait for another process's transaction either. Never raises.
+        Without ``wait`` it does not wait for another process's transaction. Never raises.
         """
         if not self._waiting and not self._lost:
             return True
+        durable = any(entry.refers for entry in self._waiting)
         if wait or self._db.closed:
-            return self._store(durable=False)
+            return self._store(durable=durable)
         with self._db.without_waiting():
-            return self._store(durable=False)
+            return self._store(durable=durable)
 
     def tidy(self) -> None:
         """Remove the records that are older than ``days``, at most every ten minutes. Never raises.
@@ -177,15 +174,15 @@ class Act:
         self.client = ""
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Run a durable transaction; the first one holds the record. Raises as :meth:`AuditLog.recording_begin`."""
+    def transaction(self, *, durable: bool = True) -> Iterator[None]:
+        """Run a transaction; the first one holds the record. Raises as :meth:`AuditLog.recording_begin`."""
         if self.begun:
-            with self._log.durable_transaction():
+            with self._log.transaction(durable=durable):
                 yield
             return
         entry = self._entry()
         self.client = clean_client_name(entry.client)
-        with self._log.recording_begin(entry) as number:
+        with self._log.recording_begin(entry, durable=durable) as number:
             yield
         self.begun = number
 
@@ -193,6 +190,15 @@ class Act:
         """Record alone that it begins. Raises as :meth:`AuditLog.recording_begin`."""
         with self.transaction():
             pass
+
+
+def not_recorded_error(error: CacheError) -> NotRecorded:
+    """Make the error for an act that is not done because its record did not get to the disk."""
+    return NotRecorded(
+        "what was asked for cannot be recorded in the audit chain, so nothing was done",
+        details={"reason": error.subcategory or "cache"},
+        resolution_hint=error.resolution_hint,
+    )
 
 
 _HAS_NOTE = "SELECT 1 FROM notes WHERE id = ? UNION ALL SELECT 1 FROM note_aliases WHERE alias = ?"

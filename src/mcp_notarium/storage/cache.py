@@ -12,6 +12,7 @@ from mcp_notarium.storage.note_search import SearchIndex
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import LoadProgress, SyncState
 from mcp_notarium.storage.version_table import DEFAULT_LIMITS, VersionLimits, VersionTable
+from mcp_notarium.storage.wal_flush import WalFlusher
 
 
 class Cache:
@@ -32,6 +33,12 @@ class Cache:
         self.search = SearchIndex(database)
         self.sync_state = SyncState(database)
         self.journal = JournalTable(database)
+        self._flusher = WalFlusher(database.path)
+
+    async def flush(self) -> None:
+        """Wait until the disk has what was committed. Raises ``CacheError``."""
+        if not self.database.in_memory:
+            await self._flusher.flush()
 
     def transaction(self, *, durable: bool = False) -> AbstractContextManager[None]:
         """Run one write transaction; see :meth:`Database.transaction`."""

@@ -1,7 +1,7 @@
 """Store the journal: writes are recorded before they are sent and dropped when answered.
 
-Planner and writer decide about them. ``add`` and ``reject`` reach the disk before they return,
-because after a power cut they are the only trace of what somebody wrote.
+Planner and writer decide about them. ``add`` and ``reject`` reach the disk before they return, or
+before the write is sent: after a power cut they are the only trace of what somebody wrote.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ class JournalTable:
     """Hold the journal entries of one database, oldest first.
 
     Methods join the caller's transaction. ``add`` and ``reject`` raise ``RuntimeError`` inside one
-    that is not durable.
+    that is not durable, unless the caller flushes it.
     """
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    def add(self, write: PendingWrite) -> None:
-        """Record an entry. Raises ``CacheError`` if its write_id exists already."""
+    def add(self, write: PendingWrite, *, flushed_next: bool = False) -> None:
+        """Record an entry. Raises ``CacheError`` if its write_id exists already.
+
+        ``flushed_next``: the caller waits for :meth:`Cache.flush` before the write is sent.
+        """
         content = write.content
-        with self._db.join_or_begin(durable=True):
+        with self._db.join_or_begin(durable=not flushed_next):
             self._db.run(
                 _ADD,
                 (

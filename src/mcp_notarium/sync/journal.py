@@ -131,13 +131,13 @@ class Journal:
         seen: str | None = None,
         following: Sequence[PendingWrite] = (),
     ) -> bool:
-        """Put the entry on the disk, with the revision ``base`` it was made from and those ``following`` it.
+        """Record the entry, with the revision ``base`` it was made from and those ``following`` it; flush it next.
 
         The audit record of ``act`` is in the same transaction. Raises ``NotRecorded`` with neither stored.
         False, and nothing is recorded, if the note has another entry by now, or the index no longer
         holds the revision ``seen`` that it held when the caller looked.
         """
-        with self._cache.transaction(durable=True) if act is None else act.transaction():
+        with self._cache.transaction() if act is None else act.transaction(durable=False):
             if self.in_flight(write.note_id):
                 return False
             if self._cache.notes.etag(write.note_id) not in (seen, base.etag if base else seen):
@@ -145,8 +145,13 @@ class Journal:
             if base is not None:
                 self._cache.notes.apply([base])
             for entry in (write, *following):
-                self._cache.journal.add(replace(entry, client=act.client) if act else entry)
+                made = replace(entry, client=act.client) if act else entry
+                self._cache.journal.add(made, flushed_next=True)
         return True
+
+    async def flush(self) -> None:
+        """Wait until the disk has what was recorded. Raises ``CacheError``."""
+        await self._cache.flush()
 
     def rename(self, write: PendingWrite, note_id: str) -> PendingWrite:
         """Let the entry and its note follow to the id that the write has given the note at the store."""

@@ -1,7 +1,7 @@
-"""Serialize writes per note, also after a cancellation; one call writes at a time.
+"""Serialize writes per note, also after a cancellation; limit how many calls write at once.
 
 A write that was passed to the store is never interrupted: it runs to its end in a task of its own.
-Until then the note and the call stay locked.
+Until then the note stays locked, and the call keeps its place.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 from mcp_notarium.stores.contract import WITHDRAWN
 
 T = TypeVar("T")
+_Locks = WeakValueDictionary[str, asyncio.Lock]
 
 
 class NoteLock:
@@ -49,31 +50,55 @@ class NoteLock:
         return await asyncio.shield(task)
 
 
-class NoteLocks:
-    """Give out locks: for one writing call at a time, and for each note."""
+class _Call:
+    """Hold what a writing call waits for or keeps until it has ended."""
 
     def __init__(self) -> None:
-        self._calls = asyncio.Lock()
-        self._of_call: asyncio.Task[Any] | None = None
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.sent: asyncio.Task[Any] | None = None
+        self.held: list[asyncio.Lock | asyncio.Semaphore] = []
+        self.ended = asyncio.Event()
+
+    def end(self, _: object = None) -> None:
+        """Let the next ones begin."""
+        for one in self.held:
+            one.release()
+        self.ended.set()
+
+
+class NoteLocks:
+    """Give out locks: for writing calls, ``at_once`` of them at most, and for each note."""
+
+    def __init__(self, *, at_once: int) -> None:
+        self._places = asyncio.Semaphore(at_once)
+        self._calls: dict[asyncio.Task[Any] | None, _Call] = {}
+        self._queues: _Locks = WeakValueDictionary()
+        self._locks: _Locks = WeakValueDictionary()
         self._running: set[asyncio.Task[Any]] = set()
 
     @asynccontextmanager
-    async def call(self) -> AsyncIterator[None]:
-        """Serve one writing call at a time, in order of arrival.
+    async def call(self, key: str) -> AsyncIterator[None]:
+        """Serve a writing call beside others, but those of the same key one by one, in order of arrival.
 
         The next one begins when this one and every request it has begun to send have ended.
         """
-        await self._calls.acquire()
+        task, call = asyncio.current_task(), _Call()
+        self._calls[task] = call
         try:
+            for wanted in (_lock_of(self._queues, key), self._places):
+                await wanted.acquire()
+                call.held.append(wanted)
             yield
         finally:
-            _release(self._calls, after=self._of_call)
+            del self._calls[task]
+            if call.sent is None or call.sent.done():
+                call.end()
+            else:
+                call.sent.add_done_callback(call.end)
 
     async def await_calls(self) -> None:
         """Wait until the calls that came so far have ended."""
-        async with self._calls:
-            return
+        for call in list(self._calls.values()):
+            await call.ended.wait()
 
     @asynccontextmanager
     async def lock(self, note_id: str, *, beside_calls: bool = False) -> AsyncIterator[NoteLock]:
@@ -81,15 +106,16 @@ class NoteLocks:
 
         Calls do not wait for work that is started with ``beside_calls``.
         """
-        lock = self._locks.get(note_id)
-        if lock is None:
-            lock = self._locks[note_id] = asyncio.Lock()
+        lock = _lock_of(self._locks, note_id)
         await lock.acquire()
         held = NoteLock(self._track if beside_calls else self._track_call)
         try:
             yield held
         finally:
-            _release(lock, after=held.task)
+            if held.task is None or held.task.done():
+                lock.release()
+            else:
+                held.task.add_done_callback(lambda _: lock.release())
 
     def is_locked(self, note_id: str) -> bool:
         """Tell whether the note is being written now."""
@@ -102,7 +128,8 @@ class NoteLocks:
             await asyncio.wait(set(self._running))
 
     def _track_call(self, task: asyncio.Task[Any]) -> None:
-        self._of_call = task
+        if (call := self._calls.get(asyncio.current_task())) is not None:
+            call.sent = task
         self._track(task)
 
     def _track(self, task: asyncio.Task[Any]) -> None:
@@ -115,8 +142,8 @@ class NoteLocks:
             task.exception()  # perhaps nobody waits for it any more; the journal entry remains
 
 
-def _release(lock: asyncio.Lock, *, after: asyncio.Task[Any] | None) -> None:
-    if after is None or after.done():
-        lock.release()
-    else:
-        after.add_done_callback(lambda _: lock.release())
+def _lock_of(locks: _Locks, key: str) -> asyncio.Lock:
+    lock = locks.get(key)
+    if lock is None:
+        lock = locks[key] = asyncio.Lock()
+    return lock

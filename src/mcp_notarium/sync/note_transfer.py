@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
 
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import NotariumError, NoteNotFound
@@ -72,10 +71,6 @@ class NoteTransfer:
     def make_id(self, content: Content, *, seed: str, attempt: int) -> str:
         """Return an id that the store would give; the same for the same seed."""
         return self._store.new_id(content, seed=seed, attempt=attempt)
-
-    def writing(self) -> AbstractAsyncContextManager[None]:
-        """Keep other calls from writing; notes are created inside."""
-        return self._writer.call()
 
     async def create(self, note_id: str, content: Content) -> None:
         """Create a note under this id, through the journal. Raises as :meth:`Writer.revive`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
@@ -23,6 +24,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
+from mcp_notarium.storage.audit_log import Act, not_recorded_error
 from mcp_notarium.stores.contract import WITHDRAWN, Ids, Retry, Store, WriteGuard
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.listing_pages import require_usable
@@ -78,6 +80,20 @@ class Pusher:
             on_difference=on_difference,
             send_follow_up=self.send_follow_up,
         )
+
+    async def record(self, write: PendingWrite, *, act: Act | None, **options: Any) -> bool:
+        """Put a new entry on the disk, with its audit record, before anything is sent; see :meth:`Journal.record`.
+
+        Raises ``NotRecorded`` if the disk does not take it.
+        """
+        if not self._journal.record(write, act=act, **options):
+            return False
+        try:
+            await self._journal.flush()
+        except CacheError as error:
+            self.drop(write)
+            raise not_recorded_error(error) from error
+        return True
 
     async def send(
         self, write: PendingWrite, *, base: Content, repair: bool = True, replayed: bool = False

@@ -95,7 +95,7 @@ class Remover:
         return self._cache.notes.etag(note.id)
 
     async def _send(self, write: PendingWrite, etag: str, act: Act | None) -> None:
-        if self._direct is None and not self._journal.record(write, act=act, seen=etag):
+        if self._direct is None and not await self._pusher.record(write, act=act, seen=etag):
             raise self._changed_error(write.note_id)
         try:
             if self._direct is not None:

@@ -65,7 +65,7 @@ class WriteSender:
 
         None as well if a note in the same database has the id.
         """
-        if self._direct is None and not self._journal.record(
+        if self._direct is None and not await self._pusher.record(
             write, act=act, base=base, seen=seen, following=following
         ):
             return None

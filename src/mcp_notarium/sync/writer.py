@@ -25,7 +25,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Store, Versions, require_supported
+from mcp_notarium.stores.contract import Ids, Store, Versions, require_supported
 from mcp_notarium.sync.direct_write import DirectWriter
 from mcp_notarium.sync.entry_replay import EntryReplay
 from mcp_notarium.sync.journal import Journal, process_ended
@@ -46,6 +46,9 @@ from mcp_notarium.sync.write_errors import (
     unknown_outcome,
 )
 from mcp_notarium.sync.write_sender import Saved, WriteSender
+
+_AT_ONCE = 5
+"""Calls that write at the same time. Of eight connections to a store this leaves those for news and late writes."""
 
 
 class Writer:
@@ -77,7 +80,8 @@ class Writer:
         self._cache = cache
         self._store = store
         self._clock = clock
-        self._locks = NoteLocks()
+        # Where ids are names, a write may take the name that another one asks for, and change notes that link to it.
+        self._locks = NoteLocks(at_once=1 if store.traits.ids is Ids.NAMED else _AT_ONCE)
         self._journal = Journal(
             cache,
             clock=clock,
@@ -129,12 +133,13 @@ class Writer:
             locks=self._locks,
         )
 
-    def call(self) -> AbstractAsyncContextManager[None]:
-        """Serve one writing call at a time, in order of arrival; drafting belongs inside.
+    def call(self, key: str) -> AbstractAsyncContextManager[None]:
+        """Serve a writing call; drafting belongs inside. Calls of the same ``key`` go one by one, as they came.
 
-        A cancelled call keeps its place until the request that it has sent is answered.
+        The key is the id of the note, or the text of a new one. A cancelled call keeps its place until the
+        request that it has sent is answered.
         """
-        return self._locks.call()
+        return self._locks.call(key)
 
     async def save(
         self,

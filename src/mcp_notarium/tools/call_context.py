@@ -1,8 +1,8 @@
 """Define the context of a tool call, and phrase its consent questions.
 
 The server makes one :class:`CallContext` for each call. Handlers read the index freely. Every change
-happens inside ``app.library.writing()``: writes are served one after another, and reads never wait for
-the network behind a write.
+happens inside ``app.library.writing()``: writes of one note are served one after another, and reads never
+wait for the network behind a write.
 
 A question names the note, so that the user notices a wrong one. The text of a note is not ours: nothing
 in it may look like the question's own words, turn them around, or hide. The name is for the user's eyes

@@ -172,7 +172,7 @@ async def _revive(
     if call.client is not None:
         name = name_note(app, old.content.title or old.content.text, note_id=note_id)
         await require_consent(call, f"Bring back the {name}, which was deleted?")
-    async with app.library.writing():
+    async with app.library.writing(note_id):
         with app.usage_limits.write():
             saved = await app.library.revive(note_id, old.content, act=call.act)
     return ManageAnswer(

@@ -107,7 +107,7 @@ async def _change(
     app: App, request: ManageRequest, call: CallContext, wanted: Callable[[Content], Content]
 ) -> tuple[Note, str | None]:
     """Change the note of the action; return it as it is now, and what to say if it was so already."""
-    async with app.library.writing():
+    async with app.library.writing(request.id or ""):
         note = await _find_note(app, request)
         content = wanted(note.content)
         if content == note.content:
@@ -140,7 +140,7 @@ async def _remove(app: App, request: ManageRequest, call: CallContext) -> Manage
     app.usage_limits.require_write()
     name = name_note(app, note.title or note.text, note_id=note.id)
     await require_consent(call, f"Delete the {name} for good? {_way_back(app)}")
-    async with app.library.writing():
+    async with app.library.writing(request.id or ""):
         note = await _find_note(app, request)
         _check_trashed(app, note)
         with app.usage_limits.write():
@@ -172,7 +172,7 @@ async def _reset(app: App, _request: ManageRequest, call: CallContext) -> Manage
             resolution_hint="Nothing needs to be done.",
         )
     await require_consent(call, "Empty the local cache and load every note again?")
-    async with app.library.writing():
+    async with app.library.writing(""):
         await app.library.reset(act=call.act)
     return ManageAnswer(
         status="reset",

@@ -89,7 +89,8 @@ async def carry_out(
     if agreed.asks and not agreed.changes_nothing:
         app.usage_limits.require_write()
         await require_consent(call, " ".join(agreed.asks))
-    async with app.library.writing():
+    key = agreed.note.id if agreed.note is not None else agreed.content.text
+    async with app.library.writing(key):
         for attempt in range(1, _ATTEMPTS + 1):
             # Draft again: the note may have changed while the user was asked or another write ran.
             draft = await drafting()

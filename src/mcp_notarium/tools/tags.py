@@ -162,7 +162,7 @@ async def _save_all(
 
 async def _save(app: App, note_id: str, old: str, new: str, call: CallContext) -> bool:
     """Rename the tag of one note, as it is now; return whether it had to be saved."""
-    async with app.library.writing():
+    async with app.library.writing(note_id):
         note = app.library.get(note_id)
         if note is None or renamed(note.tags, old, new) == note.tags:
             return False

@@ -52,27 +52,26 @@ async def carry_out(
 ) -> ImportResult:
     """Write the new notes. Raises what ends the import for more than one note; then repeat it."""
     done, total = ImportResult(), len(planned.new)
-    async with transfer.writing():
-        if transfer.traits.in_database:
-            for portion in _portions(planned.new):
-                errors = transfer.create_all([(one.id, one.content) for one in portion])
-                for one, error in zip(portion, errors, strict=True):
-                    await _count(done, one, error, transfer)
-                report(done.total, total)
-            return done
-        waiting = iter(planned.new)
+    if transfer.traits.in_database:
+        for portion in _portions(planned.new):
+            errors = transfer.create_all([(one.id, one.content) for one in portion])
+            for one, error in zip(portion, errors, strict=True):
+                await _count(done, one, error, transfer)
+            report(done.total, total)
+        return done
+    waiting = iter(planned.new)
 
-        async def write_next() -> None:
-            for one in waiting:
-                await _count(done, one, await _create(one, transfer), transfer)
-                report(done.total, total)
+    async def write_next() -> None:
+        for one in waiting:
+            await _count(done, one, await _create(one, transfer), transfer)
+            report(done.total, total)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(_AT_ONCE if kind.truth is Truth.REMOTE else 1):
-                    group.create_task(write_next())
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_AT_ONCE if kind.truth is Truth.REMOTE else 1):
+                group.create_task(write_next())
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
     return done
 
 

@@ -1,6 +1,7 @@
 """What becomes of a save that is refused, not answered, cancelled, or cut off with its process."""
 
 import asyncio
+import errno
 
 import pytest
 
@@ -9,15 +10,17 @@ from mcp_notarium.errors import (
     CacheBusy,
     CacheFull,
     LoginRequired,
+    NotRecorded,
     OutcomeUnknown,
     RateLimited,
     StoreRejected,
     StoreUnavailable,
 )
+from mcp_notarium.storage import wal_flush
 from mcp_notarium.stores.contract import check_not_withdrawn
 from mcp_notarium.sync.conflict_copy import MARK
 from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
-from support.memory_client import Fault
+from support.memory_client import LIKE_TRILIUM, LIKE_VAULT, Fault
 from support.sync_rig import Crash, until
 
 
@@ -256,7 +259,7 @@ class Slow:
 @pytest.mark.parametrize("many", [6, 60])
 def test_of_calls_cancelled_in_the_order_they_came_only_the_one_sent_is_stored(client, store, many):
     async def save(number):
-        async with client.writer.call():
+        async with client.writer.call(""):
             await client.create(f"{number}\n")
 
     async def scenario():
@@ -281,7 +284,7 @@ def test_of_calls_cancelled_in_the_order_they_came_only_the_one_sent_is_stored(c
 
 def test_no_call_begins_before_what_a_cancelled_one_has_sent_is_over(client, store):
     async def call(write):
-        async with client.writer.call():
+        async with client.writer.call(""):
             return await write()
 
     async def scenario():
@@ -318,10 +321,10 @@ def test_a_call_waits_for_no_write_that_is_finished_behind_the_callers_back(clie
         slow = Slow(client)
         replay = asyncio.create_task(client.writer.replay.finish_all())
         await until(lambda: slow.begun)
-        async with client.writer.call():
+        async with client.writer.call(""):
             pass  # it had nothing to write
         client.remote.push = slow._push
-        async with asyncio.timeout(10), client.writer.call():
+        async with asyncio.timeout(10), client.writer.call(""):
             await client.create("free\n")
         slow.go_on.set()
         await replay
@@ -583,3 +586,66 @@ def test_a_save_that_another_process_began_in_the_middle_of_ours_is_waited_for(c
     asyncio.run(scenario())
     assert store.text(note.id) == "zero\none\ntwo\n"
     assert first.cache.journal.all() == []
+
+
+# Calls beside each other.
+
+
+@pytest.mark.parametrize(("traits", "most"), [(LIKE_TRILIUM, 5), (LIKE_VAULT, 1)])
+def test_calls_about_other_notes_write_beside_each_other_unless_ids_are_names(
+    clients, store, traits, most
+):
+    client = clients(traits=traits)
+
+    async def save(number):
+        async with client.writer.call(f"{number}\n"):
+            await client.create(f"{number}\n")
+
+    async def scenario():
+        slow = Slow(client)
+        calls = [asyncio.create_task(save(number)) for number in range(20)]
+        await until(lambda: len(slow.begun) == most)
+        for _ in range(100):  # one more would begin now
+            await asyncio.sleep(0)
+        slow.go_on.set()
+        await asyncio.gather(*calls)
+        return slow.most
+
+    assert asyncio.run(scenario()) == most
+    assert len(store.ids()) == 20
+    assert client.cache.journal.all() == []
+
+
+def test_two_calls_for_the_same_new_text_make_two_notes(client, store):
+    async def save():
+        async with client.writer.call("same\n"):
+            return (await client.create("same\n")).id
+
+    async def scenario():
+        return await asyncio.gather(save(), save())
+
+    assert len(set(asyncio.run(scenario()))) == 2
+    assert len(store.ids()) == 2
+
+
+def test_writes_that_come_together_share_a_flush(client, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(wal_flush, "_flush", flushed.append)
+
+    async def scenario():
+        await asyncio.gather(*(client.create(f"{number}\n") for number in range(8)))
+
+    asyncio.run(scenario())
+    assert len(flushed) == 1
+
+
+def test_nothing_is_sent_if_the_disk_does_not_take_what_was_recorded(client, store, monkeypatch):
+    def full(_path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(wal_flush, "_flush", full)
+    with pytest.raises(NotRecorded) as refusal:
+        asyncio.run(client.create("one\n"))
+    assert refusal.value.details["reason"] == "disk_full"
+    assert store.ids() == set()
+    assert client.cache.journal.all() == []

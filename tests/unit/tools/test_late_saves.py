@@ -197,10 +197,10 @@ async def test_what_became_a_loss_of_most_while_the_call_waited_is_not_done_unas
     turn = harness.app.library.writing
 
     @asynccontextmanager
-    async def later():
+    async def later(key):
         harness.store.put("n", LONG)
         await harness.sync()
-        async with turn():
+        async with turn(key):
             yield
 
     harness.app.library.writing = later

@@ -307,15 +307,17 @@ async def test_consent_to_one_version_is_not_used_for_another(harness):
     assert harness.store.fields("n")["tags"] == []
 
 
-async def test_write_waits_for_the_one_before_it_whatever_the_note(harness):
+async def test_write_waits_for_the_one_before_it_of_the_same_note_and_no_other(harness):
     version = await noted(harness)
     harness.remote.faults.plan(Fault.HANG_BEFORE, on="push")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(functools.partial(write, harness, id="n", local_version=version, text="a"))
         await anyio.wait_all_tasks_blocked()
-        tasks.start_soon(functools.partial(write, harness, text="another note"))
+        tasks.start_soon(functools.partial(write, harness, id="n", append="more"))
         await anyio.wait_all_tasks_blocked()
         assert harness.remote.calls.count("push") == 1
+        await write(harness, text="another note")
+        assert harness.remote.calls.count("push") == 2
         tasks.cancel_scope.cancel()
 
 

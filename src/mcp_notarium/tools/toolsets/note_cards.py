@@ -77,7 +77,7 @@ async def toggle_archive(app: App, request: NoteIdRequest, call: CallContext) ->
 async def delete(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:
     """Remove a note; its last state stays in the history."""
     for attempt in range(1, _ATTEMPTS + 1):
-        async with app.library.writing():
+        async with app.library.writing(request.id):
             note = await answers.cards(app).refresh(_checked(request.id))
             try:
                 with app.usage_limits.write():

@@ -148,7 +148,7 @@ async def update(app: App, request: UpdateNoteRequest, call: CallContext) -> Pla
 
 async def delete(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:
     """Move a note to the trash."""
-    async with app.library.writing():
+    async with app.library.writing(request.id):
         note = await _find(app, request.id)
         with app.usage_limits.write():
             content = replace(note.content, trash=True)
