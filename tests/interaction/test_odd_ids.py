@@ -40,4 +40,4 @@ def test_a_note_that_cannot_be_requested_delays_no_other(tmp_path: Path, odd: st
             assert server.leave() == 0
             assert server.errors().count("sync.notes_left_out") == 1
             assert "xxx" not in server.errors()
-        assert "1 notes have no usable id" in run(env, "doctor").stdout
+        assert "1 note has no usable id" in run(env, "doctor").stdout

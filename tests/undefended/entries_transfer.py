@@ -53,8 +53,8 @@ TRANSFER = (
     Defence(
         "a document and a note are read up to a limit",
         "transfer/formats.py",
-        "    if len(data) > LARGEST_DOCUMENT:\n        raise unreadable",
-        "    if False:\n        raise unreadable",
+        "    if len(data) > LARGEST_DOCUMENT:\n        raise InvalidRequest",
+        "    if False:\n        raise InvalidRequest",
         (f"{_FORMATS}::test_a_zip_bomb_and_files_that_are_too_large_are_refused",),
     ),
     Defence(
