@@ -1,8 +1,8 @@
 """Find the links in a Markdown text, and the note that each means. Pure.
 
 To Obsidian a link names a note by its path, by the end of it, or by its name alone: ``[[Plan]]``,
-``![[Work/Plan#Costs|costs]]``, ``[costs](../Work/Plan.md)`` (``resolve``). To other programs a Markdown link is a path from
-the folder of its note (``relative_place``). What stands in code is no link.
+``![[Work/Plan#Costs|costs]]``, ``[costs](../Work/Plan.md)``, ``[costs]: ../Work/Plan.md`` (``resolve``). To other
+programs a Markdown link is a path from the folder of its note (``relative_place``). What stands in code is no link.
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ _INLINE = (
     r"\]\((?:<(?P<angled>[^<>\n]*)>|(?P<bare>[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*))"
     rf"(?:{_TITLE})?\)"
 )
-_LINK = re.compile(f"{_WIKI}|{_INLINE}")
+_DEFINITION = (
+    r"^(?:\s*>)*\s{0,3}\[(?!\^)[^\[\]\n]+\]:\s{1,9}(?:<(?P<named_angled>[^<>\n]+)>|(?P<named_bare>[^\s<>]+))"
+    rf"(?:{_TITLE})?\s*$"
+)
+"""``[1]: target``, for links such as ``[shown][1]``; not a footnote."""
+_LINK = re.compile(f"{_DEFINITION}|{_WIKI}|{_INLINE}")
+_BEGINNINGS = ("[[", "](", "]:")
+_ESCAPED_BRACKET = re.compile(r"(\\\\)|\\\[[^\[\]\n]*\](?=\()|\\[\[\]]")
+"""Also the other bracket of a Markdown link whose first one is escaped; not one behind two backslashes."""
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//|#", re.IGNORECASE)
 """How a target begins that is no file of the vault."""
 _FENCE = re.compile(r"\s*(?:>\s*)*(`{3,}|~{3,})")
@@ -77,12 +86,12 @@ class Occurrence:
 
 def find_links(text: str) -> Iterator[Occurrence]:
     """Yield the links of a text, in order."""
-    if "[[" not in text and "](" not in text:
+    if not any(one in text for one in _BEGINNINGS):
         return
     for place, line in _prose(text):
         for link in _LINK.finditer(line):
-            form = link.lastgroup or ""
-            written = link[form]
+            group = link.lastgroup or ""
+            form, written = group.removeprefix("named_"), link[group]
             if form == "wiki":
                 target = shown = (
                     written.strip().removesuffix("\\").rstrip()
@@ -91,14 +100,14 @@ def find_links(text: str) -> Iterator[Occurrence]:
                 continue
             else:
                 shown = written.partition("#")[0].strip()
-                target = unquote(shown, errors="replace").strip()
+                target = unquote(_ESCAPED.sub(r"\1", shown), errors="replace").strip()
             if 0 < len(target) <= _LONGEST:
-                start = place + link.start(form) + written.index(shown)
+                start = place + link.start(group) + written.index(shown)
                 yield Occurrence(target, start, start + len(shown), form)
 
 
 def _prose(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines that may have links, each with its place in the text; code in them is blank."""
+    """Yield the lines that may have links, each with its place in the text; code and escaped brackets are blank."""
     fence, place, after_blank, in_list = "", 0, True, False
     for line in text.split("\n"):
         opened = _FENCE.match(line)
@@ -112,10 +121,16 @@ def _prose(text: str) -> Iterator[tuple[int, str]]:
             pass
         elif opened:
             fence = opened[1]
-        elif "[[" in line or "](" in line:
-            yield place, _without_code(line) if "`" in line else line
+        elif any(one in line for one in _BEGINNINGS):
+            prose = _without_code(line) if "`" in line else line
+            yield place, _without_escaped(prose) if "\\" in prose else prose
         place += len(line) + 1
         after_blank = blank or code
+
+
+def _without_escaped(line: str) -> str:
+    """Return the line with blanks in the place of brackets that begin or end no link."""
+    return _ESCAPED_BRACKET.sub(lambda found: found[1] or " " * len(found[0]), line)
 
 
 def _without_code(line: str) -> str:

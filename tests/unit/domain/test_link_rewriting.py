@@ -44,6 +44,11 @@ def renamed(texts, old, new, files=()):
         ),
         ("`[[Plan]]` ``[[Plan]]`` [[Plan]]", "`[[Plan]]` ``[[Plan]]`` [[Road]]"),
         ("```\n[[Plan]]\n```\n\n    [[Plan]]\n\n- a\n\n    [[Plan]]", None),
+        (
+            "[a][1]\n\n[1]: Work/Plan.md#x 'Plan'\r\n[2]: <./Work/Plan.md>\n",
+            "[a][1]\n\n[1]: Work/Road.md#x 'Plan'\r\n[2]: <./Work/Road.md>\n",
+        ),
+        (r"\[[Plan]] \[a](Work/Plan.md) [[Plan]]", r"\[[Plan]] \[a](Work/Plan.md) [[Road]]"),
         ("[[Plans]] [[Other]] Plan [Plan](https://x.org/Plan.md)", None),
         ("---\nup: '[[Plan]]'\n---\r\n\ttext\r\n", "---\nup: '[[Road]]'\n---\r\n\ttext\r\n"),
     ],

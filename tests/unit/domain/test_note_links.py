@@ -27,6 +27,10 @@ from mcp_notarium.domain.note_links import MOST, find_targets, name_key, resolve
         ("---\nup: '[[Home]]'\n---\n[[Home]]", ["Home"]),
         ("[[a\nb]] [[ ]] []() [[[c]]]", ["c"]),
         ("[[../x]] [[ü%20]]", ["../x", "ü%20"]),
+        ("[1]: a.md\n> [b c]: <d e.md> 'f'\r\n[x]: g%20h.md#i", ["a.md", "d e.md", "g h.md"]),
+        ("[^1]: a.md\n[x]: two words\n[y]: https://x.org/b.md\n- [ ]: c\n\n    [d]: e.md", []),
+        (r"\[[a]] \[b](c.md) [d\](e.md) \\[[f]] [[g]]", ["f", "g"]),
+        (r"[a](b\_c.md) [d](e\(f\).md)", ["b_c.md", "e(f).md"]),
         ("no links", []),
     ],
 )

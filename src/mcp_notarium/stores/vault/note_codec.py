@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mcp_notarium.stores.vault.known_files import Place
     from mcp_notarium.stores.vault.writing import NoteFile
 
-VERSION = 1
+VERSION = 2
 _BOM = "\ufeff"
 _ENDS = "\\s\u2000-\u206f\u2e00-\u2e7f'!\"#$%&()*+,.:;<=>?@^`{|}~\\[\\]\\\\"
 """What ends a tag in a text, as in Obsidian."""
