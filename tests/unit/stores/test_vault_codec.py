@@ -140,6 +140,9 @@ FRONT = "---\na: 1\ntags: [x]\n---\n"
         ("one\r\ntwo\n", "one\nthree\r\n", "one\nthree\r\n"),
         ("\ufeffone\n", "two\n", "\ufefftwo\n"),
         (f"\ufeff{FRONT}one\n", "two\n", f"\ufeff{FRONT}two\n"),
+        (f"\ufeff{FRONT}one\n", f"above\n\ufeff{FRONT}one\n", f"\ufeff{FRONT}above\none\n"),
+        ("\ufeffone\r\n", "above\r\n\ufeffone\r\n", "\ufeffabove\r\none\r\n"),
+        ("\ufeffone\n\ufefftwo\n", "one\n\ufefftwo\n", "\ufeffone\n\ufefftwo\n"),
         ("one\n", "no end", "no end"),
     ],
 )

@@ -168,7 +168,7 @@ def compose(base: Revision | None, content: Content) -> Body:
         path = _renamed(base.id, clean.title)
     old, text = base.content.text, clean.text
     if text != old:
-        text = _keep_style(old, _keep_front_matter(old, text))
+        text = _keep_style(old, _keep_front_matter(old, _without_moved_mark(old, text)))
         _require_unbroken(old, text)
     if clean.tags != base.content.tags:
         text = _with_tags(text, base.content.tags, clean.tags)
@@ -186,6 +186,13 @@ def _renamed(path: str, title: str) -> str:
             else "Choose a shorter title.",
         )
     return new
+
+
+def _without_moved_mark(old: str, text: str) -> str:
+    """Take the byte order mark out of the middle of a text that got lines above it."""
+    if not old.startswith(_BOM) or text.startswith(_BOM) or f"\n{_BOM}" in old:
+        return text
+    return text.replace(f"\n{_BOM}", "\n", 1)
 
 
 def _keep_front_matter(old: str, text: str) -> str:
