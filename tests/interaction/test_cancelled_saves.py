@@ -67,6 +67,9 @@ def test_of_saves_called_off_in_the_order_they_came_only_those_sent_are_stored(
     talker.send(*(call(number, "save", text=f"{number}\n") for number in range(many)))
     until(lambda: pushes.matched == sent)
     call_off(talker, *range(many))
+    talker.ask(
+        call("read", "manage", action="get_stats")
+    )  # the server has read what came before it
     assert pushes.matched == sent
     release.set()
     saved(talker)

@@ -456,8 +456,8 @@ AGENTS = (
     Defence(
         "a write is on record before it is sent",
         "sync/journal.py",
-        "        with self._cache.transaction(durable=True) if act is None else act.transaction():\n",
-        "        with self._cache.transaction(durable=True):\n",
+        "        with self._cache.transaction() if act is None else act.transaction(durable=False):\n",
+        "        with self._cache.transaction():\n",
         (
             f"{_RECORDING}::test_act_is_recorded_before_it_is_begun_and_its_outcome_after",
             f"{_RECORDING}::test_act_that_cannot_be_recorded_is_not_done",

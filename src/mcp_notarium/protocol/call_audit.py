@@ -1,8 +1,8 @@
 """Record every tool call: who asked for what, what was decided, what came of it.
 
 A call that may change something is recorded on the disk before anything is done, with who agreed to it, and
-its outcome right after the answer. Nothing is done if the first cannot be written. Every other call has one
-record, stored within half a second. Nothing of what was asked or answered is in a record: arguments are a keyed
+its outcome afterwards. Nothing is done if the first cannot be written. Every other call has one record,
+stored within half a second. Nothing of what was asked or answered is in a record: arguments are a keyed
 digest, notes their ids, and a name or id that is not one of ours is left out.
 """
 
@@ -35,8 +35,6 @@ SECONDS: Final = 0.5
 """Seconds that a record of a read may be in memory only."""
 AT_ONCE: Final = 32
 """Records that are stored without waiting longer: that many block the event loop for about 1.5 ms."""
-OUTCOME_SECONDS: Final = 0.01
-"""Seconds that an outcome may be in memory only: the answer goes first, and others join the transaction."""
 _AGAIN: Final = 2.0
 _MOST_EARLY: Final = 1000
 _FORBIDDEN: Final = 403
@@ -131,13 +129,9 @@ class Recorder:
         self.wake(SECONDS)
 
     def wake(self, seconds: float) -> None:
-        """Store what waits after so many seconds at the latest."""
-        loop = asyncio.get_running_loop()
-        if self._timer is not None:
-            if self._timer.when() <= loop.time() + seconds:
-                return
-            self._timer.cancel()
-        self._timer = loop.call_later(seconds, self._flush)
+        """Store what waits after so many seconds."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._flush)
 
     def _flush(self) -> None:
         self._timer = None
@@ -179,8 +173,9 @@ class Recording:
         log = self._log or self._recorder.log
         entry = self._entry(log, outcome=self._outcome)
         if self._number and log is not None:
-            log.buffer(entry)
-            self._recorder.wake(OUTCOME_SECONDS)
+            log.record_outcome(entry)
+            if log.waiting:
+                self._recorder.wake(SECONDS)
         else:
             self._recorder.keep(entry)
         self._act = (

@@ -108,21 +108,20 @@ class AuditLog:
         self._store(durable=True)
 
     def buffer(self, entry: AuditEntry) -> None:
-        """Record with the next :meth:`flush`, or the next act. Never raises."""
+        """Record an act that changes nothing, with the next :meth:`flush`. Never raises."""
         self._waiting.append(entry)
 
     def flush(self, *, wait: bool = False) -> bool:
-        """Store the records in memory, on the disk if an outcome is among them; False if some could not be stored.
+        """Store the records in memory without waiting for the disk; False if some could not be stored.
 
-        Without ``wait`` it does not wait for another process's transaction. Never raises.
+        Without ``wait`` it does not wait for another process's transaction either. Never raises.
         """
         if not self._waiting and not self._lost:
             return True
-        durable = any(entry.refers for entry in self._waiting)
         if wait or self._db.closed:
-            return self._store(durable=durable)
+            return self._store(durable=False)
         with self._db.without_waiting():
-            return self._store(durable=durable)
+            return self._store(durable=False)
 
     def tidy(self) -> None:
         """Remove the records that are older than ``days``, at most every ten minutes. Never raises.
