@@ -254,6 +254,8 @@ def _tag_list(key: yaml.ScalarEvent, value: list[yaml.Event], source: str, offse
     colon = source.index(":", key.end_mark.index + offset)
     whole = Span("", first.start_mark.index + offset, last.end_mark.index + offset)
     if isinstance(first, yaml.ScalarEvent):
+        if first.start_mark.line != first.end_mark.line:
+            raise NotUnderstood  # a list below a value, which YAML reads as one text
         empty = not first.style and first.value.casefold() in ("", "~", "null")
         return TagList(() if empty else (_span(first, offset),), whole, colon)
     inner = value[1:-1]

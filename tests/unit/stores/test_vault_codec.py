@@ -209,6 +209,7 @@ _NAMES = st.lists(
     body=st.sampled_from(["", "b\n", "#in\n"]),
 )
 @example(lines=["tags:", "- d", "tag: x, y"], tags=["d"], end="\n", body="")
+@example(lines=["tag: x, y", "  - b # c"], tags=["x"], end="\n", body="")
 def test_a_change_of_tags_leaves_everything_else_or_is_refused(
     lines: list[str], tags: list[str], end: str, body: str
 ) -> None:
