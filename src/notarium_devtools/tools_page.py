@@ -198,8 +198,8 @@ _BEHAVIOUR = {
   same lines there at the same moment, they are there once.
 * `find` is exact and must be in the text once; the error says how often it is there and from which lines. It is a
   `conflict` that shows the lines of now if it was there until lately. It may span lines, and `\\n` in it finds the note's own line ends. `replace`: "" removes it.
-* `title` is an argument as well where the store has titles (at most 1,000 characters, one line; an empty one
-  removes it), and alone reason enough for a change. Elsewhere the first line of the text is the title.
+* `title` is an argument as well where the store has titles (at most 1,000 characters, one line), and alone reason enough for a change. Elsewhere the first line of the text is the title.
+  An empty one removes it in the notebooks and Memento; Trilium makes one of the first line; a vault keeps the name of the file.
 * In a vault another `title` renames the file, and one with a `/` moves it (`Work/Plan`: from the top). The answer has the new `id`; the
   old one goes on to work. A name that is taken is the error `name_taken`. If links of visible notes would then break ([which](vault.md#links)),
   the error `links_would_break` counts them, and nothing is saved: repeat the call with `rewrite_links`, `true` to change

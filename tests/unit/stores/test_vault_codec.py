@@ -170,7 +170,6 @@ def test_an_edit_that_breaks_the_block_is_refused_and_one_that_mends_it_is_not()
         ("Other.md", "Sub/Other.md"),
         ("Sub 2/Other", "Sub 2/Other.md"),
         ("/Note", "Note.md"),
-        ("../../etc/.passwd", "etc/passwd.md"),
         (".obsidian/x", "obsidian/x.md"),
     ],
 )
@@ -182,10 +181,29 @@ def test_a_title_is_the_name_of_the_file(title: str | None, path: str | None) ->
 
 
 def test_a_title_that_no_file_can_have_is_refused() -> None:
-    for title in ("/".join(["long" * 20] * 20), "Logseq/bak/Note", "..", "/", "Work/", "???"):
+    for title in (
+        "/".join(["long" * 20] * 20),
+        "Logseq/bak/Note",
+        "..",
+        "/",
+        "Work/",
+        "???",
+        ".md",
+        "Work/.MD",
+        "x/../Secret/Key",
+        "../x",
+        "x/.. ",
+    ):
         with pytest.raises(StoreRejected) as refused:
             compose(revision("text\n"), Content("text\n", title=title))
         assert refused.value.subcategory == "title"
+
+
+def test_a_new_note_with_a_title_that_leads_up_is_refused() -> None:
+    for title in ("x/../Secret/Key", "../x", "x/.."):
+        with pytest.raises(StoreRejected, match="nothing was saved"):
+            compose(None, Content("text\n", title=title))
+    assert compose(None, Content("text\n", title="..")).path is None
 
 
 _FRONT = st.lists(
@@ -263,6 +281,9 @@ def test_any_text_is_a_note_and_an_edit_of_nothing_changes_nothing(text: str, fr
         (Content("# A/B *c*\n"), "A B c"),
         (Content(f"{FRONT}\n\n- [ ] do it\n"), "do it"),
         (Content("\ufeff\n"), "Untitled"),
+        (Content("???\nfirst words\n", title=".md"), "first words"),
+        (Content("a/b\n", title="Work/.md"), "Work/a b"),
+        (Content("", title="Work/.md"), "Work/Untitled"),
         (Content("---\n---\n"), "Untitled"),
     ],
 )

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.domain.link_rewriting import rewrite_links
+from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.visibility import Visibility
-from mcp_notarium.errors import InvalidRequest, NotariumError, StoreUnavailable
+from mcp_notarium.errors import InvalidRequest, NotariumError, StoreRejected, StoreUnavailable
 from mcp_notarium.stores.vault import file_identity
 from mcp_notarium.stores.vault import folder as vault_folder
 from mcp_notarium.stores.vault.store import VaultStore
@@ -152,6 +153,28 @@ def test_a_name_that_a_rule_hides_is_refused_as_if_it_were_taken(open_client, pl
     with pytest.raises(InvalidRequest):
         retitle(client, "Secret/Plan")
     assert set(files(places[1])) == {"Work/Plan.md", "Other.md"}
+
+
+def test_a_folder_in_other_letters_is_refused_where_the_system_takes_both_for_one(
+    client, places, monkeypatch
+):
+    (places[1] / "Home").mkdir()
+    before = files(places[1])
+    for name in ("stat", "open", "mkdir"):
+        real = getattr(os, name)
+
+        def fold(path, *given, real=real, **named):
+            folds = named.get("dir_fd") is not None and str(path).lower() == "home"
+            return real("Home" if folds else path, *given, **named)
+
+        monkeypatch.setattr(os, name, fold)
+    with pytest.raises(StoreRejected, match="another spelling"):
+        retitle(client, "home/Plan")
+    with pytest.raises(StoreRejected, match="another spelling"):
+        asyncio.run(client.writer.save(note=None, content=Content("new\n", title="home/New")))
+    assert (files(places[1]), client.cache.journal.all()) == (before, [])
+    retitle(client, "Home/Plan")
+    assert "Home/Plan.md" in files(places[1])
 
 
 def edit(path):

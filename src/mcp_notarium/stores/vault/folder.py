@@ -37,6 +37,10 @@ Mark = tuple[int, str]
 """A file and its bytes: inode and hash."""
 
 
+class OtherSpelling(FileNotFoundError):
+    """A folder has the name in other letters only, and the system takes both for one."""
+
+
 class NotANote(StoreProtocolError):
     """The file is no regular file, has several names, is no UTF-8, too large, or must not be read."""
 
@@ -238,7 +242,7 @@ def _require_note(found: os.stat_result) -> None:
 
 
 def _require_exact(parent: int, name: str) -> None:
-    """Raise ``FileNotFoundError`` if the folder has the file under another spelling only.
+    """Raise ``OtherSpelling`` if the folder has the file under another spelling only.
 
     A file system may take two spellings for one (letter case, composed letters). It is asked whether it does
     so before the folder is listed.
@@ -247,7 +251,7 @@ def _require_exact(parent: int, name: str) -> None:
     if any(_is_same(parent, name, other) for other in {name.swapcase(), *forms} - {name}) and (
         name not in os.listdir(parent)
     ):
-        raise FileNotFoundError(errno.ENOENT, "the name is spelled in another way")
+        raise OtherSpelling(errno.ENOENT, "the name is spelled in another way")
 
 
 def _is_same(parent: int, one: str, other: str) -> bool:

@@ -26,7 +26,15 @@ from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.domain.note_links import Links, find_targets
 from mcp_notarium.errors import StoreRejected
 from mcp_notarium.stores.json_answers import to_json
-from mcp_notarium.stores.vault.paths import name_from, renamed_path, split_path, title_of
+from mcp_notarium.stores.vault.paths import (
+    UNTITLED,
+    leads_up,
+    name_from,
+    names_note,
+    renamed_path,
+    split_path,
+    title_of,
+)
 
 if TYPE_CHECKING:
     from mcp_notarium.stores.vault.known_files import Place
@@ -161,6 +169,12 @@ def _page_tags(value: str) -> Iterator[str]:
 def compose(base: Revision | None, content: Content) -> Body:
     """Compose what a save stores. Raises ``StoreRejected`` for an edit that a file cannot hold."""
     clean = content.cleaned()
+    if clean.title is not None and leads_up(clean.title):
+        raise StoreRejected(
+            "`..` in a title cannot be followed; nothing was saved",
+            subcategory="title",
+            resolution_hint="Write the folder from the top of the vault, as in `Work/Plan`.",
+        )
     if base is None:
         return Body(_with_tags(clean.text, (), clean.tags), clean.trash)
     path = base.id
@@ -287,11 +301,17 @@ def _with_tags(text: str, old: tuple[str, ...], wanted: tuple[str, ...]) -> str:
 
 def name_for(content: Content) -> str:
     """Return the path of a new note without its ending: from its title, else from the first line with words."""
-    if content.title:
+    folder, _, _ = (content.title or "").rpartition("/")
+    if content.title and names_note(content.title):
         return name_from(content.title)
+    return name_from(f"{folder}/{_first_words(content)}")
+
+
+def _first_words(content: Content) -> str:
     text = content.text.removeprefix(_BOM)
     block = find_block(content.text)
     for line in (content.text[block[2] :] if block else text).splitlines():
-        if words := _MARKUP.sub("", line).strip():
-            return name_from(words.replace("/", " "))
-    return name_from("")
+        words = _MARKUP.sub("", line).strip().replace("/", " ")
+        if names_note(words):
+            return words
+    return UNTITLED

@@ -18,7 +18,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, check_not_withdrawn
 from mcp_notarium.stores.vault import note_codec, writing
-from mcp_notarium.stores.vault.folder import NotANote, VaultFolder, open_parent
+from mcp_notarium.stores.vault.folder import NotANote, OtherSpelling, VaultFolder, open_parent
 from mcp_notarium.stores.vault.known_files import Place
 from mcp_notarium.stores.vault.listing import Listing
 from mcp_notarium.stores.vault.note_codec import Body
@@ -78,6 +78,8 @@ class NoteWriter:
         *folders, name = (TRASH, *parts) if body.trash else parts
         try:
             parent = writing.make_folders(root, folders)
+        except OtherSpelling:
+            raise _spelling_error() from None
         except (FileExistsError, NotADirectoryError):
             raise IdTaken("a file has the name of the folder", details={"id": path}) from None
         try:
@@ -154,6 +156,8 @@ class NoteWriter:
             raise taken
         try:
             folder = writing.make_folders(root, (TRASH, *folders) if to_trash else folders)
+        except OtherSpelling:
+            raise _spelling_error() from None
         except (FileExistsError, NotADirectoryError):
             raise taken from None
         try:
@@ -235,6 +239,14 @@ class NoteWriter:
 
 
 def _go_on() -> None: ...
+
+
+def _spelling_error() -> StoreRejected:
+    return StoreRejected(
+        "a folder of this name exists in another spelling, which this drive takes for the same; nothing was saved",
+        subcategory="title",
+        resolution_hint="Write the folder as the ids of its notes do, with the same capital letters.",
+    )
 
 
 def _changed_error(path: str) -> VersionConflict:

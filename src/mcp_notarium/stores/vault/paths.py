@@ -25,7 +25,7 @@ _RESERVED = re.compile(
     r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|node_modules)(?=\.|$)", re.IGNORECASE
 )
 """Names of devices on Windows, with any ending, and of the folders that hold no notes."""
-_UNTITLED = "Untitled"
+UNTITLED = "Untitled"
 
 
 def split_path(path: str) -> tuple[str, ...] | None:
@@ -69,23 +69,37 @@ def name_from(title: str) -> str:
 
     Every system takes the name, and a link can hold it.
     """
-    ending = next((one for one in ENDINGS if title.lower().endswith(one)), "")
-    parts = [_safe_part(part) for part in title[: len(title) - len(ending)].split("/")]
+    parts = [_safe_part(part) for part in _without_ending(title).split("/")]
     named = [part for part in parts if part][-_DEEPEST + 1 :]
-    return "/".join(named) or _UNTITLED
+    return "/".join(named) or UNTITLED
+
+
+def names_note(title: str) -> bool:
+    """Tell whether something is left of the last part of a title as the name of a file; not of ``Work/`` or ``.md``."""
+    return bool(_safe_part(_without_ending(title).rpartition("/")[2]))
+
+
+def leads_up(title: str) -> bool:
+    """Tell whether a title has ``..`` among its folders: nobody could say where the note belongs."""
+    return "/" in title and any(part.strip() == ".." for part in title.split("/"))
 
 
 def renamed_path(path: str, title: str) -> str | None:
     """Return the path of a note that gets this title: with a ``/`` in it from the top, else in its folder.
 
-    None: the title names nothing, as ``..`` or ``Work/``.
+    None: the title names nothing, as ``.md`` or ``Work/``.
     """
     folder, _, name = path.rpartition("/")
-    if not _safe_part(title.rpartition("/")[2]):
+    if not names_note(title):
         return None
     new = name_from(title)
     placed = new if "/" in title or not folder else f"{folder}/{new}"
     return placed + name[name.rfind(".") :]
+
+
+def _without_ending(title: str) -> str:
+    ending = next((one for one in ENDINGS if title.lower().endswith(one)), "")
+    return title[: len(title) - len(ending)]
 
 
 def _safe_part(part: str) -> str:
