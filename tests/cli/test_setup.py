@@ -342,6 +342,15 @@ def test_a_store_is_asked_for_what_it_declares_and_its_token_is_kept(home: Path)
     assert kept.read_text() == f"{service.token}\n"
 
 
+def test_setup_left_before_it_keeps_anything_says_so(home: Path) -> None:
+    with Person(bare(home), "setup", "--store", "local") as terminal:
+        terminal.shows("Encrypt with which key?")
+        terminal.type(CTRL_C)
+        assert terminal.ends() == 130
+        assert "Interrupted. Nothing was changed." in terminal.screen
+    assert not (home / ".config/mcp-notarium").exists()
+
+
 def test_a_mistyped_address_is_corrected_at_once_and_leaves_no_account_behind(home: Path) -> None:
     service = TriliumSimulator()
     service.write("plan", "Plan", "<p>First.</p>")

@@ -19,7 +19,6 @@ from mcp_notarium.cli import (
     questions,
     setup_account,
     setup_key,
-    signals,
 )
 from mcp_notarium.cli.notes import sync_all
 from mcp_notarium.cli.terminal import can_ask, can_show
@@ -91,7 +90,6 @@ def run(args: argparse.Namespace) -> int:
         )
     console.heading("Account")
     chosen = setup_account.choose_account(args)
-    signals.note_change("What was done stays. `mcp-notarium setup` goes on where it stopped.")
     try:
         return _run(chosen, args)
     except NotariumError as error:

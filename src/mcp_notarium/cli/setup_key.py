@@ -14,7 +14,7 @@ from typing import cast
 
 from mcp_notarium import config
 from mcp_notarium.account.slot_rotation import require_strong
-from mcp_notarium.cli import command_setup, console, questions
+from mcp_notarium.cli import command_setup, console, questions, signals
 from mcp_notarium.cli.questions import Choice
 from mcp_notarium.cli.terminal import ask_secret, require_terminal
 from mcp_notarium.config import Config, accounts
@@ -58,6 +58,7 @@ def place_key(account: Account, args: argparse.Namespace) -> Account:
         )
     if known is None:
         _require_place(place, account)
+    signals.note_change("What was done stays. `mcp-notarium setup` goes on where it stopped.")
     account = _keep_secrets(moved(account, place))
     _make_file(account)
     remember(account)
