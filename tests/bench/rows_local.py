@@ -16,11 +16,12 @@ from bench.processes import CONSOLE, DEADLINE, Speaker, WrongAnswer, surrounding
 from bench.site import Site
 from mcp_notarium import config
 from mcp_notarium.account import database_copies, opener
-from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
+from mcp_notarium.domain.note import Content
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.local.tables import TABLES
 from mcp_notarium.sync.direct_write import run_at_once
+from support.journal_entries import make_write
 
 _BATCH = 1000
 
@@ -75,22 +76,9 @@ def _fill(settings: dict[str, str], site: Site) -> int:
                 for note_id, fields in some:
                     content = Content(fields["content"], tuple(fields["tags"]), fields["deleted"])
                     texts += len(content.text.encode())
-                    run_at_once(store.push(_creation(store, note_id, content)))
+                    write = make_write(store, note_id, content, write_id=note_id, now=1.6e9)
+                    run_at_once(store.push(write))
     return texts
-
-
-def _creation(store: LocalStore, note_id: str, content: Content) -> PendingWrite:
-    return PendingWrite(
-        write_id=note_id,
-        note_id=note_id,
-        kind=WriteKind.CREATE,
-        base_etag=None,
-        content=content,
-        body=store.compose(None, content, now=1.6e9),
-        created_at=1.6e9,
-        owner="bench",
-        lease_until=0.0,
-    )
 
 
 def _load(settings: dict[str, str], site: Site) -> float:

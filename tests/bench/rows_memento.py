@@ -22,10 +22,10 @@ from bench.rows_trilium import wait_for
 from bench.site import Site
 from mcp_notarium import config
 from mcp_notarium.app import open_app
-from mcp_notarium.domain.note import PendingWrite, WriteKind
 from mcp_notarium.stores.memento import database_file
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.sync.cycle_states import Event
+from support.journal_entries import make_write
 from support.memento_file import MementoFile
 
 IMAGE = json.dumps(["data:image/png;base64," + "A" * 20_000])
@@ -98,12 +98,8 @@ def _write_lock(site: Site, app: MementoFile) -> Figure:
         for number in range(site.pace.saves):
             base = await store.get(f"n{number * _EACH}")
             content = replace(base.content, text=f"{base.content.text}\nmore")
-            body = store.compose(base, content, now=time.time())
-            kind, note_id = WriteKind.UPDATE, base.id
-            write = PendingWrite(
-                f"{number:032x}", note_id, kind, base.etag, content, body, 0.0, "bench", 0.0
-            )
-            await store.push(write)
+            write_id, now = f"{number:032x}", time.time()
+            await store.push(make_write(store, base.id, content, base, write_id=write_id, now=now))
             apps.append(await asyncio.to_thread(_change_as_the_app, app, f"n{number * _EACH}"))
         await store.close()
 

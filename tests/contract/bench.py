@@ -8,8 +8,9 @@ from typing import Protocol
 
 import pytest
 
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
+from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.stores.contract import Entry, Store
+from support.journal_entries import make_write
 
 
 class Bench(Protocol):
@@ -83,27 +84,7 @@ class OnABench:
         """What the store makes of a content: itself, unless it keeps texts in another form."""
         return content
 
-    @staticmethod
-    def write(
-        store: Store,
-        note_id: str,
-        content: Content,
-        *,
-        base: Revision | None = None,
-        write_id: str = "00aa",
-        now: float = 1_700_000_000.0,
-    ) -> PendingWrite:
-        return PendingWrite(
-            write_id=write_id,
-            note_id=note_id,
-            kind=WriteKind.UPDATE if base else WriteKind.CREATE,
-            base_etag=base.etag if base else None,
-            content=content,
-            body=store.compose(base, content, now=now),
-            created_at=now,
-            owner="test",
-            lease_until=now + 60,
-        )
+    write = staticmethod(make_write)
 
     @classmethod
     async def create(

@@ -21,6 +21,13 @@ pytestmark = pytest.mark.slow("each test starts a server of its own")
 OLD = 1_600_000_000
 
 
+def put(vault: Path, texts: dict[str, str]) -> None:
+    for path, text in texts.items():
+        (vault / path).parent.mkdir(parents=True, exist_ok=True)
+        (vault / path).write_text(text)
+        os.utime(vault / path, (OLD, OLD))
+
+
 @pytest.fixture(name="vault")
 def _vault(tmp_path: Path) -> Path:
     vault = tmp_path / "vault"
@@ -30,10 +37,7 @@ def _vault(tmp_path: Path) -> Path:
         "Private/Diary.md": "the code is 1234\n",
         "Hidden.md": "---\ntags: [private]\n---\nsecret\n",
     }
-    for path, text in texts.items():
-        (vault / path).parent.mkdir(parents=True, exist_ok=True)
-        (vault / path).write_text(text)
-        os.utime(vault / path, (OLD, OLD))
+    put(vault, texts)
     return vault
 
 
@@ -157,10 +161,9 @@ def test_links_in_notes_that_a_rule_hides_are_neither_counted_nor_changed(
 ) -> None:
     for path, text in LINKS.items():
         (vault / path).write_bytes(text.encode())
-    policy = tmp_path / "policy.toml"
-    policy.write_text('[notes]\nhidden_tags = ["private"]\n[limits]\nwrites_per_session = 3\n')
-    policy.chmod(0o600)
-    with Server(env | {"NOTARIUM_POLICY_FILE": str(policy)}) as server:
+    with Server(
+        under_rules(env, tmp_path, 'hidden_tags = ["private"]\n[limits]\nwrites_per_session = 3\n')
+    ) as server:
         server.loaded(5)
         version = server.tool("get", id="Work/Plan.md")["local_version"]
         asked = {"id": "Work/Plan.md", "local_version": version, "title": "New"}
@@ -197,15 +200,9 @@ def test_links_that_a_plain_viewer_follows_lead_to_the_same_files_after_a_move(
         "Private/s.txt": "secret\n",
         "../outside.txt": "outside\n",
     }
-    for path, text in texts.items():
-        (vault / path).parent.mkdir(parents=True, exist_ok=True)
-        (vault / path).write_text(text)
-        os.utime(vault / path, (OLD, OLD))
-    policy = tmp_path / "policy.toml"
-    policy.write_text('[notes]\nhidden_paths = ["Private"]\n')
-    policy.chmod(0o600)
+    put(vault, texts)
     before = {path: follow(vault, path) for path in ("Work/Plan.md", "Work/Tea.md", "Index.md")}
-    with Server(env | {"NOTARIUM_POLICY_FILE": str(policy)}) as server:
+    with Server(under_rules(env, tmp_path, 'hidden_paths = ["Private"]\n')) as server:
         server.loaded(6)
         version = server.tool("get", id="Work/Plan.md")["local_version"]
         asked = {"id": "Work/Plan.md", "local_version": version, "title": "Home/Old/Project"}
@@ -242,10 +239,9 @@ def test_a_move_does_not_tell_which_files_lie_in_a_hidden_folder(
     (vault / "Probe.md").write_text(f"{probes} [e](Work/s.txt) [f](.obsidian/x.json)\n")
     (vault / ".obsidian").mkdir()
     (vault / ".obsidian" / "x.json").write_text("{}\n")
-    policy = tmp_path / "policy.toml"
-    policy.write_text('[notes]\nhidden_paths = ["Private"]\nhidden_tags = ["private"]\n')
-    policy.chmod(0o600)
-    with Server(env | {"NOTARIUM_POLICY_FILE": str(policy)}) as server:
+    with Server(
+        under_rules(env, tmp_path, 'hidden_paths = ["Private"]\nhidden_tags = ["private"]\n')
+    ) as server:
         server.loaded(3)
         version = server.tool("get", id="Probe.md")["local_version"]
         refused = server.error("save", id="Probe.md", local_version=version, title="New/Probe")
@@ -265,10 +261,8 @@ LINKING = 12
 def test_a_server_that_is_killed_in_a_renaming_leaves_the_note_once_and_no_broken_link(
     env: dict[str, str], vault: Path, turn: int
 ) -> None:
-    for number in range(LINKING):
-        path = vault / f"Link {number}.md"
-        path.write_text(f"number {number}: [[Work/Plan]] and [[Plan|the plan]]\n")
-        os.utime(path, (OLD, OLD))
+    text = "number {}: [[Work/Plan]] and [[Plan|the plan]]\n"
+    put(vault, {f"Link {number}.md": text.format(number) for number in range(LINKING)})
     rng = dice(f"killed renamings {turn}")
     note_id = "Work/Plan.md"
     for number in range(KILLS):

@@ -22,7 +22,7 @@ from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import key_file_codec
 from mcp_notarium.crypto.errors import KeyFileDamaged
-from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
+from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CacheError, InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.private_files import StepHook, ignore_step
 from mcp_notarium.secret import Secret
@@ -32,20 +32,11 @@ from mcp_notarium.storage.integrity import PAGE_SIZE
 from mcp_notarium.storage.journal_table import JournalTable
 from support.account import BOUNDS, folder_of
 from support.found import KEY, NEW, THIRD, Broken, Found, Violation, demand
+from support.journal_entries import make_unfinished
 from support.stories import Story, given_key
 
 _DAMAGED = "damaged-database"
-_UNFINISHED = PendingWrite(
-    write_id="unfinished",
-    note_id="a note of nobody",
-    kind=WriteKind.CREATE,
-    base_etag=None,
-    content=Content("text that only this database has"),
-    body=b"{}",
-    created_at=1.0,
-    owner="nobody",
-    lease_until=1.0,
-)
+_UNFINISHED = make_unfinished(Content("text that only this database has"), "a note of nobody")
 
 
 def _given(at: StepHook) -> ChangeOptions:

@@ -6,13 +6,14 @@ import itertools
 from collections.abc import Callable
 from contextlib import suppress
 
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
+from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.kind import StoreSettings
 from mcp_notarium.stores.local.kind import KIND, NOTEBOOK
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.sync.direct_write import run_at_once
+from support.journal_entries import make_write
 
 _numbers = itertools.count(1)
 
@@ -47,16 +48,8 @@ class OtherProcess:
         with suppress(NoteNotFound):
             base = self.get(note_id)
         content = Content(text, tuple(tags), trash, title)
-        write = PendingWrite(
-            write_id=f"other-{number}",
-            note_id=note_id,
-            kind=WriteKind.UPDATE if base else WriteKind.CREATE,
-            base_etag=base.etag if base else None,
-            content=content,
-            body=self.store.compose(base, content, now=1.6e9 + number),
-            created_at=1.0,
-            owner="other",
-            lease_until=2.0,
+        write = make_write(
+            self.store, note_id, content, base, write_id=f"other-{number}", now=1.6e9 + number
         )
         run_at_once(self.store.push(write))
 

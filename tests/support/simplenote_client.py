@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
+from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.http import HttpSession
 from mcp_notarium.stores.http_rules import RetryPolicy
 from mcp_notarium.stores.simplenote.store import AccountRecord, SimplenoteStore
 from mcp_notarium.stores.simplenote.urls import Urls
 from notarium_devtools.simperium import Simulator
+from support.journal_entries import make_write
 
 QUICK = RetryPolicy(tries=3, first=0.01, longest=0.02)
 
@@ -122,14 +123,4 @@ def pending(
     note_id: str = "n1",
     write_id: str = "0b",
 ) -> PendingWrite:
-    return PendingWrite(
-        write_id=write_id,
-        note_id=note_id,
-        kind=WriteKind.UPDATE if base else WriteKind.CREATE,
-        base_etag=base.etag if base else None,
-        content=content,
-        body=store.compose(base, content, now=1_700_000_000.0),
-        created_at=0.0,
-        owner="t",
-        lease_until=0.0,
-    )
+    return make_write(store, note_id, content, base, write_id=write_id)

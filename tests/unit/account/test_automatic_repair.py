@@ -13,7 +13,7 @@ from mcp_notarium.account import automatic_repair, damage_marker
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.generation_writer import Step
 from mcp_notarium.audit.chain import AuditEntry
-from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
+from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files import quarantine
 from mcp_notarium.storage import integrity
@@ -23,6 +23,7 @@ from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import LoadProgress, SyncState
 from support import account_child, corpus
 from support.account import account, database_of, folder_of, open_cheaply
+from support.journal_entries import make_unfinished
 from support.long import dice, sample
 
 PAGE = 4096
@@ -30,17 +31,7 @@ NOTES = 40
 RECORDS = 30
 NEVER = {Step.RETIRE, Step.ANCHOR}
 """Steps of other changes."""
-WRITE = PendingWrite(
-    write_id="w",
-    note_id="nobody",
-    kind=WriteKind.CREATE,
-    base_etag=None,
-    content=Content("unsaved text " * 2000),
-    body=b"{}",
-    created_at=1.0,
-    owner="me",
-    lease_until=2.0,
-)
+WRITE = make_unfinished(Content("unsaved text " * 2000), "nobody")
 
 
 @pytest.fixture(name="config", scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from mcp_notarium.account import purge
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
+from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.keychain import Keychain
@@ -15,6 +15,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage.journal_table import JournalTable
 from support import keychains
 from support.account import BOUNDS, account, folder_of, made, open_cheaply
+from support.journal_entries import make_unfinished
 from support.simplenote_settings import simplenote
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
@@ -139,17 +140,7 @@ def test_a_link_is_removed_and_what_it_leads_to_stays(tmp_path):
     assert left(config) == []
 
 
-WRITE = PendingWrite(
-    write_id="w1",
-    note_id="n1",
-    kind=WriteKind.CREATE,
-    base_etag=None,
-    content=Content("text"),
-    body=b"{}",
-    created_at=1.0,
-    owner="me",
-    lease_until=2.0,
-)
+WRITE = make_unfinished(Content("text"))
 
 
 def test_text_that_was_never_confirmed_is_warned_of(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.account import damage_marker, purge
-from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
+from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
 from mcp_notarium.files import quarantine
 from mcp_notarium.secret import Secret
@@ -17,6 +17,7 @@ from mcp_notarium.storage.database_opener import companions
 from mcp_notarium.storage.journal_table import JournalTable
 from support import account_child
 from support.account import OTHER, account, database_of, fingerprint, folder_of, made, open_cheaply
+from support.journal_entries import make_unfinished
 from support.local_notebook import local
 
 NOW = 1_763_683_200.0
@@ -96,19 +97,7 @@ def test_without_the_setting_nothing_moves(tmp_path, reason):
 def test_an_unfinished_write_goes_to_the_quarantine_with_the_key_file_that_opens_it(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config, **at(NOW))) as opened:
-        JournalTable(opened.database).add(
-            PendingWrite(
-                write_id="w",
-                note_id="n",
-                kind=WriteKind.CREATE,
-                base_etag=None,
-                content=Content("unsaved text"),
-                body=b"{}",
-                created_at=NOW,
-                owner="me",
-                lease_until=NOW,
-            )
-        )
+        JournalTable(opened.database).add(make_unfinished(Content("unsaved text")))
     wrong = replace(config, on_unreadable="rebuild", db_key=Secret(OTHER))
     with closing(open_cheaply(wrong, **at(LATER))) as rebuilt:
         assert "never reached the note store" in rebuilt.notices[0]

@@ -13,7 +13,7 @@ from mcp_notarium.account import damage_marker, purge, slot_management
 from mcp_notarium.account import repair as repairing
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, recovery_keys, slot_changes
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
+from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import CacheFull, InvalidRequest, LockedError, NotariumError, Verdict
 from mcp_notarium.files import quarantine
 from mcp_notarium.secret import Secret
@@ -32,19 +32,10 @@ from support.account import (
     made,
     open_cheaply,
 )
+from support.journal_entries import make_unfinished
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
-WRITE = PendingWrite(
-    write_id="w",
-    note_id="n7",
-    kind=WriteKind.UPDATE,
-    base_etag="1",
-    content=Content("unsaved text"),
-    body=b"{}",
-    created_at=1.0,
-    owner="me",
-    lease_until=2.0,
-)
+WRITE = make_unfinished(Content("unsaved text"), "n7")
 NOTES = 400
 PAGE = 4096
 

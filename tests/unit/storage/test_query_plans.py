@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.domain.note import Content, PendingWrite, Tombstone, WriteKind
+from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.sql_builder import Statement, build
@@ -13,6 +13,7 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.hidden_note_filter import RULES_KEY
 from support import corpus
 from support.cache_room import store
+from support.journal_entries import make_unfinished
 
 QUERIES = [
     None,
@@ -203,17 +204,7 @@ def test_no_statement_scans_all_rows_if_notes_are_hidden(filled):
     assert walked_in(ruled, act) <= NOTING
 
 
-INTENT = PendingWrite(
-    write_id="w",
-    note_id=STORED[0].id,
-    kind=WriteKind.UPDATE,
-    base_etag=STORED[0].etag,
-    content=Content("text", (), trash=False),
-    body=b"{}",
-    created_at=1.0,
-    owner="me",
-    lease_until=2.0,
-)
+INTENT = make_unfinished(Content("text"), STORED[0].id, STORED[0])
 
 
 def test_no_intent_is_looked_for_among_all(filled):

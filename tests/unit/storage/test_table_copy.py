@@ -4,7 +4,7 @@ from itertools import chain
 
 import pytest
 
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
+from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import CacheFull
 from mcp_notarium.search import parser
 from mcp_notarium.secret import Secret
@@ -12,6 +12,7 @@ from mcp_notarium.storage import database_opener, integrity, table_copy
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.schema import TABLES, Kind
 from mcp_notarium.storage.tag_counts import count_tags
+from support.journal_entries import make_unfinished
 
 OLD, NEW = (Secret(f"x'{digit * 160}'") for digit in ("1", "2"))
 TIES = frozenset({"generation"})
@@ -20,17 +21,7 @@ STATE = [name for name in COPIED if TABLES[name].kind is Kind.STATE]
 
 
 def write(note_id):
-    return PendingWrite(
-        write_id="w",
-        note_id=note_id,
-        kind=WriteKind.UPDATE,
-        base_etag="1",
-        content=Content("mine"),
-        body=b"{}",
-        created_at=1.0,
-        owner="me",
-        lease_until=2.0,
-    )
+    return make_unfinished(Content("mine"), note_id)
 
 
 def revision(number, text, *, trash=False, tags=()):

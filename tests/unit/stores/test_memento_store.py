@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
+from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import (
     CursorLost,
     IdTaken,
@@ -23,10 +23,9 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.contract import PushStatus
 from mcp_notarium.stores.memento import database_file, note_table
 from mcp_notarium.stores.memento.store import MementoStore
+from support.journal_entries import make_write
 from support.memento_file import NOTE, MementoFile
 from support.small_disk import SmallDisk
-
-NOW = 1_700_000_000.123
 
 
 @pytest.fixture(name="app")
@@ -53,18 +52,10 @@ def _store(app, opens):
     return opens(app.path)
 
 
-def written(store, note_id, content, base=None):
-    return PendingWrite(
-        *("0a", note_id, WriteKind.UPDATE if base else WriteKind.CREATE),
-        base.etag if base else None,
-        content,
-        store.compose(base, content, now=NOW),
-        *(NOW, "test", NOW + 60),
-    )
-
-
 def push(store, note_id, content, base=None):
-    return asyncio.run(store.push(written(store, note_id, content, base))).revision
+    return asyncio.run(
+        store.push(make_write(store, note_id, content, base, now=1_700_000_000.123))
+    ).revision
 
 
 def edit(store, note_id, text):
@@ -545,7 +536,7 @@ def test_a_removed_note_comes_back_into_a_file_with_other_columns(tmp_path, open
 
 def test_another_note_of_the_same_id_is_never_taken_for_ours(app, store):
     push(store, "n1", Content("ours"))
-    repeated = asyncio.run(store.push(written(store, "n1", Content("ours"))))
+    repeated = asyncio.run(store.push(make_write(store, "n1", Content("ours"))))
     assert repeated.status is PushStatus.REPEATED
     app.put("n1", "of the app")
     with pytest.raises(IdTaken):

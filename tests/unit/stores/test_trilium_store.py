@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from contract.bench import nothing_known
-from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
+from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import (
     ConfigError,
     CursorLost,
@@ -30,6 +30,7 @@ from mcp_notarium.stores.trilium import login, note_codec, note_reader
 from mcp_notarium.stores.trilium.kind import ALLOW_HTTP, KIND, TOKEN, URL
 from mcp_notarium.stores.trilium.urls import Urls
 from notarium_devtools.trilium import TriliumSimulator
+from support.journal_entries import make_write
 from support.simplenote_client import MemoryTokens
 from support.trilium_client import open_trilium
 
@@ -51,18 +52,8 @@ async def _store(sim):
     await store.close()
 
 
-def pending(store, content, *, base=None, note_id=ID, write_id="0b"):
-    return PendingWrite(
-        write_id,
-        note_id,
-        WriteKind.UPDATE if base else WriteKind.CREATE,
-        base.etag if base else None,
-        content,
-        store.compose(base, content, now=0.0),
-        0.0,
-        "t",
-        0.0,
-    )
+def pending(store, content, *, base=None, note_id=ID):
+    return make_write(store, note_id, content, base, now=0.0)
 
 
 async def listing(store, *, with_content=False):

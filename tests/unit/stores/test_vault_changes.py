@@ -15,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
+from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CursorLost
 from mcp_notarium.stores.vault import file_identity, file_table, known_files
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.stores.vault.watch import Watch
 from support.between_calls import acting_before
+from support.journal_entries import make_write
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the system has no inotify")
 EVENTS_ALONE = 60.0
@@ -71,23 +72,10 @@ def told(store: VaultStore, cursor: str) -> dict[str, str] | None:
     return None
 
 
-def write_of(store: VaultStore, base: Revision, text: str) -> PendingWrite:
-    content = Content(title=base.content.title, text=text)
-    return PendingWrite(
-        write_id="0a",
-        note_id=base.id,
-        kind=WriteKind.UPDATE,
-        base_etag=base.etag,
-        content=content,
-        body=store.compose(base, content, now=0.0),
-        created_at=0.0,
-        owner="test",
-        lease_until=0.0,
-    )
-
-
 def save(store: VaultStore, note_id: str, text: str = "saved\n") -> None:
-    store._writer.push(write_of(store, store._get(note_id), text))
+    base = store._get(note_id)
+    content = Content(title=base.content.title, text=text)
+    store._writer.push(make_write(store, note_id, content, base))
 
 
 def calls_of(store: VaultStore, cursor: str, act: Callable[[], object]) -> tuple[int, set[str]]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
+from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
     IdTaken,
     NotariumError,
@@ -34,6 +34,7 @@ from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.stores.vault.watch import Watch
 from support.between_calls import acting_before
+from support.journal_entries import make_write
 
 OLD = 1_600_000_000
 OURS, THEIRS = "ours\n", "theirs\n"
@@ -55,22 +56,6 @@ def put(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     os.utime(path, (OLD, OLD))
-
-
-def write_of(
-    store: VaultStore, path: str, content: Content, base: Revision | None = None
-) -> PendingWrite:
-    return PendingWrite(
-        write_id="0a",
-        note_id=path,
-        kind=WriteKind.UPDATE if base else WriteKind.CREATE,
-        base_etag=base.etag if base else None,
-        content=content,
-        body=store.compose(base, content, now=0.0),
-        created_at=0.0,
-        owner="test",
-        lease_until=0.0,
-    )
 
 
 def content_of(base: Revision, **changes: object) -> Content:
@@ -109,7 +94,7 @@ def test_an_edit_before_any_system_call_of_a_save_is_kept_or_told(
         put(place / "Sub" / "Note.md", "base\n")
         store = VaultStore(place)
         base = store._get("Sub/Note.md")
-        write = write_of(store, base.id, content_of(base, text=OURS), base)
+        write = make_write(store, base.id, content_of(base, text=OURS), base)
         answer: Acknowledgement | None = None
         act = partial(edit, place / "Sub" / "Note.md")
         with acting_before(number, act) as counted, suppress(VersionConflict):
@@ -150,7 +135,7 @@ def test_an_edit_before_any_system_call_of_any_other_write_stays_in_a_note(
             else:
                 content = Content(OURS if base is None else "base\n", title="Note")
                 wanted = replace(content, trash=kind == "trash")
-                store._writer.push(write_of(store, "Sub/Note.md", wanted, base))
+                store._writer.push(make_write(store, "Sub/Note.md", wanted, base))
         asyncio.run(store.close())
         if not counted.acted:
             break
@@ -179,7 +164,7 @@ def test_what_is_put_in_place_of_the_folder_before_any_call_of_a_save_is_not_wri
             (place / "Sub").symlink_to(outside)
 
         with acting_before(number, exchange) as counted, suppress(NotariumError):
-            store._writer.push(write_of(store, base.id, content_of(base, text=OURS), base))
+            store._writer.push(make_write(store, base.id, content_of(base, text=OURS), base))
         asyncio.run(store.close())
         assert everything(outside) == {"Note.md": "base\n"}
         if not counted.acted:
@@ -192,7 +177,7 @@ def test_a_new_note_takes_no_name_that_another_system_takes_for_the_same(place: 
     store = VaultStore(place)
     for name in ("\u00fcber mich.md", "U\u0308ber Mich.md"):
         with pytest.raises(IdTaken):
-            store._writer.push(write_of(store, name, Content("new\n", title=name)))
+            store._writer.push(make_write(store, name, Content("new\n", title=name)))
     asyncio.run(store.close())
 
 
@@ -212,7 +197,7 @@ def test_a_program_that_goes_on_writing_the_displaced_file_is_waited_for(place: 
 
         timer = threading.Timer(0.1, finish)
         timer.start()
-        answer = store._writer.push(write_of(store, base.id, content_of(base, text=OURS), base))
+        answer = store._writer.push(make_write(store, base.id, content_of(base, text=OURS), base))
         timer.join()
     assert answer.displaced is not None
     assert answer.displaced.content.text == f"base\n{THEIRS}"
@@ -229,7 +214,7 @@ def test_what_is_written_later_into_a_displaced_file_becomes_a_note(
     store = VaultStore(place)
     base = store._get("Note.md")
     with (place / "Note.md").open("a") as writer:
-        store._writer.push(write_of(store, base.id, content_of(base, text=OURS), base))
+        store._writer.push(make_write(store, base.id, content_of(base, text=OURS), base))
         writer.write(THEIRS)
     monkeypatch.setattr(writing, "LEFT_BEHIND", 0.0)
     store._list_page(None, 9, with_content=False)
@@ -245,7 +230,7 @@ def test_a_drive_that_grants_no_leases_leaves_nothing_behind(
     put(place / "Note.md", "base\n")
     store = VaultStore(place)
     base = store._get("Note.md")
-    store._writer.push(write_of(store, base.id, content_of(base, text=OURS), base))
+    store._writer.push(make_write(store, base.id, content_of(base, text=OURS), base))
     assert everything(place) == {"Note.md": OURS}
     asyncio.run(store.close())
 
@@ -279,7 +264,7 @@ def test_a_process_that_ends_before_any_system_call_leaves_one_whole_note(
                 new = {"trash": True} if kind == "trash" else {"trash": False}
                 text = OURS if kind in ("change", "create") else "base\n"
                 content = Content(text, title="Note", **new)
-                store._writer.push(write_of(store, "Sub/Note.md", content, base))
+                store._writer.push(make_write(store, "Sub/Note.md", content, base))
         asyncio.run(store.close())
         again = VaultStore(place)
         again._list_page(None, 9, with_content=False)  # sweeps what is left behind
@@ -312,7 +297,7 @@ def test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note(
     monkeypatch.setattr(writing, "_take_displaced", lambda *_arguments, **_named: kill())
     store.shortest_pause = 0.0  # no event tells that a file has been left behind for long
     with pytest.raises(Killed):
-        store._writer.push(write_of(store, "Note.md", content_of(base, text=OURS), base))
+        store._writer.push(make_write(store, "Note.md", content_of(base, text=OURS), base))
     for age, texts in ((600.0, {OURS}), (-1.0, {OURS, THEIRS})):
         monkeypatch.setattr(writing, "LEFT_BEHIND", age)
         for _ in range(2):
@@ -372,7 +357,7 @@ def test_a_full_disk_leaves_the_old_file(place: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(writing.os, "fsync", full)
     with pytest.raises(NotariumError, match="No space left") as refused:
-        store._writer.push(write_of(store, "Note.md", content_of(base, text=OURS), base))
+        store._writer.push(make_write(store, "Note.md", content_of(base, text=OURS), base))
     assert not isinstance(refused.value, OutcomeUnknown)
     assert everything(place) == {"Note.md": "base\n"}
     asyncio.run(store.close())
@@ -463,14 +448,14 @@ def test_the_trash_is_the_vaults_and_overwrites_nothing(place: Path) -> None:
     store = VaultStore(place)
     assert [*listed(store)] == ["Sub/Note.md"]
     base = store._get("Sub/Note.md")
-    moved = store._writer.push(write_of(store, base.id, trash_of(base), base)).revision
+    moved = store._writer.push(make_write(store, base.id, trash_of(base), base)).revision
     assert (moved.id, moved.content.trash) == (base.id, True)
     assert everything(place) == {".trash/Sub/Note 2.md": "older\n", ".trash/Sub/Note.md": "one\n"}
     assert {*listed(store)} == {"Sub/Note.md", "Sub/Note 2.md"}
     with pytest.raises(IdTaken):
-        store._writer.push(write_of(store, base.id, Content("new\n", title="Note")))
+        store._writer.push(make_write(store, base.id, Content("new\n", title="Note")))
     back = store._writer.push(
-        write_of(store, base.id, content_of(moved, trash=False), moved)
+        make_write(store, base.id, content_of(moved, trash=False), moved)
     ).revision
     assert (back.content, back.identity) == (base.content, base.identity)
     assert everything(place) == {".trash/Sub/Note 2.md": "older\n", "Sub/Note.md": "one\n"}
@@ -496,7 +481,7 @@ def test_a_new_note_makes_its_folder_as_open_as_the_vault(place: Path) -> None:
     store = VaultStore(place)
     content = Content("text\n", title="A/B/Note")
     path = store.new_id(content, seed="0a", attempt=0)
-    store._writer.push(write_of(store, path, content))
+    store._writer.push(make_write(store, path, content))
     assert everything(place) == {"A/B/Note.md": "text\n"}
     assert stat.S_IMODE((place / "A" / "B").stat().st_mode) == 0o750
     assert stat.S_IMODE((place / "A" / "B" / "Note.md").stat().st_mode) == 0o640
@@ -505,7 +490,7 @@ def test_a_new_note_makes_its_folder_as_open_as_the_vault(place: Path) -> None:
         content = Content("text\n", title=title)
         with pytest.raises(error):
             store._writer.push(
-                write_of(store, store.new_id(content, seed="0a", attempt=0), content)
+                make_write(store, store.new_id(content, seed="0a", attempt=0), content)
             )
     asyncio.run(store.close())
 
@@ -544,7 +529,7 @@ def test_a_hostile_tree_is_listed_without_what_is_no_note(place: Path) -> None:
             store._get(name)
         assert "Leave this file out" in str(caught.value.resolution_hint)
         with pytest.raises(IdTaken):
-            store._writer.push(write_of(store, name, Content("new\n")))
+            store._writer.push(make_write(store, name, Content("new\n")))
     for name in ("out/outside.md", "loop/Note.md"):
         with pytest.raises((StoreProtocolError, NoteNotFound)):
             store._get(name)
@@ -619,18 +604,7 @@ def test_a_name_that_differs_in_letter_case_only_is_given_where_both_are_one(
 
 def renaming(store: VaultStore, title: str, text: str) -> PendingWrite:
     held = asyncio.run(store.get("Note.md"))
-    content = Content(text, title=title)
-    return PendingWrite(
-        write_id="r",
-        note_id="Note.md",
-        kind=WriteKind.UPDATE,
-        base_etag=held.etag,
-        content=content,
-        body=store.compose(held, content, now=0.0),
-        created_at=0.0,
-        owner="",
-        lease_until=0.0,
-    )
+    return make_write(store, "Note.md", Content(text, title=title), held)
 
 
 def test_a_file_that_comes_right_before_a_renaming_is_not_overwritten(

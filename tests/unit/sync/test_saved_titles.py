@@ -275,7 +275,9 @@ def test_a_rename_that_ends_anywhere_is_finished_exactly_once(
     assert {one: content.text for one, content in later.contents().items()} == files(vault)
 
 
-def test_a_rename_in_doubt_whose_name_is_taken_meanwhile_keeps_the_text(open_client, places):
+def end_once_recorded(open_client, change):
+    """A process that ends as soon as its change is in the journal."""
+
     def stop(name):
         if name == "recorded":
             raise Crash
@@ -283,8 +285,12 @@ def test_a_rename_in_doubt_whose_name_is_taken_meanwhile_keeps_the_text(open_cli
     client = open_client(on_step=stop)
     asyncio.run(client.sync())
     with pytest.raises(Crash):
-        retitle(client, "New", text="changed\n")
+        change(client)
     close(client)
+
+
+def test_a_rename_in_doubt_whose_name_is_taken_meanwhile_keeps_the_text(open_client, places):
+    end_once_recorded(open_client, lambda client: retitle(client, "New", text="changed\n"))
     put(places[1] / "Work" / "New.md", "theirs\n")
     later = open_client(owner_ended=lambda _owner: True)
     asyncio.run(later.run_cycles(3))
@@ -320,20 +326,6 @@ def relink(client):
     text, _ = rewrite_links(note.text, links.pop(note.id))
     content = replace(note.content, title="Home/New", text=text)
     return asyncio.run(client.writer.save(note=note, content=content, links=links))
-
-
-def end_once_recorded(open_client):
-    """A process that ends as soon as its renaming is in the journal."""
-
-    def stop(name):
-        if name == "recorded":
-            raise Crash
-
-    client = open_client(on_step=stop)
-    asyncio.run(client.sync())
-    with pytest.raises(Crash):
-        relink(client)
-    close(client)
 
 
 @pytest.fixture(name="linking")
@@ -390,7 +382,7 @@ def test_links_stay_if_the_name_is_taken(open_client, linking):
 
 
 def test_a_renaming_in_doubt_whose_name_is_taken_leaves_the_links(open_client, linking):
-    end_once_recorded(open_client)
+    end_once_recorded(open_client, relink)
     put(linking / "Home" / "New.md", "theirs\n")
     later = open_client(owner_ended=lambda _owner: True)
     asyncio.run(later.run_cycles(2))
@@ -419,7 +411,7 @@ def test_an_edit_of_a_linking_note_meanwhile_is_merged_and_never_lost(open_clien
 
 
 def test_no_note_that_waits_for_a_renaming_is_saved_before_it(open_client, linking):
-    end_once_recorded(open_client)
+    end_once_recorded(open_client, relink)
     later = open_client(owner_ended=lambda _owner: True)
     with pytest.raises(StoreUnavailable, match="nothing was saved"):
         asyncio.run(later.change(later.note("two.md"), "mine\n"))

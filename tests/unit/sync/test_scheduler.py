@@ -172,7 +172,7 @@ def test_the_search_index_is_tidied_while_nothing_else_is_to_do(client, slices):
 def test_memory_is_given_back_once_when_the_search_index_has_been_merged(
     client, slices, monkeypatch
 ):
-    client.remote.poll_seconds = 30.0  # each cycle gives back what it used, so none may come between
+    client.remote.poll_seconds = 30.0  # a cycle in between would give back memory, too
     trims = []
     monkeypatch.setattr(batch_apply, "release_memory", lambda: trims.append(len(slices)))
 
