@@ -150,7 +150,8 @@ def test_status_and_doctor_of_a_healthy_cache(simulator: Simulator, tmp_path: Pa
     assert status["notes"] == _active(simulator)
     assert status["complete"] is True
     assert status["pending_writes"] == 0
-    assert status["keys"] == "raw"
+    assert status["keys"] == "a random key"
+    assert status["key_from"] == "DB_ENCRYPTION_KEY"
     assert datetime.fromisoformat(status["key_changed_at"]) <= datetime.now(UTC)
     done = run(env, "doctor", "--json", "--deep")
     findings = {one["name"]: one for one in json.loads(done.stdout)["findings"]}

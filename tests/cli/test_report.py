@@ -295,7 +295,7 @@ def test_the_page_of_a_real_account_opens(
         "save a note",
         "Sourdough bread",
         "it needs your consent",
-        "a raw key",
+        "a random key",
     ):
         assert words in shown
     assert browser.evaluate("document.documentElement.scrollWidth") <= 360

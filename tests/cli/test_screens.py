@@ -86,6 +86,8 @@ def test_an_act_is_one_line_with_title_and_local_time(env: dict[str, str]) -> No
     assert {one.index("talker 1") for one in (*saves, *reads)} == {saves[0].index("talker 1")}
     assert "\\u001b[31m" in saves[1]
     assert all(len(one) <= 120 for one in lines)
+    assert any("chain.begun" in one and "why: created" in one for one in lines)
+    assert not any('{"' in one for one in lines)
     assert all(re.match(r"\d\d:\d\d:\d\d  |\d{4}-\d\d-\d\d$", one) for one in lines)
     there = [
         json.loads(one)

@@ -125,7 +125,7 @@ def test_one_command_gives_a_notebook_to_all_clients_and_uninstall_leaves_no_tra
         server.tool("save", text="My first note")
         assert server.tool("list")["total_items"] == 1
         assert server.leave() == 0
-    for command in (["status"], ["doctor"], ["policy", "show"], ["audit", "tail"]):
+    for command in (["status"], ["doctor"], ["policy"], ["audit", "tail", "--account", "local"]):
         fresh = run({"HOME": str(home), "PATH": "/usr/bin:/bin"}, *command)
         assert fresh.returncode == 0, fresh.stderr
     assert re.search(r"^Notes +1$", run(bare(home), "status").stdout, re.MULTILINE)
@@ -351,16 +351,21 @@ def test_setup_left_before_it_keeps_anything_says_so(home: Path) -> None:
     assert not (home / ".config/mcp-notarium").exists()
 
 
-def test_a_mistyped_address_is_corrected_at_once_and_leaves_no_account_behind(home: Path) -> None:
+def test_a_mistyped_address_and_a_refused_token_are_corrected_at_once(home: Path) -> None:
     service = TriliumSimulator()
     service.write("plan", "Plan", "<p>First.</p>")
     with running(service):
-        env = bare(home) | {"TRILIUM_TOKEN": service.token}
+        env = bare(home) | {"TRILIUM_TOKEN": "refused-token"}
         options = ["--store", "trilium", "--key", "file", "--no-recovery", "--client", "none"]
         with Person(env, "setup", *options) as terminal:
-            terminal.answer("Address of the Trilium server", "http://127.0.0.1:9\n")
+            terminal.answer("Address of the Trilium server", "localhost:8080\n")
+            terminal.answer("is not a URL", "")
+            terminal.answer("Address of the Trilium server", "\x15http://127.0.0.1:9\n")
             terminal.answer("Correct the account and try again?", "y")
             terminal.answer("Address of the Trilium server", f"\x15{service.url}\n")
+            terminal.answer("does not accept the token", "")
+            terminal.answer("Log in now instead?", "y")
+            terminal.answer("Password of the Trilium server", f"{service.password}\n")
             assert terminal.ends() == 0, terminal.screen
         assert "1 note is here" in terminal.screen
     assert [one["TRILIUM_URL"] for one in accounts(home).values()] == [service.url]
@@ -471,6 +476,8 @@ def test_a_second_notebook_is_another_account_and_another_server(home: Path) -> 
     assert list(cursor(home)) == ["notarium", "notarium-diary"]
     assert "there are several accounts: local, diary" in run(bare(home), "status").stderr
     assert run(bare(home), "status", "--account", "diary").returncode == 0
+    kept = run(bare(home), "backup", str(home / "diary.backup"), "--account", "diary")
+    assert "mcp-notarium --account diary restore --backup" in kept.stderr
     taken = run(bare(home), "uninstall", "--account", "diary", "--yes")
     assert taken.returncode == 0
     assert list(cursor(home)) == ["notarium"]

@@ -53,7 +53,7 @@ _SHOWN_DIGITS = 16
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands below ``audit``."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
     verify = actions.add_parser(
         "verify", help="check whether the chain is whole (exit code 3: it is not)"
     )

@@ -5,7 +5,7 @@ An act is one line, or two on a narrow terminal: no title and no name of a clien
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,6 +31,8 @@ _TIME = 10
 _LEAST_ABOUT = 32
 """Columns that titles need; a terminal that has fewer beside the rest shows them in a line of their own."""
 _MOST_NAMED = 3
+_DIGEST = re.compile("[0-9a-f]{64}")
+_DIGEST_SHOWN = 8
 _WIDEST = 20
 """Columns that an act, an outcome or a client may take before it moves the rest of its line."""
 
@@ -109,8 +111,20 @@ def _about(last: Record, titles: Mapping[str, str]) -> Iterable[str]:
 
 
 def _facts(last: Record) -> str:
+    """Return what else is on record, as ``name: value``."""
     facts = export.as_json(last)["facts"]
-    return json.dumps(facts) if facts else ""
+    if not isinstance(facts, dict):
+        return str(facts or "")
+    shown = ((name.replace("_", " "), _value(value)) for name, value in facts.items())
+    return ", ".join(f"{name}: {value}" for name, value in shown)
+
+
+def _value(value: object) -> str:
+    """Return a value without marks of a program; of a digest, its beginning."""
+    if isinstance(value, list):
+        return ", ".join(map(_value, value))
+    text = str(value)
+    return f"{text[:_DIGEST_SHOWN]}…" if _DIGEST.fullmatch(text) else text
 
 
 def _line(act: _Act, act_width: int, outcome_width: int, client_width: int) -> Text:

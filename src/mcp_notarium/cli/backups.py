@@ -106,8 +106,9 @@ def run_backup(args: argparse.Namespace) -> int:
             "WARNING: no recovery key does. Make one on paper (`mcp-notarium keys recovery create`), then "
             "back up again: without a key nobody can read the backup."
         )
-    talk(f"To restore it: mcp-notarium restore --backup {shlex.quote(str(to))} --ask-key")
-    talk(f"On another machine run this before: mcp-notarium setup {_options_of(config)}")
+    program = "mcp-notarium" + (f" --account {shlex.quote(args.account)}" if args.account else "")
+    talk(f"To restore it: {program} restore --backup {shlex.quote(str(to))} --ask-key")
+    talk(f"On another machine run this before: {program} setup {_options_of(config)}")
     return 0
 
 

@@ -26,7 +26,7 @@ from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem
 from mcp_notarium.files.locks import find_holders
 from mcp_notarium.files.os_errors import display_path
-from mcp_notarium.report.words import counted
+from mcp_notarium.report.words import counted, key
 from mcp_notarium.sandbox.confinement import describe_effect
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ def check_slots(found: KeyFile, *, now: float) -> Finding:
     """Return which slots there are, how old they are, and whether a key is known to others."""
     active = [s for s in found.slots if s.state is not SlotState.DISABLED]
     days = max((int(now) - (found.rotated or found.created)) // _DAY, 0)
-    seen = f"{', '.join(s.type.value for s in active)}; last changed {counted(days, 'day')} ago"
+    shown = ", ".join(key(one.type, one.state) for one in active)
+    seen = f"{shown}; last changed {counted(days, 'day')} ago"
     compromised = any(s.state is SlotState.COMPROMISED for s in active)
     says = keys.advise(found.slots)
     if days >= OLD_DAYS:

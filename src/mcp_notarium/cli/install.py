@@ -89,7 +89,7 @@ def pick_clients(names: Sequence[str] | None, *, yes: bool) -> list[Client]:
     here = found_clients()
     if yes or not here:
         return here
-    shown = [Choice(one.name, f"{one.title}  {_place(one)}") for one in here]
+    shown = [Choice(one.name, one.title) for one in here]
     chosen = questions.choose_some(
         "Which programs shall use the notes?", shown, option="--yes` or `--client NAME"
     )

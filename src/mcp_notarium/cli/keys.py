@@ -54,7 +54,7 @@ _STATES: dict[str, SlotChange] = {
 def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands below ``keys``."""
     command_setup.options("--ask-key")(parser)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
     listing = actions.add_parser("list", help="show the slots")
     listing.add_argument("--json", action="store_true", help="print JSON")
     adding = actions.add_parser("add", help="let one more key open the cache")

@@ -34,10 +34,11 @@ RunCommand = Callable[[argparse.Namespace], int]
 
 
 class Command(NamedTuple):
-    """Describe a command: its module, and its summary for ``--help``."""
+    """Describe a command: its module, its summary for ``--help``, and what it does if no action is named."""
 
     module: str
     summary: str
+    usual: str = ""
 
 
 GROUPS = {
@@ -65,12 +66,12 @@ GROUPS = {
     "What is going on": {
         "status": Command("status", "show the account, its cache and its clients"),
         "doctor": Command("doctor", "check configuration, keys, cache and network"),
-        "audit": Command("audit", "verify, show and export the audit log"),
+        "audit": Command("audit", "verify, show and export the audit log", "tail"),
         "report": Command("report", "write a page of what assistants did with your notes"),
-        "policy": Command("policy", "show, check and explain what agents may see and do"),
+        "policy": Command("policy", "show, check and explain what agents may see and do", "show"),
     },
     "Keys": {
-        "keys": Command("keys", "list, add and remove the keys that open the cache"),
+        "keys": Command("keys", "list, add and remove the keys that open the cache", "list"),
         "rotate-key": Command("rotate_key", "change the passphrase of the cache"),
         "keychain": Command("keys", "let the system's keychain open the cache"),
         "generate-key": Command("generate_key", "make a new random key"),
@@ -136,6 +137,7 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**({"formatter_class": _HelpFormatter} | options))
+        add_sources(self)
 
     def error(self, message: str) -> NoReturn:
         from mcp_notarium import config  # noqa: PLC0415 - only where something is wrong
@@ -219,7 +221,7 @@ def _parser() -> argparse.ArgumentParser:
         help="list every variable, its value (secrets masked) and where it came from",
     )
     parser.add_argument("--json", action="store_true", help="with --print-config-vars: as JSON")
-    add_sources(parser)
+    parser.set_defaults(env_file=None, account=ONLY)
     parser.add_argument("command", nargs="?", metavar="COMMAND", help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
@@ -246,24 +248,28 @@ def _parse_command(
         description=command.summary[0].upper() + command.summary[1:] + ".",
         allow_abbrev=False,
     )
-    add_sources(parser)
     add_arguments(parser)
     parser.set_defaults(env_file=options.env_file, account=options.account)
-    parsed: argparse.Namespace = parser.parse_args(options.rest)
-    return parsed
+    parsed, more = parser.parse_known_args(options.rest)
+    words = options.rest
+    if command.usual and parsed.action is None:
+        words = [*(word for word in words if word not in more), command.usual, *more]
+    whole: argparse.Namespace = parser.parse_args(words)
+    return whole
 
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where the settings come from."""
+    """Add the options that say where the settings come from, to a command and to each of its actions."""
     parser.add_argument(
         "--env-file",
         type=Path,
+        default=argparse.SUPPRESS,
         metavar="PATH",
         help="file with variables, read instead of a .env in the working folder",
     )
     parser.add_argument(
         "--account",
-        default=ONLY,
+        default=argparse.SUPPRESS,
         metavar="NAME",
         help="the account to use, of those that `setup` has made (default: the only one)",
     )

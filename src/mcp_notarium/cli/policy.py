@@ -31,7 +31,7 @@ _DEFAULT = "default"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands below ``policy``."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
     showing = actions.add_parser("show", help="the rules that hold, and where each comes from")
     checking = actions.add_parser(
         "check", help="whether a policy file is in order (exit code 0 or 1)"
@@ -86,7 +86,9 @@ def _show(found: FoundPolicy, *, as_json: bool) -> int:
     }
     offered = f"tools an agent is offered: {', '.join(found.policy.tools)}"
     table = console.table(("rule", "value", "from"), cells)
-    print_data(facts, [f"policy file: {file}", "", table, "", offered], as_json=as_json)
+    then = "The file sets rules; servers read it when they start. `mcp-notarium policy check` finds its mistakes."
+    shown = [f"policy file: {file}", "", table, "", offered, console.hint(then)]
+    print_data(facts, shown, as_json=as_json)
     return 0
 
 

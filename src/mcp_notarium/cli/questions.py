@@ -43,13 +43,15 @@ def choose_some(question: str, choices: Sequence[Choice], *, option: str) -> lis
 def ask_text(
     question: str, *, default: str, option: str, problem: Callable[[str], str | None]
 ) -> str:
-    """Ask for a line until ``problem`` returns none."""
+    """Ask for a line until ``problem`` returns none; what is wrong with one is shown below it."""
     asked = _require(option)
-
-    def accept(typed: str) -> bool | str:
-        return problem(typed) or True
-
-    return str(_ask(asked.text, question, default=default, validate=accept)).strip()
+    while True:
+        # It is typed in a line of its own: a path is not broken within a word beside the question.
+        typed = str(_ask(asked.text, question, below="\n ", default=default)).strip()
+        if (wrong := problem(typed)) is None:
+            return typed
+        console.warn(wrong)
+        default = typed
 
 
 def confirm(question: str, *, default: bool, option: str) -> bool:
@@ -69,11 +71,11 @@ def _require(option: str) -> Any:
     return questionary
 
 
-def _ask(kind: Any, question: str, **options: Any) -> Any:
+def _ask(kind: Any, question: str, below: str = "", **options: Any) -> Any:
     from prompt_toolkit.output import create_output  # noqa: PLC0415 - the same
 
     # A question that is too wide would be broken within a word.
-    question = "\n".join(wrap(question, console.console().width - _BESIDE))
+    question = "\n".join(wrap(question, console.console().width - _BESIDE)) + below
     try:
         return kind(question, output=create_output(stdout=sys.stderr), **options).unsafe_ask()
     except (EOFError, OSError):  # Ctrl+D, or the terminal is gone

@@ -26,7 +26,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.config.accounts import Account
 from mcp_notarium.config.clients import CLIENTS
 from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
-from mcp_notarium.errors import ConfigError, NotariumError
+from mcp_notarium.errors import ConfigError, LoginRequired, NotariumError
 from mcp_notarium.report.words import counted
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.kind import Truth
@@ -138,10 +138,15 @@ def _fetch(config: Config, account: Account, args: argparse.Namespace) -> int:
 
 def _correct(account: Account, error: NotariumError, args: argparse.Namespace) -> Account:
     """Ask again for what may have been mistyped, and return the account with that. Raises ``error``."""
+    refused = setup_account.given_logins(account) if isinstance(error, LoginRequired) else []
+    if refused:
+        error.resolution_hint = f"Give {' or '.join(refused)} anew (`--secret-file NAME=FILE`), or none: then `setup` asks for a login."
     needed = [one for one in registry.kind(account.store).variables if one.required]
     if not needed or args.yes or not can_ask():
         raise error
     console.warn(f"{error.message.rstrip('.')}. {error.person_hint}")
+    if refused and questions.confirm("Log in now instead?", default=True, option="--yes"):
+        return setup_account.without_logins(account)
     if not questions.confirm("Correct the account and try again?", default=True, option="--yes"):
         raise error
     console.heading("Account")
@@ -151,7 +156,7 @@ def _correct(account: Account, error: NotariumError, args: argparse.Namespace) -
 def _log_in(config: Config, account: Account, args: argparse.Namespace) -> None:
     """Log in if the store has a login, and none is stored or read from a file."""
     kind = config.store.login
-    if kind is None or any(f"{name}_FILE" in account.variables for name in kind.variables):
+    if kind is None or setup_account.given_logins(account):
         return
     if asyncio.run(_is_logged_in(config)):
         console.done("Logged in already.")

@@ -24,7 +24,7 @@ from mcp_notarium.config.value_parser import parse_value
 from mcp_notarium.config_variable import Kind, Variable
 from mcp_notarium.errors import ConfigError, InvalidRequest, StoreTimeout, StoreUnavailable
 from mcp_notarium.stores import registry
-from mcp_notarium.stores.kind import StoreKind
+from mcp_notarium.stores.kind import StoreKind, StoreSettings
 
 _DATA_DIR = "NOTARIUM_DATA_DIR"
 _ANOTHER = ""
@@ -128,27 +128,31 @@ def _settings(kind: StoreKind, given: Mapping[str, str]) -> dict[str, str]:
     values = {name: text for name in sorted(names) if (text := os.environ.get(name))} | dict(given)
     for name, variable in own.items():
         if variable.required and name not in values:
-            values[name] = _ask(variable, "")
-        elif variable.required and (wrong := _problem(variable, values[name])):
+            values[name] = _ask(kind, variable, values, "")
+        elif variable.required and (wrong := _problem(kind, variable, values, values[name])):
             raise InvalidRequest(f"{name} cannot be used: {wrong}", resolution_hint="Correct it.")
     return {name: _canonical(name, text) for name, text in values.items()}
 
 
-def _ask(variable: Variable, default: str) -> str:
+def _ask(kind: StoreKind, variable: Variable, known: Mapping[str, str], default: str) -> str:
     return questions.ask_text(
         f"{variable.purpose.removesuffix('.')}:", default=default, option=f"--set {variable.name}=VALUE",
-        problem=partial(_problem, variable),
+        problem=partial(_problem, kind, variable, known),
     )  # fmt: skip
 
 
-def _problem(variable: Variable, typed: str) -> str | None:
-    """Return what is wrong with a typed value; None if nothing."""
+def _problem(
+    kind: StoreKind, variable: Variable, known: Mapping[str, str], typed: str
+) -> str | None:
+    """Return what is wrong with a typed value, beside those that are known; None if nothing."""
     if not typed.strip():
         return "It is needed."
     if variable.kind is Kind.PATH and not Path(typed.strip()).expanduser().exists():
         return "There is no such file or folder."
     try:
         parse_value(variable, typed, [])
+        usual = {one.name: one.default for one in kind.variables}
+        kind.identity(StoreSettings({**usual, **known, variable.name: typed.strip()}))
     except ConfigError as error:
         return f"{error.message}. {error.person_hint}"
     return None
@@ -164,13 +168,34 @@ def _canonical(name: str, text: str) -> str:
 
 def ask_again(account: Account, needed: list[Variable]) -> Account:
     """Return the account with these settings, which a person corrects."""
-    typed = {one.name: _ask(one, account.variables.get(one.name, "")) for one in needed}
+    kind, known = registry.kind(account.store), account.variables
+    typed = {one.name: _ask(kind, one, known, known.get(one.name, "")) for one in needed}
     return _with_settings(account, typed)
 
 
 def is_known(account: Account) -> bool:
     """Tell whether the account is remembered already."""
     return account.name in accounts.read_accounts(accounts.config_dir(os.environ))
+
+
+def given_logins(account: Account) -> list[str]:
+    """Return the secrets by which servers log in to the account's store, as far as they are given."""
+    login_ = registry.kind(account.store).login
+    given = {**os.environ, **account.variables}
+    names = login_.variables if login_ else ()
+    return [one for one in names if given.get(one) or given.get(f"{one}_FILE")]
+
+
+def without_logins(account: Account) -> Account:
+    """Return the account without the secrets that its store has refused; files that were made for them go."""
+    variables = dict(account.variables)
+    for name in given_logins(account):
+        os.environ.pop(name, None)
+        path = Path(os.environ.pop(f"{name}_FILE", "") or variables.get(f"{name}_FILE", ""))
+        variables.pop(f"{name}_FILE", None)
+        if path.parent == accounts.config_dir(os.environ):
+            path.unlink(missing_ok=True)
+    return replace(account, variables=variables)
 
 
 def require_reachable(account: Account, args: argparse.Namespace) -> None:
@@ -182,7 +207,7 @@ def require_reachable(account: Account, args: argparse.Namespace) -> None:
     if kind.tables is not None:
         return
     given = {**os.environ, **account.variables}
-    if kind.login and not any(given.get(n) or given.get(f"{n}_FILE") for n in kind.login.variables):
+    if kind.login and not given_logins(account):
         login.require_dialog(kind.login, args)
         return
     logs.protect(*config.secrets_here())  # an error may quote a value from a wrong variable

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
@@ -35,14 +36,16 @@ from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migr
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, console
 from mcp_notarium.cli.terminal import print_data
-from mcp_notarium.config import Config
-from mcp_notarium.crypto.key_file_codec import Slot, SlotState
+from mcp_notarium.config import Config, Loaded, accounts
+from mcp_notarium.crypto.key_file_codec import SlotState
 from mcp_notarium.domain.note import WriteState
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
 from mcp_notarium.files.locks import ServerLock, find_holders
+from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import disk_errors
-from mcp_notarium.report.words import counted
+from mcp_notarium.keys import credentials
+from mcp_notarium.report.words import counted, key
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.database_opener import Database, has_log
 
@@ -71,8 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the state; the exit code says it too."""
-    config = command_setup.prepare(args)
-    facts = collect(config, deep=args.deep)
+    loaded = command_setup.prepare_account(args)
+    facts = collect(loaded.config, deep=args.deep) | {"key_from": _describe_origin(loaded)}
     print_data(facts, format_facts(facts), as_json=args.json)
     return int(facts["exit_code"])
 
@@ -160,15 +163,20 @@ def _key_facts(config: Config) -> dict[str, Any]:
     keyfile = slot_management.list_slots(config, None).keyfile
     active = [slot for slot in keyfile.slots if slot.state is not SlotState.DISABLED]
     return {
-        "keys": ", ".join(_describe_slot(slot) for slot in active),
+        "keys": ", ".join(key(slot.type, slot.state) for slot in active),
         "key_changed_at": _format_time(keyfile.rotated or keyfile.created),
     }
 
 
-def _describe_slot(slot: Slot) -> str:
-    """Return the type of a slot, and whether its key has to go."""
-    known = slot.state is SlotState.COMPROMISED
-    return f"{slot.type.value} ({slot.state.value})" if known else slot.type.value
+def _describe_origin(loaded: Loaded) -> str | None:
+    """Return where servers find the key: a file, a variable, the keychain; None if there is none."""
+    config = loaded.config
+    if not config.db_encryption:
+        return None
+    if config.db_key_origin == accounts.KEY_FILE:
+        path = next(one.value for one in loaded.settings if one.name == accounts.KEY_FILE)
+        return display_path(Path(path))
+    return config.db_key_origin or credentials.KEYCHAIN
 
 
 async def _open_facts(config: Config, *, deep: bool, whole: bool) -> dict[str, Any]:
@@ -279,6 +287,8 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Clients", "; ".join(facts["clients"]) or "none connected"
     if "keys" in facts:
         yield "Keys", f"{facts['keys']}; changed {_local(facts['key_changed_at'])}"
+    if facts.get("key_from"):
+        yield "Key from", facts["key_from"]
     if "cache" in facts:
         checked = f" ({facts['checked']})" if "checked" in facts else ""
         size = f", {facts['size_bytes'] / 1e6:,.1f} MB" if "size_bytes" in facts else ""
