@@ -59,8 +59,6 @@ ONE_MORE_TRY = (
     "Try again in a few seconds; if it stays like this, ask the user to close the other MCP clients "
     "that use this account."
 )
-
-
 _IF_IT_STAYS = "if it stays like this, ask the user to run `mcp-notarium doctor`."
 _TO_THE_USER = re.compile("ask the user to ", re.IGNORECASE)
 
@@ -74,6 +72,7 @@ class NotariumError(Exception):
 
     ``resolution_hint`` says what to do next (``agent_hint`` to an agent, if that differs); ``details`` are
     plain JSON values. ``tells_text``: they tell what notes say, so they are marked and counted like an answer.
+    ``whole``: an agent gets the message uncut.
     """
 
     category: ClassVar[str] = "INTERNAL"
@@ -85,7 +84,6 @@ class NotariumError(Exception):
     agent_hint: str | None = None
     tells_text: bool = False
     whole: ClassVar[bool] = False
-    """Whether an agent gets the message uncut."""
 
     def __init__(
         self,
@@ -408,7 +406,6 @@ class NotRecorded(CacheError):
     subcategory = "not_recorded"
     http_status_code = 503
     retryable = True
-    resolution_hint = f"Try again in a few seconds; {_IF_IT_STAYS}"
 
 
 class CacheDamaged(CacheError):

@@ -20,13 +20,7 @@ from mcp_notarium.storage.hidden_note_filter import HiddenNote, VisibilityFilter
 from mcp_notarium.storage.merge_bases import MergeBases
 from mcp_notarium.storage.note_aliases import NoteNames
 from mcp_notarium.storage.note_links import NoteLinks
-from mcp_notarium.storage.note_rows import (
-    Applied,
-    Change,
-    Rows,
-    batches,
-    rows_of,
-)
+from mcp_notarium.storage.note_rows import Applied, Change, Rows, batches, rows_of
 from mcp_notarium.storage.version_table import VersionTable
 
 __all__ = ["VERSION_FLOOR", "Applied", "Counts", "NoteTable"]
@@ -82,17 +76,10 @@ class NoteTable:
             row = self._db.row(_GET, (renamed,))
         if row is None:
             return None
+        stored_id, ours, theirs, text, tags, trash, made, changed, title, properties = row
+        known, are_set = tuple(json.loads(tags)), frozenset(json.loads(properties))
         return Note(
-            id=row[0],
-            local_version=row[1],
-            server_version=row[2],
-            created_at=row[3],
-            modified_at=row[4],
-            trash=bool(row[5]),
-            properties=frozenset(json.loads(row[6])),
-            tags=tuple(json.loads(row[7])),
-            text=row[8],
-            title=row[9],
+            stored_id, ours, theirs, text, known, bool(trash), made, changed, title, are_set
         )
 
     def base(self, note_id: str) -> Revision | None:
@@ -100,22 +87,12 @@ class NoteTable:
         row = self._db.row(_BASE, (note_id,))
         if row is None:
             return None
+        text, tags, trash, title, properties = row[:5]
+        etag, made, changed, raw, number, understood, identity = row[5:]
+        known, are_set = tuple(json.loads(tags)), frozenset(json.loads(properties))
+        content = Content(text, known, bool(trash), title, are_set)
         return Revision(
-            id=row[0],
-            etag=row[6],
-            server_version=row[1],
-            content=Content(
-                text=row[5],
-                tags=tuple(json.loads(row[4])),
-                trash=bool(row[2]),
-                title=row[12],
-                properties=frozenset(json.loads(row[3])),
-            ),
-            created_at=row[7],
-            modified_at=row[8],
-            tags_understood=bool(row[9]),
-            identity=row[10],
-            raw=row[11],
+            note_id, etag, content, made, changed, raw, number, bool(understood), identity
         )
 
     def etag(self, note_id: str) -> str | None:
@@ -186,9 +163,8 @@ class NoteTable:
         self._require_transaction()
         if names := self.visibility.names.follow(seen):
             self.visibility.require_match()
-            self.hide(
-                self.find_hidden(row[0] for row in self._db.rows(_NAMED, (json.dumps([*names]),)))
-            )
+            named = self._db.rows(_NAMED, (json.dumps([*names]),))
+            self.hide(self.find_hidden(row[0] for row in named))
 
     def clear(self) -> None:
         """Remove every note, but not their versions. Numbers given before are never given for other text."""
@@ -214,8 +190,8 @@ class NoteTable:
     def rename(self, old: str, new: str) -> None:
         """Give a note another id, and a version that neither id has had; inside a transaction.
 
-        A late edit of the version before is merged. Nothing is changed if there is a note of the new id already. A note that its new id hides goes
-        like a removed one.
+        A late edit of the version before is merged. Nothing is changed if there is a note of the new id
+        already. A note that its new id hides goes like a removed one.
         """
         self._require_transaction()
         base = self.base(old)
@@ -282,9 +258,8 @@ class NoteTable:
         ):
             self._update(changed)
             self._insert(new)
-            self._remove(
-                gone
-            )  # last, as in a sweep: it raises the versions of notes that come after it
+            # Last, as in a sweep: it raises the versions of notes that come after it.
+            self._remove(gone)
         stored = len(new) + len(changed)
         return Applied(stored, len(gone), len(batch) - stored - len(gone))
 
@@ -340,14 +315,12 @@ class NoteTable:
 
 
 _GET = """
-SELECT id, local_version, server_version, created_at, modified_at, trash, properties, tags, text,
-       title
+SELECT id, local_version, server_version, text, tags, trash, created_at, modified_at, title, properties
 FROM notes WHERE id = ?
 """
 _BASE = """
-SELECT n.id, n.server_version, n.trash, n.properties, n.tags, n.text,
-       b.etag, b.created_at, b.modified_at, b.tags_understood, b.identity, b.raw,
-       n.title
+SELECT n.text, n.tags, n.trash, n.title, n.properties, b.etag, b.created_at, b.modified_at,
+       b.raw, n.server_version, b.tags_understood, b.identity
 FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?
 """
 _ETAGS = "SELECT n.id, b.etag FROM notes n JOIN note_base b ON b.pk = n.pk"

@@ -101,37 +101,42 @@ INDEX_ROWS: Final = "sync."
 
 NAME = "notes, search index, bases, hidden notes, journal, versions, audit chain, metadata"
 
-_NOTES = """
-CREATE TABLE notes (
-  pk             INTEGER PRIMARY KEY,
-  id             TEXT NOT NULL UNIQUE CHECK (id <> ''),
-  local_version  INTEGER NOT NULL DEFAULT 1 CHECK (local_version >= 1),
-  server_version INTEGER,
-  created_at     INTEGER NOT NULL,
-  modified_at    INTEGER NOT NULL,
-  trash          INTEGER NOT NULL DEFAULT 0 CHECK (trash IN (0, 1)),
-  properties     TEXT NOT NULL DEFAULT '[]',
-  tags           TEXT NOT NULL DEFAULT '[]',
-  title          TEXT,
-  head           TEXT NOT NULL DEFAULT '',
-  heading        TEXT NOT NULL DEFAULT '',
-  tag_words      TEXT NOT NULL DEFAULT '',
-  supplement     TEXT NOT NULL DEFAULT '',
-  text           TEXT NOT NULL
-) STRICT
-"""
-
-_INDEXES = (
-    "CREATE INDEX notes_listing ON notes(trash, modified_at DESC, pk)",
-    "CREATE INDEX notes_created ON notes(trash, created_at DESC, pk)",
-    "CREATE INDEX notes_meta ON notes(pk, trash, modified_at, created_at)",
-)
-
 RANKING: Final = (
     "INSERT INTO notes_fts(notes_fts, rank) VALUES ('rank', 'bm25(1.0, 5.0, 3.0, 1.0)')"
 )
 """A word in the heading counts more than one in the text, where it may stand as well."""
-_SEARCH = (
+
+STATEMENTS = (
+    """
+    CREATE TABLE schema_migrations (
+      version    INTEGER PRIMARY KEY,
+      name       TEXT NOT NULL,
+      applied_at INTEGER NOT NULL
+    ) STRICT
+    """,
+    "CREATE TABLE sync_metadata (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
+    """
+    CREATE TABLE notes (
+      pk             INTEGER PRIMARY KEY,
+      id             TEXT NOT NULL UNIQUE CHECK (id <> ''),
+      local_version  INTEGER NOT NULL DEFAULT 1 CHECK (local_version >= 1),
+      server_version INTEGER,
+      created_at     INTEGER NOT NULL,
+      modified_at    INTEGER NOT NULL,
+      trash          INTEGER NOT NULL DEFAULT 0 CHECK (trash IN (0, 1)),
+      properties     TEXT NOT NULL DEFAULT '[]',
+      tags           TEXT NOT NULL DEFAULT '[]',
+      title          TEXT,
+      head           TEXT NOT NULL DEFAULT '',
+      heading        TEXT NOT NULL DEFAULT '',
+      tag_words      TEXT NOT NULL DEFAULT '',
+      supplement     TEXT NOT NULL DEFAULT '',
+      text           TEXT NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX notes_listing ON notes(trash, modified_at DESC, pk)",
+    "CREATE INDEX notes_created ON notes(trash, created_at DESC, pk)",
+    "CREATE INDEX notes_meta ON notes(pk, trash, modified_at, created_at)",
     """
     CREATE VIRTUAL TABLE notes_fts USING fts5(
       text, heading, tag_words, supplement,
@@ -160,9 +165,6 @@ _SEARCH = (
       pk     INTEGER NOT NULL
     ) STRICT
     """,
-)
-
-_COUNTS = (
     """
     CREATE TABLE note_counts (
       one     INTEGER PRIMARY KEY CHECK (one = 1),
@@ -183,9 +185,6 @@ _COUNTS = (
                              trashed = trashed + new.trash - old.trash;
     END
     """,
-)
-
-_TAGS = (
     """
     CREATE TABLE note_tags (
       pk  INTEGER NOT NULL REFERENCES notes(pk) ON DELETE CASCADE,
@@ -195,9 +194,6 @@ _TAGS = (
     ) STRICT, WITHOUT ROWID
     """,
     "CREATE INDEX note_tags_key ON note_tags(key, pk)",
-)
-
-_LINKS = (
     """
     CREATE TABLE note_names (
       kind TEXT NOT NULL CHECK (kind IN ('path', 'name', 'alias')),
@@ -217,61 +213,55 @@ _LINKS = (
     ) STRICT, WITHOUT ROWID
     """,
     "CREATE INDEX note_links_key ON note_links(key, pk)",
-)
-
-_BASE = """
-CREATE TABLE note_base (
-  pk              INTEGER PRIMARY KEY REFERENCES notes(pk) ON DELETE CASCADE,
-  etag            TEXT NOT NULL,
-  created_at      REAL NOT NULL,
-  modified_at     REAL NOT NULL,
-  tags_understood INTEGER NOT NULL DEFAULT 1 CHECK (tags_understood IN (0, 1)),
-  identity        TEXT,
-  raw             BLOB NOT NULL,
-  written_here    INTEGER NOT NULL DEFAULT 0 CHECK (written_here IN (0, 1))
-) STRICT
-"""
-_IDENTITY = "CREATE INDEX note_base_identity ON note_base(identity) WHERE identity IS NOT NULL"
-
-_MERGE_BASES = """
-CREATE TABLE merge_bases (
-  number        INTEGER PRIMARY KEY,
-  pk            INTEGER NOT NULL REFERENCES notes(pk) ON DELETE CASCADE,
-  local_version INTEGER NOT NULL,
-  trash         INTEGER NOT NULL CHECK (trash IN (0, 1)),
-  properties    TEXT NOT NULL,
-  tags          TEXT NOT NULL,
-  title         TEXT,
-  text          TEXT NOT NULL,
-  UNIQUE (pk, local_version)
-) STRICT
-"""
-
-_PENDING = """
-CREATE TABLE journal (
-  write_id    TEXT PRIMARY KEY,
-  note_id     TEXT NOT NULL,
-  kind        TEXT NOT NULL CHECK (kind IN ('create', 'update', 'delete')),
-  base_etag   TEXT,
-  text        TEXT NOT NULL,
-  title       TEXT,
-  tags        TEXT NOT NULL,
-  trash       INTEGER NOT NULL CHECK (trash IN (0, 1)),
-  properties  TEXT NOT NULL DEFAULT '[]',
-  body        BLOB NOT NULL,
-  created_at  REAL NOT NULL,
-  owner       TEXT NOT NULL,
-  lease_until REAL NOT NULL,
-  state       TEXT NOT NULL DEFAULT 'in_flight' CHECK (state IN ('in_flight', 'rejected')),
-  reason      TEXT NOT NULL DEFAULT '',
-  copied      INTEGER NOT NULL DEFAULT 0 CHECK (copied IN (0, 1)),
-  client      TEXT NOT NULL DEFAULT '',
-  repair      INTEGER NOT NULL DEFAULT 0 CHECK (repair IN (0, 1)),
-  after       TEXT NOT NULL DEFAULT ''
-) STRICT
-"""
-
-_VERSIONS = (
+    """
+    CREATE TABLE note_base (
+      pk              INTEGER PRIMARY KEY REFERENCES notes(pk) ON DELETE CASCADE,
+      etag            TEXT NOT NULL,
+      created_at      REAL NOT NULL,
+      modified_at     REAL NOT NULL,
+      tags_understood INTEGER NOT NULL DEFAULT 1 CHECK (tags_understood IN (0, 1)),
+      identity        TEXT,
+      raw             BLOB NOT NULL,
+      written_here    INTEGER NOT NULL DEFAULT 0 CHECK (written_here IN (0, 1))
+    ) STRICT
+    """,
+    "CREATE INDEX note_base_identity ON note_base(identity) WHERE identity IS NOT NULL",
+    """
+    CREATE TABLE merge_bases (
+      number        INTEGER PRIMARY KEY,
+      pk            INTEGER NOT NULL REFERENCES notes(pk) ON DELETE CASCADE,
+      local_version INTEGER NOT NULL,
+      trash         INTEGER NOT NULL CHECK (trash IN (0, 1)),
+      properties    TEXT NOT NULL,
+      tags          TEXT NOT NULL,
+      title         TEXT,
+      text          TEXT NOT NULL,
+      UNIQUE (pk, local_version)
+    ) STRICT
+    """,
+    """
+    CREATE TABLE journal (
+      write_id    TEXT PRIMARY KEY,
+      note_id     TEXT NOT NULL,
+      kind        TEXT NOT NULL CHECK (kind IN ('create', 'update', 'delete')),
+      base_etag   TEXT,
+      text        TEXT NOT NULL,
+      title       TEXT,
+      tags        TEXT NOT NULL,
+      trash       INTEGER NOT NULL CHECK (trash IN (0, 1)),
+      properties  TEXT NOT NULL DEFAULT '[]',
+      body        BLOB NOT NULL,
+      created_at  REAL NOT NULL,
+      owner       TEXT NOT NULL,
+      lease_until REAL NOT NULL,
+      state       TEXT NOT NULL DEFAULT 'in_flight' CHECK (state IN ('in_flight', 'rejected')),
+      reason      TEXT NOT NULL DEFAULT '',
+      copied      INTEGER NOT NULL DEFAULT 0 CHECK (copied IN (0, 1)),
+      client      TEXT NOT NULL DEFAULT '',
+      repair      INTEGER NOT NULL DEFAULT 0 CHECK (repair IN (0, 1)),
+      after       TEXT NOT NULL DEFAULT ''
+    ) STRICT
+    """,
     """
     CREATE TABLE note_versions (
       pk              INTEGER PRIMARY KEY,
@@ -297,9 +287,14 @@ _VERSIONS = (
     ) STRICT
     """,
     "CREATE INDEX note_versions_age ON note_versions(replaced_at, held)",
-)
-
-_HIDDEN_NOTES = (
+    """
+    CREATE TABLE note_aliases (
+      alias TEXT NOT NULL,
+      pk    INTEGER NOT NULL REFERENCES notes(pk) ON DELETE CASCADE,
+      PRIMARY KEY (alias, pk)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX note_aliases_pk ON note_aliases(pk)",
     """
     CREATE TABLE hidden_notes (
       id             TEXT PRIMARY KEY CHECK (id <> ''),
@@ -309,29 +304,14 @@ _HIDDEN_NOTES = (
       identity       TEXT
     ) STRICT, WITHOUT ROWID
     """,
-)
-
-_HIDDEN_NAMES = """
-CREATE TABLE hidden_names (
-  kind TEXT NOT NULL CHECK (kind IN ('id', 'identity')),
-  name TEXT NOT NULL,
-  rule TEXT NOT NULL,
-  PRIMARY KEY (kind, name, rule)
-) STRICT, WITHOUT ROWID
-"""
-
-_ALIASES = (
     """
-    CREATE TABLE note_aliases (
-      alias TEXT NOT NULL,
-      pk    INTEGER NOT NULL REFERENCES notes(pk) ON DELETE CASCADE,
-      PRIMARY KEY (alias, pk)
+    CREATE TABLE hidden_names (
+      kind TEXT NOT NULL CHECK (kind IN ('id', 'identity')),
+      name TEXT NOT NULL,
+      rule TEXT NOT NULL,
+      PRIMARY KEY (kind, name, rule)
     ) STRICT, WITHOUT ROWID
     """,
-    "CREATE INDEX note_aliases_pk ON note_aliases(pk)",
-)
-
-_AUDIT = (
     """
     CREATE TABLE audit (
       number    INTEGER PRIMARY KEY CHECK (number >= 1),
@@ -369,36 +349,6 @@ _AUDIT = (
       SELECT RAISE(ABORT, 'only the oldest audit record may go');
     END
     """,
-)
-
-_METADATA = (
-    """
-    CREATE TABLE schema_migrations (
-      version    INTEGER PRIMARY KEY,
-      name       TEXT NOT NULL,
-      applied_at INTEGER NOT NULL
-    ) STRICT
-    """,
-    "CREATE TABLE sync_metadata (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
-)
-
-STATEMENTS = (
-    *_METADATA,
-    _NOTES,
-    *_INDEXES,
-    *_SEARCH,
-    *_COUNTS,
-    *_TAGS,
-    *_LINKS,
-    _BASE,
-    _IDENTITY,
-    _MERGE_BASES,
-    _PENDING,
-    *_VERSIONS,
-    *_ALIASES,
-    *_HIDDEN_NOTES,
-    _HIDDEN_NAMES,
-    *_AUDIT,
     *(statement for lent in _LENT for statement in lent.statements),
 )
 RENUMBERING: Final = tuple(lent.renumber for lent in _LENT)
