@@ -100,8 +100,8 @@ BEGIN_AGAIN = RESTORE_FOLDER + OR_RESET
 REPAIR = "Run `mcp-notarium repair`: it saves what can be read into a new cache." + _REST_IS_FETCHED
 UPDATE = "Update MCP Notarium the way you installed it." + OR_RESET
 OTHER_ACCOUNT = (
-    "Check the store and the account in the client's configuration. If the folder was copied here by mistake, move it out of the data "
-    "folder; `mcp-notarium doctor` names it."
+    "Check the store and the account in the client's configuration. If the folder was copied here by mistake, "
+    "move it out of the data folder; `mcp-notarium doctor` names it."
 )
 WAIT = "Wait a few seconds and try again; close other MCP clients if it stays like this."
 UNREADABLE = "the database is damaged: it cannot be read, and that is not the key's fault"

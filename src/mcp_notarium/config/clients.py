@@ -1,7 +1,7 @@
 """List MCP clients: where each keeps its servers and settings, and how a server is written there.
 
-One row per client. Paths of a user begin with ``~``, with ``{config}`` (the system's folder for settings of programs), with
-``{xdg}`` (the same, but ``~/.config`` on macOS), or with a variable that moves the file, as ``$CODEX_HOME``. Paths of a project begin at its folder.
+One row per client. Paths of a user begin with ``~``, ``{config}`` (the system's folder for settings), ``{xdg}`` (the
+same, but ``~/.config`` on macOS), or a variable that moves the file (``$CODEX_HOME``); those of a project at its folder.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, Literal
 class Client:
     """Describe a client.
 
-    ``paths``: where its file may be; the first is for one that has none yet, and a first one with a variable moves it. ``settings``: other files of
-    this user that may set variables. ``in_project``: such files of a project. ``key``: the table of servers in
-    the file. ``first``, ``last``: what an entry has before and behind command and arguments. ``program``: its
-    command, for a client that has no folder yet. ``reload``: how it takes up a change.
+    ``paths``: where its file may be; the first is for one that has none yet, and a first one with a variable moves
+    it. ``settings``: other files of this user that may set variables. ``in_project``: such files of a project.
+    ``key``: the table of servers in the file. ``first``, ``last``: what an entry has before and behind command and
+    arguments. ``program``: its command, for a client that has no folder yet. ``reload``: how it takes up a change.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Find the highest-ranked source of each variable that sets it and may set it.
 
-The sources are ranked: the environment, ``--env-file``, the account in ``accounts.toml``, and without
-``--env-file`` a trusted ``.env``. They are values, so that tests need no process environment. Picking reads secret files on the way and never raises: a problem of
-a variable stands in its pick.
+The sources are ranked: the environment, ``--env-file``, the account in ``accounts.toml``, and without ``--env-file``
+a trusted ``.env``. They are values, so that tests need no process environment. Picking reads secret files and never
+raises: a problem of a variable stands in its pick.
 """
 
 from __future__ import annotations

@@ -128,10 +128,9 @@ class PendingWrite:
     ``base_etag`` is the acknowledged revision the content was made from (None: a new note).
     ``body`` is what the store's codec made to send. ``owner`` and ``lease_until`` (epoch seconds) tell
     other processes whether somebody is still working on it. ``copied``: the conflict copy of this save
-    is this entry or was made before it, so nothing of it is copied again. ``repair``: it
-    mends what an earlier push has left of a note, and is not mended again. ``client`` names the program
-    that asked for the write; '' if it is not known. ``after``: the write_id of another one that is finished first, and without
-    which this is not made; '' if there is none.
+    is this entry or was made before it, so nothing of it is copied again. ``repair``: it mends what an
+    earlier push has left of a note, and is not mended again. ``client`` names the program that asked; ''
+    if it is not known. ``after``: the write_id of one that must be stored first; '' if there is none.
     """
 
     write_id: str

@@ -116,8 +116,8 @@ class OwnAct:
 class Activity:
     """Hold what was counted. ``decisions``: answers to questions for consent, and the questions themselves.
 
-    ``reasons`` counts outcomes of refused and failed acts, ``latest`` are changes and refusals, the newest first. ``lost`` acts could not be recorded. ``early`` acts of
-    programs are before the days asked for, the last of them at ``early_ms``; ``late`` records are after these days.
+    ``reasons`` counts outcomes of refused and failed acts, ``latest`` are changes and refusals, newest first. ``lost``
+    acts could not be recorded. ``early`` acts are before the days asked for, the last at ``early_ms``; ``late`` after.
     """
 
     tally: Tally = field(default_factory=Tally)

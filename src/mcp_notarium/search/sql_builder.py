@@ -2,8 +2,8 @@
 
 It composes its own constants only: what a person typed goes into parameters.
 
-The wide table ``notes`` is read only for the rows of one page. The narrow indexes ``notes_listing``,
-``notes_meta``, ``note_tags(key, pk)``, ``note_names(kind, key, pk)`` and ``notes_fts`` decide which rows these are. ``INDEXED BY``
+The wide table ``notes`` is read only for the rows of one page. The narrow indexes ``notes_listing``, ``notes_meta``,
+``note_tags(key, pk)``, ``note_names(kind, key, pk)`` and ``notes_fts`` decide which rows these are. ``INDEXED BY``
 makes SQLite refuse a statement rather than scan the wide table. The one exception are terms without
 a letter, digit or picture (``++``), which no index has.
 """

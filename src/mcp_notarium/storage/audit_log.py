@@ -79,7 +79,8 @@ class AuditLog:
     def recording_begin(self, entry: AuditEntry, *, durable: bool = True) -> Iterator[int]:
         """Run a transaction that also records an act before it begins; give the record's number.
 
-        If it is not ``durable``, the caller flushes it before the act begins. Raises ``NotRecorded`` (or ``CacheDamaged``) with nothing stored: then the act must not begin.
+        If it is not ``durable``, the caller flushes it before the act begins. Raises ``NotRecorded`` or
+        ``CacheDamaged`` with nothing stored: then the act must not begin.
         """
         try:
             with self._db.transaction(durable=durable):

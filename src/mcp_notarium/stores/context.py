@@ -94,8 +94,8 @@ class ListingMemory(Protocol):
 class StoreContext:
     """Hold what a store gets from the program.
 
-    ``database`` is for a store with ``StoreKind.tables``; ``memory`` for one whose listings cost less then. ``client_id`` names program and database, the same
-    at every start. ``timeout``: seconds for one call.
+    ``database`` is for a store with ``StoreKind.tables``; ``memory`` for one whose listings cost less then.
+    ``client_id`` names program and database, the same at every start. ``timeout``: seconds for one call.
     """
 
     tokens: TokenStore

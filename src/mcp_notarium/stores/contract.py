@@ -311,10 +311,10 @@ class Store(Protocol):
     def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
         """Compose the exact body that turns ``base`` into ``content`` (pure).
 
-        Unknown fields stay as they are, the modification time is ``now`` (epoch seconds), the
-        creation time is set only for a new note, which takes ``content.dates`` if ``keeps_dates``. Content equal to the base's gives the base's own
-        body: nothing was edited, so nothing may look edited. Raises ``StoreRejected`` for an edit that the
-        store cannot hold, never for a new note with the content of a revision.
+        Unknown fields stay as they are, the modification time is ``now`` (epoch seconds), the creation time is set only
+        for a new note, which takes ``content.dates`` if ``keeps_dates``. Content equal to the base's gives the base's
+        own body: nothing was edited, so nothing may look edited. Raises ``StoreRejected`` for an edit that the store
+        cannot hold, never for a new note with the content of a revision.
         """
 
     def revision_of(self, note_id: str, body: bytes) -> Revision:

@@ -28,9 +28,9 @@ from mcp_notarium.sync.write_errors import (
 class Saved:
     """Hold the note as it is in the index now.
 
-    ``relinked``: the notes in which links were rewritten; ``waiting``: those in which they are to be. ``merged``: somebody
-    else's change is in it too. ``copy_id``: the same lines were changed elsewhere at the
-    same moment, so our text is kept in that note. ``differs``: see ``PushResult``.
+    ``relinked``: the notes in which links were rewritten; ``waiting``: those in which they are to be.
+    ``merged``: somebody else's change is in it too. ``copy_id``: the same lines were changed elsewhere at
+    the same moment, so our text is kept in that note. ``differs``: see ``PushResult``.
     """
 
     note: Note

@@ -10,7 +10,7 @@ idempotent, because a repeated ``undo`` takes back the first, and it may bring s
 JSON Schemas are flat, without references, unions or noise. Some clients refuse a whole tool list for one
 ``$ref`` or ``anyOf``, some model services refuse ``additionalProperties``, and a model reads every byte. So
 those, titles and empty defaults are removed. An output schema names every field that the tool may answer,
-without types, because typed clients drop a field that is not named. Nothing here checks a value; the models do that, and they refuse unknown arguments.
+without types, because typed clients drop a field that is not named. Values are checked by the models.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ class Tool:
     ``other_answer``: what some calls get instead. ``without``: actions and arguments that clients are not
     shown. ``stands_for``: the tool of ours, and its action, whose rules of the policy hold for this one; '' for
     one of ours. ``protocol_errors``: its errors are those of the protocol, not answers; they end with
-    ``failure_sign``, and have ``wrong_code`` for what the caller can change, ``missing_code`` for an unknown note. ``family`` is what the audit log calls it before its name.
+    ``failure_sign``; ``wrong_code``: the caller can change it, ``missing_code``: no such note. ``family`` is what
+    the audit log calls it before its name.
     """
 
     name: str

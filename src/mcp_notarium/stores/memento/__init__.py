@@ -1,1 +1,1 @@
-"""Memento's notes, in the SQLite file that its app uses at the same time."""
+"""Keep notes in Memento's SQLite file, which its app uses at the same time."""

@@ -1,4 +1,4 @@
-"""Create, change, rename, trash and delete the notes of a vault. Each compares the file with the note it was made from."""
+"""Create, change, rename, trash and delete notes of a vault. Each compares the file with the note it was made from."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Serve the Markdown files of a folder as a note store.
 
-A note's id is its path. Its title is the name of its file, so another title gives it another id. A note in the trash lies below ``.trash`` at the same
-path and keeps its id; it is left out while another note has its place.
+A note's id is its path. Its title is the name of its file, so another title gives it another id. A note in the trash
+lies below ``.trash`` at the same path and keeps its id; it is left out while another note has its place.
 """
 
 from __future__ import annotations
