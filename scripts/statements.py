@@ -66,7 +66,7 @@ BUILDERS = {
     "mcp_notarium.stores.memento.database_file:_wait_for_locks": "a number of that module",
     "mcp_notarium.stores.memento.linked_rows:read": "names of tables and columns of the file, quoted",
     "mcp_notarium.stores.memento.linked_rows:insert": "names of tables and columns of the file, quoted",
-    "mcp_notarium.storage.note_search:SearchIndex.find": "search/sql_builder.py, the builder of searches",
+    "mcp_notarium.storage.note_search:_run": "search/sql_builder.py, the builder of searches",
     "mcp_notarium.storage.note_search:SearchIndex._find_written_form": "search/sql_builder.py, the builder of searches",
     "mcp_notarium.storage.note_search:SearchIndex._few": "search/sql_builder.py, the builder of searches",
 }

@@ -16,8 +16,9 @@ from mcp_notarium.domain.link_rewriting import count_links
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import path_key, with_digits
 from mcp_notarium.errors import NoteNotFound
+from mcp_notarium.search.query import Query
 from mcp_notarium.storage import driver, duplicates, note_scan, tag_counts
-from mcp_notarium.storage.note_search import Found
+from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.stores.contract import SEEDED
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.judged_notes import JudgedNotes
@@ -27,7 +28,6 @@ from mcp_notarium.sync.note_transfer import NoteTransfer
 
 if TYPE_CHECKING:
     from mcp_notarium.domain.link_rewriting import Changes
-    from mcp_notarium.search.query import Query
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
     from mcp_notarium.storage.duplicates import Hashes, Twin
@@ -96,15 +96,19 @@ class Library:
         """Return what the store can do."""
         return self._store.traits
 
-    def find(self, query: Query, *, limit: int, offset: int, preview_lines: int) -> Found:
+    async def find(self, query: Query, *, limit: int, offset: int, preview_lines: int) -> Found:
         """Return one page of the notes that match, with where."""
-        return self._cache.search.find(
+        return await self._cache.search.find(
             query, limit=limit, offset=offset, preview_lines=preview_lines, explain=True
         )
 
-    def count(self, query: Query) -> int:
+    def find_last_changed(self, most: int) -> list[Summary]:
+        """Return the ``most`` notes outside the trash that were changed last, newest first."""
+        return self._cache.search.find_words(Query(), limit=most).notes
+
+    async def count(self, query: Query) -> int:
         """Return how many notes match."""
-        return self._cache.search.find(query, limit=1).total
+        return (await self._cache.search.find(query, limit=1)).total
 
     def count_active(self) -> int:
         """Return how many notes are outside the trash."""
@@ -150,9 +154,9 @@ class Library:
         """Return the notes of these keys, which have one hash."""
         return duplicates.read_twins(self._cache.database, keys)
 
-    def suggest(self, word: str, *, within: Query) -> list[str]:
+    async def suggest(self, word: str, *, within: Query) -> list[str]:
         """Return words like this one that would find something."""
-        return self._cache.search.suggest(word, within=within)
+        return await self._cache.search.suggest(word, within=within)
 
     def get(self, note_id: str) -> Note | None:
         """Return a note from the index, or None."""

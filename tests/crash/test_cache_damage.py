@@ -74,7 +74,7 @@ def problems(file):
 def read_everything(cache):
     for note in NOTES:
         cache.notes.base(note.id)
-    cache.search.find(parse("note"), limit=100)
+    cache.search.find_words(parse("note"), limit=100)
 
 
 AT_ONCE = [

@@ -45,6 +45,6 @@ def test_a_killed_process_leaves_a_sound_file_whose_cursor_fits_its_notes(tmp_pa
         assert cursor >= at_least
         assert cache.notes.counts().active == cursor
         assert cache.notes.etags().keys() == {f"id{number}" for number in range(cursor)}
-        assert cache.search.find(parse("changed"), limit=1).total == 20 * (cursor // 30 - 1)
+        assert cache.search.find_words(parse("changed"), limit=1).total == 20 * (cursor // 30 - 1)
         assert integrity.check(cache.database) == ()
         cache.close()

@@ -34,6 +34,6 @@ def test_two_processes_that_write_at_once_lose_nothing(tmp_path):
     assert cache.notes.counts().active == 2 * 40 * 5 + 1
     assert cache.notes.get("shared").local_version == 80
     for name in ("first", "second"):
-        assert cache.search.find(parse(name), limit=1).total >= 200
+        assert cache.search.find_words(parse(name), limit=1).total >= 200
     assert integrity.check(cache.database) == ()
     cache.close()

@@ -141,7 +141,7 @@ def test_a_first_load_killed_at_a_transaction_is_resumed(sim, tmp_path, nth, tor
         assert (progress.mark is not None or progress.complete) is page_one_is_in
         stored = client.cache.notes.counts().total
         assert stored >= (100 if page_one_is_in else 0)
-        assert client.cache.search.find(parse("text"), limit=1).total == stored
+        assert client.cache.search.find_words(parse("text"), limit=1).total == stored
         assert (client.cache.sync_state.cursor() is not None) is progress.complete
         settle(client)
         assert client.contents() == truth(sim)

@@ -111,7 +111,7 @@ def read(folder, passphrase=PASSPHRASE):
     with closing(open_cheaply(config_of(folder, passphrase))) as opened:
         cache = Cache(opened.database)
         assert integrity.check(opened.database) == ()
-        found = cache.search.find(parse("words lodz 東京"), limit=1000)
+        found = cache.search.find_words(parse("words lodz 東京"), limit=1000)
         say([cache.notes.counts().total, len(found.notes)])
 
 

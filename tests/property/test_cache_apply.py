@@ -71,7 +71,7 @@ def agrees(cache, notes):
     assert cache.notes.counts() == Counts(len(notes) - trashed, trashed)
     for word in filter(None, WORDS):
         holding = {note.id for note in notes.values() if word in note.content.text}
-        found = cache.search.find(parse(f"{word} trash:any"), limit=20)
+        found = cache.search.find_words(parse(f"{word} trash:any"), limit=20)
         assert {summary.id for summary in found.notes} == holding
 
 

@@ -12,7 +12,7 @@ from mcp_notarium.search.parser import parse
 from mcp_notarium.search.stemming import stem
 from mcp_notarium.storage import note_search
 from support import corpus
-from support.cache_room import make, store
+from support.cache_room import find, make, store
 
 NOTES = list(corpus.revisions(600, seed=7, mix=corpus.MOTLEY))
 WORD = re.compile(r"[^\W_]+")
@@ -71,7 +71,7 @@ def whole_words(monkeypatch):
 
 
 def found(cache, text):
-    page = cache.search.find(parse(text), limit=len(NOTES))
+    page = find(cache, parse(text), limit=len(NOTES))
     assert page.total == len(page.notes)
     return set() if page.inside_words else {summary.id for summary in page.notes}
 
@@ -115,7 +115,7 @@ def test_few_whole_words_are_followed_by_exactly_the_compounds(cache, monkeypatc
             continue
         terms = {t for said in TOKENS.values() for t in said if part in t and is_compound(t, part)}
         every = whole | expected(lambda note, terms=terms: terms & TOKENS[note.id])
-        page = [note.id for note in cache.search.find(parse(word), limit=len(NOTES)).notes]
+        page = [note.id for note in find(cache, parse(word), limit=len(NOTES)).notes]
         longer += every > whole
         if (set(page[: len(whole)]), set(page)) != (whole, every):
             wrong.append(word)

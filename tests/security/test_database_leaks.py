@@ -10,7 +10,7 @@ from mcp_notarium.search.parser import parse
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import driver, integrity
 from support import corpus
-from support.cache_room import KEY, create, make, reopen, store
+from support.cache_room import KEY, create, find, make, reopen, store, suggest
 
 MARKER = "Xylographer7731"
 MARKERS = (MARKER.encode(), MARKER.lower().encode(), b"tagmarker9", b"tokenmarker9")
@@ -119,8 +119,8 @@ def test_at_no_moment_of_heavy_use_is_a_temporary_file_open(tmp_path):
     cache, seen = fill(tmp_path, KEY), []
     cache.database._connection.set_progress_handler(lambda: seen.extend(temporary_files()), 500)
     for _ in range(3):
-        cache.search.find(parse("xylographer7731"), limit=20)
-        cache.search.suggest("xylografer7731")
+        find(cache, parse("xylographer7731"), limit=20)
+        suggest(cache, "xylografer7731")
     store(cache, [corpus.make(f"last{n}", Content(MARKER * 3)) for n in range(300)])
     assert integrity.check(cache.database) == ()
     rows = sort_big(cache.database._connection)

@@ -1,5 +1,6 @@
 """Make real cache files for tests: a fixed key, quick creation, child processes that use them."""
 
+import asyncio
 import functools
 import subprocess
 import sys
@@ -8,10 +9,12 @@ import textwrap
 from pathlib import Path
 
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
+from mcp_notarium.search.query import Query
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database_opener import Database
+from mcp_notarium.storage.note_search import Found
 
 SALT = bytes(range(0xA0, 0xB0))
 MAC_KEY = Secret(bytes(range(32, 64)))
@@ -75,6 +78,16 @@ def store(cache: Cache, revisions, cursor: str | None = None) -> None:
         cache.notes.apply(revisions)
         if cursor is not None:
             cache.sync_state.set_cursor(cursor)
+
+
+def find(cache: Cache, query: Query, **how) -> Found:
+    """A page of what a search finds, inside words too."""
+    return asyncio.run(cache.search.find(query, **how))
+
+
+def suggest(cache: Cache, word: str, **how) -> list[str]:
+    """Words like this one that do find something."""
+    return asyncio.run(cache.search.suggest(word, **how))
 
 
 def child(script: str, *arguments: object) -> subprocess.Popen[str]:

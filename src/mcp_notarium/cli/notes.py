@@ -53,7 +53,7 @@ def run_search(args: argparse.Namespace) -> int:
 async def _search(args: argparse.Namespace) -> int:
     query = parser.parse(" ".join(args.words))
     async with open_synced(person_config(args)) as app:
-        found = app.library.find(query, limit=args.n, offset=0, preview_lines=1)
+        found = await app.library.find(query, limit=args.n, offset=0, preview_lines=1)
         record_read(app, "cli.search", *(one.id for one in found.notes))
     facts = {"total": found.total, "notes": [_as_json(one) for one in found.notes]}
     print_data(facts, [line for one in found.notes for line in _hit(one)], as_json=args.json)
@@ -135,7 +135,9 @@ async def _find(app: App, named: str) -> Note:
     try:
         return await find_note(app, named)
     except NoteNotFound:
-        found = app.library.find(parser.parse(named), limit=_MOST_NAMED, offset=0, preview_lines=1)
+        found = await app.library.find(
+            parser.parse(named), limit=_MOST_NAMED, offset=0, preview_lines=1
+        )
         only = app.library.get(found.notes[0].id) if found.total == 1 else None
         if only is not None:
             return only

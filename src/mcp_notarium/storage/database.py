@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.driver import SQL_ERROR, Connection, copy_pages, translate
+from mcp_notarium.threads import run_in_thread
 
 MEMORY = Path(":memory:")
 """The path of a database in memory."""
 Parameters = Sequence[Any] | Mapping[str, Any]
 Row = tuple[Any, ...]
+_Result = TypeVar("_Result")
 
 BUSY_SECONDS = 5
 """Seconds that a statement waits for another process's transaction before ``CacheBusy``."""
@@ -31,6 +33,9 @@ _PORTION = 50
 """Rows that one statement inserts. After each statement another thread may take Python for a millisecond, so a
 load that does this row by row takes twice as long beside one that is busy."""
 _VALUES = re.compile(r"VALUES (\([?, ]+\))")
+
+_ASIDE_CACHE = 1 << 20
+"""Bytes of pages that a connection for one long query keeps in memory."""
 
 CHECKPOINT_PAGES = 1000
 """Pages of WAL after which the checkpointing process moves it into the main file."""
@@ -88,6 +93,24 @@ class Database:
         """
         self._live()
         return self._reconnect() if page_cache is None else self._reconnect(page_cache=page_cache)
+
+    async def run_aside(self, work: Callable[[Database], _Result]) -> _Result:
+        """Return what ``work`` returns: a long query, run in a thread through a connection of its own.
+
+        A database in memory has one connection: there it is run at once. Raises what ``work`` raises.
+        """
+        if self.in_memory:
+            return work(self)
+
+        def call() -> _Result:
+            with closing(self.open_another(page_cache=_ASIDE_CACHE)) as opened:
+                return work(opened)
+
+        try:
+            return await run_in_thread(call)
+        except CacheDamaged as damage:
+            self.mark_damaged(damage.message)
+            raise
 
     def reopen(self, *, read_only: bool) -> Database:
         """Open the same file, even if this connection is closed; raises as ``database_opener.connect``.

@@ -7,17 +7,19 @@ misspelt words it offers words that do find something within the same limits.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.lines import preview
 from mcp_notarium.search.folding import fold, words_only
 from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.snippets import Snippet, Term, find_snippet, terms_of
-from mcp_notarium.search.sql_builder import build, words_of
+from mcp_notarium.search.sql_builder import Statements, build, words_of
 from mcp_notarium.search.stemming import spelling, stem
 from mcp_notarium.storage.database import Database, Row
 from mcp_notarium.storage.fts_index import Vocabulary, distance, reach_of
@@ -34,7 +36,9 @@ _SHORTEST_BESIDE_WORDS = 4
 _SHORTEST_REST = 3
 _MOST_BESIDE_WORDS = 200
 _MOST_EXPANSIONS = 1000
-_MOST_CANDIDATES = 12
+_MOST_QUICK = 20
+"""Terms that are searched for in a few milliseconds; more are searched for in a thread."""
+_MOST_CANDIDATES = 24
 _MOST_PREVIEWED = 16_384
 _MOST_EXPLAINED = 262_144
 """Characters of a text, at most, in which the place of a hit is looked for."""
@@ -70,13 +74,13 @@ class Found:
 
 
 class SearchIndex:
-    """Search the notes of one cache. Reads only."""
+    """Search the notes of one cache. Reads only; what takes long does not hold up the event loop."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
         self._vocabulary = Vocabulary(database)
 
-    def find(
+    async def find(
         self,
         query: Query,
         *,
@@ -89,27 +93,44 @@ class SearchIndex:
 
         ``explain``: with what matches in each.
         """
-        statements = build(query, limit=limit, offset=offset)
-        total = self._db.number(statements.count.sql, statements.count.parameters)
-        inside_words = False
-        if total < FEW and (expansions := self._expansions(query, beside_words=total > 0)):
-            first = self._few(query) if total else []
-            wider = build(query, limit=limit, offset=offset, expansions=expansions, first=first)
-            found = self._db.number(wider.count.sql, wider.count.parameters)
-            # Only for hits: a term of the index may belong to a note that is gone.
-            if inside_words := found > total:
-                statements, total = wider, found
-        page = statements.rows if total <= MOST_RANKED else statements.unranked
-        notes = [_summary(row) for row in self._db.rows(page.sql, page.parameters)]
-        if preview_lines > 1:
-            notes = self._lengthen_heads(notes, preview_lines)
-        if explain and (terms := terms_of(query.terms, inside=inside_words)):
-            notes = self._explain(notes, terms)
-        if notes:  # another process may have written since they were counted
-            total = max(total, offset + len(notes))
-        return Found(notes, total, inside_words)
+        found = self.find_words(
+            query, limit=limit, offset=offset, preview_lines=preview_lines, explain=explain
+        )
+        shortest = _SHORTEST_BESIDE_WORDS if found.total else _SHORTEST_PART
+        if found.total >= FEW or all(len(words_only(one)) < shortest for one in words_of(query)):
+            return found
+        await self._vocabulary.refresh()
+        total, rows = await self._find_inside(query, found.total, limit=limit, offset=offset)
+        if total <= found.total:  # a term of the index may belong to a note that is gone
+            return found
+        notes = self._show(query, rows, preview_lines, explain=explain, inside=True)
+        return Found(notes, _at_least(total, offset, notes), inside_words=True)
 
-    def suggest(self, word: str, *, within: Query | None = None, limit: int = 3) -> list[str]:
+    def find_words(
+        self,
+        query: Query,
+        *,
+        limit: int,
+        offset: int = 0,
+        preview_lines: int = 1,
+        explain: bool = False,
+    ) -> Found:
+        """Return what :meth:`find` does, of whole words only."""
+        total, rows = _run(build(query, limit=limit, offset=offset), self._db)
+        notes = self._show(query, rows, preview_lines, explain=explain, inside=False)
+        return Found(notes, _at_least(total, offset, notes))
+
+    def _show(
+        self, query: Query, rows: list[Row], lines: int, *, explain: bool, inside: bool
+    ) -> list[Summary]:
+        notes = list(map(_summary, rows))
+        if lines > 1:
+            notes = self._lengthen_heads(notes, lines)
+        if explain and (terms := terms_of(query.terms, inside=inside)):
+            notes = self._explain(notes, terms)
+        return notes
+
+    async def suggest(self, word: str, *, within: Query | None = None, limit: int = 3) -> list[str]:
         """Return words spelled almost like this one that do find something, best first.
 
         ``within`` gives the limits (tags, dates, trash); its terms do not matter. A word that only
@@ -117,13 +138,30 @@ class SearchIndex:
         """
         found: list[str] = []
         wanted = words_only(replace_surrogates(word))
-        for term in self._nearby(wanted) if wanted.isalnum() else ():
+        if not (wanted.isalnum() and reach_of(wanted)):
+            return found
+        await self._vocabulary.refresh()
+        for term in self._nearby(wanted):
+            await asyncio.sleep(0)  # let other calls through
             spelled = self._find_written_form(term, within or Query())
             if spelled and spelled not in found and _is_near(fold(spelled), wanted):
                 found.append(spelled)
             if len(found) == limit:
                 break
         return found
+
+    async def _find_inside(
+        self, query: Query, total: int, *, limit: int, offset: int
+    ) -> tuple[int, list[Row]]:
+        """Return how many notes have the words or contain them, and a page of these, behind the ``total`` that have them."""
+        expansions = self._expansions(query, beside_words=total > 0)
+        if not expansions:
+            return 0, []
+        first = self._few(query) if total else []
+        wider = build(query, limit=limit, offset=offset, expansions=expansions, first=first)
+        if sum(map(len, expansions.values())) <= _MOST_QUICK:
+            return _run(wider, self._db)
+        return await self._db.run_aside(partial(_run, wider))
 
     def _few(self, query: Query) -> list[int]:
         """Return the notes (pk) that whole words find."""
@@ -164,17 +202,17 @@ class SearchIndex:
         return terms
 
     def _nearby(self, word: str) -> list[str]:
-        near = self._vocabulary.near(word, limit=_MOST_CANDIDATES)
+        near = self._vocabulary.near(word)[:_MOST_CANDIDATES]
         stemmed = stem(word)
         if stemmed != word:
-            near += self._vocabulary.near(stemmed, limit=_MOST_CANDIDATES)
+            near += self._vocabulary.near(stemmed)[:_MOST_CANDIDATES]
         return list(dict.fromkeys(near))
 
     def _find_written_form(self, term: str, within: Query) -> str | None:
         """Return a whole word of a note within the limits whose stem is this index term."""
         query = replace(within, terms=Word(spelling(term)))
         statements = build(query, limit=1, expansions={spelling(term): [term]})
-        row = self._db.row(statements.rows.sql, statements.rows.parameters)
+        row = self._db.row(statements.unranked.sql, statements.unranked.parameters)
         if row is None:
             return None
         text = self._db.row(_WRITTEN_AND_TAGS if within.in_tags else _WRITTEN, (row[-1],))
@@ -195,6 +233,18 @@ class SearchIndex:
     def _lengthen_heads(self, notes: Sequence[Summary], lines: int) -> list[Summary]:
         texts = self._read_beginnings(notes, _MOST_PREVIEWED)
         return [replace(note, head=preview(texts.get(note.id, note.head), lines)) for note in notes]
+
+
+def _run(statements: Statements, database: Database) -> tuple[int, list[Row]]:
+    """Return the number of hits and the rows of one page."""
+    total = database.number(statements.count.sql, statements.count.parameters)
+    page = statements.rows if total <= MOST_RANKED else statements.unranked
+    return total, database.rows(page.sql, page.parameters)
+
+
+def _at_least(total: int, offset: int, notes: Sequence[Summary]) -> int:
+    """Return the total, or what is there if another process has written since it was counted."""
+    return max(total, offset + len(notes)) if notes else total
 
 
 def _is_compound(term: str, part: str) -> bool:

@@ -56,20 +56,20 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     status = await wait_for_notes(app)
     limit = app.usage_limits.limit_rows(min(request.limit or DEFAULT_LIMIT, MOST_ROWS))
     page = request.page or 1
-    found = app.library.find(
+    found = await app.library.find(
         query,
         limit=limit,
         offset=min((page - 1) * limit, LARGEST_OFFSET),
         preview_lines=min(request.preview_lines or 1, MOST_PREVIEW_LINES),
     )
-    alone = None if found.total else _count_alone(app, query)
+    alone = None if found.total else await _count_alone(app, query)
     return ListAnswer(
         content=[_row(summary, app.config.policy) for summary in found.notes],
         next_page=page + 1 if page * limit < found.total else None,
         total_items=found.total,
         inside_words=found.inside_words or None,
         hits_alone=alone or None,
-        suggestions=None if alone is None else _suggestions(app, query, alone),
+        suggestions=None if alone is None else await _suggestions(app, query, alone),
         note=" ".join(_notes(request, empty=not found.total)) or None,
         sync=sync_part(status, now=app.clock()),
     )
@@ -154,11 +154,11 @@ def _match(summary: Summary, policy: Policy) -> Match | None:
     return Match(line=summary.match.line, text=summary.match.text)
 
 
-def _count_alone(app: App, query: Query) -> dict[str, int]:
+async def _count_alone(app: App, query: Query) -> dict[str, int]:
     """Return how many notes each of several words and phrases would find alone, within the same filters."""
     terms = query.terms.conditions if isinstance(query.terms, And) else ()
     return {
-        _typed(term): app.library.count(replace(query, terms=term))
+        _typed(term): await app.library.count(replace(query, terms=term))
         for term in terms[:MOST_QUERIED]
         if isinstance(term, Word | Phrase)
     }
@@ -172,8 +172,8 @@ def _typed(term: Word | Phrase) -> str:
             return f'"{text}"'
 
 
-def _suggestions(app: App, query: Query, alone: Mapping[str, int]) -> list[str] | None:
+async def _suggestions(app: App, query: Query, alone: Mapping[str, int]) -> list[str] | None:
     """Return words similar to those that find nothing, which would find something, or None."""
     words = [word for word in words_of(query) if not alone.get(word)][:MOST_QUERIED]
-    near = [other for word in words for other in app.library.suggest(word, within=query)]
+    near = [other for word in words for other in await app.library.suggest(word, within=query)]
     return list(dict.fromkeys(near))[:MOST_SUGGESTED] or None

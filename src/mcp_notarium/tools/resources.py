@@ -15,7 +15,6 @@ from urllib.parse import quote, unquote
 
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import NoteNotFound
-from mcp_notarium.search import parser
 from mcp_notarium.tools import get, tags
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.answers import FromNotes, PlainAnswer, TagsAnswer
@@ -186,9 +185,7 @@ def shows_notes(offered: Collection[Resource]) -> bool:
 
 def newest_notes(app: App) -> object:
     """Return a value that is another one when the notes that were changed last have changed."""
-    query = parser.parse("", sort_by="modified_at", sort_order="DESC")
-    found = app.library.find(query, limit=MOST_RECENT, offset=0, preview_lines=1)
-    return [(note.id, note.local_version) for note in found.notes]
+    return [(note.id, note.local_version) for note in app.library.find_last_changed(MOST_RECENT)]
 
 
 def tag_counts(app: App) -> object:

@@ -13,7 +13,7 @@ from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.hidden_note_filter import RULES_KEY
 from mcp_notarium.storage.sync_state import LoadProgress
 from support import corpus
-from support.cache_room import make, second_connection, store
+from support.cache_room import find, make, second_connection, store, suggest
 
 NO_PRIVATE = Visibility(hidden_tags=("private",))
 READ_BY_TOOLS = ("notes", "note_base", "note_tags", "note_counts")
@@ -40,7 +40,7 @@ def rows(cache, *tables):
 
 
 def found(cache, words):
-    return [one.id for one in cache.search.find(parse(words), limit=9).notes]
+    return [one.id for one in find(cache, parse(words), limit=9).notes]
 
 
 def test_a_hidden_note_is_noted_down_by_id_and_revision_and_nothing_else(ruled):
@@ -90,7 +90,7 @@ def test_what_is_stored_goes_when_it_shows_that_it_is_the_hidden_note(cache):
     store(ruled, [replace(note("b", "secretive"), identity="1")])
     store(ruled, [replace(note("a", "secretive"), identity="1")])
     assert ruled.notes.etags() == {}
-    assert ruled.search.suggest("secretivf") == []
+    assert suggest(ruled, "secretivf") == []
 
 
 def test_a_note_that_is_hidden_later_goes_like_a_removed_one_and_comes_back(ruled):
@@ -122,12 +122,13 @@ def test_hidden_arrivals_do_not_count_as_stored(ruled):
 def test_words_of_a_hidden_note_suggest_nothing(ruled, count):
     store(ruled, [note(f"n{n}", f"zymurgy{n} zymurgist") for n in range(count)])
     store(ruled, [note("seen", "plain")])
-    assert ruled.search.suggest("zymurgisd") == ["zymurgist"]
+    assert suggest(ruled, "zymurgisd") == ["zymurgist"]
     store(ruled, [note(f"n{n}", "zymurgist", "private", etag="r2") for n in range(count)])
-    assert ruled.search.suggest("zymurgisd") == []
-    assert "zymurgist" not in ruled.search._vocabulary._current().split("\n")
+    assert suggest(ruled, "zymurgisd") == []
+    assert "zymurgist" not in ruled.search._vocabulary._terms.split("\n")
     other = Cache(second_connection(ruled), NO_PRIVATE)
-    assert "zymurgist" not in other.search._vocabulary._current().split("\n")
+    assert suggest(other, "zymurgisd") == []
+    assert "zymurgist" not in other.search._vocabulary._terms.split("\n")
     other.close()
 
 

@@ -28,7 +28,7 @@ def linked_from(cache, path):
 
 
 def found(cache, query):
-    page = cache.search.find(parse(query), limit=50)
+    page = cache.search.find_words(parse(query), limit=50)
     assert page.total == len(page.notes)
     return sorted(one.id for one in page.notes)
 

@@ -1,3 +1,6 @@
+import asyncio
+import threading
+
 import pytest
 
 from mcp_notarium.domain.note import Content, Tombstone
@@ -7,7 +10,8 @@ from mcp_notarium.storage import fts_index, note_search
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.fts_index import distance
 from support import corpus
-from support.cache_room import second_connection, store
+from support.cache_room import find as look
+from support.cache_room import second_connection, store, suggest
 
 
 def note(number, text, *, tags=(), trash=False, modified_at=None):
@@ -16,7 +20,7 @@ def note(number, text, *, tags=(), trash=False, modified_at=None):
 
 
 def find(cache, text=None, *, limit=20, offset=0, **more):
-    return cache.search.find(parse(text, **more), limit=limit, offset=offset)
+    return look(cache, parse(text, **more), limit=limit, offset=offset)
 
 
 def ids(found):
@@ -42,7 +46,7 @@ def test_a_summary_says_what_a_listing_needs(cache):
 
 def test_longer_previews_come_from_the_text(cache):
     store(cache, [note(1, "one\n\ntwo\nthree\nfour"), note(2, "only")])
-    found = cache.search.find(Query(), limit=5, preview_lines=3)
+    found = look(cache, Query(), limit=5, preview_lines=3)
     assert [summary.head for summary in found.notes] == ["only", "one\ntwo\nthree"]
 
 
@@ -236,7 +240,7 @@ def test_a_hit_that_the_row_does_not_show_comes_with_its_line(cache):
             note(5, "Title\nnothing", tags=("lighthouse",)),
         ],
     )
-    found = matches(cache.search.find(parse("lighthouse"), limit=9, explain=True))
+    found = matches(look(cache, parse("lighthouse"), limit=9, explain=True))
     part = found.pop("id4")
     assert found == {
         "id1": (3, "the lighthouse keeper"),
@@ -259,7 +263,7 @@ def test_the_line_with_most_words_is_shown_and_parts_of_words_are(cache):
     )
 
     def shown(text):
-        return matches(cache.search.find(parse(text), limit=1, explain=True))["id1"]
+        return matches(look(cache, parse(text), limit=1, explain=True))["id1"]
 
     assert shown("schiff fluss") == (4, "Schiffe auf dem Fluss")
     assert shown("dampfer fluss") == (2, "Dampfer")
@@ -338,12 +342,12 @@ def test_a_note_stored_by_another_process_after_a_miss_is_found_too(cache):
 
 def test_a_misspelt_word_is_answered_with_whole_words_that_do_occur(cache):
     store(cache, [note(1, "The Calendars were lost"), note(2, "A beautiful Łódź")])
-    assert cache.search.suggest("calender") == ["calendars"]
-    assert cache.search.suggest("beatiful") == ["beautiful"]
-    assert cache.search.suggest("lodx") == ["łódź"]
-    assert cache.search.suggest("xylophone") == []
-    assert cache.search.suggest("") == []
-    assert cache.search.suggest("two words") == []
+    assert suggest(cache, "calender") == ["calendars"]
+    assert suggest(cache, "beatiful") == ["beautiful"]
+    assert suggest(cache, "lodx") == ["łódź"]
+    assert suggest(cache, "xylophone") == []
+    assert suggest(cache, "") == []
+    assert suggest(cache, "two words") == []
 
 
 @pytest.mark.parametrize(
@@ -352,25 +356,25 @@ def test_a_misspelt_word_is_answered_with_whole_words_that_do_occur(cache):
 )
 def test_what_is_not_near_is_not_suggested(cache, typed, there):
     store(cache, [note(1, there)])
-    assert cache.search.suggest(typed) == []
+    assert suggest(cache, typed) == []
 
 
 def test_words_that_are_gone_do_not_displace_one_that_occurs(cache):
     gone = [f"calend{letter}r" for letter in "bcdfghijklmnop"]
     store(cache, [note(1, " ".join(gone)), note(2, "xalendar")])
-    assert cache.search.suggest("calendar") == gone[:3]
+    assert suggest(cache, "calendar") == gone[:3]
     store(cache, [Tombstone("id1")])
-    assert cache.search.suggest("calendar") == ["xalendar"]
+    assert suggest(cache, "calendar") == ["xalendar"]
 
 
 def test_nothing_is_suggested_from_notes_outside_the_limits(cache):
     store(cache, [note(1, "calendar", tags=("secret",)), note(2, "unrelated")])
     hidden = Query(excluded_tags=("secret",))
-    assert cache.search.suggest("calender", within=hidden) == []
-    assert cache.search.suggest("calender") == ["calendar"]
+    assert suggest(cache, "calender", within=hidden) == []
+    assert suggest(cache, "calender") == ["calendar"]
     trashed = note(3, "kalender", trash=True)
     store(cache, [trashed])
-    assert cache.search.suggest("kalendar", within=hidden) == []
+    assert suggest(cache, "kalendar", within=hidden) == []
 
 
 @pytest.mark.parametrize(
@@ -386,10 +390,10 @@ def test_no_text_a_person_can_type_is_an_sql_error(cache):
     store(cache, corpus.revisions(20, mix=corpus.MOTLEY))
     for text in ('"', "*", "NEAR(a b)", "text:x", "a\0b", "\ud800", "(", "^a", "x" * 4000, "'; --"):
         assert find(cache, text).total >= 0
-        assert isinstance(cache.search.suggest(text), list)
+        assert isinstance(suggest(cache, text), list)
 
 
-def blow_up():
+def blow_up(_work):
     raise AssertionError("the whole index was read again")
 
 
@@ -398,13 +402,13 @@ def test_after_a_few_changes_the_vocabulary_is_kept_up_without_reading_the_index
 ):
     store(cache, [note(number, f"text {number}") for number in range(30)])
     assert find(cache, "wombat").total == 0
-    monkeypatch.setattr(cache.search._vocabulary, "_read", blow_up)
+    monkeypatch.setattr(cache.database, "run_aside", blow_up)
     store(cache, [note(40, "marswombatburrow"), note(41, "Schneewombats")])
     assert sorted(ids(find(cache, "wombat"))) == ["id40", "id41"]
     store(cache, [corpus.make("id40", Content("now a platypusegg"), version=2)])
     assert ids(find(cache, "platypus")) == ["id40"]
     assert ids(find(cache, "wombat")) == ["id41"]
-    assert cache.search.suggest("platypusegh") == ["platypusegg"]
+    assert suggest(cache, "platypusegh") == ["platypusegg"]
 
 
 @pytest.mark.parametrize("at_once", [150, 1], ids=["in one go", "one by one"])
@@ -415,3 +419,35 @@ def test_after_many_changes_nothing_is_missing_from_the_vocabulary(cache, at_onc
         store(cache, many[start : start + at_once])
     assert find(cache, "wombat").total == 300
     assert cache.database.number("SELECT count(*) FROM index_changes") <= 256
+
+
+def test_other_calls_are_answered_while_the_words_of_the_index_are_read(cache, monkeypatch):
+    read, stored = fts_index._read_terms, threading.Event()
+
+    def read_late(database):
+        assert stored.wait(5)
+        return read(database)
+
+    async def search_and_store():
+        searches = [asyncio.create_task(cache.search.find(parse("wombat"), limit=9)) for _ in "abc"]
+        await asyncio.sleep(0)
+        searches.pop(0).cancel()
+        store(cache, [note(1, "marswombatburrow")])
+        stored.set()
+        return [ids(await one) for one in searches]
+
+    monkeypatch.setattr(fts_index, "_read_terms", read_late)
+    store(cache, corpus.revisions(20, mix=corpus.MOTLEY))
+    assert asyncio.run(search_and_store()) == [["id1"], ["id1"]]
+
+
+def test_a_misspelt_word_is_compared_with_the_terms_that_are_most_likely_near(cache, monkeypatch):
+    compared = []
+    monkeypatch.setattr(
+        fts_index,
+        "distance",
+        lambda *words, at_most: compared.append(words) or distance(*words, at_most=at_most),
+    )
+    store(cache, [note(1, " ".join(f"unique{number}" for number in range(10_000, 16_000)))])
+    assert suggest(cache, "uniqe13579")[0] == "unique13579"
+    assert len(compared) <= 250

@@ -11,7 +11,7 @@ from mcp_notarium.storage.fts_index import MOST_DELETED_SECURELY
 from mcp_notarium.storage.note_rows import BATCH
 from mcp_notarium.storage.note_table import Applied, Counts
 from support import corpus
-from support.cache_room import make, reopen, store
+from support.cache_room import find, make, reopen, store
 
 
 def apply(cache, *changes):
@@ -126,7 +126,7 @@ def test_clearing_leaves_nothing_to_find_and_a_sound_index(cache):
         cache.notes.clear()
     assert cache.notes.counts() == Counts(0, 0)
     assert cache.notes.etags() == {}
-    assert cache.search.find(parse("note"), limit=5).total == 0
+    assert cache.search.find_words(parse("note"), limit=5).total == 0
     assert integrity.check(cache.database) == ()
     store(cache, corpus.revisions(40))
     assert cache.notes.counts().total == 40
@@ -138,7 +138,7 @@ def test_a_tombstone_removes_everything_of_its_note(cache):
     assert cache.notes.get("id1") is None
     for table in ("notes", "note_base", "note_tags"):
         assert {row[0] for row in cache.database.rows(f"SELECT pk FROM {table}")} == {2}
-    assert cache.search.find(parse("one"), limit=5).total == 1
+    assert cache.search.find_words(parse("one"), limit=5).total == 1
     assert integrity.check(cache.database) == ()
 
 
@@ -157,8 +157,8 @@ def test_edits_and_removals_are_searchable_at_once_in_any_number(cache, many):
     apply(cache, *before)
     edits = [edited(revision, "platypus") for revision in before[:many]]
     apply(cache, *edits, *[Tombstone(revision.id) for revision in before[many:]])
-    assert cache.search.find(parse("wombat"), limit=1).total == 0
-    assert cache.search.find(parse("platypus"), limit=1).total == many
+    assert cache.search.find_words(parse("wombat"), limit=1).total == 0
+    assert cache.search.find_words(parse("platypus"), limit=1).total == many
     assert cache.notes.counts() == Counts(many, 0)
     assert integrity.check(cache.database) == ()
 
@@ -185,8 +185,8 @@ def test_merging_is_as_before_after_a_failure(cache, monkeypatch):
             apply(cache, *[note(number, "wombat") for number in range(300)])
     assert automerge(cache) == 4
     apply(cache, *[note(number, "platypus") for number in range(3)])
-    assert cache.search.find(parse("platypus"), limit=1).total == 3
-    assert cache.search.find(parse("wombat"), limit=1).total == 0
+    assert cache.search.find_words(parse("platypus"), limit=1).total == 3
+    assert cache.search.find_words(parse("wombat"), limit=1).total == 0
     assert integrity.check(cache.database) == ()
 
 
@@ -202,14 +202,14 @@ def test_merging_is_put_off_for_many_notes_only_and_for_them_only(cache, monkeyp
     monkeypatch.setattr(cache.notes._index, "_record_changes", noting)
     apply(cache, *[note(number, "wombat") for number in range(many)])
     assert (seen, automerge(cache)) == ([during], 4)
-    assert cache.search.find(parse("wombat"), limit=1).total == many
+    assert cache.search.find_words(parse("wombat"), limit=1).total == many
 
 
 def test_a_load_merges_nothing_however_many_pages_it_has(cache):
     for start in range(0, 17 * 251, 251):
         apply(cache, *[note(number, f"wombat {number}") for number in range(start, start + 251)])
     assert cache.database.number("SELECT count(DISTINCT segid) FROM notes_fts_idx") == 17
-    assert cache.search.find(parse("wombat"), limit=1).total == 17 * 251
+    assert cache.search.find_words(parse("wombat"), limit=1).total == 17 * 251
 
 
 @pytest.mark.parametrize("many", [250, 251])
@@ -228,7 +228,7 @@ def test_merging_that_was_put_off_is_done_at_rest(cache, monkeypatch, many):
         pass
     assert parts() == (1 if many > 250 else 3)
     assert shrunk == ([1] if many > 250 else []), "its pages are let go of at the end"
-    assert cache.search.find(parse("wombat"), limit=1).total == 3 * many
+    assert cache.search.find_words(parse("wombat"), limit=1).total == 3 * many
     assert integrity.check(cache.database) == ()
 
 
@@ -267,10 +267,10 @@ def tidy_up(cache):
 
 def test_words_of_a_replaced_text_are_found_no_more_at_once(cache):
     edit_one(cache, merged_days_ago=0)
-    assert cache.search.find(parse(secret_word(0)), limit=1).total == 0
-    assert cache.search.find(parse(secret_word(0)[2:9]), limit=1).total == 0
+    assert cache.search.find_words(parse(secret_word(0)), limit=1).total == 0
+    assert find(cache, parse(secret_word(0)[2:9]), limit=1).total == 0
     assert list(cache.search._vocabulary.containing(secret_word(0)[2:], limit=1)) == []
-    assert cache.search.find(parse("something"), limit=1).total == 1
+    assert cache.search.find_words(parse("something"), limit=1).total == 1
     assert integrity.check(cache.database) == ()
 
 
@@ -304,13 +304,13 @@ def test_a_text_that_is_replaced_during_the_merge_is_remembered(cache):
 def test_words_of_many_deleted_notes_are_gone_from_the_index_after_tidying(cache):
     apply(cache, *[note(number, secret_word(number)) for number in range(60)])
     apply(cache, *[Tombstone(f"id{number}") for number in range(50)])
-    assert cache.search.find(parse(secret_word(3)), limit=1).total == 0
+    assert cache.search.find_words(parse(secret_word(3)), limit=1).total == 0
     slices = 0
     while cache.notes.tidy():
         slices += 1
         assert slices < 50
     assert in_index(cache, range(60)) == set(range(50, 60))
-    assert cache.search.find(parse(secret_word(55)), limit=1).total == 1
+    assert cache.search.find_words(parse(secret_word(55)), limit=1).total == 1
     assert integrity.check(cache.database) == ()
 
 
@@ -366,7 +366,7 @@ def test_text_goes_through_byte_for_byte(either, text):
 
 def test_words_after_a_nul_are_found(cache):
     apply(cache, note(text="before\0after"))
-    assert cache.search.find(parse("after"), limit=1).total == 1
+    assert cache.search.find_words(parse("after"), limit=1).total == 1
 
 
 def test_lone_surrogates_become_replacement_characters_and_never_raise(either):

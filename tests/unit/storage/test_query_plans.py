@@ -12,7 +12,7 @@ from mcp_notarium.storage import note_scan
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.hidden_note_filter import RULES_KEY
 from support import corpus
-from support.cache_room import store
+from support.cache_room import find, store
 from support.journal_entries import make_unfinished
 
 QUERIES = [
@@ -128,11 +128,11 @@ def walked_in(cache, act):
 
 
 def walked_by(filled, text):
-    def find():
+    def walk():
         for offset in (0, 20):
-            filled.search.find(parse(text), limit=20, offset=offset, preview_lines=3)
+            find(filled, parse(text), limit=20, offset=offset, preview_lines=3)
 
-    return walked_in(filled, find)
+    return walked_in(filled, walk)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_what_names_no_notes_walks_through_the_narrow_index_only(filled, text):
 
 
 def test_a_note_is_got_by_key(filled):
-    note_id = filled.search.find(parse(None), limit=1).notes[0].id
+    note_id = find(filled, parse(None), limit=1).notes[0].id
     steps = [plan(filled, asked) for asked in asked_by(filled, lambda: filled.notes.get(note_id))]
     assert [len(found) for found in steps] == [1]
     assert steps[0][0].startswith("SEARCH notes USING INDEX")

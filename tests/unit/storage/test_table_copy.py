@@ -74,7 +74,7 @@ def target(tmp_path, source):
 
 
 def found(cache, words):
-    page = cache.search.find(parser.parse(words), limit=50)
+    page = cache.search.find_words(parser.parse(words), limit=50)
     return page.total, [(note.id, note.tags, note.local_version) for note in page.notes]
 
 
