@@ -51,6 +51,8 @@ def test_comments_commas_and_indentation_stay():
 def test_lines_end_as_they_do_in_the_file():
     added = add('{\r\n  "a": 1\r\n}\r\n')
     assert added.count("\n") == added.count("\r\n") == 12
+    behind_a_comment = add('{\r\n  "servers": {\r\n    "x": {} // last\r\n  }\r\n}\r\n')
+    assert "\r\r" not in behind_a_comment
 
 
 def test_a_name_that_stands_there_twice_is_left_to_a_person():

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 _TOKEN = re.compile(
-    r'(?P<space>[\s\ufeff]+)|(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<mark>[{}\[\]:,])'
+    r'(?P<space>[\s\ufeff]+)|(?P<comment>//[^\r\n]*|/\*.*?\*/)|(?P<mark>[{}\[\]:,])'
     r'|(?P<value>"(?:[^"\\\n]|\\.)*"|[^\s"{}\[\]:,/]+)',
     re.DOTALL,
 )  # fmt: skip
