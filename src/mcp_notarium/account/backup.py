@@ -48,6 +48,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.integrity import SALT_SIZE
 from mcp_notarium.storage.journal_table import JournalTable
+from mcp_notarium.storage.table_copy import OnProgress
 from mcp_notarium.stores.kind import LentTables
 
 _KEY_FILE = "notarium_keys.json"
@@ -69,6 +70,7 @@ def back_up(
     *,
     now: float,
     bounds: Bounds = PRODUCTION,
+    on_progress: OnProgress = lambda _done, _of: None,
 ) -> KeyFile:
     """Write the backup to ``to``, a new file of mode 0600; return the key file in it. Servers may run.
 
@@ -86,7 +88,7 @@ def back_up(
             _require_free(to, source.size_bytes())
             change = 0 if tables is None else database_copies.read_last_change(source, tables)
             key = data_key.database_key(secrets.token_bytes(SALT_SIZE))
-            database_opener.copy(source, copy, key, after_step=lambda _done, _pages: None)
+            database_opener.copy(source, copy, key, after_step=on_progress)
         database_copies.require_authentic(copy, data_key)
         stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
         with (
@@ -152,7 +154,13 @@ def _write_errors(to: Path) -> Iterator[None]:
         ) from error
 
 
-def restore(settings: Config, path: Path, *, options: ChangeOptions = DEFAULTS) -> Restored:
+def restore(
+    settings: Config,
+    path: Path,
+    *,
+    options: ChangeOptions = DEFAULTS,
+    on_progress: OnProgress = lambda _done, _of: None,
+) -> Restored:
     """Restore a backup of this account. ``options.old`` must open it.
 
     An account that is here keeps its key file if that is of the same data key. One with another, as `setup` makes
@@ -191,7 +199,9 @@ def restore(settings: Config, path: Path, *, options: ChangeOptions = DEFAULTS) 
         if replaces:
             _set_aside(folder, names[0], data_key, options, path)
         _place_key_file(folder, keyfile, data_key, options.bounds)
-        return restoration.restore(settings, name=names[0], options=replace(options, old=key))
+        return restoration.restore(
+            settings, name=names[0], options=replace(options, old=key), on_progress=on_progress
+        )
     finally:
         (folder.copies / names[0]).unlink(missing_ok=True)  # the backup itself is kept
 

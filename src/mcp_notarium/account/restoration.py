@@ -34,6 +34,7 @@ from mcp_notarium.keys import key_file_store
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.audit_table import AuditTable, carry_over
 from mcp_notarium.storage.database_opener import Database
+from mcp_notarium.storage.table_copy import OnProgress
 
 _UNUSABLE = "the copy cannot be restored"
 _SPACE = 1.5
@@ -50,7 +51,11 @@ class Restored:
 
 
 def restore(
-    settings: Config, *, name: str | None = None, options: ChangeOptions = DEFAULTS
+    settings: Config,
+    *,
+    name: str | None = None,
+    options: ChangeOptions = DEFAULTS,
+    on_progress: OnProgress = lambda _done, _of: None,
 ) -> Restored:
     """Restore the copy of this file name, or (None) the newest undamaged one.
 
@@ -58,9 +63,7 @@ def restore(
     ``LockedError``, with everything as it was. Once the copy is active, what fails is in ``result.state``.
     """
     folder = find_account(settings)
-    with generation_writer.hold_alone(
-        settings, folder, options, lambda _done, _of: None, _UNUSABLE
-    ) as writer:
+    with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
         inspection = options.inspector(settings).inspect(now=options.clock(), opens=False)
         _require_replaceable(inspection)
         if inspection.keyfile is None or inspection.data_key is None or inspection.files is None:

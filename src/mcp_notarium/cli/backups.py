@@ -50,12 +50,14 @@ def run_restore(args: argparse.Namespace) -> int:
         old=ask_secret("Key: ") if args.ask_key else None,
         system=keychain.system_keychain() if config.keychain else None,
     )
-    with console.progress("Restoring the account"):
+    with console.progress("Restoring the account") as report:
         if args.backup:
             key = calibrate.find_key(config, options.old)
-            done = backup.restore(config, args.backup, options=replace(options, old=key))
+            done = backup.restore(
+                config, args.backup, options=replace(options, old=key), on_progress=report
+            )
         else:
-            done = restoration.restore(config, name=args.copy, options=options)
+            done = restoration.restore(config, name=args.copy, options=options, on_progress=report)
     for copy in done.unsound:
         talk(f"WARNING: {copy.path.name} cannot be read; it was passed over.")
     active = "The backup" if args.backup else done.copy.path.name
@@ -97,8 +99,10 @@ def run_backup(args: argparse.Namespace) -> int:
     system = keychain.system_keychain() if config.keychain else None
     with closing(opener.open_cache(config, read_only=True, system=system)) as opened:
         to = args.path.absolute()
-        with console.progress("Copying the database"):
-            keyfile = backup.back_up(opened, config.store.tables, to, now=time.time())
+        with console.progress("Copying the database") as report:
+            keyfile = backup.back_up(
+                opened, config.store.tables, to, now=time.time(), on_progress=report
+            )
     talk(f"The backup is {to}, {to.stat().st_size / 1e6:,.1f} MB, encrypted.")
     talk("Every key that opens the account today opens it, also after you change them.")
     if not backup.has_recovery_key(keyfile):

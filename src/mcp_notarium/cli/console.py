@@ -145,10 +145,14 @@ def progress(what: str) -> Iterator[Report]:
     )  # fmt: skip
     with Progress(*columns, console=out, transient=True) as bar:
         task = bar.add_task(what, total=None, count="")
-        began = time.monotonic()
+        began, first = time.monotonic(), -1
 
         def report(done: int, total: int | None) -> None:
-            rate = done / (time.monotonic() - began)
+            nonlocal began, first
+            if first < 0:  # neither rate nor time left is about what was there before
+                began, first = time.monotonic(), done
+                bar.reset(task, completed=done)
+            rate = (done - first) / max(time.monotonic() - began, 0.001)
             count = f"{done:,} of {total:,}" if total else f"{done:,}"
             bar.update(task, completed=done, total=total, count=f"{count}, {rate:,.0f} a second")
 

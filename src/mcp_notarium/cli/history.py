@@ -100,7 +100,7 @@ async def _diff(config: Config, args: argparse.Namespace) -> int:
     if len(found) < 2:  # noqa: PLR2004 - as above
         raise InvalidRequest(
             "there is no older version of this note to compare it with",
-            resolution_hint=f"See `mcp-notarium history {args.note}`.",
+            resolution_hint="`mcp-notarium history NOTE` lists the versions that are kept.",
         )
     old, new = found
     facts = summarize_change(old.content, new.content, tags=old.tags_known and new.tags_known).facts

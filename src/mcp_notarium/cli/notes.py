@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,7 @@ def _say_count(found: Found) -> None:
         console.say("No note has all of these words.")
         return
     console.say(
-        f"{len(found.notes):,} of {counted(found.total, 'note')}. `mcp-notarium show {found.notes[0].id}` shows "
+        f"{len(found.notes):,} of {counted(found.total, 'note')}. `mcp-notarium show {shlex.quote(found.notes[0].id)}` shows "
         "the first one."
     )
 

@@ -159,3 +159,19 @@ def test_a_wrong_key_is_said_of_the_backup_and_nothing_is_changed(config, tmp_pa
         backup.restore(elsewhere, tmp_path / "b", options=wrong)
     assert raised.value.verdict is Verdict.WRONG_KEY
     assert not [one for one in (tmp_path / "new").rglob("*") if one.is_file()]
+
+
+def test_a_backup_and_its_restoration_report_their_progress_to_the_end(config, tmp_path):
+    copied, written = [], []
+    put(config, "one")
+    with closing(open_cheaply(config)) as opened:
+        backup.back_up(
+            opened, TABLES, tmp_path / "b", now=NOW, bounds=BOUNDS,
+            on_progress=lambda done, of: copied.append((done, of)),
+        )  # fmt: skip
+    backup.restore(
+        config, tmp_path / "b", options=GIVEN,
+        on_progress=lambda done, of: written.append((done, of)),
+    )  # fmt: skip
+    for done, of in (copied[-1], written[-1]):
+        assert done == of > 0
