@@ -148,8 +148,9 @@ def _request(tool: Tool, arguments: Json) -> BaseModel:
 
 
 _PROBLEMS = {
-    "extra_forbidden": "The tool has no argument of this name",
+    "extra_forbidden": "No such argument",
     "model_type": "Input should be an object",
+    "literal_error": "Not one of its values",
 }
 """What the model is told where pydantic speaks to programmers, by its name of the error."""
 
@@ -166,7 +167,7 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
     wrong = dict.fromkeys(problem["field"].partition(".")[0] for problem in problems)
     named = "; ".join(f"{problem['field']}: {problem['problem']}" for problem in problems[:5])
     return InvalidRequest(
-        f"`{tool.name}` cannot take these arguments: {named}",
+        f"`{tool.name}` refuses {named}",
         subcategory="arguments",
         details={"problems": problems[:20]},
         resolution_hint=f"`{tool.name}` takes: {describe_arguments(tool, wrong)}.",

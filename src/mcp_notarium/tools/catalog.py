@@ -235,12 +235,12 @@ def _output_schema(tool: Tool) -> dict[str, Any]:
 
 
 def describe_arguments(tool: Tool, wrong: Collection[str]) -> str:
-    """Return which values the first wrong arguments take, or the names of all if one of these is none."""
+    """Return which values the first wrong arguments take, and the names of all if one of these is none."""
     fields = schema_without(flat_schema(tool.request), tool.without)["properties"]
-    if not wrong or set(wrong) - fields.keys():
-        return ", ".join(fields)
-    return _describe_fields(
-        {"properties": {name: fields[name] for name in list(wrong)[:_DESCRIBED]}}
+    described = list(filter(fields.get, wrong))[:_DESCRIBED]
+    named = described if described and fields.keys() >= set(wrong) else fields
+    return ", ".join(
+        name + (_describe_values(fields[name]) if name in described else "") for name in named
     )
 
 

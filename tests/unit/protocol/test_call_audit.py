@@ -219,6 +219,16 @@ async def test_invalid_arguments_are_answered_with_what_is_taken(harness):
     assert hint == "`list` takes: trash_status (1 trashed, 2 both), sort_order (ASC|DESC)."
 
 
+async def test_a_wrong_action_beside_an_unknown_argument_is_answered_with_all_actions(harness):
+    await harness.sync()
+    async with connected(harness.opened) as client:
+        wrong = await client.call_tool("manage", {"action": "remove", "colour": 1})
+    refusal = json.loads(wrong.content[0].text)
+    assert refusal["resolution_hint"].startswith("`manage` takes: action (trash|untrash|")
+    assert "|reset_cache), id, " in refusal["resolution_hint"]
+    assert refusal["message"].endswith("action: Not one of its values; colour: No such argument")
+
+
 async def test_error_says_its_kind_and_only_ids_of_notes_here_are_kept(harness):
     harness.store.put(NOTE, "x")
     await harness.sync()
