@@ -4,6 +4,7 @@ They are state: no store has them, except where its own history does. Then a row
 and holds no text. Rows belong to the id of their note; they go when the note is removed or hidden
 (``note_table.py``), by age, and oldest first when all together are too large. A note that was removed from here
 leaves one with a *keepsake*, if its store can make it again; a later note of its id does not take that away.
+The row of number ``CREATION`` is no version: it says who made the note.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from mcp_notarium.storage.hidden_note_filter import VisibilityFilter
 
 ROW_BYTES = 300
 """Counted for each version beside its text, so that many small ones are limited, too."""
+CREATION = 0
 _DAY = 86_400.0
 
 
@@ -77,6 +79,10 @@ class VersionTable:
         """Return the versions of a note, newest first; reads no text."""
         return [NoteVersion(*row) for row in self._db.rows(_OF, (note_id,))]
 
+    def makers(self, note_id: str) -> dict[str, str]:
+        """Return which client made a revision of a note, by its etag."""
+        return dict(self._db.rows(_MAKERS, (note_id,)))
+
     def get(self, note_id: str, number: int) -> tuple[NoteVersion, Content | None] | None:
         """Return a version with its content (None: the store keeps it), or None if there is none."""
         row = self._db.row(_GET, (note_id, number))
@@ -119,9 +125,9 @@ class VersionTable:
         in_store: bool,
         keepsake: bytes | None = None,
     ) -> None:
-        """Keep a revision that a write has replaced, and remove what is over the limits.
+        """Keep a revision that a write has replaced (or made), and remove what is over the limits.
 
-        ``number``: its ``local_version``. ``in_store``: the store keeps it under its etag.
+        ``number``: its ``local_version``, or ``CREATION``. ``in_store``: the store keeps it under its etag.
         """
         if self.limits.days:
             content = replaced.content
@@ -200,9 +206,13 @@ _FACTS = (
     "number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made, "
     "coalesce(length(keepsake), 0) > 0"
 )
-_OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? ORDER BY number DESC"  # noqa: S608 - constants of ours
+_OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? AND number > {CREATION} ORDER BY number DESC"  # noqa: S608 - constants of ours
+_MAKERS = (
+    "SELECT made, replaced_by FROM note_versions WHERE note_id = ? AND made IS NOT NULL ORDER BY number"
+)
 _GET = f"""
-SELECT {_FACTS}, text, tags, trash, title, properties FROM note_versions WHERE note_id = ? AND number = ?
+SELECT {_FACTS}, text, tags, trash, title, properties FROM note_versions
+WHERE note_id = ? AND number = ? AND number > {CREATION}
 """  # noqa: S608 - as above
 _COLUMNS = """
 note_id, number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made,

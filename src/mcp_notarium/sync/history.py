@@ -70,7 +70,7 @@ class History:
 
     async def _walk_listed(self, note_id: str, after: str) -> AsyncGenerator[Version]:
         place = await self.read(note_id, after)
-        async with aclosing(self._listed(note_id, place.etag, self._makers(note_id))) as listed:
+        async with aclosing(self._listed(note_id, place.etag, self._cache.versions.makers(note_id))) as listed:
             async for one in listed:
                 yield one
 
@@ -78,7 +78,7 @@ class History:
         note, base = self._cache.notes.get(note_id), self._cache.notes.base(note_id)
         if note is None or base is None:
             return
-        makers = self._makers(note.id)
+        makers = self._cache.versions.makers(note.id)
         last = self._present(note, base, makers)
         yield last
         kept = self._kept(note.id, makers)
@@ -104,7 +104,7 @@ class History:
         note, base = self._cache.notes.get(note_id), self._cache.notes.base(note_id)
         if note is None or base is None:
             raise _missing_error(note_id, name)
-        makers = self._makers(note.id)
+        makers = self._cache.versions.makers(note.id)
         present = self._present(note, base, makers)
         row = self._cache.versions.get(note.id, _number(name))
         if name == present.name:
@@ -213,14 +213,6 @@ class History:
             makers.get(base.etag, ""),
             present=True,
         )
-
-    def _makers(self, note_id: str) -> dict[str, str]:
-        """Return which client made a revision, by its etag."""
-        return {
-            row.made: row.replaced_by
-            for row in reversed(self._cache.versions.of(note_id))
-            if row.made is not None
-        }
 
     def _kept(self, note_id: str, makers: dict[str, str]) -> Iterator[Version]:
         """Yield the versions whose texts are here, newest first; one text is read at a time."""

@@ -24,6 +24,7 @@ from mcp_notarium.domain.note import (
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.version_table import CREATION
 from mcp_notarium.stores.contract import SEEDED, Store
 
 LONGEST_LEASE = 3600.0
@@ -296,11 +297,17 @@ class Journal:
         *,
         alone: bool = False,
     ) -> None:
-        """Keep the revision as a version that this answer replaces in the index; inside a transaction.
+        """Keep the revision as a version that this answer replaces in the index, or who made the note; inside a transaction.
 
         If the note has got another id, the title of the version is its path, so that an undo brings it back there.
         ``alone``: what differs there from what was sent is the store's own doing.
         """
+        if write.kind is WriteKind.CREATE and write.client:
+            for new in storing:
+                if isinstance(new, Revision):
+                    self._cache.versions.keep(
+                        new, number=CREATION, at=self._clock(), by=write.client, made=new.etag, in_store=True
+                    )  # fmt: skip
         if write.kind is not WriteKind.UPDATE:
             return
         note, base = self._cache.notes.get(write.note_id), self._cache.notes.base(write.note_id)

@@ -67,7 +67,8 @@ def test_each_write_is_one_flushed_transaction_and_makes_no_journal_entry(client
     call = save(note=client.note(note_id), content=changed, act=act(client))
     assert commits(client, call) == [True]
     assert client.cache.database.rows("SELECT number, replaced_by, text FROM note_versions") == [
-        (1, "someone 1.0", "one")
+        (0, "someone 1.0", None),
+        (1, "someone 1.0", "one"),
     ]
     assert client.contents() == OtherProcess(client.cache).contents() == {note_id: changed}
     assert commits(client, remove(client.note(note_id), act=act(client))) == [True]

@@ -67,14 +67,14 @@ def undo(client, note, *, by="agent 1"):
 @EVERY_KIND
 def test_what_saves_here_have_replaced_is_listed_with_its_maker_and_can_be_read(clients, traits):
     client = clients(traits=traits)
-    note = save(client, None, "one")
+    note = save(client, None, "one", by="agent 1")
     note = save(client, note, "two", by="agent 2")
     note = save(client, note, "three", by="agent 3")
     found = walk(client, note)
     assert [(one.content.text, one.made_by) for one in found] == [
         ("three", "agent 3"),
         ("two", "agent 2"),
-        ("one", ""),
+        ("one", "agent 1"),
     ]
     for one in found:
         assert asyncio.run(history(client).read(note.id, one.name)) == one

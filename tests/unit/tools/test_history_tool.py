@@ -95,7 +95,7 @@ async def test_history_says_who_when_and_what_changed(agent):
     assert [(row.at, row.by, row.changed) for row in answer.history] == [
         ("2025-06-15T15:06:43Z", "agent 2", "tags, trashed"),
         ("2025-06-15T15:06:42Z", "agent 1", "+2 -1 lines: B"),
-        ("2025-06-15T15:06:41Z", None, "the first that is kept"),
+        ("2025-06-15T15:06:41Z", "agent 1", "the first that is kept"),
     ]
     assert NOW == 1_750_000_000
     assert (answer.id, answer.next_version) == (note.id, None)
