@@ -37,10 +37,12 @@ def test_a_backup_is_one_private_file_that_brings_everything_back_elsewhere(
             server.tool(
                 "save", id=note["id"], local_version=note["local_version"], text="secret two"
             )
-            made = run(env, "backup", str(path))  # beside the server
+            made = run(env, "backup", str(path), "--json")  # beside the server
             assert server.leave() == 0
         assert made.returncode == 0, made.stderr
         assert "no recovery key does" in made.stderr
+        facts = {"path": str(path), "bytes": path.stat().st_size, "recovery_key": False}
+        assert json.loads(made.stdout) == facts
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert b"secret" not in path.read_bytes()
         assert [one.name for one in tmp_path.glob(".notes*")] == []
@@ -52,8 +54,9 @@ def test_a_backup_is_one_private_file_that_brings_everything_back_elsewhere(
         )
         assert wrong.returncode != 0
         assert not list((tmp_path / "elsewhere").rglob("notarium_keys.json"))
-        done = run(elsewhere, "restore", "--backup", str(path), "--yes")
+        done = run(elsewhere, "restore", "--backup", str(path), "--yes", "--json")
         assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["restored"] == str(path)
         with Server(elsewhere) as server:
             server.loaded(1)
             assert server.tool("get", id=note["id"])["text"] == "secret two"

@@ -68,11 +68,33 @@ def test_without_a_network_a_local_note_is_restored_and_a_policy_that_forbids_it
     done = run(env | {"NOTARIUM_READ_ONLY": "1"}, "undo", note["id"])
     assert done.returncode == 1
     assert "can only be read" in done.stderr
-    assert "restored" in output(env, "restore-version", note["id"], "1")
-    assert "+one" in output(env, "diff", note["id"])
+    assert "restored" in output(env, "restore-version", "two", "1")
+    assert "+one" in output(env, "diff", "one")
+    named = run(env, "history", "one")
+    assert named.stderr == f"one  {note['id']}\n"
+    assert named.stdout.count("talker 1") == 2  # also who made it
+    assert "undone" in output(env, "undo", "one")
     unknown = run(env, "history", "nobody")
     assert unknown.returncode == 1
-    assert "the note's id" in unknown.stderr
+    assert "no note has this id or these words" in unknown.stderr
+
+
+@pytest.mark.slow("five processes, one after another")
+def test_a_person_is_told_of_notes_and_commands_and_not_of_tools(tmp_path: Path) -> None:
+    env = environment(Simulator(), tmp_path, NOTARIUM_STORE="local")
+    with Server(env) as server:
+        notes = [server.tool("save", text=f"bread {number}") for number in (1, 2)]
+        assert server.leave() == 0
+    several = run(env, "undo", "bread")
+    assert several.returncode == 1
+    assert "2 notes have these words" in several.stderr
+    assert all(note["id"] in several.stderr for note in notes)
+    nothing = run(env, "undo", "bread", "1")
+    assert "no change to this note to undo" in nothing.stderr
+    assert f"`mcp-notarium history {notes[0]['id']}`" in nothing.stderr
+    assert "Action" not in nothing.stderr
+    missing = run(env, "diff", "bread 1", "9")
+    assert f"`mcp-notarium history {notes[0]['id']}`" in missing.stderr
 
 
 @pytest.mark.slow("four processes, one after another")

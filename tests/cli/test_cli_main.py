@@ -144,7 +144,10 @@ def test_the_help_of_a_command_names_its_arguments_and_breaks_between_words():
     assert said.startswith("usage: mcp-notarium report [OPTIONS] [PATH]\n\n")
     assert "(mcp-notarium-report.html)" in said
     action = run("audit", "verify-export", "--help").stdout
-    assert action.startswith("usage: mcp-notarium audit verify-export [OPTIONS] FILE\n\n")
+    usage = "usage: mcp-notarium audit verify-export [OPTIONS] FILE\n\n"
+    assert action.startswith(f"{usage}Check an exported file.\n\n")
+    lines = run("completion", "--help", env={"COLUMNS": "60"}).stdout.splitlines()
+    assert "    mcp-notarium completion fish | source" in lines
 
 
 def test_what_to_do_hangs_behind_its_arrow():

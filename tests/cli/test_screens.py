@@ -124,10 +124,12 @@ def test_a_note_is_found_shown_and_piped_as_it_is(env: dict[str, str]) -> None:
         done = run(env, "show", named)
         assert (done.returncode, done.stdout) == (0, BREAD)
     assert json.loads(run(env, "show", "dough", "--json").stdout)["text"] == BREAD
-    assert run(env, "search", "nowhere").returncode == 1
+    nothing = run(env, "search", "nowhere", "--json")
+    assert (nothing.returncode, json.loads(nothing.stdout)["total"]) == (0, 0)
     several = run(env, "show", "of")
     assert several.returncode == 1
-    assert "2 notes have this id or these words" in several.stderr
+    assert "2 notes have these words" in several.stderr
+    assert f"  Sourdough bread  {found['notes'][0]['id']}\n" in several.stderr
     assert "\x1b[31m" not in screen(env, "show", "steer", width=80)
 
 

@@ -478,6 +478,7 @@ def test_a_second_notebook_is_another_account_and_another_server(home: Path) -> 
     assert run(bare(home), "status", "--account", "diary").returncode == 0
     kept = run(bare(home), "backup", str(home / "diary.backup"), "--account", "diary")
     assert "mcp-notarium --account diary restore --backup" in kept.stderr
+    assert "`mcp-notarium --account diary keys recovery create`" in kept.stderr
     taken = run(bare(home), "uninstall", "--account", "diary", "--yes")
     assert taken.returncode == 0
     assert list(cursor(home)) == ["notarium"]

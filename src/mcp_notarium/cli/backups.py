@@ -69,6 +69,10 @@ def run_restore(args: argparse.Namespace) -> int:
         f"well: it moves the rest to {done.result.quarantine}.",
     )
     talk(f"The old files are in {done.result.quarantine}, as they were.")
+    if args.json:
+        restored = args.backup.absolute() if args.backup else done.copy.path
+        facts = {"restored": str(restored), "quarantine": str(done.result.quarantine)}
+        print_data(facts, "", as_json=True)
     if args.backup and options.old is not None:
         _add_own_key(config, options)
     return 0
@@ -103,16 +107,19 @@ def run_backup(args: argparse.Namespace) -> int:
             keyfile = backup.back_up(
                 opened, config.store.tables, to, now=time.time(), on_progress=report
             )
-    talk(f"The backup is {to}, {to.stat().st_size / 1e6:,.1f} MB, encrypted.")
+    size, recovers = to.stat().st_size, backup.has_recovery_key(keyfile)
+    talk(f"The backup is {to}, {size / 1e6:,.1f} MB, encrypted.")
     talk("Every key that opens the account today opens it, also after you change them.")
-    if not backup.has_recovery_key(keyfile):
+    if not recovers:
         talk(
             "WARNING: no recovery key does. Make one on paper (`mcp-notarium keys recovery create`), then "
             "back up again: without a key nobody can read the backup."
         )
-    program = "mcp-notarium" + (f" --account {shlex.quote(args.account)}" if args.account else "")
-    talk(f"To restore it: {program} restore --backup {shlex.quote(str(to))} --ask-key")
-    talk(f"On another machine run this before: {program} setup {_options_of(config)}")
+    talk(f"To restore it: mcp-notarium restore --backup {shlex.quote(str(to))} --ask-key")
+    named = f"--account {shlex.quote(args.account)} " if args.account else ""
+    talk(f"On another machine run this before: mcp-notarium {named}setup {_options_of(config)}")
+    if args.json:
+        print_data({"path": str(to), "bytes": size, "recovery_key": recovers}, "", as_json=True)
     return 0
 
 
@@ -127,6 +134,7 @@ def _options_of(config: Config) -> str:
 
 def _add_backup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="PATH", help="the new file")
+    command_setup.options("--json")(parser)
 
 
 def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
@@ -134,7 +142,10 @@ def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
         "--backup", type=Path, metavar="PATH", help="restore a file that `backup` has written"
     )
     parser.add_argument(
-        "copy", nargs="?", help="file name of a copy; the newest undamaged one if missing"
+        "copy",
+        metavar="COPY",
+        nargs="?",
+        help="file name of a copy; the newest undamaged one if missing",
     )
     parser.add_argument("--list", action="store_true", help="list the copies and change nothing")
     parser.add_argument(

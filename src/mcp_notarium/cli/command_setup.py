@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING
 from mcp_notarium import config, logs
 from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, AuditEntry
-from mcp_notarium.cli import signals
+from mcp_notarium.cli import signals, terminal
 from mcp_notarium.cli.terminal import ask_secret, can_ask, talk
-from mcp_notarium.config import Config, Loaded
+from mcp_notarium.config import Config, Loaded, accounts
 from mcp_notarium.errors import InvalidRequest, NotariumError
 from mcp_notarium.protocol.startup_checks import check_configuration
 from mcp_notarium.sandbox import confinement
@@ -69,6 +70,8 @@ def load(args: argparse.Namespace, *, asks: bool = True) -> Loaded:
     confinement.harden_process()
     logs.protect(*config.secrets_here())  # an error may quote a value from a wrong variable
     loaded = config.load_here(env_file=args.env_file, account=args.account)
+    if loaded.account and len(accounts.read_accounts(accounts.config_dir(os.environ))) > 1:
+        terminal.account = loaded.account.name
     loaded = _ask_key(loaded) if asks else loaded
     confinement.wipe_environment(*config.secret_names())
     # A person reads this: routine events would only distract.

@@ -18,16 +18,21 @@ from mcp_notarium.config import accounts
 from mcp_notarium.errors import NotariumError
 
 _PROGRAM = "mcp-notarium"
-_LINES = {
-    "bash": 'eval "$(mcp-notarium completion bash)"     # in ~/.bashrc',
-    "zsh": 'eval "$(mcp-notarium completion zsh)"     # in ~/.zshrc, behind compinit',
-    "fish": "mcp-notarium completion fish | source     # in ~/.config/fish/config.fish",
-}
+_SHELLS = ("bash", "zsh", "fish")
+_LINES = """\
+Add the line of your shell to the file above it:
+  ~/.bashrc
+    eval "$(mcp-notarium completion bash)"
+  ~/.zshrc, behind compinit
+    eval "$(mcp-notarium completion zsh)"
+  ~/.config/fish/config.fish
+    mcp-notarium completion fish | source"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the name of the shell."""
-    parser.add_argument("shell", choices=tuple(_LINES), help="; ".join(_LINES.values()))
+    """Add the name of the shell, and what to do with the answer."""
+    parser.add_argument("shell", choices=_SHELLS, metavar="SHELL", help=", ".join(_SHELLS))
+    parser.epilog, parser.formatter_class = _LINES, main.ListFormatter
 
 
 def run(args: argparse.Namespace) -> int:

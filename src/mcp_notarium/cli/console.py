@@ -23,7 +23,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from mcp_notarium.cli.terminal import wrap
+from mcp_notarium.cli.terminal import name_account, wrap
 
 Report = Callable[[int, int | None], None]
 """Takes how many are done, and of how many; None: nobody knows yet."""
@@ -77,14 +77,14 @@ def pairs(rows: Iterable[tuple[str, str]]) -> Table:
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
     for label, value in rows:
-        made.add_row(label, value)
+        made.add_row(label, name_account(value))
     return made
 
 
 def hint(text: str) -> Table:
     """Return what to do, behind an arrow."""
     made = Table.grid(padding=(0, 1, 0, 0))
-    made.add_row("→", Text(text, overflow="fold"))
+    made.add_row("→", Text(name_account(text), overflow="fold"))
     return made
 
 
@@ -103,7 +103,7 @@ def local_time(epoch: float, *, seconds: bool = False) -> str:
 def say(text: str = "", *, style: str = "") -> None:
     """Show a paragraph. ``style`` is one of rich."""
     out = console()
-    for line in wrap(text, out.width):
+    for line in wrap(name_account(text), out.width):
         out.print(line, style=style or None, soft_wrap=True)
 
 
@@ -162,7 +162,7 @@ def progress(what: str) -> Iterator[Report]:
 def _marked(mark: str, colour: str, text: str) -> None:
     """Show a mark, and the paragraph to the right of it."""
     out = console()
-    first, *rest = wrap(text[:1].upper() + text[1:], out.width - len(mark) - 1)
+    first, *rest = wrap(name_account(text[:1].upper() + text[1:]), out.width - len(mark) - 1)
     out.print(Text.assemble((mark, colour), f" {first}"), soft_wrap=True)
     for line in rest:
         out.print(f"{'':{len(mark)}} {line}", soft_wrap=True)

@@ -22,7 +22,7 @@ from mcp_notarium.account import audit_anchor, damage_marker, database_copies, o
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, console, doctor_checks, status
 from mcp_notarium.cli.doctor_checks import BAD, NOT_CHECKED, OK, WARN, Finding, check_folder
-from mcp_notarium.cli.terminal import print_data
+from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded
 from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
@@ -256,7 +256,7 @@ def _print(found: list[Finding], code: int, *, as_json: bool) -> int:
         (
             Text(one.state, style=_COLOURS.get(one.state, "bold red")),
             one.name,
-            Group(one.seen, console.hint(one.hint)) if one.hint else one.seen,
+            Group(name_account(one.seen), *([console.hint(one.hint)] if one.hint else [])),
         )
         for one in found
     ]

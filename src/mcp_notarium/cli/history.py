@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import difflib
+import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -25,9 +26,11 @@ from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
 from mcp_notarium.domain.change_summary import summarize_change
 from mcp_notarium.domain.lines import split_lines
+from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import Limits
 from mcp_notarium.errors import InvalidRequest, NotariumError, NoteNotFound
 from mcp_notarium.logs.redaction_rules import one_line, several_lines
+from mcp_notarium.search import parser as search_parser
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.tools import history
 from mcp_notarium.tools.answers import ManageAnswer, VersionRow
@@ -35,6 +38,14 @@ from mcp_notarium.tools.note_lookup import find_note
 from mcp_notarium.tools.requests import ManageRequest
 
 _SYNC_SECONDS = 15.0
+_MOST_NAMED = 10
+_HINTS = {
+    "nothing_to_undo": "`mcp-notarium history {id}` lists what `mcp-notarium restore-version` can bring back.",
+    "changed_since": "`mcp-notarium history {id}` lists what came; `mcp-notarium restore-version` drops that, too.",
+    "conflict": "Nothing was changed. `mcp-notarium diff {id}` shows what came; run the command again if you still want it.",
+    "version": "`mcp-notarium history {id}` lists the versions that are kept.",
+}
+"""What a person is told, by the kind of the error; agents are told of their tools."""
 
 
 class _Person:
@@ -61,12 +72,15 @@ def run_history(args: argparse.Namespace) -> int:
 
 async def _history(config: Config, args: argparse.Namespace) -> int:
     async with open_synced(config) as app:
-        request = ManageRequest(action="history", id=args.note, version=args.before)
+        named = " ".join(args.note)
+        removed = app.library.history.read_removed(named)
+        note_id = named if removed else (await _find_told(app, named)).id
+        request = ManageRequest(action="history", id=note_id, version=args.before)
         found = await history.list_versions(app, request)
-        record_read(app, "cli.history", args.note)
+        record_read(app, "cli.history", note_id)
     lines = [line for row in found.history or () for line in _row_lines(row)]
     if found.next_version is not None:
-        lines.append(f"older ones: mcp-notarium history {args.note} --before {found.next_version}")
+        lines.append(f"older ones: mcp-notarium history {note_id} --before {found.next_version}")
     facts = found.model_dump(include={"id", "history", "next_version"}, exclude_none=True)
     print_data(facts, "\n".join(lines), as_json=args.json)
     return 0
@@ -89,7 +103,7 @@ def run_diff(args: argparse.Namespace) -> int:
 
 async def _diff(config: Config, args: argparse.Namespace) -> int:
     async with open_synced(config) as app:
-        note = await find_note(app, args.note)
+        note = await _find_told(app, args.note)
         versions = app.library.history
         found = [await versions.read(note.id, name) for name in (args.version, args.other) if name]
         if len(found) < 2:  # noqa: PLR2004 - a diff is of two
@@ -100,7 +114,7 @@ async def _diff(config: Config, args: argparse.Namespace) -> int:
     if len(found) < 2:  # noqa: PLR2004 - as above
         raise InvalidRequest(
             "there is no older version of this note to compare it with",
-            resolution_hint="`mcp-notarium history NOTE` lists the versions that are kept.",
+            resolution_hint=_HINTS["version"].format(id=note.id),
         )
     old, new = found
     facts = summarize_change(old.content, new.content, tags=old.tags_known and new.tags_known).facts
@@ -139,16 +153,15 @@ def run_undo(args: argparse.Namespace) -> int:
 async def _change(config: Config, args: argparse.Namespace, action: str) -> int:
     config.policy.require_use("manage", action)
     async with open_synced(config) as app:
-        fields = {"action": action, "id": args.note, "version": getattr(args, "version", None)}
-        if action == "undo" or not app.library.history.read_removed(args.note):
-            note = await find_note(app, args.note)
+        named = args.note if isinstance(args.note, str) else " ".join(args.note)
+        fields = {"action": action, "id": named, "version": getattr(args, "version", None)}
+        if action == "undo" or not app.library.history.read_removed(named):
+            note = await _find_told(app, named)
             fields |= {"id": note.id, "local_version": note.local_version}
         request = ManageRequest.model_validate(fields)
         handle = history.undo if action == "undo" else history.restore_version
         try:
-            answer = await _recorded(
-                app, args, request.id or args.note, partial(handle, app, request)
-            )
+            answer = await _recorded(app, args, request.id or named, partial(handle, app, request))
         except NotariumError as error:
             for came in error.details.get("came_after", ()):
                 talk(one_line(f"after it: {came['version']}  {_local(came['at'])}  {came['by']}"))
@@ -213,28 +226,77 @@ async def open_synced(config: Config) -> AsyncIterator[App]:
 
 @asynccontextmanager
 async def _named_errors() -> AsyncIterator[None]:
-    """Say what a person gives as NOTE, where an agent would be told of its tools."""
+    """Tell a person of commands, where an agent would be told of its tools."""
     try:
         yield
-    except NoteNotFound as error:
-        if error.subcategory != "version":
-            error.resolution_hint = "Give the note's id: `mcp-notarium search WORDS` shows it. The policy may hide the note."
+    except NotariumError as error:
+        hint = _HINTS.get(error.subcategory or "")
+        if hint is not None and "id" in error.details:
+            error.resolution_hint = hint.format(id=shlex.quote(str(error.details["id"])))
         raise
+
+
+async def find_named(app: App, named: str) -> Note:
+    """Return the note with this id, or the only one that has these words.
+
+    Raises ``NoteNotFound``, and lists the notes if there are several.
+    """
+    try:
+        return await find_note(app, named)
+    except NoteNotFound:
+        found = await app.library.find(
+            search_parser.parse(named), limit=_MOST_NAMED, offset=0, preview_lines=1
+        )
+    only = app.library.get(found.notes[0].id) if found.total == 1 else None
+    if only is not None:
+        return only
+    if not found.total:
+        raise NoteNotFound(
+            "no note has this id or these words",
+            resolution_hint="`mcp-notarium search WORDS` lists notes; the policy may hide some.",
+        )
+    for one in found.notes:
+        talk(f"  {one_line(note_title(one.title, one.head))}  {one_line(one.id)}")
+    shown = "" if len(found.notes) == found.total else f", of which {len(found.notes)} are above"
+    raise NoteNotFound(
+        f"{found.total:,} notes have these words{shown}",
+        resolution_hint="Give the id of one, or more words.",
+    )
+
+
+async def _find_told(app: App, named: str) -> Note:
+    """Return the note as :func:`find_named`, and tell which one it is."""
+    note = await find_named(app, named)
+    if note.id != named:
+        talk(f"{one_line(note_title(note.title, note.text))}  {one_line(note.id)}")
+    return note
+
+
+def note_title(title: str | None, text: str) -> str:
+    """Return what a person calls the note: its title, or its first line with letters."""
+    lines = (title or "", *text.splitlines())
+    return next((one.strip() for one in lines if one.strip()), "(empty)")
 
 
 def _arguments(
     name: str, *more: str, before: bool = False, changes: bool = False
 ) -> Callable[[argparse.ArgumentParser], None]:
+    """Return what adds the note, and ``more`` versions with their help."""
+
     def add(parser: argparse.ArgumentParser) -> None:
         parser.set_defaults(command_name=name)
-        parser.add_argument("note", metavar="NOTE", help="the note's id")
-        for one in more:
-            optional, dest = one.startswith("["), one.strip("[]").lower()
+        parser.add_argument(
+            "note",
+            metavar="NOTE",
+            nargs=None if more else "+",
+            help=f"its id, or words of it alone{' (several in quotation marks)' if more else ''}",
+        )
+        for dest, words in zip(("version", "other"), more, strict=False):
             parser.add_argument(
                 dest,
                 metavar=dest.upper(),
-                nargs="?" if optional else None,
-                help="a version as `history` shows it",
+                nargs="?" if name == "diff" else None,
+                help=words,
             )
         if before:
             parser.add_argument("--before", metavar="VERSION", help="list those before this one")
@@ -245,9 +307,16 @@ def _arguments(
 
 COMMANDS = {
     "history": (_arguments("history", before=True), run_history),
-    "diff": (_arguments("diff", "[VERSION]", "[OTHER]"), run_diff),
+    "diff": (
+        _arguments(
+            "diff",
+            "the older version, as `history` shows it (default: the one before the present state)",
+            "the newer version (default: the present state)",
+        ),
+        run_diff,
+    ),
     "restore-version": (
-        _arguments("restore-version", "VERSION", changes=True),
+        _arguments("restore-version", "a version as `history` shows it", changes=True),
         run_restore_version,
     ),
     "undo": (_arguments("undo", changes=True), run_undo),

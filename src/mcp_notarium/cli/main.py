@@ -128,8 +128,16 @@ class _HelpFormatter(argparse.HelpFormatter):
         return terminal.wrap(" ".join(text.split()), width)
 
 
-class _ListFormatter(_HelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Leave the list of commands as it is."""
+class ListFormatter(_HelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Leave a list below the arguments as it is."""
+
+
+class _Actions(argparse._SubParsersAction):  # type: ignore[type-arg]  # noqa: SLF001 - it has no public name
+    """Show the summary of an action in its own help, too."""
+
+    def add_parser(self, name: str, **options: Any) -> Any:
+        """Add an action of a command."""
+        return super().add_parser(name, description=_sentence(options["help"]), **options)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -137,6 +145,7 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**({"formatter_class": _HelpFormatter} | options))
+        self.register("action", "parsers", _Actions)
         add_sources(self)
 
     def error(self, message: str) -> NoReturn:
@@ -211,7 +220,7 @@ def _parser() -> argparse.ArgumentParser:
         usage="%(prog)s [OPTIONS] COMMAND ...",
         description="MCP server for your notes, with an encrypted local cache.",
         epilog=_command_list(),
-        formatter_class=_ListFormatter,
+        formatter_class=ListFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("-V", "--version", action="version", version=f"mcp-notarium {__version__}")
@@ -245,7 +254,7 @@ def _parse_command(
 ) -> argparse.Namespace:
     parser = _Parser(
         prog=f"mcp-notarium {options.command}",
-        description=command.summary[0].upper() + command.summary[1:] + ".",
+        description=_sentence(command.summary),
         allow_abbrev=False,
     )
     add_arguments(parser)
@@ -256,6 +265,10 @@ def _parse_command(
         words = [*(word for word in words if word not in more), command.usual, *more]
     whole: argparse.Namespace = parser.parse_args(words)
     return whole
+
+
+def _sentence(summary: str) -> str:
+    return f"{summary[:1].upper()}{summary[1:]}."
 
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
@@ -293,7 +306,9 @@ def _show_unexpected(error: Exception) -> int:
 
 def _say(text: str) -> None:
     with suppress(OSError, ValueError):
-        line = terminal.fit(several_lines(logs.scrub(text)), sys.stderr) + "\n"
+        line = (
+            terminal.fit(several_lines(logs.scrub(terminal.name_account(text))), sys.stderr) + "\n"
+        )
         encoding = sys.stderr.encoding or "utf-8"
         sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
         sys.stderr.flush()

@@ -18,32 +18,36 @@ from rich.text import Text
 
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, console, signals
-from mcp_notarium.cli.history import open_synced, person_config, record_read
+from mcp_notarium.cli.history import (
+    find_named,
+    note_title,
+    open_synced,
+    person_config,
+    record_read,
+)
 from mcp_notarium.cli.terminal import print_data
-from mcp_notarium.errors import InvalidRequest, LoginRequired, NotariumError, NoteNotFound
+from mcp_notarium.errors import InvalidRequest, LoginRequired, NotariumError
 from mcp_notarium.logs.redaction_rules import one_line, several_lines
 from mcp_notarium.report.words import counted
 from mcp_notarium.search import parser
-from mcp_notarium.tools.note_lookup import find_note
 
 if TYPE_CHECKING:
-    from mcp_notarium.domain.note import Note
     from mcp_notarium.storage.note_search import Found, Summary
 
 _LONGEST_SYNC = 3600.0
 _LOOK_SECONDS = 0.1
 _MOST_ROWS = 1000
-_MOST_NAMED = 3
 
 
 def _add_search_arguments(arguments: argparse.ArgumentParser) -> None:
     arguments.add_argument("words", nargs="+", metavar="WORDS", help=parser.FILTERS)
+    arguments.epilog = "The exit code is 0 without a hit, too; --json says how many there are."
     arguments.add_argument("-n", type=int, default=20, metavar="COUNT", help="how many (20)")
     command_setup.options("--json")(arguments)
 
 
 def run_search(args: argparse.Namespace) -> int:
-    """List the notes that match; exit code 1 if there is none."""
+    """List the notes that match."""
     if not 0 < args.n <= _MOST_ROWS:
         raise InvalidRequest(
             f"-n wants a number from 1 to {_MOST_ROWS}", resolution_hint="Say how many to show."
@@ -60,7 +64,7 @@ async def _search(args: argparse.Namespace) -> int:
     print_data(facts, [line for one in found.notes for line in _hit(one)], as_json=args.json)
     if not args.json:
         _say_count(found)
-    return 0 if found.total else 1
+    return 0
 
 
 def _as_json(one: Summary) -> dict[str, Any]:
@@ -105,7 +109,7 @@ def run_show(args: argparse.Namespace) -> int:
 
 async def _show(args: argparse.Namespace) -> int:
     async with open_synced(person_config(args)) as app:
-        note = await _find(app, " ".join(args.note))
+        note = await find_named(app, " ".join(args.note))
         record_read(app, "cli.show", note.id)
     title = note_title(note.title, note.text)
     if args.json or not sys.stdout.isatty():
@@ -129,29 +133,6 @@ async def _show(args: argparse.Namespace) -> int:
         as_json=False,
     )
     return 0
-
-
-async def _find(app: App, named: str) -> Note:
-    """Return the note with this id, or the only one that has these words. Raises ``NoteNotFound``."""
-    try:
-        return await find_note(app, named)
-    except NoteNotFound:
-        found = await app.library.find(
-            parser.parse(named), limit=_MOST_NAMED, offset=0, preview_lines=1
-        )
-        only = app.library.get(found.notes[0].id) if found.total == 1 else None
-        if only is not None:
-            return only
-        raise NoteNotFound(
-            f"{found.total or 'no'} notes have this id or these words",
-            resolution_hint="`mcp-notarium search WORDS` lists notes with their ids.",
-        ) from None
-
-
-def note_title(title: str | None, text: str) -> str:
-    """Return what a person calls the note: its title, or its first line with letters."""
-    lines = (title or "", *text.splitlines())
-    return next((one.strip() for one in lines if one.strip()), "(empty)")
 
 
 def run_sync(args: argparse.Namespace) -> int:

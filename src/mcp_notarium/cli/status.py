@@ -35,7 +35,7 @@ from mcp_notarium.account.database_copies import describe_kept
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, console
-from mcp_notarium.cli.terminal import print_data
+from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded, accounts
 from mcp_notarium.crypto.key_file_codec import SlotState
 from mcp_notarium.domain.note import WriteState
@@ -254,7 +254,7 @@ def _describe_login(app: App) -> str:
 def format_facts(facts: dict[str, Any]) -> list[RenderableType]:
     """Return the facts as a table, notices below it, and what is wrong at the end."""
     shown: list[RenderableType] = [console.pairs(_rows(facts))]
-    shown += [f"note: {notice}" for notice in facts.get("notices", ())]
+    shown += [name_account(f"note: {notice}") for notice in facts.get("notices", ())]
     if facts["exit_code"]:
         state = "LOCKED" if facts["exit_code"] in set(Verdict) else "NOT USABLE"
         about = f"{state} ({facts['verdict']}, exit code {facts['exit_code']})"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import select
+import shlex
 import signal
 import sys
 import textwrap
@@ -21,12 +23,21 @@ from mcp_notarium.secret import Secret
 
 _NARROWEST = 20
 _USUAL_WIDTH = 80
+_OF_AN_ACCOUNT = re.compile(r"\bmcp-notarium (?!-|setup|completion|generate-key)")
+account = ""
+"""The account that commands of messages must name, if there are several."""
 
 
 def talk(text: str) -> None:
     """Tell the user something on stderr, wrapped at a terminal; a failure to print is ignored."""
     with suppress(OSError):
-        print(fit(text, sys.stderr), file=sys.stderr, flush=True)
+        print(fit(name_account(text), sys.stderr), file=sys.stderr, flush=True)
+
+
+def name_account(text: str) -> str:
+    """Add ``--account`` to the commands of a message, if there are several accounts."""
+    named = f"mcp-notarium --account {shlex.quote(account)} "
+    return _OF_AN_ACCOUNT.sub(lambda _: named, text) if account else text
 
 
 def print_data(facts: Any, text: str | list[Any], *, as_json: bool) -> None:

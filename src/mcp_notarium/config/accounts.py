@@ -82,7 +82,11 @@ def choose_account(
     if name != ONLY:
         if name in found:
             return found[name]
+        import difflib  # noqa: PLC0415 - only for an error
+
+        near = difflib.get_close_matches(name, found, 1)
         known = f"There are: {', '.join(found)}." if found else "There is none yet."
+        known = f"Did you mean `{near[0]}`? {known}" if near else known
         raise AccountError(
             f"there is no account `{name}` in {display_path(folder / FILE)}",
             resolution_hint=f"{known} {_SETUP}",

@@ -207,9 +207,7 @@ _FACTS = (
     "coalesce(length(keepsake), 0) > 0"
 )
 _OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? AND number > {CREATION} ORDER BY number DESC"  # noqa: S608 - constants of ours
-_MAKERS = (
-    "SELECT made, replaced_by FROM note_versions WHERE note_id = ? AND made IS NOT NULL ORDER BY number"
-)
+_MAKERS = "SELECT made, replaced_by FROM note_versions WHERE note_id = ? AND made IS NOT NULL ORDER BY number"
 _GET = f"""
 SELECT {_FACTS}, text, tags, trash, title, properties FROM note_versions
 WHERE note_id = ? AND number = ? AND number > {CREATION}

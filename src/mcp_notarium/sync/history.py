@@ -70,7 +70,9 @@ class History:
 
     async def _walk_listed(self, note_id: str, after: str) -> AsyncGenerator[Version]:
         place = await self.read(note_id, after)
-        async with aclosing(self._listed(note_id, place.etag, self._cache.versions.makers(note_id))) as listed:
+        async with aclosing(
+            self._listed(note_id, place.etag, self._cache.versions.makers(note_id))
+        ) as listed:
             async for one in listed:
                 yield one
 

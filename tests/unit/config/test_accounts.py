@@ -80,7 +80,7 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_named(home):
     write(home, LOCAL)
     (problem,) = inspect(home, "hoem").problems()
     assert "there is no account `hoem`" in problem.message
-    assert "There are: home." in problem.resolution_hint
+    assert problem.resolution_hint.startswith("Did you mean `home`? There are: home.")
     assert "mcp-notarium setup" in problem.resolution_hint
 
 

@@ -16,6 +16,7 @@ from mcp_notarium.errors import RateLimited, StoreRejected, StoreUnavailable
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.contract import Acknowledgement, Traits
 from mcp_notarium.stores.local.store import LocalStore
+from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.transfer import import_plan, import_run
@@ -288,6 +289,7 @@ BARE = replace(
         (note(trash=True), BARE, None, import_plan.NO_TRASH),
         (note(tags=("a",)), BARE, Content("t"), import_plan.NO_TAGS),
         (note(text="x" * 100), BARE, None, import_plan.TOO_LARGE),
+        (note(text="x" * 1_000_001), SimplenoteStore.traits, None, import_plan.TOO_LARGE),
         (
             note(properties=frozenset({"p"})),
             BARE,

@@ -82,6 +82,7 @@ class SimplenoteStore:
         properties=note_codec.PROPERTIES,
         keeps_dates=True,
         shares_by_tag=True,
+        max_note_bytes=1_000_000,  # unpublished: people report refusals from about there
     )
     codec_version = note_codec.VERSION
 
