@@ -289,9 +289,9 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(error: NotariumError) -> int:
-    _say(f"mcp-notarium: {error.message}")
+    _say(f"mcp-notarium: {terminal.name_account(error.message)}")
     if error.person_hint:
-        _say(f"→ {error.person_hint}")
+        _say(f"→ {terminal.name_account(error.person_hint)}")
     return error.exit_code
 
 
@@ -306,9 +306,7 @@ def _show_unexpected(error: Exception) -> int:
 
 def _say(text: str) -> None:
     with suppress(OSError, ValueError):
-        line = (
-            terminal.fit(several_lines(logs.scrub(terminal.name_account(text))), sys.stderr) + "\n"
-        )
+        line = terminal.fit(several_lines(logs.scrub(text)), sys.stderr) + "\n"
         encoding = sys.stderr.encoding or "utf-8"
         sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
         sys.stderr.flush()
