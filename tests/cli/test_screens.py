@@ -12,6 +12,7 @@ import pytest
 
 from mcp_notarium.config import accounts
 from notarium_devtools.simperium import Simulator
+from notarium_devtools.simperium.data import prose
 from support.terminal import Terminal
 from support.whole import Server, environment, run
 
@@ -165,6 +166,14 @@ def test_notes_arrive_by_sync_and_the_login_is_told(tmp_path: Path) -> None:
     assert offline.returncode == 0
     assert "was not asked" in offline.stderr
     assert run(env, "sync").returncode == 1
+
+
+def test_the_first_load_tells_of_how_many_though_the_service_does_not(tmp_path: Path) -> None:
+    simulator = Simulator()
+    simulator.load([note | {"deleted": False} for note in prose(300, seed=2)])
+    simulator.faults.delay(1, method="GET", path="*/note/index", query={"mark": "?*", "data": "1"})
+    with simulator.running():
+        assert "100 of 300, " in screen(environment(simulator, tmp_path), "sync", width=80)
 
 
 @pytest.mark.parametrize(

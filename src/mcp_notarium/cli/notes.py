@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import shlex
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +158,7 @@ async def _sync(args: argparse.Namespace) -> int:
 async def sync_all(app: App) -> None:
     """Sync with a bar, until every note is here. Raises ``LoginRequired`` and ``NotariumError``."""
     cycle = asyncio.create_task(app.scheduler.sync_now(_LONGEST_SYNC))
+    counting: asyncio.Task[int | None] | None = None
     with console.progress("Loading the notes") as report:
         while not cycle.done():
             await asyncio.wait({cycle}, timeout=_LOOK_SECONDS)
@@ -168,12 +170,33 @@ async def sync_all(app: App) -> None:
                     f"{store.title} does not accept the login, or there is none yet",
                     resolution_hint=store.require_login().hint,
                 )
-            report(status.loaded, status.total)
+            total = status.total
+            if counting is not None:
+                total = counting.result() if counting.done() else None
+            elif total is None and status.loaded and sys.stderr.isatty():
+                counting = asyncio.create_task(_count(app))
+            report(status.loaded, total)
+    if counting is not None:
+        counting.cancel()
     if not cycle.result():
         raise NotariumError(
             f"the load did not finish: {app.scheduler.status().last_error or 'no reason known'}",
             resolution_hint="Whatever has arrived is kept. Run the command again; `mcp-notarium doctor` says more.",
         )
+
+
+async def _count(app: App) -> int | None:
+    """Return how many notes a store lists that does not say so by itself; None if it cannot be told."""
+    count, mark = 0, None
+    with suppress(NotariumError):
+        while True:
+            page = await app.store.list_page(
+                since=None, mark=mark, limit=_MOST_ROWS, with_content=False
+            )
+            count, mark = count + len(page.entries), page.next_mark
+            if mark is None:
+                return count
+    return None
 
 
 COMMANDS = {
