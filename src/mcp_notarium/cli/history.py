@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import difflib
-import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -40,10 +39,10 @@ from mcp_notarium.tools.requests import ManageRequest
 _SYNC_SECONDS = 15.0
 _MOST_NAMED = 10
 _HINTS = {
-    "nothing_to_undo": "`mcp-notarium history {id}` lists what `mcp-notarium restore-version` can bring back.",
-    "changed_since": "`mcp-notarium history {id}` lists what came; `mcp-notarium restore-version` drops that, too.",
-    "conflict": "Nothing was changed. `mcp-notarium diff {id}` shows what came; run the command again if you still want it.",
-    "version": "`mcp-notarium history {id}` lists the versions that are kept.",
+    "nothing_to_undo": "`mcp-notarium history NOTE` lists what `mcp-notarium restore-version` can bring back.",
+    "changed_since": "`mcp-notarium history NOTE` lists what came; `mcp-notarium restore-version` drops that, too.",
+    "conflict": "Nothing was changed. `mcp-notarium diff NOTE` shows what came; run the command again if you still want it.",
+    "version": "`mcp-notarium history NOTE` lists the versions that are kept.",
 }
 """What a person is told, by the kind of the error; agents are told of their tools."""
 
@@ -114,7 +113,7 @@ async def _diff(config: Config, args: argparse.Namespace) -> int:
     if len(found) < 2:  # noqa: PLR2004 - as above
         raise InvalidRequest(
             "there is no older version of this note to compare it with",
-            resolution_hint=_HINTS["version"].format(id=note.id),
+            resolution_hint=_HINTS["version"],
         )
     old, new = found
     facts = summarize_change(old.content, new.content, tags=old.tags_known and new.tags_known).facts
@@ -230,9 +229,7 @@ async def _named_errors() -> AsyncIterator[None]:
     try:
         yield
     except NotariumError as error:
-        hint = _HINTS.get(error.subcategory or "")
-        if hint is not None and "id" in error.details:
-            error.resolution_hint = hint.format(id=shlex.quote(str(error.details["id"])))
+        error.resolution_hint = _HINTS.get(error.subcategory or "", error.resolution_hint)
         raise
 
 

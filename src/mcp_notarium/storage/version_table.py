@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcp_notarium.domain.note import Content, Revision
@@ -60,6 +60,25 @@ class NoteVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class Makers:
+    """Know who made which revision of a note: the numbers of what was replaced, what was made, and by whom."""
+
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def of(self, etag: str, *, before: int | None = None) -> str:
+        """Return who made it last (``before``: of those that are older); '' if it was made elsewhere.
+
+        An undo makes the etag of an older revision again, where that follows from the text.
+        """
+        made = (
+            by
+            for number, its, by in self.rows
+            if its == etag and (before is None or number < before)
+        )
+        return next(made, "")
+
+
+@dataclass(frozen=True, slots=True)
 class Removed:
     """Hold a note that was removed from here. ``content`` has the keepsake as its ``native`` part."""
 
@@ -79,9 +98,9 @@ class VersionTable:
         """Return the versions of a note, newest first; reads no text."""
         return [NoteVersion(*row) for row in self._db.rows(_OF, (note_id,))]
 
-    def makers(self, note_id: str) -> dict[str, str]:
-        """Return which client made a revision of a note, by its etag."""
-        return dict(self._db.rows(_MAKERS, (note_id,)))
+    def makers(self, note_id: str) -> Makers:
+        """Return which clients have made the revisions of a note."""
+        return Makers(self._db.rows(_MAKERS, (note_id,)))
 
     def get(self, note_id: str, number: int) -> tuple[NoteVersion, Content | None] | None:
         """Return a version with its content (None: the store keeps it), or None if there is none."""
@@ -207,7 +226,9 @@ _FACTS = (
     "coalesce(length(keepsake), 0) > 0"
 )
 _OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? AND number > {CREATION} ORDER BY number DESC"  # noqa: S608 - constants of ours
-_MAKERS = "SELECT made, replaced_by FROM note_versions WHERE note_id = ? AND made IS NOT NULL ORDER BY number"
+_MAKERS = """
+SELECT number, made, replaced_by FROM note_versions WHERE note_id = ? AND made IS NOT NULL ORDER BY number DESC
+"""
 _GET = f"""
 SELECT {_FACTS}, text, tags, trash, title, properties FROM note_versions
 WHERE note_id = ? AND number = ? AND number > {CREATION}

@@ -14,7 +14,7 @@ from typing import cast
 from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.errors import InvalidRequest, NotariumError, NoteNotFound, VersionConflict
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.version_table import NoteVersion
+from mcp_notarium.storage.version_table import Makers, NoteVersion
 from mcp_notarium.stores.contract import Store, VersionedStore, Versions
 
 LIMIT = 10
@@ -130,7 +130,7 @@ class History:
             return []
         find_rule = self._cache.notes.visibility.find_rule_for
         return [
-            _kept_version(kept.version, kept.content, {})
+            _kept_version(kept.version, kept.content, Makers())
             for kept in self._cache.versions.removed(note_id)
             if find_rule(note_id, kept.content.tags, clear=kept.tags_understood) is None
         ]
@@ -148,7 +148,7 @@ class History:
         row = self._cache.versions.get(note.id, local_version)
         if row is None or row[1] is not None:
             return None if row is None else row[1]
-        found = await self._find_listed(note.id, base.etag, [row[0].etag], {})
+        found = await self._find_listed(note.id, base.etag, [row[0].etag], Makers())
         if found is None or not found.tags_known or self._cache.notes.get(note.id) is None:
             return None
         return found.content
@@ -204,7 +204,7 @@ class History:
         rows = self._cache.versions.of(note_id)
         return next((row for row in rows if client is None or row.replaced_by == client), None)
 
-    def _present(self, note: Note, base: Revision, makers: dict[str, str]) -> Version:
+    def _present(self, note: Note, base: Revision, makers: Makers) -> Version:
         by_etag = self._kind is Versions.BY_ETAG
         name = base.etag if by_etag else str(note.local_version)
         return Version(
@@ -212,20 +212,18 @@ class History:
             base.etag,
             base.content,
             base.modified_at,
-            makers.get(base.etag, ""),
+            makers.of(base.etag),
             present=True,
         )
 
-    def _kept(self, note_id: str, makers: dict[str, str]) -> Iterator[Version]:
+    def _kept(self, note_id: str, makers: Makers) -> Iterator[Version]:
         """Yield the versions whose texts are here, newest first; one text is read at a time."""
         for row in self._cache.versions.of(note_id):
             found = self._cache.versions.get(note_id, row.local_version)
             if found is not None and found[1] is not None:
                 yield _kept_version(row, found[1], makers)
 
-    async def _listed(
-        self, note_id: str, newest: str, makers: dict[str, str]
-    ) -> AsyncGenerator[Version]:
+    async def _listed(self, note_id: str, newest: str, makers: Makers) -> AsyncGenerator[Version]:
         """Yield what the store keeps, newest first, up to the first version that the rules hide."""
         if self._kind is Versions.NONE:
             return
@@ -241,7 +239,7 @@ class History:
             place = page.more
 
     async def _find_listed(
-        self, note_id: str, newest: str, etags: list[str], makers: dict[str, str]
+        self, note_id: str, newest: str, etags: list[str], makers: Makers
     ) -> Version | None:
         if self._has_rules:  # a newer one may be hidden: then none before is shown
             async with aclosing(self._listed(note_id, newest, makers)) as listed:
@@ -264,24 +262,24 @@ class History:
         return self._cache.notes.visibility.find_rule(revision) is not None
 
 
-def _kept_version(row: NoteVersion, content: Content, makers: dict[str, str]) -> Version:
+def _kept_version(row: NoteVersion, content: Content, makers: Makers) -> Version:
     return Version(
         str(row.local_version),
         row.etag,
         content,
         row.modified_at,
-        makers.get(row.etag, ""),
+        makers.of(row.etag, before=row.local_version),
         removed=row.removed,
     )
 
 
-def _listed_version(revision: Revision, makers: dict[str, str]) -> Version:
+def _listed_version(revision: Revision, makers: Makers) -> Version:
     return Version(
         revision.etag,
         revision.etag,
         revision.content,
         revision.modified_at,
-        makers.get(revision.etag, ""),
+        makers.of(revision.etag),
         revision.tags_understood,
     )
 

@@ -7,7 +7,7 @@ import pytest
 from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.storage.cache import Cache, apply_rules
-from mcp_notarium.storage.version_table import ROW_BYTES, VersionLimits
+from mcp_notarium.storage.version_table import ROW_BYTES, Makers, VersionLimits
 from support import corpus
 from support.cache_room import store
 
@@ -125,3 +125,8 @@ def test_versions_that_new_rules_hide_go_with_the_rules(cache):
     keep(cache, note("other"), 1)
     apply_rules(Cache(cache.database, Visibility(hidden_tags=("private",))))
     assert kept(cache) == [("other", 1)]
+
+
+def test_who_made_a_text_stays_when_an_undo_makes_it_again():
+    makers = Makers([(2, "a", "a person"), (1, "b", "agent"), (0, "a", "agent")])
+    assert (makers.of("a"), makers.of("a", before=1), makers.of("c")) == ("a person", "agent", "")
