@@ -44,8 +44,8 @@ def _env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return env
 
 
-def screen(env: dict[str, str], *command: str, width: int) -> str:
-    with Terminal(env, *command, width=width, kind="xterm-256color") as terminal:
+def screen(env: dict[str, str], *command: str, width: int, kind: str = "xterm-256color") -> str:
+    with Terminal(env, *command, width=width, kind=kind) as terminal:
         assert terminal.ends() == 0, terminal.screen
         return terminal.screen
 
@@ -116,6 +116,9 @@ def test_colour_is_for_terminals_that_want_it(env: dict[str, str]) -> None:
     assert COLOUR.search(screen(env, "search", "bread", width=80))
     assert not COLOUR.search(screen(env | {"NO_COLOR": "1"}, "search", "bread", width=80))
     assert "\x1b" not in run(env, "search", "bread").stdout
+    dumb = screen(env, "doctor", "--offline", width=60, kind="dumb")
+    assert "\x1b" not in dumb
+    assert max(map(len, dumb.splitlines())) <= 60
 
 
 def test_a_note_is_found_shown_and_piped_as_it_is(env: dict[str, str]) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -23,11 +24,12 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from mcp_notarium.cli.terminal import name_account, wrap
+from mcp_notarium.cli.terminal import columns, name_account, wrap
 
 Report = Callable[[int, int | None], None]
 """Takes how many are done, and of how many; None: nobody knows yet."""
 
+_HEIGHT = 25
 _UNWRAPPED = 10_000
 """Columns of a line that is read by a program."""
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
@@ -35,13 +37,19 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 def console() -> Console:
     """Return the console of messages: standard error as it is now."""
-    return Console(stderr=True, highlight=False, emoji=False, markup=False)
+    return _console(stderr=True, width=columns(sys.stderr))
 
 
 def output() -> Console:
     """Return the console of data: standard output, with lines of any length if it is no terminal."""
-    width = None if sys.stdout.isatty() else _UNWRAPPED
-    return Console(file=sys.stdout, width=width, highlight=False, emoji=False, markup=False)
+    return _console(
+        file=sys.stdout, width=columns(sys.stdout) if sys.stdout.isatty() else _UNWRAPPED
+    )
+
+
+def _console(**options: Any) -> Console:
+    # Without a height rich takes every terminal of the kind `dumb` for 80 columns wide.
+    return Console(height=_HEIGHT, highlight=False, emoji=False, markup=False, **options)
 
 
 def show(shown: Iterable[RenderableType]) -> None:

@@ -28,6 +28,7 @@ from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import find_holders
+from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.report.words import counted
@@ -69,7 +70,11 @@ def examine(
     """
     config = loaded.config
     stored = config.store.persistent
-    where = f"account folder {config.account_dir}" if stored else f"{config.store.title}, no folder"
+    where = (
+        f"account folder {display_path(config.account_dir)}"
+        if stored
+        else f"{config.store.title}, no folder"
+    )
     found = [Finding("configuration", OK, where)]
     found += [_check_libraries(), _check_keychain(config)]
     found += [

@@ -21,7 +21,7 @@ from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.app import App, open_app
 from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, AuditEntry
 from mcp_notarium.cli import command_setup, console
-from mcp_notarium.cli.terminal import ask_yes, print_data, talk
+from mcp_notarium.cli.terminal import ask_yes, name_account, print_data, talk
 from mcp_notarium.config import Config
 from mcp_notarium.domain.change_summary import summarize_change
 from mcp_notarium.domain.lines import split_lines
@@ -79,14 +79,16 @@ async def _history(config: Config, args: argparse.Namespace) -> int:
         record_read(app, "cli.history", note_id)
     lines = [line for row in found.history or () for line in _row_lines(row)]
     if found.next_version is not None:
-        lines.append(f"older ones: mcp-notarium history {note_id} --before {found.next_version}")
+        more = f"mcp-notarium history {note_id} --before {found.next_version}"
+        lines.append(name_account(f"older ones: {more}"))
     facts = found.model_dump(include={"id", "history", "next_version"}, exclude_none=True)
     print_data(facts, "\n".join(lines), as_json=args.json)
     return 0
 
 
 def _row_lines(row: VersionRow) -> list[str]:
-    made = f"{row.version:<8}  {_local(row.at)}  {row.by or 'made elsewhere, or not known'}"
+    by = "command line" if row.by == CLIENT else row.by or "made elsewhere, or not known"
+    made = f"{row.version:<8}  {_local(row.at)}  {by}"
     return [one_line(made), f"    {one_line(row.changed)}"]
 
 

@@ -23,6 +23,7 @@ from mcp_notarium.cli.calibrate import describe_cost
 from mcp_notarium.cli.terminal import (
     ask_line,
     ask_secret,
+    name_account,
     print_data,
     say_unless_copied,
     show_once,
@@ -68,7 +69,12 @@ def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         actions.add_parser(name, help=says).add_argument("slot", type=int, metavar="SLOT")
     paper = actions.add_parser("recovery", help="a key on paper, in case the other one is lost")
-    paper.add_argument("what", choices=("create", "test"), help="make one, or prove that it opens")
+    paper.add_argument(
+        "what",
+        choices=("create", "test"),
+        metavar="ACTION",
+        help="create: make one; test: prove that it opens",
+    )
     calibrate.add_arguments(
         actions.add_parser(
             "calibrate",
@@ -138,7 +144,7 @@ def _table(found: SlotList) -> list[RenderableType]:
     if found.opened_by is None:
         lines.append("No available key opens it, so nothing proves that this list is true.")
     headings = ("slot", "type", "state", "cost", "label")
-    return [console.table(headings, rows), *lines, *advise(found.keyfile.slots)]
+    return [console.table(headings, rows), *lines, *map(name_account, advise(found.keyfile.slots))]
 
 
 def advise(found: tuple[Slot, ...]) -> list[str]:
@@ -279,7 +285,9 @@ _ACTIONS: dict[str, Callable[[Config, Secret | None, argparse.Namespace], int]] 
 
 def add_keychain_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the action and the source of the key."""
-    parser.add_argument("action", choices=("enable", "disable"), help="what to do")
+    parser.add_argument(
+        "action", choices=("enable", "disable"), metavar="ACTION", help="enable or disable"
+    )
     command_setup.options("--ask-key")(parser)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from mcp_notarium.cli import console, setup_key
+from mcp_notarium.cli import console, setup_key, terminal
 from mcp_notarium.config import accounts
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.files.locks import find_holders
@@ -30,6 +30,7 @@ def run() -> int:
         title = registry.kind(one.store).title
         rows.append((one.name, title, f"{there}, servers: {servers or 'none'}"))
     console.show([console.table(("Account", "Store", "State"), rows)])
+    terminal.account = "NAME" if len(known) > 1 else ""
     console.say()
     console.say("`mcp-notarium status` tells more; `mcp-notarium search WORDS` finds notes.")
     return 0

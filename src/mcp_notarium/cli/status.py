@@ -269,7 +269,7 @@ def format_facts(facts: dict[str, Any]) -> list[RenderableType]:
 def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what a person wants to know first, each with its label."""
     yield "Account", f"{facts['account']} ({facts['backend']})"
-    yield "Folder", facts["folder"]
+    yield "Folder", display_path(Path(facts["folder"]))
     if "login" in facts:
         yield "Login", facts["login"]
     if "notes" in facts:

@@ -23,7 +23,7 @@ from mcp_notarium.secret import Secret
 
 _NARROWEST = 20
 _USUAL_WIDTH = 80
-_OF_AN_ACCOUNT = re.compile(r"\bmcp-notarium (?!-|setup|completion|generate-key)")
+_OF_AN_ACCOUNT = re.compile(r"\bmcp-notarium (?!setup|completion|generate-key)(?=[a-z])")
 account = ""
 """The account that commands of messages must name, if there are several."""
 
@@ -56,11 +56,16 @@ def fit(text: str, stream: TextIO) -> str:
     """Return the text with its lines wrapped at words to the width of a terminal; else as it is."""
     if not stream.isatty():
         return text
-    try:
-        width = os.get_terminal_size(stream.fileno()).columns or _USUAL_WIDTH
-    except (OSError, ValueError):
-        width = _USUAL_WIDTH
+    width = columns(stream)
     return "\n".join(line for one in text.split("\n") for line in wrap(one, width))
+
+
+def columns(stream: TextIO) -> int:
+    """Return the width of a terminal, and the usual one if nobody knows."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _USUAL_WIDTH
+    except (OSError, ValueError):
+        return _USUAL_WIDTH
 
 
 def wrap(text: str, width: int) -> list[str]:
