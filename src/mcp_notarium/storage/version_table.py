@@ -63,7 +63,7 @@ class NoteVersion:
 class Makers:
     """Know who made which revision of a note: the numbers of what was replaced, what was made, and by whom."""
 
-    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    writes: list[tuple[Any, ...]] = field(default_factory=list)
 
     def of(self, etag: str, *, before: int | None = None) -> str:
         """Return who made it last (``before``: of those that are older); '' if it was made elsewhere.
@@ -72,7 +72,7 @@ class Makers:
         """
         made = (
             by
-            for number, its, by in self.rows
+            for number, its, by in self.writes
             if its == etag and (before is None or number < before)
         )
         return next(made, "")
