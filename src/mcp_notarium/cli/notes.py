@@ -31,6 +31,7 @@ from mcp_notarium.errors import InvalidRequest, LoginRequired, NotariumError
 from mcp_notarium.logs.redaction_rules import one_line, several_lines
 from mcp_notarium.report.words import counted
 from mcp_notarium.search import parser
+from mcp_notarium.stores.contract import Changes
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.note_search import Found, Summary
@@ -159,6 +160,13 @@ async def sync_all(app: App) -> None:
     """Sync with a bar, until every note is here. Raises ``LoginRequired`` and ``NotariumError``."""
     cycle = asyncio.create_task(app.scheduler.sync_now(_LONGEST_SYNC))
     counting: asyncio.Task[int | None] | None = None
+    # A SNAPSHOT store says how many there are, and its listings do not bear another one beside them.
+    # Under rules nothing tells how many notes they hide.
+    countable = (
+        sys.stderr.isatty()
+        and app.library.traits.changes is not Changes.SNAPSHOT
+        and not app.config.policy.visibility.has_rules
+    )
     with console.progress("Loading the notes") as report:
         while not cycle.done():
             await asyncio.wait({cycle}, timeout=_LOOK_SECONDS)
@@ -173,7 +181,7 @@ async def sync_all(app: App) -> None:
             total = status.total
             if counting is not None:
                 total = counting.result() if counting.done() else None
-            elif total is None and status.loaded and sys.stderr.isatty():
+            elif total is None and status.loaded and countable:
                 counting = asyncio.create_task(_count(app))
             report(status.loaded, total)
     if counting is not None:
