@@ -165,6 +165,7 @@ async def _revive(
         raise NoteNotFound(
             "The note was removed, and this version of it is not kept.",
             details={"id": note_id, "version": last, "local_version": int(last)},
+            subcategory="version",
             resolution_hint="Restore the `version` that `details` names, if the user wants the note back.",
         )
     app.config.policy.require_write(note_id, None, old.content)
