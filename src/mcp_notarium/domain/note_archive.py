@@ -68,7 +68,7 @@ def unreadable(what: str) -> InvalidRequest:
     """Return the error for an export that cannot be read."""
     return InvalidRequest(
         f"the export cannot be read: {what}; nothing was imported",
-        resolution_hint="Export again, or correct the file. What `backup` has written is put back by `mcp-notarium restore --backup`.",
+        resolution_hint="Export again, or correct the file.",
     )
 
 
