@@ -20,7 +20,7 @@ from soak.promises import Truth
 
 _ALL = "SELECT id, text, tags, trash FROM notebook_notes"
 _VERSIONS = """
-SELECT note_id, number FROM note_versions UNION ALL SELECT id, change FROM notebook_notes
+SELECT note_id, number FROM note_versions WHERE number > 0 UNION ALL SELECT id, change FROM notebook_notes
 """
 
 
