@@ -216,9 +216,7 @@ def somebody_elses(room: Room) -> None:
 
 
 def moved_out(room: Room) -> None:
-    found = json.loads(run(room.env, "doctor", "--offline", "--json").stdout)["findings"]
-    named = next(one["seen"] for one in found if one["name"] == "configuration")
-    folder = Path(named.removeprefix("account folder "))
+    folder = Path(json.loads(run(room.env, "status", "--json").stdout)["folder"])
     folder.rename(room.place / "moved out")
 
 

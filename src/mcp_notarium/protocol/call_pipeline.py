@@ -148,7 +148,7 @@ def _request(tool: Tool, arguments: Json) -> BaseModel:
 
 
 _PROBLEMS = {
-    "extra_forbidden": "No such argument",
+    "extra_forbidden": "Unknown argument",
     "model_type": "Input should be an object",
     "literal_error": "Not one of its values",
 }

@@ -226,7 +226,7 @@ async def test_a_wrong_action_beside_an_unknown_argument_is_answered_with_all_ac
     refusal = json.loads(wrong.content[0].text)
     assert refusal["resolution_hint"].startswith("`manage` takes: action (trash|untrash|")
     assert "|reset_cache), id, " in refusal["resolution_hint"]
-    assert refusal["message"].endswith("action: Not one of its values; colour: No such argument")
+    assert refusal["message"].endswith("action: Not one of its values; colour: Unknown argument")
 
 
 async def test_error_says_its_kind_and_only_ids_of_notes_here_are_kept(harness):
