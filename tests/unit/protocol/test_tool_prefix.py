@@ -53,7 +53,7 @@ async def test_calls_and_hints_use_the_prefix_and_the_plain_name_is_unknown(harn
         missing = await client.call_tool("notes_get", {"id": "nowhere"})
         assert "`notes_list`" in json.loads(missing.content[0].text)["resolution_hint"]
         wrong = await client.call_tool("notes_save", {"colour": "red"})
-        assert json.loads(wrong.content[0].text)["message"].startswith("`notes_save` cannot")
+        assert json.loads(wrong.content[0].text)["message"].startswith("`notes_save` refuses")
         with pytest.raises(MCPError) as caught:
             await client.call_tool("get", {"id": "n"})
         assert "notes_get" in caught.value.data["details"]["known"]
