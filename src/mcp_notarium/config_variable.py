@@ -24,6 +24,7 @@ class Kind(StrEnum):
     """Name how the text of a variable is parsed."""
 
     TEXT = "text"
+    EMAIL = "e-mail address"
     NAME = "name"
     PREFIX = "prefix"
     SECRET = "secret"  # noqa: S105 - the kind of a variable, not a value

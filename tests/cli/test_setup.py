@@ -150,9 +150,13 @@ def test_a_second_run_changes_nothing(home: Path) -> None:
 def test_every_question_is_answered_at_a_terminal(simulator: Simulator, home: Path) -> None:
     with Person(bare(home) | pointing_at(simulator), "setup") as terminal:
         terminal.answer("Where do the notes live?", UP + "\n")
-        terminal.answer("E-mail address of the Simplenote account:", "not an address\x15")
+        terminal.answer("E-mail address of the Simplenote account:", "notanaddress\n")
+        terminal.answer("no e-mail address; one looks like ada@example.org.", "\x15")
         terminal.type(f"{simulator.username}\n")
         terminal.answer("Encrypt with which key?", "\n")
+        terminal.answer("Code from the e-mail: ", "WRONG1\n")
+        terminal.answer("does not accept this code. Type the one of the newest e-mail.", "")
+        terminal.answer("Code from the e-mail: ", "no code!\n")
         terminal.answer("Code from the e-mail: ", lambda: f"{simulator.sent_codes[-1].code}\n")
         terminal.answer("Make a recovery key", "y")
         asked = terminal.finds(r"Type group (\d) of 9: ")
@@ -162,6 +166,7 @@ def test_every_question_is_answered_at_a_terminal(simulator: Simulator, home: Pa
         terminal.answer("Add the server `notarium` to Zed?", "n")
         assert terminal.ends() == 0, terminal.screen
     assert "1 note is here" in terminal.screen
+    assert len(simulator.sent_codes) == 1
     assert accounts(home)["simplenote"]["SIMPLENOTE_USERNAME"] == simulator.username
     assert (home / ".config/zed/settings.json").read_text() == ZED
     assert not (home / ".cursor/mcp.json").exists()
@@ -218,6 +223,7 @@ def test_a_wrong_code_ends_it_and_says_how_to_go_on(simulator: Simulator, home: 
     )
     assert done.returncode == 1
     assert "does not accept this code" in done.stderr
+    assert "mcp-notarium login" not in done.stderr
     assert "`mcp-notarium --account simplenote setup` goes on" in done.stderr
     assert not (home / ".cursor/mcp.json").exists()
 

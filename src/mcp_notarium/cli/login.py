@@ -90,7 +90,7 @@ class _Dialog:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.by_password: bool = args.password
-        self._from_input: bool = args.code_stdin
+        self.asks_person: bool = not args.code_stdin
 
     def say(self, text: str) -> None:
         """Show a line."""
@@ -102,11 +102,11 @@ class _Dialog:
 
     def waiting_code(self) -> str | None:
         """Return what standard input has already, '' at its end, None if it has nothing yet."""
-        return read_line() if self._from_input and input_is_ready() else None
+        return read_line() if not self.asks_person and input_is_ready() else None
 
     def ask_code(self, prompt: str) -> str:
         """Ask for a code; '' if none comes."""
-        return read_line() if self._from_input else ask_secret(prompt).reveal_text()
+        return ask_secret(prompt).reveal_text() if self.asks_person else read_line()
 
 
 def _restore_token(app: App, before: Secret | None) -> None:

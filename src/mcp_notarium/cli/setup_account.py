@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -28,6 +29,7 @@ from mcp_notarium.stores.kind import StoreKind, StoreSettings
 
 _DATA_DIR = "NOTARIUM_DATA_DIR"
 _ANOTHER = ""
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 _PATIENCE = 3.0
 """Seconds after which the user is told that the store has not answered yet."""
 
@@ -149,6 +151,8 @@ def _problem(
         return "It is needed."
     if variable.kind is Kind.PATH and not Path(typed.strip()).expanduser().exists():
         return "There is no such file or folder."
+    if variable.kind is Kind.EMAIL and not _ADDRESS.fullmatch(typed.strip()):
+        return "This is no e-mail address; one looks like ada@example.org."
     try:
         parse_value(variable, typed, [])
         usual = {one.name: one.default for one in kind.variables}

@@ -152,6 +152,7 @@ def _is_loopback(host: str) -> bool:
 
 _PARSERS = {
     Kind.TEXT: _parse_text,
+    Kind.EMAIL: _parse_text,
     Kind.NAME: _parse_name,
     Kind.PREFIX: _parse_prefix,
     Kind.CHOICE: _parse_choice,

@@ -127,9 +127,13 @@ def network_access(*ports: int) -> Access:
 
 
 class LoginDialog(Protocol):
-    """Talk with the user who logs in. ``by_password``: they asked for a password login."""
+    """Talk with the user who logs in.
+
+    ``by_password``: they asked for a password login. ``asks_person``: somebody can be asked once more.
+    """
 
     by_password: bool
+    asks_person: bool
 
     def say(self, text: str) -> None:
         """Show a line."""

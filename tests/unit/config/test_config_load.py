@@ -200,7 +200,7 @@ def test_what_is_not_a_number_is_refused(tmp_path, name, text):
     [
         variable.name
         for variable in VARIABLES
-        if not variable.secret and variable.kind not in (Kind.TEXT, Kind.PATH)
+        if not variable.secret and variable.kind not in (Kind.TEXT, Kind.EMAIL, Kind.PATH)
     ],
 )
 def test_a_secret_pasted_into_the_wrong_line_is_not_repeated(tmp_path, name):

@@ -40,7 +40,7 @@ VARIABLES = (
     Variable(
         name=USERNAME,
         purpose="E-mail address of the Simplenote account.",
-        kind=Kind.TEXT,
+        kind=Kind.EMAIL,
         required=True,
         trust=Trust.WORKING_FOLDER,
     ),

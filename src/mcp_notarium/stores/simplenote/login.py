@@ -32,6 +32,9 @@ from mcp_notarium.stores.simplenote.urls import Urls
 _LARGEST = 64 * 1024
 _HEADER_VALUE = re.compile(rb"[\x21-\x7e]{1,4096}")
 _CODE = re.compile(r"[0-9A-Z]{1,32}")
+_PROMPT = "Code from the e-mail: "
+_TRIES = 3
+"""Codes that a person may type; Simplenote locks an address after a few more."""
 _BY_CODE = "Run `mcp-notarium login` in a terminal: it sends you a code by e-mail instead."
 
 _WRONG_KEY = LoginRequired(
@@ -50,18 +53,20 @@ _UNVERIFIED = LoginRequired(
     "Simplenote wants the e-mail address of this account to be verified first.",
     resolution_hint="Open the verification link that Simplenote sent, then try again.",
 )
-_WRONG_CODE = LoginRequired(
-    "Simplenote does not accept this code.",
-    resolution_hint="Run `mcp-notarium login` again and enter the code of the newest e-mail.",
-)
 _OLD_CODE = LoginRequired(
     "This code has expired or was never asked for.",
-    resolution_hint="Run `mcp-notarium login` again; a code is good for a few minutes only.",
+    resolution_hint="Run the command again: it sends a new one, which is good for a few minutes.",
 )
 _NO_CODE = LoginRequired(
     "Simplenote does not send a code to this address.",
     resolution_hint="Check SIMPLENOTE_USERNAME; it is the e-mail address of the account.",
 )
+
+
+class WrongCode(LoginRequired):
+    """The code is not that of the newest e-mail; another one can be typed."""
+
+    resolution_hint = "Run the command again and enter the code of the newest e-mail."
 
 
 class Authenticator:
@@ -109,12 +114,14 @@ class Authenticator:
         if _CODE.fullmatch(typed) is None:
             raise InvalidRequest(
                 "a login code is made of letters and digits",
-                resolution_hint=_WRONG_CODE.resolution_hint,
+                resolution_hint=WrongCode.resolution_hint,
             )
         body = {"username": normal_username(username), "auth_code": typed}
         reply = await self._post(self._urls.account("complete-login"), body, {})
         if not reply.ok:
-            raise _copy_of(_OLD_CODE if _error_word(reply) == "request-not-found" else _WRONG_CODE)
+            if _error_word(reply) == "request-not-found":
+                raise _copy_of(_OLD_CODE)
+            raise WrongCode("Simplenote does not accept this code.")
         return _token(reply, "sync_token")
 
     async def close(self) -> None:
@@ -154,16 +161,30 @@ async def log_in(settings: StoreSettings, seconds: float, dialog: LoginDialog) -
             await authenticator.request_code(username, request_source=source)
             dialog.say("Simplenote has sent a code to the account's e-mail address.")
         if code is None:
-            code = dialog.ask_code("Code from the e-mail: ")
+            code = dialog.ask_code(_PROMPT)
         if not code.strip():
             raise ConfigError(
                 "no code was given",
                 resolution_hint="Run the command again and give the code of the newest e-mail. With "
                 "--code-stdin, keep standard input open until the e-mail has come.",
             )
-        return await authenticator.complete_code(username, code)
+        return await _complete(authenticator, username, code, dialog)
     finally:
         await authenticator.close()
+
+
+async def _complete(
+    authenticator: Authenticator, username: str, code: str, dialog: LoginDialog
+) -> Secret:
+    """Turn the code into a token; a person may type another one if it is wrong."""
+    for _ in range(_TRIES - 1 if dialog.asks_person else 0):
+        try:
+            return await authenticator.complete_code(username, code)
+        except (InvalidRequest, WrongCode) as error:
+            said = error.message[:1].upper() + error.message[1:].rstrip(".")
+            dialog.say(f"{said}. Type the one of the newest e-mail.")
+            code = dialog.ask_code(_PROMPT)
+    return await authenticator.complete_code(username, code)
 
 
 def login_required(message: str) -> LoginRequired:
