@@ -256,6 +256,46 @@ def test_an_inline_table_of_servers_in_toml_gets_the_server_too(tmp_path):
     assert path.read_text() == before
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
+def test_a_table_of_toml_goes_behind_all_others_with_a_line_between_them(tmp_path, end):
+    one = clients.client("codex")
+    text = '[mcp_servers.a]\ncommand = "y"\n[projects."/x"]\ntrust_level = "trusted"' + end
+    path = place(tmp_path, one, text)
+    install(one, tmp_path)
+    assert path.read_text().startswith(text.rstrip() + "\n\n[mcp_servers.notarium]\ncommand = ")
+    later = path.read_text() + '\n[tui]\ntheme = "dark"\n'
+    path.write_text(later)
+    uninstall(one, tmp_path)
+    assert path.read_text() == text.rstrip() + '\n\n[tui]\ntheme = "dark"\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "cursor",
+            '{"mcpServers": {"git": {"command": "g", "env": {"TOKEN": "se\\"cret"}}}} // secret',
+        ),
+        ("cursor", '{\n  "apiKey": "secret" // secret\n}\n'),
+        ("zed", '{\n  "token": "secret", /* secret */\n  "apiKey": "secret"\n}\n'),
+        ("codex", "mcp_servers = { x = { command = 'y', env = { T = 'secret' } } } # secret\n"),
+        ("codex", '[mcp_servers.a]\ncommand = "y"\nenv = { T = "secret" }\n'),
+    ],
+)
+def test_the_change_that_is_shown_holds_no_value_of_somebody_else(tmp_path, capsys, name, text):
+    one = clients.client(name)
+    place(tmp_path, one, text)
+    installing._install_one(one, Account("home", "keychain", {}), COMMAND, yes=True)
+    added = capsys.readouterr().err
+    installing._uninstall_one(one, "", yes=True)
+    removed = capsys.readouterr().err
+    for mark, shown in (("+", added), ("-", removed)):
+        assert "cret" not in shown
+        assert f"\n  {mark}" in shown
+        for mine in ("notarium", *COMMAND):
+            assert mine in shown
+
+
 @pytest.mark.parametrize(
     ("platform", "environ", "name", "path"),
     [

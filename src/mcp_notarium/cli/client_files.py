@@ -155,11 +155,11 @@ def _added(file: ClientFile, text: str, name: str, entry: Mapping[str, Any]) -> 
     try:
         if file.client.format == "JSON":
             return json_members.add(text, key, name, entry)
+        if (appended := _appended(file, text, name, entry)) is not None:
+            return appended
         import tomlkit  # noqa: PLC0415 - the other format
 
         document = tomlkit.parse(text)
-        if key not in document:
-            document.add(key, tomlkit.table(is_super_table=True))
         document[key][name] = dict(entry)
     except (ValueError, TypeError) as error:
         raise _error(file.path, f"cannot be changed: {error}") from None
@@ -172,6 +172,8 @@ def _removed(file: ClientFile, text: str, name: str) -> str:
     try:
         if file.client.format == "JSON":
             return json_members.remove(text, key, name, with_object=key not in before)
+        if (cut := _cut(file, text, name)) is not None:
+            return cut
         import tomlkit  # noqa: PLC0415 - the other format
 
         document = tomlkit.parse(text)
@@ -182,6 +184,37 @@ def _removed(file: ClientFile, text: str, name: str) -> str:
     except (ValueError, TypeError) as error:
         raise _error(file.path, f"cannot be changed: {error}") from None
     return _proven(file, tomlkit.dumps(document), document.unwrap())
+
+
+def _appended(file: ClientFile, text: str, name: str, entry: Mapping[str, Any]) -> str | None:
+    """Return TOML with the server's table at its end; None if it cannot stand there."""
+    gap = "" if not text or text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
+    made = text + gap + toml_table(file.client, name, entry)
+    wanted = _parse(file.client, text, file.path)
+    wanted.setdefault(file.client.key, {})[name] = dict(entry)
+    try:
+        return _proven(file, made, wanted)
+    except ConfigError:  # the servers stand in an inline table
+        return None
+
+
+def _cut(file: ClientFile, text: str, name: str) -> str | None:
+    """Return TOML without the server's table; None if it is not as it was written."""
+    wanted = _parse(file.client, text, file.path)
+    table = toml_table(file.client, name, wanted[file.client.key].pop(name))
+    left = text.replace("\n" + table if "\n" + table in text else table, "", 1)
+    try:
+        found = _parse(file.client, left, file.path)
+    except ConfigError:
+        return None
+    return left if {file.client.key: {}, **found} == wanted else None
+
+
+def toml_table(client: Client, name: str, entry: Mapping[str, Any]) -> str:
+    """Return the server as a table of TOML."""
+    import tomlkit  # noqa: PLC0415 - one of two formats
+
+    return tomlkit.dumps({client.key: {name: dict(entry)}})
 
 
 def _proven(file: ClientFile, text: str, wanted: Mapping[str, Any]) -> str:

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -32,6 +33,9 @@ Report = Callable[[int, int | None], None]
 _HEIGHT = 25
 _UNWRAPPED = 10_000
 """Columns of a line that is read by a program."""
+_DIFF_HEAD = 2
+_VALUE = re.compile(r"""(?:"(?:[^"\\]|\\.)*"(?P<colon>\s*:)?|'[^']*'|(?://|/\*|\#).*)""")
+"""A text in JSON or TOML, or a comment."""
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -130,14 +134,23 @@ def warn(text: str) -> None:
     _marked("!!", "yellow", text)
 
 
-def show_diff(before: str, after: str, *, name: str) -> None:
-    """Show what changes in a text, with one line around each change."""
+def show_diff(before: str, after: str, *, name: str, ours: Collection[str]) -> None:
+    """Show which lines change in a file of settings; of its values only those that are ``ours``.
+
+    A line of somebody else changes, too, if it gets a comma, or holds the whole file: it may hold a secret.
+    """
+
+    def masked(found: re.Match[str]) -> str:
+        text = found[0]
+        return text if found["colon"] or text[1:-1].replace("\\\\", "\\") in ours else '"..."'
+
     lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), name, f"{name} (new)", n=1, lineterm=""
+        before.splitlines(), after.splitlines(), name, f"{name} (new)", n=0, lineterm=""
     )
     out = console()
-    for line in lines:
-        out.print(Text(f"  {line}", style=_COLOURS.get(line[:1], "dim")), soft_wrap=True)
+    for number, line in enumerate(lines):
+        shown = line if number < _DIFF_HEAD else _VALUE.sub(masked, line)
+        out.print(Text(f"  {shown}", style=_COLOURS.get(line[:1], "dim")), soft_wrap=True)
 
 
 @contextmanager

@@ -128,7 +128,7 @@ def _install_one(
         console.done(f"{one.title} has the server already ({display_path(file.path)}).")
         return entry
     after = client_files.with_server(file, name, entry)
-    if not _agreed(file, after, f"Add the server `{name}` to {one.title}?", yes=yes):
+    if not _agreed(file, after, f"Add the server `{name}` to {one.title}?", entry, yes=yes):
         return None
     client_files.keep_copy(file)
     client_files.write(file, after)
@@ -191,8 +191,10 @@ def _uninstall_one(one: Client, account: str, *, yes: bool) -> bool:
     names = list(client_files.ours(file, account=account))
     for name in names:
         file = _read(one)
-        after = client_files.without_server(file, name)
-        if not _agreed(file, after, f"Take the server `{name}` out of {one.title}?", yes=yes):
+        entry, after = client_files.ours(file)[name], client_files.without_server(file, name)
+        if not _agreed(
+            file, after, f"Take the server `{name}` out of {one.title}?", entry, yes=yes
+        ):
             continue
         client_files.write(file, after)
         console.done(f"{one.title}: `{name}` is out of {display_path(file.path)}. {one.reload}.")
@@ -201,8 +203,11 @@ def _uninstall_one(one: Client, account: str, *, yes: bool) -> bool:
     return bool(names)
 
 
-def _agreed(file: ClientFile, after: str | None, question: str, *, yes: bool) -> bool:
-    console.show_diff(file.text or "", after or "", name=display_path(file.path))
+def _agreed(
+    file: ClientFile, after: str | None, question: str, entry: Mapping[str, Any], *, yes: bool
+) -> bool:
+    ours = {entry["command"], *entry.get("args", ()), entry.get("type"), entry.get("source")}
+    console.show_diff(file.text or "", after or "", name=display_path(file.path), ours=ours)
     return yes or questions.confirm(question, default=True, option="--yes")
 
 
@@ -244,7 +249,7 @@ def print_entry(name: str, account: Account) -> None:
         _print(shlex.join(line))
     elif found is not None and found.format == "TOML":
         console.say(f"Add this to {_place(found)}:")
-        _print(_toml(found, command))
+        _print(client_files.toml_table(found, client_files.NAME, found.entry(command)).strip())
     elif name == "goose":
         console.say("Add this to config.yaml of Goose (~/.config/goose/config.yaml):")
         _print(_goose(command))
@@ -257,13 +262,6 @@ def print_entry(name: str, account: Account) -> None:
         place = _place(found) if found else other
         console.say(f"Add this to {place}:")
         _print(json.dumps({shape.key: {client_files.NAME: shape.entry(command)}}, indent=2))
-
-
-def _toml(found: Client, command: list[str]) -> str:
-    import tomlkit  # noqa: PLC0415 - one format of several
-
-    table = {found.key: {client_files.NAME: found.entry(command)}}
-    return tomlkit.dumps(table).strip()
 
 
 def _goose(command: list[str]) -> str:
