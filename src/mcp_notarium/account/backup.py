@@ -25,7 +25,7 @@ from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions
 from mcp_notarium.account.restoration import Restored
 from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import canonical_json, key_file_codec, key_slots
+from mcp_notarium.crypto import canonical_json, key_file_codec, key_slots, recovery_keys
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, WrongKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
@@ -42,7 +42,14 @@ from mcp_notarium.errors import (
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder, create_folder
 from mcp_notarium.files.locks import exclusive_locks, key_lock
-from mcp_notarium.files.private_files import disk_errors, open_regular, sync_folder
+from mcp_notarium.files.private_files import (
+    FULL,
+    disk_errors,
+    name_unfinished,
+    open_regular,
+    remove_unfinished,
+    sync_folder,
+)
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
@@ -125,11 +132,11 @@ def has_recovery_key(keyfile: KeyFile) -> bool:
 
 @contextmanager
 def _unfinished(to: Path) -> Iterator[tuple[Path, Path]]:
-    """Give the paths of two temporary files, and remove them at the end."""
+    """Give the paths of two temporary files, and remove them at the end; first those of a killed call."""
     if os.path.lexists(to):
         raise FileExistsError(to)
-    name = f".{to.name}.{secrets.token_hex(6)}"
-    paths = to.with_name(f"{name}.copy.tmp"), to.with_name(f"{name}.tmp")
+    remove_unfinished(to)
+    paths = name_unfinished(to), name_unfinished(to)
     try:
         yield paths
     finally:
@@ -191,6 +198,8 @@ def restore(
     except OSError as error:
         if error.errno == errno.EINVAL:  # a place in the file that cannot be
             raise _no_backup(path) from error
+        if error.errno in FULL:
+            raise CacheFull("the disk is full: the backup cannot be put in its place") from error
         raise InvalidRequest(
             f"the backup cannot be read, or not be put in its place: {os_errors.describe(error)}",
             resolution_hint="Give the path of a file that `mcp-notarium backup` has written.",
@@ -225,11 +234,15 @@ def _unlock(settings: Config, keyfile: KeyFile, options: ChangeOptions) -> tuple
     try:
         data_key = key_slots.unlock(keyfile, key, bounds=options.bounds)
     except WrongKey:
+        typo = recovery_keys.explain_typo(key.reveal_text())
         raise LockedError(
             Verdict.WRONG_KEY,
-            "the key does not open this backup; nothing was changed",
-            resolution_hint="Add --ask-key, and type a key that opened the account when the backup was made, or "
-            "the recovery key.",
+            "the key does not open this backup"
+            + (f": {typo}" if typo else "; nothing was changed"),
+            resolution_hint="Compare each group with the paper, and type it again."
+            if typo
+            else "Add --ask-key, and type a key that opened the account when the backup was made, or the recovery "
+            "key.",
         ) from None
     valid = key_slots.has_valid_mac(keyfile, data_key)
     if not valid or not key_slots.belongs_to(keyfile, data_key, settings.owner_hash):

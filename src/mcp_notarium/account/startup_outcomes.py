@@ -89,7 +89,7 @@ COPY_BACK = (
     "Run `mcp-notarium keys restore`: it puts the newer copy that lies beside it in its place, and "
     "keeps the old one in `quarantine/`."
 )
-RESTORE_FOLDER = "Restore the folder from a backup."
+RESTORE_FOLDER = "Restore a backup: `mcp-notarium restore --backup PATH`."
 KEY_FILE_BEHIND = "the key file is older than the one this database was last opened with"
 PUT_NEWEST_BACK = (
     "An old copy of `notarium_keys.json` was put back, perhaps with a key that was exchanged for a "

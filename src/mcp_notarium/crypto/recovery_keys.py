@@ -1,7 +1,7 @@
 """Encode and decode recovery keys: 160 random bits that a person can write on paper. Pure.
 
 Nine groups of four letters, Crockford's base 32 (no I, L, O, U): eight groups of key and one of
-checksum, so that a typo differs from a wrong key. Spaces for hyphens or nothing at all,
+checksum, so that a typo differs from a wrong key. Spaces or dashes for hyphens, or nothing at all,
 small letters, and the look-alikes I, L (one) and O (zero) are read as what they were meant to be.
 """
 
@@ -22,8 +22,8 @@ _GROUP = 4
 _LETTERS = 32
 _CHECK_LETTERS = 4
 _LABEL = b"mcp-notarium/v1/recovery-check"
-_FORM = re.compile(r"(?:[0-9A-Z]{4}[-\s]+){8}[0-9A-Z]{4}")
-_BETWEEN = re.compile(r"[-\s]+")
+_FORM = re.compile(r"(?:[0-9A-Z]{4}[-\u2010-\u2015\s]+){8}[0-9A-Z]{4}")
+_BETWEEN = re.compile(r"[-\u2010-\u2015\s]+")
 _MEANT = str.maketrans("ILO", "110")
 _FEWEST, _MOST = 20, 48
 _MOST_UNEVEN_GROUPS = 2

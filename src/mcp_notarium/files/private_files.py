@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -26,7 +27,8 @@ StepHook = Callable[[str], None]
 _TRIES = 3
 _FLAGS = ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK", "O_BINARY")
 _NO_LIST = {errno.ENODATA, errno.ENOTSUP} if sys.platform == "linux" else set()
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""Numbers of the errors that say there is no space."""
 
 
 def ignore_step(_step: str) -> None:
@@ -100,16 +102,29 @@ def create_private(path: Path, content: bytes, *, at: StepHook = ignore_step) ->
     """
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.tmp")
-    with suppress(OSError):  # a folder that cannot be listed can still be written to
-        for orphan in filter(lambda one: ours.fullmatch(one.name), path.parent.iterdir()):
-            orphan.unlink(missing_ok=True)
+    remove_unfinished(path)
     _write_and_rename(path, content, at)
     try:
         _sync_rename(path, at)
     except BaseException:
         path.unlink(missing_ok=True)  # its name may not be on the disk
         raise
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove the files and folders that killed processes have left under temporary names for ``path``."""
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.tmp")
+    with suppress(OSError):  # a folder that cannot be listed can still be written to
+        for orphan in filter(lambda one: ours.fullmatch(one.name), path.parent.iterdir()):
+            if orphan.is_dir() and not orphan.is_symlink():
+                shutil.rmtree(orphan)
+            else:
+                orphan.unlink(missing_ok=True)
+
+
+def name_unfinished(path: Path) -> Path:
+    """Return a new temporary name for ``path``, beside it."""
+    return path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
 
 
 def sync_folder(folder: Path) -> None:
@@ -134,7 +149,7 @@ def disk_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL:
             raise CacheFull(f"the disk is full: {what}") from None
         raise LockedError(
             Verdict.UNSAFE_PATH,
@@ -197,7 +212,7 @@ def _write_temporary(path: Path, content: bytes, at: StepHook) -> Path:
 def _create_temporary(path: Path) -> tuple[int, Path]:
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | sum(getattr(os, name, 0) for name in _FLAGS)
     for _ in range(_TRIES):
-        temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
+        temporary = name_unfinished(path)
         with suppress(FileExistsError):
             return os.open(temporary, flags, 0o600), temporary
     raise FileExistsError(errno.EEXIST, "no free temporary name")

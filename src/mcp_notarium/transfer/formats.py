@@ -21,7 +21,13 @@ from typing import Any, NoReturn
 from mcp_notarium.domain.note_archive import ArchivedFile, ArchivedNote, DocumentFormat, unreadable
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.files import os_errors
-from mcp_notarium.files.private_files import create_private, open_regular, sync_folder
+from mcp_notarium.files.private_files import (
+    create_private,
+    name_unfinished,
+    open_regular,
+    remove_unfinished,
+    sync_folder,
+)
 from mcp_notarium.stores import registry
 from mcp_notarium.transfer import json_document, markdown_folder
 
@@ -80,7 +86,8 @@ def write(name: str, path: Path, notes: Sequence[ArchivedNote], report: Report) 
 
 
 def _write_folder(path: Path, files: Iterator[ArchivedFile], total: int, report: Report) -> None:
-    unfinished = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
+    remove_unfinished(path)
+    unfinished = name_unfinished(path)
     unfinished.mkdir(mode=0o700)
     try:
         for number, file in enumerate(files, 1):

@@ -1,5 +1,6 @@
 """A backup that does not fit on the disk or cannot be read back leaves nothing behind, and one is restored in place."""
 
+import errno
 import tempfile
 import zipfile
 from contextlib import closing
@@ -11,6 +12,7 @@ import pytest
 
 from mcp_notarium.account import backup, database_copies
 from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.crypto import recovery_keys
 from mcp_notarium.errors import (
     CacheDamaged,
     CacheFull,
@@ -126,6 +128,25 @@ def test_a_backup_that_cannot_be_made_leaves_nothing(config, tmp_path, monkeypat
     assert {*tmp_path.iterdir()} == before
 
 
+def test_the_next_backup_removes_what_a_killed_one_has_left(config, tmp_path):
+    for name in (".b.0123456789ab.tmp", ".b.ba9876543210.tmp"):
+        (tmp_path / name).touch()
+    back_up(config, tmp_path / "b")
+    assert not list(tmp_path.glob(".b*"))
+
+
+def test_a_backup_that_does_not_fit_says_so(config, tmp_path, monkeypatch):
+    back_up(config, tmp_path / "b")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(backup.shutil, "copyfileobj", full)
+    with pytest.raises(CacheFull):
+        backup.restore(account(tmp_path / "new", **local()), tmp_path / "b", options=GIVEN)
+    assert not [one for one in (tmp_path / "new").rglob("*") if one.is_file()]
+
+
 def test_a_changed_byte_or_a_missing_end_is_said_and_nothing_is_left(config, tmp_path):
     put(config, "one " * 2000)
     back_up(config, tmp_path / "b")
@@ -158,6 +179,9 @@ def test_a_wrong_key_is_said_of_the_backup_and_nothing_is_changed(config, tmp_pa
     with pytest.raises(LockedError, match="does not open this backup") as raised:
         backup.restore(elsewhere, tmp_path / "b", options=wrong)
     assert raised.value.verdict is Verdict.WRONG_KEY
+    mistyped = replace(GIVEN, old=Secret(recovery_keys.generate().reveal_text()[:-1]))
+    with pytest.raises(LockedError, match="nine groups of four"):
+        backup.restore(elsewhere, tmp_path / "b", options=mistyped)
     assert not [one for one in (tmp_path / "new").rglob("*") if one.is_file()]
 
 

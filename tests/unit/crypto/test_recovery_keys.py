@@ -69,6 +69,7 @@ def test_given_as_a_key_it_is_recognised_by_its_form():
 FORMS = {
     "hyphens": str,
     "spaces": lambda text: text.replace("-", " "),
+    "dashes": lambda text: text.replace("-", "\u2013"),
     "nothing": lambda text: text.replace("-", ""),
     "small letters": lambda text: text.replace("-", "").lower(),
     "look-alikes": lambda text: text.replace("-", "").replace("0", "O").replace("1", "l"),

@@ -134,6 +134,7 @@ def test_a_new_file_takes_away_what_a_killed_run_has_left_of_it_and_nothing_else
     left, others = tmp_path / ".file.0123456789ab.tmp", tmp_path / ".file2.0123456789ab.tmp"
     left.touch()
     others.touch()
+    (tmp_path / ".file.ba9876543210.tmp" / "notes").mkdir(parents=True)
     private_files.create_private(tmp_path / "file", b"new")
     assert (tmp_path / "file").read_bytes() == b"new"
     assert {one.name for one in tmp_path.iterdir()} == {"file", others.name}

@@ -57,6 +57,13 @@ def test_what_fails_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_next_export_removes_what_a_killed_one_has_left(tmp_path: Path) -> None:
+    (tmp_path / ".out.0123456789ab.tmp" / "trash").mkdir(parents=True)
+    (tmp_path / ".out.0123456789ab.tmp" / "a.md").touch()
+    write(tmp_path / "out", NOTE)
+    assert [one.name for one in tmp_path.iterdir()] == ["out"]
+
+
 def test_names_of_files_are_safe_everywhere_and_differ_in_more_than_case() -> None:
     taken: dict[str, int] = {}
     titles = ["a/../b", "A B", "a   b", "", "...", "NUL.txt", "x" * 500, "\u202etxt.exe", "ß\0\n"]
