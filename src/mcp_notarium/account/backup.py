@@ -12,7 +12,6 @@ import re
 import secrets
 import shutil
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -67,7 +66,14 @@ _IN_ORDER = (
     "In this order: `mcp-notarium export PATH` takes its notes out, `mcp-notarium purge` removes it, `mcp-notarium "
     "setup --no-recovery` makes it again, this command restores the backup, `mcp-notarium import PATH` adds the notes."
 )
-_BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, KeyError)
+_BROKEN = (
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+    UnicodeDecodeError,
+    KeyError,
+)
 
 
 def back_up(
@@ -179,6 +185,8 @@ def restore(
     folder = check_folder(settings.account_dir)
     try:
         with open_regular(path, follow=True) as file, zipfile.ZipFile(file) as archive:
+            if any(one.compress_type for one in archive.infolist()):  # ours are not compressed
+                raise _no_backup(path)
             names = [name for name in archive.namelist() if _DATABASE.fullmatch(name)]
             with archive.open(_KEY_FILE) as member:
                 keyfile = key_file_codec.parse(

@@ -39,6 +39,9 @@ LARGEST_DOCUMENT = 128 * 1024 * 1024
 LARGEST_NOTE = 16 * 1024 * 1024
 LARGEST_FOLDER = 1024 * 1024 * 1024
 MOST_FILES = 200_000
+_BROKEN = (
+    zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, UnicodeDecodeError,
+)  # fmt: skip
 _ZIP = b"PK\x03\x04"
 _OLDEST_IN_ZIP = datetime(1980, 1, 1, tzinfo=UTC)
 _NEWEST_IN_ZIP = datetime(2107, 12, 31, tzinfo=UTC)
@@ -191,9 +194,11 @@ def _read_zipped(file: Any) -> bytes:
     try:
         with zipfile.ZipFile(file) as archive:
             for name in sorted(members & {*archive.namelist()}):
+                if archive.getinfo(name).compress_type > zipfile.ZIP_DEFLATED:
+                    raise NotImplementedError  # the others raise errors of their own
                 with archive.open(name) as document:
                     return document.read(LARGEST_DOCUMENT + 1)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
+    except _BROKEN as error:
         raise unreadable(f"the zip file is damaged or locked ({type(error).__name__})") from None
     raise unreadable(f"the zip file has no {' or '.join(sorted(members))}")
 

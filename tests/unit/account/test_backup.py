@@ -171,6 +171,18 @@ def test_a_changed_byte_or_a_missing_end_is_said_and_nothing_is_left(config, tmp
                 assert text(elsewhere) == "one " * 2000
 
 
+def test_a_file_that_is_compressed_is_no_backup(config, tmp_path):
+    back_up(config, tmp_path / "b")
+    with (
+        zipfile.ZipFile(tmp_path / "b") as file,
+        zipfile.ZipFile(tmp_path / "bomb", "w", zipfile.ZIP_DEFLATED) as bomb,
+    ):
+        for name in file.namelist():
+            bomb.writestr(name, file.read(name))
+    with pytest.raises(InvalidRequest, match="no backup"):
+        backup.restore(account(tmp_path / "new", **local()), tmp_path / "bomb", options=GIVEN)
+
+
 def test_a_wrong_key_is_said_of_the_backup_and_nothing_is_changed(config, tmp_path):
     put(config, "one")
     back_up(config, tmp_path / "b")

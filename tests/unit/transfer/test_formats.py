@@ -180,9 +180,11 @@ def test_of_a_folder_only_files_are_read_and_all_of_them(
     assert "cannot be read" in refusal(tmp_path)
 
 
-def zipped(data: bytes, name: str = "source/notes.json") -> bytes:
+def zipped(
+    data: bytes, name: str = "source/notes.json", *, method: int = zipfile.ZIP_DEFLATED
+) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(out, "w", method) as file:
         file.writestr(name, data)
     return out.getvalue()
 
@@ -208,6 +210,8 @@ DAMAGED = {
     "`content` must be a string": b'{"activeNotes": [{"id": "a"}]}',
     "has no source/notes.json": zipped(b"{}", "other.json"),
     "damaged or locked": zipped(b"x" * 5000)[:60],
+    "(NotImplementedError)": zipped(b"x" * 5000, method=zipfile.ZIP_LZMA),
+    "(UnicodeDecodeError)": zipped(b"{}", "\u00e9.json").replace("\u00e9".encode(), b"\xff\xff"),
 }
 
 
