@@ -344,8 +344,7 @@ def test_purge_asks_for_the_accounts_name_and_leaves_nothing(
         screen.shows("to go on: ")
         screen.type(simulator.username + "\n")
         assert screen.ends() == 0, screen.screen
-    left = [path.name for path in account_folder(simulator, tmp_path).iterdir()]
-    assert all(name.endswith(".lock") for name in left)
+    assert not account_folder(simulator, tmp_path).exists()
     assert "not made yet" in run(env, "status").stdout
 
 
@@ -360,8 +359,7 @@ def test_purge_names_what_may_be_left_in_a_keychain_that_it_could_not_ask(
         assert done.returncode == code, done.stderr
         assert "`database-key` and `login-token` of `mcp-notarium` (both end in `:" in done.stderr
         assert "again where the keychain can be asked" in done.stderr
-        left = [path.name for path in account_folder(simulator, tmp_path).iterdir()]
-        assert all(name.endswith(".lock") for name in left)
+        assert not account_folder(simulator, tmp_path).exists()
     assert run(env, "purge", "--yes").returncode == 0
 
 
@@ -373,8 +371,7 @@ def test_logout_after_a_purge_makes_nothing(
         done = run(env | {"DB_ENCRYPTION_KEY": key}, "logout")
         assert done.returncode == 0, done.stderr
         assert "There is no cache here" in done.stderr
-    left = [path.name for path in account_folder(simulator, tmp_path).iterdir()]
-    assert all(name.endswith(".lock") for name in left)
+    assert not account_folder(simulator, tmp_path).exists()
 
 
 def test_a_damaged_cache_is_repaired_and_filled_up_by_the_next_sync(

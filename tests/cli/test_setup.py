@@ -134,6 +134,10 @@ def test_one_command_gives_a_notebook_to_all_clients_and_uninstall_leaves_no_tra
     assert zed.read_text() == ZED
     assert not (home / ".cursor/mcp.json").exists()
     assert not (home / ".config/mcp-notarium/clients").exists()
+    assert run(bare(home), "purge", "--yes").returncode == 0
+    assert sorted(path.name for path in home.rglob("*")) == [
+        ".config", ".local", "settings.json", "share", "zed",
+    ]  # fmt: skip
 
 
 def test_a_second_run_changes_nothing(home: Path) -> None:

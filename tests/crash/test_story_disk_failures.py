@@ -150,7 +150,7 @@ def test_the_named_command_removes_the_old_files(tried, name, monkeypatch, capsy
                 command_setup, "prepare_account", lambda _args, f=failing: loaded(f.config)
             )
             assert main.run(story.command) == 0 or "nothing is wrong" in capsys.readouterr().err
-        left = {path.name for path in failing.folder.path.iterdir()}
+        left = {path.name for path in failing.folder.path.glob("*")}
         assert not [path for path in left if path.startswith("notarium_cache.sqlite")]
         assert len([path for path in left if path.endswith(".encrypted")]) == (name[0] != "p")
         shutil.rmtree(home)

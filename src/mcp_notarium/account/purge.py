@@ -7,6 +7,7 @@ unencrypted cache may stay readable on the disk. The notes stay at the note stor
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -16,6 +17,7 @@ from pathlib import Path
 from mcp_notarium.account import opener
 from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions
 from mcp_notarium.config import Config
+from mcp_notarium.config.settings import default_data_dir
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.errors import LockedError, NotariumError, Unfinished, Verdict
 from mcp_notarium.files import os_errors, quarantine
@@ -89,6 +91,7 @@ def purge_account(
     if folder.path.is_dir():
         with disk_errors(_UNUSABLE), exclusive_locks(folder, timeout=options.timeout):
             removed = _remove_all(folder, options)
+            _remove_locks(folder)
     if system is None:
         return PurgeResult(removed, keychain_cleared=False)
     try:
@@ -125,6 +128,19 @@ def _remove_all(folder: AccountFolder, options: ChangeOptions) -> int:
             "where it stopped.",
         ) from error
     return removed
+
+
+def _remove_locks(folder: AccountFolder) -> None:
+    """Remove the locks, and folders that are empty then. Who waits for a lock makes another file.
+
+    Windows keeps those that are held.
+    """
+    with suppress(OSError):
+        for lock in folder.path.glob("*.lock"):
+            lock.unlink()
+        folder.path.rmdir()
+        if folder.path.parent == default_data_dir(os.environ):
+            folder.path.parent.rmdir()
 
 
 def _remove(path: Path) -> bool:

@@ -115,10 +115,11 @@ def write(file: ClientFile, text: str | None) -> None:
 
 
 def drop_copy(file: ClientFile) -> None:
-    """Remove the copy, and its folder behind the last one."""
+    """Remove the copy, and its folders behind the last one."""
     file.copy.unlink(missing_ok=True)
     with suppress(OSError):
         file.copy.parent.rmdir()
+        file.copy.parent.parent.rmdir()
 
 
 def keep_copy(file: ClientFile) -> None:

@@ -172,7 +172,7 @@ def run_uninstall(args: argparse.Namespace) -> int:
             console.warn(f"{one.title}: {error.message}. {error.person_hint}")
     if not found and not failed:
         console.say("No client has the server.")
-    elif found:
+    elif found and accounts.read_accounts(accounts.config_dir(os.environ)):
         console.say(
             "Notes, keys and accounts stay. `mcp-notarium purge` destroys what is stored here, a local "
             "notebook too."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -142,12 +143,17 @@ def remember(folder: Path, account: Account) -> None:
 
 
 def forget(folder: Path, account: Account) -> None:
-    """Take the account out of the file, and remove a file that holds no other. Raises ``OSError``, ``AccountError``."""
+    """Take the account out of the file, and remove a file that holds no other, with an empty folder.
+
+    Raises ``OSError``, ``AccountError``.
+    """
     kept = {name: one for name, one in read_accounts(folder).items() if name != account.name}
     if kept:
         write_accounts(folder, kept)
     else:
         (folder / FILE).unlink(missing_ok=True)
+        with suppress(OSError):  # a folder that holds something else stays
+            folder.rmdir()
 
 
 def storable_names(kind: StoreKind) -> set[str]:

@@ -94,13 +94,7 @@ class ServerLock:
         self._path = folder.server_lock
         self._descriptor: int | None = None
         if sys.platform != "win32":
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            try:
-                self._descriptor = os.open(self._path, flags, 0o600)
-            except OSError as error:
-                if error.errno != errno.EROFS:
-                    raise
-                # Nobody moves anything on a read-only disk.
+            self._open()
 
     def share(self, *, timeout: float = SHARE_SECONDS) -> ServerLock:
         """Take the lock shared. Raises ``LockedError`` (BUSY) and releases it while another is exclusive."""
@@ -123,14 +117,23 @@ class ServerLock:
             with suppress(OSError):  # as above
                 os.close(descriptor)
 
+    def _open(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self._descriptor = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            # Nobody moves anything on a read-only disk.
+
     def _take(self, *, exclusive: bool, timeout: float) -> None:
-        if sys.platform == "win32" or self._descriptor is None:
+        if sys.platform == "win32":
             return
         import fcntl  # noqa: PLC0415 - POSIX only
 
         kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
         deadline = time.monotonic() + timeout
-        while True:
+        while self._descriptor is not None:
             try:
                 fcntl.flock(self._descriptor, kind | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -141,7 +144,11 @@ class ServerLock:
                     ) from None
                 time.sleep(_POLL)
             else:
-                return
+                if os.fstat(self._descriptor).st_nlink:
+                    return
+                # A purge has removed the file: others lock a new one of its name.
+                self.release()
+                self._open()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,12 +26,12 @@ def left(config):
     return sorted(path.name for path in files if path.suffix != ".lock")
 
 
-def test_nothing_is_left_but_locks_and_the_next_start_makes_a_new_cache(tmp_path):
+def test_nothing_is_left_and_the_next_start_makes_a_new_cache(tmp_path):
     config = made(tmp_path)
     purge.reset_account(config)
     open_cheaply(config).close()
     done = purge.purge_account(config, None, options=GIVEN)
-    assert left(config) == []
+    assert not config.account_dir.exists()
     assert done.files >= 5
     with closing(open_cheaply(config)) as opened:
         assert opened.created

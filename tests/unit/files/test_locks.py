@@ -33,6 +33,17 @@ def test_the_key_lock_is_free_again_after_use_and_private(mine):
         pass
 
 
+def test_who_waited_for_a_lock_that_was_removed_meanwhile_locks_its_successor(mine):
+    removed = ServerLock(mine).exclude()
+    waiting = ServerLock(mine)
+    mine.server_lock.unlink()
+    removed.release()
+    waiting.share()
+    with pytest.raises(LockedError):
+        ServerLock(mine)._take(exclusive=True, timeout=0.05)
+    waiting.release()
+
+
 def test_a_killed_holder_frees_both_locks(mine):
     code = (
         "import sys, pathlib\n"
