@@ -47,6 +47,9 @@ def test_a_backup_is_one_private_file_that_brings_everything_back_elsewhere(
         assert b"secret" not in path.read_bytes()
         assert [one.name for one in tmp_path.glob(".notes*")] == []
         assert run(env, "backup", str(path)).returncode != 0
+        mistaken = run(env, "import", str(path))
+        assert mistaken.returncode == 1
+        assert "`mcp-notarium restore --backup FILE` brings it back" in mistaken.stderr
 
         elsewhere = env | {"NOTARIUM_DATA_DIR": str(tmp_path / "elsewhere")}
         wrong = run(

@@ -70,6 +70,7 @@ def test_check_tells_a_right_file_from_a_wrong_one(env, tmp_path):
     done = run(env, "policy", "check", str(wrong))
     assert done.returncode == 1
     assert "line 2, `limits.writes_per_our`" in done.stderr
+    assert f"`mcp-notarium policy check {wrong}`" in done.stderr
     as_json = run(env, "policy", "check", str(wrong), "--json")
     assert as_json.returncode == 1
     assert json.loads(as_json.stdout)["line"] == 2
@@ -103,6 +104,9 @@ def test_explain_says_why(env, tmp_path):
     ]
     seen = printed(env, "explain", "seen", "save")
     assert (seen["visible"], seen["rule"], seen["offered"]) == (True, None, False)
+    by_words = printed(env, "explain", *seen["title"].split()[:2], "save")
+    assert by_words == seen
+    assert printed(env, "explain", "no", "such", "words", "save")["visible"] is None
     said = run(env, "policy", "explain", "kept", "save").stdout
     assert 'Note kept is hidden by hidden_tags "private".' in said
     assert "`save` is not offered to agents." in said

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
@@ -15,13 +16,16 @@ from typing import Any, get_args
 from mcp_notarium.account import inspection, opener
 from mcp_notarium.account.startup_outcomes import Open
 from mcp_notarium.cli import command_setup, console
+from mcp_notarium.cli.history import note_title
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Config
 from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy, read_policy
+from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import TOOLS, Policy
 from mcp_notarium.errors import ConfigError, NotPermitted
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.logs.redaction_rules import one_line
+from mcp_notarium.search import parser
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.sync.status import read_status
 from mcp_notarium.tools.requests import Action
@@ -42,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     explaining = actions.add_parser(
         "explain", help="why an agent may see a note, or use a tool on it"
     )
-    explaining.add_argument("note", metavar="NOTE", help="the note's id")
+    explaining.add_argument("note", metavar="NOTE", nargs="+", help="its id, or words of it alone")
     explaining.add_argument("tool", choices=TOOLS, metavar="TOOL", help=", ".join(TOOLS))
     for action in (showing, checking, explaining):
         action.add_argument("--json", action="store_true", help="print JSON")
@@ -55,6 +59,9 @@ def run(args: argparse.Namespace) -> int:
             return _report_valid(read_policy(args.file.expanduser(), named=True), as_json=args.json)
         loaded = command_setup.load(args)
     except ConfigError as error:
+        if args.action == "check" and args.file is not None:
+            named = f"`mcp-notarium policy check {shlex.quote(str(args.file))}`"
+            error.resolution_hint = error.person_hint.replace("`mcp-notarium policy check`", named)
         if args.action != "check" or not args.json:
             raise
         facts = {"ok": False, "message": error.message, "resolution_hint": error.person_hint}
@@ -64,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         return _report_valid(loaded.policy, as_json=args.json)
     if args.action == "show":
         return _show(loaded.policy, as_json=args.json)
-    facts = explain(loaded.config, args.note, args.tool)
+    facts = explain(loaded.config, " ".join(args.note), args.tool)
     print_data(facts, "\n".join(_describe(facts)), as_json=args.json)
     return 0
 
@@ -130,9 +137,12 @@ def _find_origin(found: FoundPolicy, key: str) -> str:
     return f"{found.path.name}, line {line}" if line else found.path.name
 
 
-def explain(config: Config, note_id: str, tool: str) -> dict[str, Any]:
-    """Return the rules for this note and this tool as JSON values, as far as the database knows."""
-    return _explain_note(config, note_id) | _explain_tool(config.policy, tool)
+def explain(config: Config, named: str, tool: str) -> dict[str, Any]:
+    """Return the rules for a note, named by id or words, and this tool as JSON values.
+
+    They are what the database knows: it has no words of notes that are hidden.
+    """
+    return _explain_note(config, named) | _explain_tool(config.policy, tool)
 
 
 def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
@@ -145,21 +155,32 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
         cache = Cache(opened.database, rules)
         if not cache.notes.visibility.matches_index:
             facts["remark"] = "The cache is kept under other rules until a server is restarted."
-        note = cache.notes.get(note_id)
-        if note is not None:
-            rule = cache.notes.find_hidden([note.id]).get(note.id)
-            found = {"rule": rule and rule.rule, "visible": rule is None}
-            return facts | {"state": "in the cache"} | found
         hidden = cache.database.row("SELECT rule FROM hidden_notes WHERE id = ?", (note_id,))
         if hidden is not None:
             return facts | {"state": "hidden", "rule": hidden[0], "visible": False}
+        note = cache.notes.get(note_id) or _find_by_words(cache, note_id)
+        if note is not None:
+            rule = cache.notes.find_hidden([note.id]).get(note.id)
+            found = {"rule": rule and rule.rule, "visible": rule is None}
+            shown = {"note": note.id, "title": note_title(note.title, note.text)}
+            return facts | shown | {"state": "in the cache"} | found
         complete = read_status(cache).complete
-        remark = "There is no such note." if complete else "Not all notes have been loaded yet."
+        remark = (
+            "There is no note with this id, and not one alone with these words."
+            if complete
+            else "Not all notes have been loaded yet."
+        )
         facts |= {"remark": facts.get("remark", remark)}
         named = cache.notes.visibility.names.find_rule(note_id, None)
         if named is not None:
             return facts | {"rule": f'hidden_ids "{named}"', "visible": False}
         return facts | _explain_id(config, note_id)
+
+
+def _find_by_words(cache: Cache, words: str) -> Note | None:
+    """Return the note that alone has these words."""
+    found = cache.search.find_words(parser.parse(words), limit=1)
+    return cache.notes.get(found.notes[0].id) if found.total == 1 else None
 
 
 def _explain_id(config: Config, note_id: str) -> dict[str, Any]:
@@ -187,7 +208,8 @@ def _explain_tool(policy: Policy, tool: str) -> dict[str, Any]:
 
 
 def _describe(facts: dict[str, Any]) -> list[str]:
-    note = one_line(facts["note"])
+    title = f" ({facts['title']})" if facts.get("title") else ""
+    note = one_line(f"{facts['note']}{title}")
     lines = {
         True: [f"Note {note} can be seen by agents."],
         False: [f"Note {note} is hidden by {facts['rule']}."],

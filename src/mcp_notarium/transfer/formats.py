@@ -42,6 +42,7 @@ MOST_FILES = 200_000
 _BROKEN = (
     zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, UnicodeDecodeError,
 )  # fmt: skip
+_OF_A_BACKUP = "notarium_keys.json"
 _ZIP = b"PK\x03\x04"
 _OLDEST_IN_ZIP = datetime(1980, 1, 1, tzinfo=UTC)
 _NEWEST_IN_ZIP = datetime(2107, 12, 31, tzinfo=UTC)
@@ -198,6 +199,11 @@ def _read_zipped(file: Any) -> bytes:
                     raise NotImplementedError  # the others raise errors of their own
                 with archive.open(name) as document:
                     return document.read(LARGEST_DOCUMENT + 1)
+            if _OF_A_BACKUP in archive.namelist():
+                raise InvalidRequest(
+                    "this is a backup, not an export; nothing was imported",
+                    resolution_hint="`mcp-notarium restore --backup FILE` brings it back.",
+                )
     except _BROKEN as error:
         raise unreadable(f"the zip file is damaged or locked ({type(error).__name__})") from None
     raise unreadable(f"the zip file has no {' or '.join(sorted(members))}")
