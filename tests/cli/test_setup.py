@@ -115,7 +115,7 @@ def test_one_command_gives_a_notebook_to_all_clients_and_uninstall_leaves_no_tra
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     said = done.stdout + done.stderr
     assert "4 tools (list, get, save, manage)" in said
-    assert "Say to your assistant" in said
+    assert "Say to your assistant:" in said
     secret = key.read_text().strip()
     zed = home / ".config/zed/settings.json"
     for text in (said, zed.read_text(), json.dumps(cursor(home))):
@@ -272,12 +272,36 @@ def test_a_passphrase_that_nothing_keeps_is_asked_by_commands_and_given_to_no_cl
         terminal.answer("The same once more", f"{PASSPHRASE}\n")
         assert terminal.ends() == 0, terminal.screen
     assert "A server cannot ask for your passphrase" in terminal.screen
+    assert "Say to your assistant, once it has the server:" in terminal.screen
     assert not (home / ".cursor/mcp.json").exists()
     assert accounts(home)["local"]["key"] == "passphrase"
     assert run(bare(home), "status").returncode == 10
     with Person(bare(home), "status") as terminal:
         terminal.answer("Passphrase of the account local: ", f"{PASSPHRASE}\n")
         assert terminal.ends() == 0, terminal.screen
+    with Person(bare(home), "status") as terminal:
+        terminal.answer("Passphrase of the account local: ", f"{PASSPHRASE}s\n")
+        terminal.answer("the typed passphrase is wrong", "")
+        terminal.answer("Run the command again and type it anew", "")
+        assert terminal.ends() == 11
+    with Person(bare(home), "setup", "--no-recovery", "--client", "cursor") as terminal:
+        terminal.answer("Which account?", "\n")
+        terminal.answer("Passphrase: ", f"{PASSPHRASE}s\n")
+        terminal.answer("does not open the notes that are here", "")
+        terminal.answer("Passphrase: ", f"{PASSPHRASE}\n")
+        terminal.answer("Keep it in a file", "y")
+        terminal.answer("Add the server `notarium` to Cursor?", "n")
+        assert terminal.ends() == 0, terminal.screen
+    assert (home / ".config/mcp-notarium/local.key").read_text() == f"{PASSPHRASE}\n"
+
+
+def test_a_recovery_key_that_is_mistyped_ends_no_set_up(home: Path) -> None:
+    with Person(bare(home), "setup", "--yes", "--recovery", "--client", "cursor") as terminal:
+        for _ in range(3):
+            terminal.answer("Type group", "WRONG\n")
+        assert terminal.ends() == 0, terminal.screen
+    assert "`mcp-notarium keys recovery create` makes one later" in terminal.screen
+    assert list(cursor(home)) == ["notarium"]
 
 
 def test_one_client_whose_file_is_broken_keeps_no_other_from_the_server(home: Path) -> None:
@@ -475,7 +499,8 @@ def test_purging_an_account_forgets_it_and_its_key(home: Path) -> None:
     assert run(bare(home), "setup", "--yes", "--client", "none").returncode == 0
     purged = run(bare(home), "purge", "--yes")
     assert purged.returncode == 0, purged.stderr
-    assert list((home / ".config/mcp-notarium").iterdir()) == []
+    assert not (home / ".config/mcp-notarium").exists()
+    assert not (home / ".local/share/mcp-notarium").exists()
 
 
 def test_a_second_notebook_is_another_account_and_another_server(home: Path) -> None:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from mcp_notarium.account.startup_facts import Observations
 from mcp_notarium.config.settings import OnUnreadable
 from mcp_notarium.errors import ASK_DOCTOR, ONE_MORE_TRY, REINSTALL, LockedError, Verdict
+from mcp_notarium.keys import credentials
 
 _NAMED_PAGES = 8
 
@@ -59,9 +60,11 @@ GIVE_KEY = (
     "key, or any other key of the cache, and puts a new one in its place." + _WITHOUT_KEYS
 )
 ANOTHER_KEY = (
-    "{keychain_too}" + GIVE_KEY + " If the key was changed and this is the new one, an old "
+    "{first}" + GIVE_KEY + " If the key was changed and this is the new one, an old "
     "`notarium_keys.json` may have been put back: `mcp-notarium keys restore FILE`."
 )
+_NAMED_KEYS = {"the key given", "the key source", credentials.TYPED}
+_TYPE_ANEW = "Run the command again and type it anew. Otherwise: "
 _KEYCHAIN_TOO = (
     "A keychain has a key of this cache, too: remove {source} from the client's configuration, and it "
     "is asked. Otherwise: "
@@ -282,14 +285,20 @@ def _fill(template: str, seen: Observations) -> str:
         typo=seen.typo,
         weakness=seen.weakness,
         source=source,
-        key=source if source in {"the key given", "the key source"} else f"the key in {source}",
-        keychain_too=_KEYCHAIN_TOO.format(source=source) if seen.keychain_slot else "",
+        key=source if source in _NAMED_KEYS else f"the key in {source}",
+        first=_first_way_out(source, keychain_slot=seen.keychain_slot),
         keychain=seen.keychain,
         asked=f" ({seen.keychain})" if seen.keychain else "",
         version=seen.newer_version,
         pages=_pages(seen),
         since=f" It was last changed on {seen.rotated}." if seen.rotated else "",
     )
+
+
+def _first_way_out(source: str, *, keychain_slot: bool) -> str:
+    if source == credentials.TYPED:
+        return _TYPE_ANEW
+    return _KEYCHAIN_TOO.format(source=source) if keychain_slot else ""
 
 
 def _pages(seen: Observations) -> str:

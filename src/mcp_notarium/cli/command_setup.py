@@ -16,8 +16,10 @@ from mcp_notarium.cli import signals, terminal
 from mcp_notarium.cli.terminal import ask_secret, can_ask, talk
 from mcp_notarium.config import Config, Loaded, accounts
 from mcp_notarium.errors import InvalidRequest, NotariumError
+from mcp_notarium.keys import credentials
 from mcp_notarium.protocol.startup_checks import check_configuration
 from mcp_notarium.sandbox import confinement
+from mcp_notarium.secret import Secret
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -92,8 +94,12 @@ def _ask_key(loaded: Loaded) -> Loaded:
     if account is None or account.key != "passphrase" or given or not can_ask():
         return loaded
     key = ask_secret(f"Passphrase of the account {account.name}: ")
-    asked = replace(found, db_key=key, db_key_origin="what was typed", db_key_yields=False)
-    return replace(loaded, config=asked)
+    return replace(loaded, config=with_typed(found, key))
+
+
+def with_typed(found: Config, key: Secret) -> Config:
+    """Return the configuration with a key that was typed."""
+    return replace(found, db_key=key, db_key_origin=credentials.TYPED, db_key_yields=False)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from mcp_notarium.config.accounts import Account
 from mcp_notarium.config.clients import CLIENTS, Client, client
 from mcp_notarium.errors import ConfigError, NotariumError
 from mcp_notarium.files.os_errors import display_path
+from mcp_notarium.report.words import listed
 
 NONE = "none"
 _NAMES = tuple(one.name for one in CLIENTS)
@@ -149,13 +150,13 @@ def _start(entries: Mapping[str, Mapping[str, Any]]) -> bool:
         if seen.problem:
             wrong = True
             console.warn(
-                f"Started as {', '.join(titles)} will start it, the server says: {seen.problem}. "
+                f"Started as {listed(titles)} will start it, the server says: {seen.problem}. "
                 "`mcp-notarium doctor` says what to do."
             )
         else:
             tools = ", ".join(seen.tools)
             console.done(
-                f"Started as {', '.join(titles)} will start it: {len(seen.tools)} tools ({tools}) after "
+                f"Started as {listed(titles)} will start it: {len(seen.tools)} tools ({tools}) after "
                 f"{seen.seconds:.1f} s, and the notes can be read."
             )
     return wrong
@@ -201,6 +202,14 @@ def _uninstall_one(one: Client, account: str, *, yes: bool) -> bool:
     if names and not client_files.ours(_read(one)):
         client_files.drop_copy(file)
     return bool(names)
+
+
+def has_server(one: Client, account: Account) -> bool:
+    """Tell whether the client's file has the server of the account."""
+    try:
+        return bool(client_files.ours(_read(one), account=account.name))
+    except NotariumError:  # it cannot be read
+        return False
 
 
 def _agreed(

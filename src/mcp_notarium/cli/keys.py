@@ -201,7 +201,7 @@ def make_recovery(config: Config, asked: Secret | None) -> int:
     made = recovery_keys.generate()
     show_once(
         "Your recovery key. Write it on paper and keep it where you keep your passport; it is not "
-        "shown again and opens this cache like any other key:",
+        "shown again and opens the notes here like any other key:",
         made,
     )
     _require_typed_back(made)

@@ -26,7 +26,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.config.accounts import Account
 from mcp_notarium.config.clients import CLIENTS
 from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
-from mcp_notarium.errors import ConfigError, LoginRequired, NotariumError
+from mcp_notarium.errors import ConfigError, InvalidRequest, LoginRequired, NotariumError
 from mcp_notarium.report.words import counted
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.kind import Truth
@@ -115,7 +115,7 @@ def _run(chosen: Account, args: argparse.Namespace) -> int:
     _offer_recovery(config, args)
     console.heading("Assistants")
     failed = _install(account, args)
-    _say_what_next(config, notes)
+    _say_what_next(config, notes, given=_has_client(account))
     return failed
 
 
@@ -201,7 +201,10 @@ def _offer_recovery(config: Config, args: argparse.Namespace) -> None:
         default=only_here,
         option="--recovery` or `--no-recovery",
     ):
-        keys.make_recovery(config, None)
+        try:
+            keys.make_recovery(config, None)
+        except InvalidRequest as error:  # no reason to stop here
+            console.warn(f"{error.message}. `mcp-notarium keys recovery create` makes one later.")
 
 
 def _install(account: Account, args: argparse.Namespace) -> int:
@@ -217,13 +220,19 @@ def _install(account: Account, args: argparse.Namespace) -> int:
     return install.install(account, install.pick_clients(args.client, yes=args.yes), yes=args.yes)
 
 
-def _say_what_next(config: Config, notes: int) -> None:
+def _has_client(account: Account) -> bool:
+    """Tell whether a client that is found here has the server of the account."""
+    return any(install.has_server(one, account) for one in install.found_clients())
+
+
+def _say_what_next(config: Config, notes: int, *, given: bool) -> None:
     first = (
         "What are my newest notes about?"
         if notes
         else "Save a note: my first note. Then list my notes."
     )
-    console.heading("Ready. Say to your assistant:")
+    once = "" if given else ", once it has the server"
+    console.heading(f"Ready. Say to your assistant{once}:")
     console.say(f"  {first}")
     console.say()
     console.say(

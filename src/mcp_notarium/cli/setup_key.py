@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import cast
 
 from mcp_notarium import config
+from mcp_notarium.account import inspection
 from mcp_notarium.account.slot_rotation import require_strong
+from mcp_notarium.account.startup_outcomes import Locked
 from mcp_notarium.cli import command_setup, console, questions, signals
 from mcp_notarium.cli.questions import Choice
 from mcp_notarium.cli.terminal import ask_secret, require_terminal
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import KEY_FILE, Account, KeyPlace
 from mcp_notarium.crypto import user_key
-from mcp_notarium.errors import InvalidRequest, LockedError, NotariumError
+from mcp_notarium.errors import InvalidRequest, LockedError, NotariumError, Verdict
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.os_errors import display_path
@@ -244,13 +246,12 @@ def _take_passphrase(
         option="--yes` (it is not kept then) or `--key file",
     ):
         return _into_file(account, typed, args)
-    known = replace(found, db_key=typed, db_key_origin="what was typed", db_key_yields=False)
-    return known, account
+    return command_setup.with_typed(found, typed), account
 
 
 def _ask_passphrase(found: Config, *, allow_weak: bool) -> Secret:
     if AccountFolder(found.account_dir).key_file.exists():
-        return ask_secret("Passphrase: ")
+        return _ask_known(found)
     for _ in range(_TRIES):
         typed = ask_secret("New passphrase (15 characters or more): ")
         try:
@@ -265,6 +266,19 @@ def _ask_passphrase(found: Config, *, allow_weak: bool) -> Secret:
         "no passphrase was given",
         resolution_hint="`--key file` makes a key that you need not type.",
     )
+
+
+def _ask_known(found: Config) -> Secret:
+    """Ask for the passphrase of a database. Raises ``LockedError``: a wrong one is kept nowhere."""
+    for left in reversed(range(_TRIES)):
+        typed = ask_secret("Passphrase: ")
+        seen = inspection.verdict(command_setup.with_typed(found, typed))
+        if not isinstance(seen, Locked) or seen.verdict is not Verdict.WRONG_KEY:
+            break
+        if not left:
+            raise seen.error()
+        console.warn("This passphrase does not open the notes that are here.")
+    return typed
 
 
 def _cannot_write(path: Path, error: OSError) -> InvalidRequest:

@@ -19,6 +19,8 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage.sync_state import SyncState
 
 KEYCHAIN = "the system's keychain"
+TYPED = "the typed passphrase"
+"""The origin of a key that a person has typed."""
 
 
 @dataclass(frozen=True, slots=True)
