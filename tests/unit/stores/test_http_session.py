@@ -24,6 +24,7 @@ from mcp_notarium.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
+from mcp_notarium.stores import http
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.http_rules import ConnectionDropped, RetryPolicy
 from mcp_notarium.stores.json_answers import AnswerTooLarge
@@ -441,7 +442,7 @@ def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_certificates_are_checked() -> None:
-    context = HttpSession(bases=[BASE], timeout=1)._open()._transport._pool._ssl_context
+    context = http._open_transport()._pool._ssl_context
     assert context.check_hostname
     assert context.verify_mode.name == "CERT_REQUIRED"
     assert context.minimum_version >= 0x0303
