@@ -499,6 +499,7 @@ def test_purging_an_account_forgets_it_and_its_key(home: Path) -> None:
     assert run(bare(home), "setup", "--yes", "--client", "none").returncode == 0
     purged = run(bare(home), "purge", "--yes")
     assert purged.returncode == 0, purged.stderr
+    assert "uninstall" not in purged.stderr
     assert not (home / ".config/mcp-notarium").exists()
     assert not (home / ".local/share/mcp-notarium").exists()
 

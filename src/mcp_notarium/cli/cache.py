@@ -24,7 +24,7 @@ from mcp_notarium.account import (
 )
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, console, notes, setup_key, signals
+from mcp_notarium.cli import command_setup, console, install, notes, setup_key, signals
 from mcp_notarium.cli.terminal import (
     ask_line,
     ask_secret,
@@ -233,9 +233,9 @@ def run_purge(args: argparse.Namespace) -> int:
     done = purge.purge_account(config, keychain.system_keychain() if config.keychain else None)
     if loaded.account is not None:
         setup_key.forget(loaded.account)
-        talk(
-            f"The account `{loaded.account.name}` is forgotten. `mcp-notarium uninstall` takes it out of clients."
-        )
+        talk(f"The account `{loaded.account.name}` is forgotten.")
+        if install.is_installed(loaded.account):
+            talk("Clients still start its server: `mcp-notarium uninstall` takes it out.")
     talk(
         f"{counted(done.files, 'file was', 'files were')} removed"
         + (", and the keychain's entries." if done.keychain_cleared else ".")

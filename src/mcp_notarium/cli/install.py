@@ -12,6 +12,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -204,12 +205,13 @@ def _uninstall_one(one: Client, account: str, *, yes: bool) -> bool:
     return bool(names)
 
 
-def has_server(one: Client, account: Account) -> bool:
-    """Tell whether the client's file has the server of the account."""
-    try:
-        return bool(client_files.ours(_read(one), account=account.name))
-    except NotariumError:  # it cannot be read
-        return False
+def is_installed(account: Account) -> bool:
+    """Tell whether a client has the server of the account, as far as its file can be read."""
+    for one in CLIENTS:
+        with suppress(NotariumError):
+            if client_files.ours(_read(one), account=account.name):
+                return True
+    return False
 
 
 def _agreed(

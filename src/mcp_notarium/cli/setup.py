@@ -115,7 +115,7 @@ def _run(chosen: Account, args: argparse.Namespace) -> int:
     _offer_recovery(config, args)
     console.heading("Assistants")
     failed = _install(account, args)
-    _say_what_next(config, notes, given=_has_client(account))
+    _say_what_next(config, notes, given=install.is_installed(account))
     return failed
 
 
@@ -218,11 +218,6 @@ def _install(account: Account, args: argparse.Namespace) -> int:
         )
         return 0
     return install.install(account, install.pick_clients(args.client, yes=args.yes), yes=args.yes)
-
-
-def _has_client(account: Account) -> bool:
-    """Tell whether a client that is found here has the server of the account."""
-    return any(install.has_server(one, account) for one in install.found_clients())
 
 
 def _say_what_next(config: Config, notes: int, *, given: bool) -> None:
