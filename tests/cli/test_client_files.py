@@ -342,10 +342,20 @@ def test_a_client_is_here_if_its_folder_or_its_command_is(tmp_path):
     assert here(PATH=str(tmp_path / "bin")) == ["claude-code", "cursor"]
 
 
-def test_a_copy_of_the_program_that_is_gone_tomorrow_is_installed_nowhere(monkeypatch):
+@pytest.mark.parametrize(
+    "executable",
+    [
+        "/home/ada/.cache/uv/archive-v0/x7Q/bin/python",
+        "/home/ada/.cache/pipx/92b07b0c7236528/bin/python",
+        "/home/ada/.local/pipx/.cache/92b07b0c7236528/bin/python",
+        "/Users/ada/Library/Caches/pipx/92b07b0c7236528/bin/python",
+    ],
+)
+def test_a_copy_of_the_program_that_is_gone_tomorrow_is_installed_nowhere(monkeypatch, executable):
     account = Account("home", "keychain", {})
+    monkeypatch.setattr(sys, "executable", "/home/ada/.local/pipx/venvs/mcp-notarium/bin/python")
     assert installing.server_command(account)[-2:] == ["--account", "home"]
-    monkeypatch.setattr(sys, "executable", "/home/ada/.cache/uv/archive-v0/x7Q/bin/python")
+    monkeypatch.setattr(sys, "executable", executable)
     with pytest.raises(ConfigError) as caught:
         installing.server_command(account)
     assert "uv tool install" in caught.value.resolution_hint

@@ -32,6 +32,8 @@ _NAMES = tuple(one.name for one in CLIENTS)
 _ONLY_PRINTED = ("cline", "goose", "other")
 _TEMPORARY = {"archive-v0", "environments-v2"}
 """Folders of ``uvx``, whose programs may be gone tomorrow."""
+_CACHES = {".cache", "cache", "caches"}
+"""Where ``pipx run`` keeps a program for some days."""
 
 
 def add_install_arguments(parser: argparse.ArgumentParser) -> None:
@@ -232,7 +234,9 @@ def _place(one: Client) -> str:
 
 def require_lasting() -> None:
     """Raise ``ConfigError`` for a program that stays for this one run only: clients could not start it."""
-    if _TEMPORARY & set(Path(sys.executable).parts):
+    parts = {part.lower() for part in Path(sys.executable).parts}
+    of_pipx = "pipx" in parts and "venvs" not in parts and parts & _CACHES
+    if of_pipx or parts & _TEMPORARY:
         raise ConfigError(
             "this copy of the program is a temporary one, and clients would look for it in vain",
             resolution_hint="Install it with `uv tool install` or `pipx install`, and run `mcp-notarium setup`.",
