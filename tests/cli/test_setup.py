@@ -504,6 +504,28 @@ def test_purging_an_account_forgets_it_and_its_key(home: Path) -> None:
     assert not (home / ".local/share/mcp-notarium").exists()
 
 
+def test_a_new_key_of_an_account_is_put_where_its_servers_find_it(home: Path) -> None:
+    assert run(bare(home), "setup", "--yes", "--client", "cursor").returncode == 0
+    kept = home / ".config/mcp-notarium/local.key"
+    for options in ([], ["--reencrypt"]):
+        done = run(bare(home), "rotate-key", "--generate", *options)
+        assert done.returncode == 0, done.stderr
+        assert kept.read_text() == done.stdout
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert "put the new one there" not in done.stderr
+        with started_by_cursor(home) as server:
+            assert server.tool("list")["total_items"] == 0
+            assert server.leave() == 0
+    own = home / "own.key"
+    own.write_text(kept.read_text())
+    elsewhere = bare(home, DB_ENCRYPTION_KEY_FILE=str(own))
+    kept.write_text("another key\n")
+    done = run(elsewhere, "rotate-key", "--generate")
+    assert done.returncode == 0, done.stderr
+    assert "put the new one there" in done.stderr
+    assert kept.read_text() == "another key\n"
+
+
 def test_a_second_notebook_is_another_account_and_another_server(home: Path) -> None:
     assert run(bare(home), "setup", "--yes", "--client", "cursor").returncode == 0
     second = ["--set", "LOCAL_NOTEBOOK=diary", "--account", "diary", "--client", "cursor"]

@@ -32,6 +32,7 @@ from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
 from mcp_notarium.crypto.slot_changes import describe_slot
 from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.keys import client_configs, keychain
 from mcp_notarium.report.words import counted
 from mcp_notarium.secret import Secret
@@ -74,24 +75,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Rotate the key; exit code 0 when the new key is in place and the old one opens nothing here."""
     loaded = command_setup.prepare_account(args)
-    code = _rotate(loaded.config, args)
+    code = _rotate(loaded.config, loaded.account, args)
     if loaded.account is not None:
         _tell_account(loaded.account, args)
     return code
 
 
-def _rotate(config: Config, args: argparse.Namespace) -> int:
+def _rotate(config: Config, account: Account | None, args: argparse.Namespace) -> int:
     _check_options(config, args)
     options = ChangeOptions(
         old=ask_secret("Old key: ") if args.ask_old else None,
         system=keychain.system_keychain() if config.keychain else None,
     )
     if args.reencrypt:
-        return _reencrypt(config, options, args)
+        return _reencrypt(config, account, options, args)
     current = slot_rotation.prove_key(config, options=options)
     if args.keychain:
         return _into_keychain(config, current, options, args)
-    return _rewrap(config, current, options, args)
+    return _rewrap(config, account, current, options, args)
 
 
 def _check_options(config: Config, args: argparse.Namespace) -> None:
@@ -118,7 +119,11 @@ def _check_options(config: Config, args: argparse.Namespace) -> None:
 
 
 def _rewrap(
-    config: Config, current: ProvenKey, options: ChangeOptions, args: argparse.Namespace
+    config: Config,
+    account: Account | None,
+    current: ProvenKey,
+    options: ChangeOptions,
+    args: argparse.Namespace,
 ) -> int:
     gone = (current.slot,) if args.keep_key else current.slots_to_replace(args.slot)
     if current.slot not in gone:
@@ -145,7 +150,8 @@ def _rewrap(
         if not (args.keep_key and notice == slot_rotation.NEEDED_BY_CLIENTS):
             talk(f"note: {notice}")
     if not args.keep_key:
-        _tell_old_key_places(config, current, done.gone)
+        kept = _keep_new(account, current, done.gone, new.secret, args)
+        _tell_old_key_places(config, current, done.gone, kept=kept)
     return 0
 
 
@@ -200,7 +206,9 @@ def _into_keychain(
     return 0
 
 
-def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace) -> int:
+def _reencrypt(
+    config: Config, account: Account | None, options: ChangeOptions, args: argparse.Namespace
+) -> int:
     replacing = new_key_input.is_given(args)
     current, dropped = reencryption.find_dropped_slots(config, replacing=replacing, options=options)
     if dropped and not args.drop_other_keys:
@@ -231,10 +239,11 @@ def _reencrypt(config: Config, options: ChangeOptions, args: argparse.Namespace)
     if any(slot.type is SlotType.RECOVERY for slot in done.dropped):
         talk("note: `mcp-notarium keys recovery create` makes a new recovery key.")
     talk("note: backups of the old database still open with old copies of the key file.")
-    if done.slot is not None:
+    if done.slot is not None and new is not None:
         _tell_cost(config, (*done.gone, *done.dropped), done.slot)
         talk(f"note: {slot_rotation.NEEDED_BY_CLIENTS}")
-        _tell_old_key_places(config, current, done.gone)
+        kept = _keep_new(account, current, done.gone, new.secret, args)
+        _tell_old_key_places(config, current, done.gone, kept=kept)
     done.state.require_finished(
         "the new cache is active, but the old database could not be removed",
         hint="Nothing is lost, and servers can be started. Old copies of the key file open the old "
@@ -275,13 +284,39 @@ def _tell_remaining_slots(others: Sequence[Slot]) -> None:
         talk(f"note: {describe_slot(slot)} still opens the cache, as before.")
 
 
+def _keep_new(
+    account: Account | None,
+    current: ProvenKey,
+    gone: Sequence[Slot],
+    new: Secret,
+    args: argparse.Namespace,
+) -> bool:
+    """Put the new key where `setup` has put the old one for servers; return whether it is there."""
+    if account is None or current.slot not in gone or args.new_key_file is not None:
+        return False
+    try:
+        path = setup_key.replace_key(account, current.key.passphrase, new)
+    except OSError:  # the user is told to put it there
+        return False
+    if path is not None:
+        talk(
+            f"The new key is in {display_path(path)}, where the servers of `{account.name}` find it."
+        )
+    return path is not None
+
+
 def _tell_old_key_places(
-    config: Config, current: ProvenKey, gone: Sequence[Slot], *, then: str = "put the new one there"
+    config: Config,
+    current: ProvenKey,
+    gone: Sequence[Slot],
+    *,
+    then: str = "put the new one there",
+    kept: bool = False,
 ) -> None:
     """Tell where a replaced key is still stored, and what to do with the key that stayed."""
     old: Secret | None = current.key.passphrase if current.slot in gone else None
     if old is not None:
-        origin = config.db_key_origin if old == config.db_key else ""
+        origin = config.db_key_origin if old == config.db_key and not kept else ""
         if origin:
             talk(f"note: the old key came from {origin}; {then}.")
         for place in client_configs.find_configs_with_key(old, os.environ):

@@ -114,6 +114,17 @@ def moved(account: Account, place: KeyPlace, path: Path | None = None) -> Accoun
     return replace(account, key=place, variables=variables)
 
 
+def replace_key(account: Account, old: Secret, new: Secret) -> Path | None:
+    """Put a new key into the file that `setup` has made if the old one is in it; return the file. Raises ``OSError``."""
+    path = Path(account.variables.get(KEY_FILE, ""))
+    if path.parent != accounts.config_dir(os.environ):
+        return None
+    if path.read_bytes().rstrip(b"\r\n") != old.reveal():
+        return None
+    replace_private(path, new.reveal() + b"\n")
+    return path
+
+
 def remember(account: Account) -> None:
     """Write the account into ``accounts.toml``. Raises ``InvalidRequest``."""
     folder = accounts.config_dir(os.environ)
