@@ -152,7 +152,7 @@ def _problem(
     if variable.kind is Kind.PATH and not Path(typed.strip()).expanduser().exists():
         return "There is no such file or folder."
     if variable.kind is Kind.EMAIL and not _ADDRESS.fullmatch(typed.strip()):
-        return "This is no e-mail address; one looks like ada@example.org."
+        return "This is no e-mail address: one has a name, `@` and a host."
     try:
         parse_value(variable, typed, [])
         usual = {one.name: one.default for one in kind.variables}
