@@ -18,6 +18,10 @@ from mcp_notarium.domain.lines import newline_of
 
 LARGEST = 65_536
 """Characters. A longer block is not read."""
+_DEEPEST = 50
+_MOST_EVENTS = 10_000
+_MOST_TIMES = 100
+"""A tag that stands in the block more often is not removed: the block is read again for each."""
 _BLOCK = re.compile(r"\ufeff?---[ \t]*\r?\n(?P<yaml>(?:.*\n)*?)---[ \t]*(?:\r?\n|\Z)")
 _KEYS = ("tags", "tag")
 _ALIASES = ("aliases", "alias")
@@ -129,7 +133,7 @@ def _replace(text: str, key: str, new: str) -> str | None:
 
 
 def _remove(text: str, key: str) -> str:
-    while True:
+    for _ in range(_MOST_TIMES):
         for one in _read(text):
             for number, item in enumerate(one.items):
                 if key in map(tag_key, _tags_in(item.value)):
@@ -140,6 +144,7 @@ def _remove(text: str, key: str) -> str:
             break
         else:
             return text
+    raise NotUnderstood
 
 
 def _without(text: str, one: TagList, number: int, key: str) -> str:
@@ -208,9 +213,21 @@ def _read(text: str, keys: Collection[str] = _KEYS) -> list[TagList]:
     if end - start > LARGEST:
         raise NotUnderstood
     try:
-        return _find_lists([*yaml.parse(text[start:end], Loader=_LOADER)], text[:end], start, keys)
+        return _find_lists(_parse(text[start:end]), text[:end], start, keys)
     except (yaml.YAMLError, RecursionError, ValueError):
         raise NotUnderstood from None
+
+
+def _parse(source: str) -> list[yaml.Event]:
+    """Return the events of the YAML, which the parser makes one by one: deep ones take it seconds."""
+    events, depth = [], 0
+    for event in yaml.parse(source, Loader=_LOADER):
+        events.append(event)
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST or len(events) > _MOST_EVENTS:
+            raise NotUnderstood
+    return events
 
 
 def _find_lists(

@@ -37,6 +37,7 @@ Report = Callable[[int, int], object]
 LARGEST_DOCUMENT = 128 * 1024 * 1024
 """Bytes. It is in memory as text and as values while it is read: three times as much."""
 LARGEST_NOTE = 16 * 1024 * 1024
+_LARGEST_FILE = LARGEST_NOTE + markdown_folder.LARGEST_BLOCK
 LARGEST_FOLDER = 1024 * 1024 * 1024
 MOST_FILES = 200_000
 _BROKEN = (
@@ -149,7 +150,7 @@ def read(path: Path) -> list[ArchivedNote]:
     """Read an export of any format. Raises ``InvalidRequest``."""
     try:
         if path.is_dir():
-            return list(markdown_folder.decode(_read_folder(path)))
+            return _require_size(list(markdown_folder.decode(_read_folder(path))))
         with open_regular(path, follow=True) as file:
             zipped = file.read(len(_ZIP)) == _ZIP
             file.seek(0)
@@ -162,7 +163,15 @@ def read(path: Path) -> list[ArchivedNote]:
     form = next((one for one in documents() if one.key in document), None)
     if form is None:
         raise unreadable("it is not a list of notes in a form that is known")
-    return list(form.decode(document))
+    return _require_size(list(form.decode(document)))
+
+
+def _require_size(notes: list[ArchivedNote]) -> list[ArchivedNote]:
+    """Return the notes. Raises ``InvalidRequest`` for one that an export to a folder could not bring back."""
+    for note in notes:
+        if len(note.content.text.encode()) > LARGEST_NOTE:
+            raise unreadable(f"the note {(note.content.title or note.id)[:60]!r} is too large")
+    return notes
 
 
 def _read_folder(root: Path) -> Iterator[ArchivedFile]:
@@ -177,9 +186,9 @@ def _read_folder(root: Path) -> Iterator[ArchivedFile]:
             if not stat.S_ISREG(at.lstat().st_mode):
                 continue
             with open_regular(at) as file:
-                data, changed = file.read(LARGEST_NOTE + 1), os.fstat(file.fileno()).st_mtime
+                data, changed = file.read(_LARGEST_FILE + 1), os.fstat(file.fileno()).st_mtime
             left, found = left - len(data), found + 1
-            if len(data) > LARGEST_NOTE or left < 0 or found > MOST_FILES:
+            if len(data) > _LARGEST_FILE or left < 0 or found > MOST_FILES:
                 raise unreadable(f"{name} is too large, or the folder is")
             path = PurePosixPath(*at.relative_to(root).parts)
             yield ArchivedFile(os.fsencode(path).decode(errors="replace"), data, changed)

@@ -33,7 +33,8 @@ _FENCE = "---\n"
 _START = re.compile(f"\ufeff?---\r?\n(?={_MARK}: )")
 _END = re.compile("^---\r?\n", re.MULTILINE)
 """An editor may have ended the lines differently, or put a byte order mark before them."""
-_LARGEST_BLOCK = 1_000_000
+LARGEST_BLOCK = 1_000_000
+"""Characters of front matter."""
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -74,7 +75,7 @@ def _tags_of(text: str) -> tuple[str, ...]:
 
 
 def _read(text: str, start: int, path: str) -> ArchivedNote:
-    end = _END.search(text, start, _LARGEST_BLOCK)
+    end = _END.search(text, start, LARGEST_BLOCK)
     if end is None:
         raise unreadable(f"{path}: the front matter has no end")
     try:

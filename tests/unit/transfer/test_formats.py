@@ -256,6 +256,10 @@ def test_a_zip_bomb_and_files_that_are_too_large_are_refused(
     with pytest.raises(ConfigError, match="which `import` does not read"):
         write(tmp_path / "new.json", large, name="json")
     assert not (tmp_path / "new.json").exists()
+    (tmp_path / "note.json").write_bytes(notes_of(text="x" * 1001))
+    assert "note 'a' is too large" in refusal(tmp_path / "note.json")
+    largest = write(tmp_path / "largest", replace(NOTE, content=Content("x" * 1000)))
+    assert len(formats.read(largest)) == 1
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a.md").write_bytes(b"x" * 1001)
     assert "too large" in refusal(tmp_path / "folder")

@@ -1,0 +1,19 @@
+"""A block that would take seconds to read is not read."""
+
+import pytest
+
+from mcp_notarium.domain.front_matter import NotUnderstood, change_tags, read_tags
+
+
+@pytest.mark.parametrize("line", ["x: " + "[" * 60 + "]" * 60, "x: [" + "1, " * 12_000 + "1]"])
+def test_a_deep_or_crowded_block_is_not_understood(line: str) -> None:
+    assert read_tags(f"---\ntags: a\n{line[:3]}1\n---\n") == ("a",)
+    with pytest.raises(NotUnderstood):
+        read_tags(f"---\ntags: a\n{line}\n---\n")
+
+
+def test_a_tag_that_stands_in_the_block_hundreds_of_times_is_not_removed() -> None:
+    with pytest.raises(NotUnderstood):
+        change_tags(f"---\ntags: [{'a, ' * 101}b]\n---\n", added=[], removed=["a"])
+    text = change_tags(f"---\ntags: [{'a, ' * 50}b]\n---\n", added=[], removed=["a"])
+    assert read_tags(text) == ("b",)
