@@ -206,25 +206,6 @@ print(sorted(heavy & sys.modules.keys()))
     assert done.stdout == b"[]\n"
 
 
-def test_no_web_server_and_no_command_line_is_imported_with_the_sdk():
-    program = """
-import sys
-from types import SimpleNamespace
-from mcp_notarium.protocol.event_queue import EventQueue
-from mcp_notarium.protocol.server import _load
-queue = EventQueue()
-_load(queue, SimpleNamespace(missing=True, config=SimpleNamespace(log_file=None)), "")
-for _ in range(2):
-    queue.wait(0).demand()
-import httpx
-print("mcp" in sys.modules, sorted({"uvicorn.config", "click", "rich"} & sys.modules.keys()))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=False, capture_output=True, timeout=60
-    )
-    assert done.stdout == b"True []\n", done.stderr.decode()
-
-
 def test_call_while_the_first_sync_runs_is_served(account):
     account.simulator.load(
         {f"n{n}": {"content": f"note {n}", "tags": [], "systemTags": [], "deleted": False,

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 _TURN_SECONDS = 0.001
 """Seconds that a thread may keep Python from another that waits for it. With the usual 5 ms every step of
 storing and answering waits that long during a first load."""
-_NEEDLESS = ("httpx._main", "uvicorn")
-"""What the SDK and the HTTP client import if it is there (a command line, a web server) and no server uses: a tenth of the
-imports' time and 7 MB. None in ``sys.modules`` means to Python that it is not there."""
 MOST_ALONE = 48 * 1024
 """Bytes of replies before there is an event loop: a pipe takes them even if nobody reads."""
 _FIRST_BYTE_SECONDS = 10.0
@@ -286,8 +283,6 @@ def answer_alone(
 def _load(queue: EventQueue, settings: config.Loaded, confined: str) -> None:
     """Import what opens the account, then the SDK."""
     try:
-        for module in _NEEDLESS:
-            sys.modules[module] = None  # type: ignore[assignment]
         gc.disable()  # nothing that is imported is ever garbage; looking for it costs an eighth
         if settings.config.log_file is None and settings.missing is None:
             _start_logging(settings)
@@ -295,8 +290,9 @@ def _load(queue: EventQueue, settings: config.Loaded, confined: str) -> None:
         from mcp_notarium.protocol import async_server  # noqa: F401, PLC0415 - imported to be there
 
         queue.put(ImportDone("event loop"))
-        from mcp_notarium.protocol import sdk_server  # noqa: F401, PLC0415 - the same
+        from mcp_notarium.protocol.sdk_import import import_sdk  # noqa: PLC0415 - behind the event loop
 
+        import_sdk()
         gc.freeze()
         queue.put(ImportDone("SDK"))
     except BaseException as error:  # noqa: BLE001 - the main thread raises it
