@@ -29,9 +29,9 @@ _Result = TypeVar("_Result")
 BUSY_SECONDS = 5
 """Seconds that a statement waits for another process's transaction before ``CacheBusy``."""
 
-_PORTION = 50
-"""Rows that one statement inserts. After each statement another thread may take Python for a millisecond, so a
-load that does this row by row takes twice as long beside one that is busy."""
+_PORTIONS = (1000, 50)
+"""Rows that one statement inserts, of 32 columns at most. After each statement another thread may take Python for
+a millisecond, so a load that does this row by row takes twice as long beside one that is busy."""
 _VALUES = re.compile(r"VALUES (\([?, ]+\))")
 
 _ASIDE_CACHE = 1 << 20
@@ -157,17 +157,15 @@ class Database:
 
     def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run a statement once per row of parameters; an ``INSERT ... VALUES`` of many rows in portions."""
-        everything = list(rows)
-        whole = len(everything) - len(everything) % _PORTION
-        if whole and (portion := _portion_of(sql)) != sql:
-            flat = [
-                [*chain.from_iterable(everything[at : at + _PORTION])]
-                for at in range(0, whole, _PORTION)
-            ]
-            self._do(lambda c, p: c.executemany(portion, p), flat)
-            everything = everything[whole:]
-        if everything:
-            self._do(lambda c, p: c.executemany(sql, p), everything)
+        rest = list(rows)
+        for size in _PORTIONS:
+            whole = len(rest) - len(rest) % size
+            if whole and (portion := _portion_of(sql, size)) != sql:
+                flat = [[*chain.from_iterable(rest[at : at + size])] for at in range(0, whole, size)]
+                self._do(lambda c, p, sql=portion: c.executemany(sql, p), flat)
+                rest = rest[whole:]
+        if rest:
+            self._do(lambda c, p: c.executemany(sql, p), rest)
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[None]:
@@ -324,12 +322,12 @@ class Database:
 
 
 @cache
-def _portion_of(sql: str) -> str:
-    """Return the statement with the values of ``_PORTION`` rows; unchanged if it is no ``INSERT ... VALUES``."""
+def _portion_of(sql: str, size: int) -> str:
+    """Return the statement with the values of ``size`` rows; unchanged if it is no ``INSERT ... VALUES``."""
     found = _VALUES.search(sql)
     if found is None or not sql.lstrip().startswith("INSERT"):
         return sql
-    return sql[: found.end()] + f", {found[1]}" * (_PORTION - 1) + sql[found.end() :]
+    return sql[: found.end()] + f", {found[1]}" * (size - 1) + sql[found.end() :]
 
 
 def _storable(value: Any) -> Any:
