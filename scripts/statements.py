@@ -49,7 +49,7 @@ BUILDERS = {
     "mcp_notarium.storage.database:Database.row": "hands its argument on",
     "mcp_notarium.storage.database:Database.number": "hands its argument on",
     "mcp_notarium.storage.database:Database.run": "hands its argument on",
-    "mcp_notarium.storage.database:Database.run_many": "hands its argument on",
+    "mcp_notarium.storage.database:Database._run_each": "hands its argument on",
     "mcp_notarium.storage.table_copy:_try_rows": "hands its argument on",
     "mcp_notarium.storage.integrity:_first_fault": "the constants of check and walk beside it",
     "mcp_notarium.storage.migrations:_run_step": "the numbered migrations, constants of their modules",

@@ -158,6 +158,8 @@ class Recording:
         self._notes: tuple[str, ...] = ()
         self._bytes = 0
         self._digest: str | None = None
+        self.flush_due = False
+        """The outcome of a change is committed, and has to be flushed before the answer."""
 
     def __enter__(self) -> Self:
         return self
@@ -165,7 +167,7 @@ class Recording:
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object
     ) -> None:
-        """Write the record, or the second one. Never raises."""
+        """Write the record, or the second one, which is to be flushed unless there was an error. Never raises."""
         if isinstance(error, asyncio.CancelledError):
             self._outcome = UNKNOWN if self._number else "cancelled"
         elif error is not None and self._decided() is Decision.ASKED:
@@ -173,7 +175,8 @@ class Recording:
         log = self._log or self._recorder.log
         entry = self._entry(log, outcome=self._outcome)
         if self._number and log is not None:
-            log.record_outcome(entry)
+            self.flush_due = error is None
+            log.record_outcome(entry, durable=not self.flush_due)
             if log.waiting:
                 self._recorder.wake(SECONDS)
         else:

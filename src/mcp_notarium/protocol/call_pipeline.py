@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -17,6 +18,7 @@ from mcp_notarium import logs
 from mcp_notarium.domain.characters import has_lone_surrogate, replace_surrogates
 from mcp_notarium.domain.policy import LOOKING
 from mcp_notarium.errors import (
+    CacheError,
     ConfirmationRequired,
     InvalidRequest,
     NotariumError,
@@ -80,7 +82,11 @@ class CallPipeline:
         with Recording(self.recorder, call, tool) as record:
             if tool is None:
                 raise UnknownTool(sorted(self._tools))
-            return record.answered(await self._answer(tool, call.arguments, record))
+            answer = record.answered(await self._answer(tool, call.arguments, record))
+        if record.flush_due and self.holder.opened is not None:
+            with suppress(CacheError):  # the change is made, and an error would have it made again
+                await self.holder.opened.cache.flush()
+        return answer
 
     async def _answer(self, tool: Tool, arguments: Json, record: Recording) -> CallResult:
         try:

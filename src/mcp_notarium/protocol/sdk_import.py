@@ -9,11 +9,9 @@ the SDK that does not permit this is imported as a whole.
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from importlib.util import find_spec, module_from_spec
 from typing import Final
 
-_SERVER: Final = "mcp_notarium.protocol.sdk_server"
 _UNINITIALIZED: Final = ("mcp", "mcp.server")
 _NEEDLESS: Final = ("httpx._main", "uvicorn")
 """What the SDK and the HTTP client import if it is there: a command line, a web server. None in
@@ -27,7 +25,7 @@ def import_sdk() -> None:
     for module in _NEEDLESS:
         sys.modules[module] = None  # type: ignore[assignment]
     if "mcp" in sys.modules:
-        import_module(_SERVER)
+        _import_server()
         return
     before = set(sys.modules)
     try:
@@ -38,9 +36,13 @@ def import_sdk() -> None:
         from mcp_types._wire_base import WireModel  # noqa: PLC0415 - the order matters
 
         WireModel.model_config["defer_build"] = True
-        import_module(_SERVER)
+        _import_server()
     except (ImportError, AttributeError):
         for name in set(sys.modules) - before:
             if name == "mcp" or name.startswith(_STARTED):
                 del sys.modules[name]
-        import_module(_SERVER)
+        _import_server()
+
+
+def _import_server() -> None:
+    from mcp_notarium.protocol import sdk_server  # noqa: F401, PLC0415 - imported to be there

@@ -100,13 +100,14 @@ class AuditLog:
         """Run a transaction; see :meth:`Database.transaction`."""
         return self._db.transaction(durable=durable)
 
-    def record_outcome(self, entry: AuditEntry) -> None:
+    def record_outcome(self, entry: AuditEntry, *, durable: bool = True) -> None:
         """Record the outcome of an act, on the disk if possible. Never raises.
 
-        The act is done by now; an error would make the caller repeat it.
+        The act is done by now; an error would make the caller repeat it. If it is not ``durable``, the caller
+        flushes it.
         """
         self._waiting.append(entry)
-        self._store(durable=True)
+        self._store(durable=durable)
 
     def buffer(self, entry: AuditEntry) -> None:
         """Record an act that changes nothing, with the next :meth:`flush`. Never raises."""

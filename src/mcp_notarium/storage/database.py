@@ -160,12 +160,18 @@ class Database:
         rest = list(rows)
         for size in _PORTIONS:
             whole = len(rest) - len(rest) % size
-            if whole and (portion := _portion_of(sql, size)) != sql:
-                flat = [[*chain.from_iterable(rest[at : at + size])] for at in range(0, whole, size)]
-                self._do(lambda c, p, sql=portion: c.executemany(sql, p), flat)
+            portion = _portion_of(sql, size) if whole else sql
+            if portion != sql:
+                cuts = range(0, whole, size)
+                self._run_each(
+                    portion, [[*chain.from_iterable(rest[at : at + size])] for at in cuts]
+                )
                 rest = rest[whole:]
         if rest:
-            self._do(lambda c, p: c.executemany(sql, p), rest)
+            self._run_each(sql, rest)
+
+    def _run_each(self, sql: str, rows: list[Sequence[Any]]) -> None:
+        self._do(lambda c, p: c.executemany(sql, p), rows)
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[None]:

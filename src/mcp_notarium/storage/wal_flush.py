@@ -12,7 +12,7 @@ from mcp_notarium.errors import CacheError, CacheFull
 from mcp_notarium.files import os_errors
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_PAUSE = 0.005
+_PAUSE = 0.003
 """Seconds between two flushes: of writes that come together, the first goes on at once and the rest share the next."""
 
 

@@ -42,4 +42,7 @@ def test_sdk_that_cannot_be_imported_in_parts_is_imported_as_a_whole():
 
 
 def test_sdk_that_is_there_already_is_left_as_it_is():
-    assert output_of("import mcp\nwhole = mcp" + IMPORT + "print(sys.modules['mcp'] is whole)") == "True"
+    assert (
+        output_of("import mcp\nwhole = mcp" + IMPORT + "print(sys.modules['mcp'] is whole)")
+        == "True"
+    )
