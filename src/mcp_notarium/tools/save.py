@@ -267,11 +267,12 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
         known_as, judged = app.library.preview(note, content)
         app.config.policy.require_write(known_as, None if note is None else old, judged)
     shares = app.library.traits.shares_by_tag
-    name = (
-        name_note(app, content.title or content.text, note_id=None)
-        if note is None
-        else name_note(app, old.title or old.text, note_id=note.id)
-    )
+
+    def name() -> str:
+        if note is None:
+            return name_note(app, content.title or content.text, note_id=None)
+        return name_note(app, old.title or old.text, note_id=note.id)
+
     return Draft(note, content, _asks(old, content, name=name, shares=shares))
 
 
@@ -336,16 +337,18 @@ def _check_size(text: str, allowed: int | None) -> None:
         )
 
 
-def _asks(old: Content, new: Content, *, name: str, shares: bool) -> tuple[str, ...]:
-    """Return the questions for a person before ``new`` replaces ``old`` in the note called ``name``."""
+def _asks(
+    old: Content, new: Content, *, name: Callable[[], str], shares: bool
+) -> tuple[str, ...]:
+    """Return the questions for a person before ``new`` replaces ``old`` in the note that ``name`` names."""
     asks = []
     added = find_new_addresses(new.tags, present=old.tags) if shares else ()
     if added:
         people = ", ".join(map(one_line, added))
-        asks.append(f"Share the {name} with {people} (an e-mail address as a tag)?")
+        asks.append(f"Share the {name()} with {people} (an e-mail address as a tag)?")
     if drops_most(old.text, new.text):
         asks.append(
-            f"Overwrite the {name} and drop most of its text "
+            f"Overwrite the {name()} and drop most of its text "
             f"({len(old.text)} characters, {len(new.text)} after)?"
         )
     return tuple(asks)
