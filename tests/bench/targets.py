@@ -77,7 +77,10 @@ _BEYOND_SQL = (
     "Beyond SQL and the round trip a call is validated, checked against the policy, marked as untrusted text, "
     "written as text and as structure, and recorded."
 )
-_SAVED = "Some 1.5 ms of a new note are the call itself, 1 ms the HTTP client, 2 ms SQL; then come two flushes."
+_SAVED = (
+    "Some 2 ms of a new note are the call itself, 2.5 ms the journal, the index and the audit log, "
+    "2.5 ms two flushes of a growing file, 1 ms the HTTP client."
+)
 _COUNTED = "All hits are counted, and up to 1,000 of them are ranked."
 
 
