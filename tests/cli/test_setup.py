@@ -540,3 +540,14 @@ def test_a_second_notebook_is_another_account_and_another_server(home: Path) -> 
     taken = run(bare(home), "uninstall", "--account", "diary", "--yes")
     assert taken.returncode == 0
     assert list(cursor(home)) == ["notarium"]
+
+
+def test_a_notebook_that_the_environment_names_is_another_account(home: Path) -> None:
+    assert run(bare(home), "setup", "--yes", "--client", "none").returncode == 0
+    diary = bare(home, LOCAL_NOTEBOOK="diary")
+    done = run(diary, "setup", "--yes", "--store", "local", "--client", "none")
+    assert done.returncode == 0, done.stderr
+    assert {name: one.get("LOCAL_NOTEBOOK") for name, one in accounts(home).items()} == {
+        "local": None,
+        "local-2": "diary",
+    }

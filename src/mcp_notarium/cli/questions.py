@@ -36,7 +36,7 @@ def choose_some(question: str, choices: Sequence[Choice], *, option: str) -> lis
     """Ask for any number of answers; all are chosen at first."""
     asked = _require(option)
     shown = [asked.Choice(one.title, value=one.value, checked=True) for one in choices]
-    hint = "(space: on or off; Enter: go on)"
+    hint = "(space: on or off)"  # no longer: lines of questions break within words
     return list(_ask(asked.checkbox, question, choices=shown, instruction=hint))
 
 

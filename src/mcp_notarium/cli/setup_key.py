@@ -148,9 +148,11 @@ def forget(account: Account) -> None:
 
 
 def account_folder(account: Account) -> AccountFolder:
-    """Return the folder of the account's database, which may be missing."""
+    """Return the folder of the account's database, which may be missing; the environment names no other."""
+    naming = accounts.naming_names()
+    around = {name: text for name, text in os.environ.items() if name not in naming}
     own = {name: text for name, text in account.variables.items() if not name.endswith("_FILE")}
-    found = config.load({**os.environ, **own, KEY_FILE: "", KEY: ""}, cwd=Path(os.path.sep))
+    found = config.load({**around, **own, KEY_FILE: "", KEY: ""}, cwd=Path(os.path.sep))
     return AccountFolder(found.config.account_dir)
 
 

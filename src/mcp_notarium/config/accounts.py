@@ -163,11 +163,15 @@ def storable_names(kind: StoreKind) -> set[str]:
     return plain | {one.file_name for one in known if one.has_file}
 
 
-def naming_variable(values: Mapping[str, str]) -> str | None:
-    """Return a variable that names a store, or is a setting of one; None if there is none."""
+def naming_names() -> list[str]:
+    """Return the variables that name a store, or are a setting of one."""
     own = (one for kind in registry.kinds() for one in kind.variables)
-    names = (STORE, *(name for one in own for name in (one.name, one.file_name)))
-    return next((name for name in names if values.get(name)), None)
+    return [STORE, *(name for one in own for name in (one.name, one.file_name))]
+
+
+def naming_variable(values: Mapping[str, str]) -> str | None:
+    """Return one of :func:`naming_names` that is set; None if there is none."""
+    return next((name for name in naming_names() if values.get(name)), None)
 
 
 def _read_account(name: str, table: Any) -> Account:
