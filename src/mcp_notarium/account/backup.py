@@ -249,8 +249,7 @@ def _unlock(settings: Config, keyfile: KeyFile, options: ChangeOptions) -> tuple
             + (f": {typo}" if typo else "; nothing was changed"),
             resolution_hint="Compare each group with the paper, and type it again."
             if typo
-            else "Add --ask-key, and type a key that opened the account when the backup was made, or the recovery "
-            "key.",
+            else "With --ask-key type a key that opened the account when the backup was made, or the recovery key.",
         ) from None
     valid = key_slots.has_valid_mac(keyfile, data_key)
     if not valid or not key_slots.belongs_to(keyfile, data_key, settings.owner_hash):

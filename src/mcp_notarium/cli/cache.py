@@ -51,7 +51,7 @@ NOT_OVERWRITTEN = (
     "file found there still opens the database with its key, and an unencrypted cache can be read. "
     "Only disk encryption and the end of those copies help against that."
 )
-INDEX_AGAIN = "A server fills the index again when it starts; until then `status` counts no notes."
+INDEX_AGAIN = "`mcp-notarium sync` fills the index again, as a server does when it starts; until then no note is found."
 _INCOMPLETE = {
     False: "WARNING: not every unfinished write, setting and audit record could be read. What is missing may "
     "be only in the old files.",

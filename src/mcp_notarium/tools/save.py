@@ -337,9 +337,7 @@ def _check_size(text: str, allowed: int | None) -> None:
         )
 
 
-def _asks(
-    old: Content, new: Content, *, name: Callable[[], str], shares: bool
-) -> tuple[str, ...]:
+def _asks(old: Content, new: Content, *, name: Callable[[], str], shares: bool) -> tuple[str, ...]:
     """Return the questions for a person before ``new`` replaces ``old`` in the note that ``name`` names."""
     asks = []
     added = find_new_addresses(new.tags, present=old.tags) if shares else ()
