@@ -386,4 +386,14 @@ PROCESS = (
             "unit/sync/test_writer_interruptions.py::test_nothing_is_sent_if_the_disk_does_not_take_what_was_recorded",
         ),
     ),
+    Defence(
+        "a saved note and its outcome are on the disk before the answer",
+        "protocol/call_pipeline.py",
+        "                await self.holder.opened.cache.flush()\n",
+        "                pass\n",
+        (
+            "crash/test_save_crash.py::test_a_save_costs_two_flushed_transactions",
+            "crash/test_save_crash.py::test_after_a_power_cut_what_was_sent_is_on_record_and_what_was_answered_is_stored",
+        ),
+    ),
 )
