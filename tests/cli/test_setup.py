@@ -551,3 +551,11 @@ def test_a_notebook_that_the_environment_names_is_another_account(home: Path) ->
         "local": None,
         "local-2": "diary",
     }
+
+
+def test_only_install_tells_what_a_client_wants_before_it_starts_a_server(home: Path) -> None:
+    done = run(bare(home), "setup", "--yes", "--client", "gemini")
+    assert "only in folders that you trust" in " ".join(done.stderr.split())
+    done = run(bare(home), "uninstall", "--yes")
+    assert "Gemini CLI: `notarium` is out of" in done.stderr
+    assert "trust" not in done.stderr

@@ -136,7 +136,8 @@ def _install_one(
         return None
     client_files.keep_copy(file)
     client_files.write(file, after)
-    console.done(f"{one.title}: {display_path(file.path)}. {one.reload}.")
+    then = ". ".join(filter(None, (one.reload, one.trust)))
+    console.done(f"{one.title}: {display_path(file.path)}. {then}.")
     written: Mapping[str, Any] = client_files.servers_of(_read(one))[name]
     return written
 

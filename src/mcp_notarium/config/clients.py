@@ -22,6 +22,7 @@ class Client:
     it. ``settings``: other files of this user that may set variables. ``in_project``: such files of a project.
     ``key``: the table of servers in the file. ``first``, ``last``: what an entry has before and behind command and
     arguments. ``program``: its command, for a client that has no folder yet. ``reload``: how it takes up a change.
+    ``trust``: what it wants before it starts a server.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Client:
     last: Mapping[str, Any] = field(default_factory=dict)
     program: str = ""
     reload: str = "Restart it"
+    trust: str = ""
 
     def entry(self, command: list[str]) -> dict[str, Any]:
         """Return what the file says of a server that is started by ``command``."""
@@ -105,7 +107,7 @@ CLIENTS = (
         key="servers",
         first=_STDIO,
         program="code",
-        reload="It asks whether to trust the server",
+        trust="It asks whether to trust the server",
     ),
     Client(
         name="zed",
@@ -133,7 +135,8 @@ CLIENTS = (
         title="Gemini CLI",
         paths=("~/.gemini/settings.json",),
         program="gemini",
-        reload="Start a new session, in a folder that you trust: elsewhere it starts no MCP server",
+        reload="Start a new session",
+        trust="It starts MCP servers only in folders that you trust",
     ),
     Client(
         name="windsurf",
