@@ -559,3 +559,24 @@ def test_only_install_tells_what_a_client_wants_before_it_starts_a_server(home: 
     done = run(bare(home), "uninstall", "--yes")
     assert "Gemini CLI: `notarium` is out of" in done.stderr
     assert "trust" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variables", "name", "store"),
+    [
+        ({"LOCAL_NOTEBOOK": "diary"}, "LOCAL_NOTEBOOK", "local"),
+        ({"NOTARIUM_STORE": "vault"}, "NOTARIUM_STORE and VAULT_PATH", "vault"),
+    ],
+)
+def test_an_account_is_not_set_up_for_other_notes_that_the_environment_names(
+    home: Path, variables: dict[str, str], name: str, store: str
+) -> None:
+    assert run(bare(home), "setup", "--yes", "--client", "none").returncode == 0
+    folders = list((home / ".local/share/mcp-notarium").iterdir())
+    elsewhere = bare(home, VAULT_PATH=str(home)) | variables
+    done = run(elsewhere, "setup", "--yes", "--client", "none")
+    assert done.returncode != 0
+    assert "the environment names other notes than the account `local`" in done.stderr
+    assert f"Unset {name}, " in done.stderr
+    assert f"--account NAME setup --store {store}" in done.stderr
+    assert list((home / ".local/share/mcp-notarium").iterdir()) == folders

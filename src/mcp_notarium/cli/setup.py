@@ -142,7 +142,7 @@ def _correct(account: Account, error: NotariumError, args: argparse.Namespace) -
     if refused:
         error.resolution_hint = f"Give {' or '.join(refused)} anew (`--secret-file NAME=FILE`), or none: then `setup` asks for a login."
     needed = [one for one in registry.kind(account.store).variables if one.required]
-    if not needed or args.yes or not can_ask():
+    if not needed or args.yes or not can_ask() or isinstance(error, InvalidRequest):
         raise error
     console.warn(f"{error.message.rstrip('.')}. {error.person_hint}")
     if refused and questions.confirm("Log in now instead?", default=True, option="--yes"):

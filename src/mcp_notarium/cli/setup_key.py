@@ -21,6 +21,7 @@ from mcp_notarium.cli.questions import Choice
 from mcp_notarium.cli.terminal import ask_secret, require_terminal
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import KEY_FILE, Account, KeyPlace
+from mcp_notarium.config.common_variables import STORE
 from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import InvalidRequest, LockedError, NotariumError, Verdict
 from mcp_notarium.files import os_errors
@@ -186,10 +187,14 @@ def _make_file(account: Account, key: Secret | None = None) -> None:
 def make_key(account: Account, args: argparse.Namespace) -> tuple[Config, Account]:
     """Return the configuration of the account, with its key where it belongs, and the account as it is then."""
     found = command_setup.load(args, asks=False).config
-    if found.store.name != account.store:
+    if found.account_dir != account_folder(account).path:
+        names = [STORE, *(one.name for one in found.store.variables if not one.secret)]
+        given = ((name, os.environ.get(name)) for name in names)
+        other = [name for name, text in given if text and text != account.variables.get(name)]
         raise InvalidRequest(
-            f"the environment names another store than the account `{account.name}`",
-            resolution_hint="Unset NOTARIUM_STORE, or name the other account by `--account NAME`.",
+            f"the environment names other notes than the account `{account.name}`",
+            resolution_hint=f"Unset {' and '.join(other)}, or make an account for those notes: "
+            f"`mcp-notarium --account NAME setup --store {found.store.name}`.",
         )
     if account.key == "keychain":
         try:
