@@ -29,10 +29,8 @@ from mcp_notarium.storage.note_rows import BULK_SIZE
 MOST_DELETED_SECURELY = 8
 """Up to this many removed notes are overwritten in the index at once, some milliseconds each."""
 
-_BULK_AUTOMERGE = 0
-"""FTS5 ``automerge`` during a load: nothing is merged, which saves a tenth of the work of a first load;
-searching is as fast. All is merged when the server is idle."""
-_DEFAULT_AUTOMERGE = 4  # the default of FTS5: every write merges a little
+_MOST_UNMERGED = 16
+"""Notes that are indexed before their words are merged at rest. Each write adds a segment that searches look into."""
 _SLICE_PAGES = 200
 _QUICKLY_READ = 2000
 """Notes whose terms are read in a few hundredths of a second."""
@@ -75,14 +73,10 @@ class FtsIndex:
         if replaced:
             self._db.run(_REMOVE_TERMS, (json.dumps(replaced),))
         yield
-        if bulk:
-            self._configure("automerge", _BULK_AUTOMERGE)
         if written:
             self._db.run(_ADD_TERMS, (json.dumps(written),))
             self._record_changes(written)
         self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('flush')")
-        if bulk:
-            self._configure("automerge", _DEFAULT_AUTOMERGE)
         if secure:
             self._configure("secure-delete", 0)
         if bulk or (gone and not secure):
@@ -91,6 +85,8 @@ class FtsIndex:
             self._db.run("UPDATE search_index SET owed = 1 WHERE left_behind")
         elif replaced:
             self._db.run("UPDATE search_index SET left_behind = 1 WHERE NOT left_behind")
+        if written:
+            self._db.run(_OWE_MERGE, (_MOST_UNMERGED, len(written)))
 
     def empty(self) -> None:
         """Remove every term, those of deleted notes included."""
@@ -100,6 +96,7 @@ class FtsIndex:
     def rebuild(self) -> None:
         """Index every note from nothing."""
         self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('rebuild')")
+        self._set_merge_state(_MergeState.CONTINUE)
         self.mark_terms_stale()
 
     def changes(self) -> int:
@@ -289,6 +286,7 @@ _OWED = """
 SELECT CASE WHEN owed = 0 AND left_behind AND abs(unixepoch() - merged_at) >= 86400 THEN 1 ELSE owed END
 FROM search_index
 """
+_OWE_MERGE = "UPDATE search_index SET owed = 2 WHERE owed = 0 AND changes % ? < ?"
 _REMOVE_TERMS = """
 INSERT INTO notes_fts(notes_fts, rowid, text, heading, tag_words, supplement)
 SELECT 'delete', n.pk, n.text, n.heading, n.tag_words, n.supplement

@@ -147,6 +147,8 @@ STATEMENTS = (
     RANKING,
     # The words of a large transaction are written at once, 16 MiB of them at most.
     "INSERT INTO notes_fts(notes_fts, rank) VALUES ('hashsize', 16777216)",
+    # Else a save merges the words of those before it, now and then for 20 ms; all is merged at rest.
+    "INSERT INTO notes_fts(notes_fts, rank) VALUES ('automerge', 0)",
     # Else the sixteenth page of a load, or a save behind it, merges all before it, for seconds.
     "INSERT INTO notes_fts(notes_fts, rank) VALUES ('crisismerge', 1000)",
     """

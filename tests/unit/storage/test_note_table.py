@@ -173,42 +173,41 @@ def test_any_number_of_notes_is_stored_whole(cache, many):
     )
 
 
-def automerge(cache):
-    """Parts of the search index from which a write merges some; 0: it merges none."""
-    return dict(cache.database.rows("SELECT k, v FROM notes_fts_config")).get("automerge", 4)
+def parts_of_index(cache):
+    return cache.database.number("SELECT count(DISTINCT segid) FROM notes_fts_idx")
 
 
-def test_merging_is_as_before_after_a_failure(cache, monkeypatch):
+def test_words_of_a_failed_write_are_not_in_the_index(cache, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(cache.notes._index, "_record_changes", lambda _written: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             apply(cache, *[note(number, "wombat") for number in range(300)])
-    assert automerge(cache) == 4
     apply(cache, *[note(number, "platypus") for number in range(3)])
     assert cache.search.find_words(parse("platypus"), limit=1).total == 3
     assert cache.search.find_words(parse("wombat"), limit=1).total == 0
     assert integrity.check(cache.database) == ()
 
 
-@pytest.mark.parametrize(("many", "during"), [(250, 4), (251, 0)])
-def test_merging_is_put_off_for_many_notes_only_and_for_them_only(cache, monkeypatch, many, during):
-    seen = []
-
-    def noting(written):
-        seen.append(automerge(cache))
-        note_down(written)
-
-    note_down = cache.notes._index._record_changes
-    monkeypatch.setattr(cache.notes._index, "_record_changes", noting)
-    apply(cache, *[note(number, "wombat") for number in range(many)])
-    assert (seen, automerge(cache)) == ([during], 4)
-    assert cache.search.find_words(parse("wombat"), limit=1).total == many
+def test_single_writes_merge_nothing_and_sixteen_are_merged_at_rest(cache):
+    for number in range(15):
+        apply(cache, note(number, f"wombat {number}"))
+    assert not cache.notes.tidy_due
+    for number in range(15, 40):
+        apply(cache, note(number, f"wombat {number}"))
+    assert parts_of_index(cache) == 40
+    assert cache.notes.tidy_due
+    while cache.notes.tidy():
+        pass
+    assert parts_of_index(cache) < 4
+    assert not cache.notes.tidy_due
+    assert cache.search.find_words(parse("wombat"), limit=1).total == 40
+    assert integrity.check(cache.database) == ()
 
 
 def test_a_load_merges_nothing_however_many_pages_it_has(cache):
     for start in range(0, 17 * 251, 251):
         apply(cache, *[note(number, f"wombat {number}") for number in range(start, start + 251)])
-    assert cache.database.number("SELECT count(DISTINCT segid) FROM notes_fts_idx") == 17
+    assert parts_of_index(cache) == 17
     assert cache.search.find_words(parse("wombat"), limit=1).total == 17 * 251
 
 
@@ -216,18 +215,17 @@ def test_a_load_merges_nothing_however_many_pages_it_has(cache):
 def test_merging_that_was_put_off_is_done_at_rest(cache, monkeypatch, many):
     shrunk = []
     shrink = cache.database.shrink
-    monkeypatch.setattr(cache.database, "shrink", lambda: shrunk.append(parts()) or shrink())
-
-    def parts():
-        return cache.database.number("SELECT count(DISTINCT segid) FROM notes_fts_idx")
-
+    monkeypatch.setattr(
+        cache.database, "shrink", lambda: shrunk.append(parts_of_index(cache)) or shrink()
+    )
     for start in range(0, 3 * many, many):
         apply(cache, *[note(number, f"wombat {number}") for number in range(start, start + many)])
-    assert parts() == 3
+    assert parts_of_index(cache) == 3
     while cache.notes.tidy():
         pass
-    assert parts() == (1 if many > 250 else 3)
-    assert shrunk == ([1] if many > 250 else []), "its pages are let go of at the end"
+    left = 1 if many > 250 else 3
+    assert parts_of_index(cache) == left
+    assert shrunk == [left], "its pages are let go of at the end"
     assert cache.search.find_words(parse("wombat"), limit=1).total == 3 * many
     assert integrity.check(cache.database) == ()
 
