@@ -145,9 +145,9 @@ _BEHAVIOUR = {
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
   `(empty note)` if there are none. `title`, where the store has titles, is cut in the same way. `hidden` names
   kinds of invisible characters in the row.
-* A row costs about 60 tokens, 22 of them its id. So the id stands there once, as `uuid`, which every tool takes (as `id`
-  as well: 29 more); times are epoch seconds (ISO 8601: 9 more); and `find_duplicates` compares texts, not a hash in
-  every row (9 more). `type` says nothing; it is for clients that expect it (4).
+* A row costs about 50 tokens, 22 of them its id. So the id stands there once, as `uuid`, which every tool takes (as `id`
+  as well: 29 more); times are epoch seconds (ISO 8601: 9 more); `find_duplicates` compares texts, not a hash in
+  every row (9 more); and `trash` appears only if the question looks in the trash (4).
 * A page has 20 rows (`limit`, at most 100). One beyond the end is empty and has the true totals. A `limit` or `preview_lines` above the maximum counts
   as the maximum, and `note` says so.
 * `match` shows where a row has the query's words: the number of the line with most of them, as `get` counts lines, and that

@@ -53,16 +53,18 @@ class Match(Answer):
 
 
 class ListItem(Answer):
-    """Hold one row of a listing; ``text`` is a preview. ``title``: where the store has titles."""
+    """Hold one row of a listing; ``text`` is a preview. ``title``: where the store has titles.
 
-    type: Literal["text"] = "text"
+    ``trash`` is left out where the query looks outside the trash only: it would say the same in every row.
+    """
+
     uuid: str
     title: str | None = None
     text: str
     local_version: int
     tags: list[str]
     modified_at: int
-    trash: bool
+    trash: bool | None = None
     properties: Properties | None = None
     match: Match | None = None
     hidden: list[str] | None = None

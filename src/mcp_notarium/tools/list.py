@@ -64,7 +64,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     )
     alone = None if found.total else await _count_alone(app, query)
     return ListAnswer(
-        content=[_row(summary, app.config.policy) for summary in found.notes],
+        content=[_row(summary, app.config.policy, query) for summary in found.notes],
         next_page=page + 1 if page * limit < found.total else None,
         total_items=found.total,
         inside_words=found.inside_words or None,
@@ -133,7 +133,7 @@ def _kinds_in(condition: Condition | None) -> Iterator[type[Condition]]:
             yield type(condition)
 
 
-def _row(summary: Summary, policy: Policy) -> ListItem:
+def _row(summary: Summary, policy: Policy, query: Query) -> ListItem:
     title = " ".join((summary.title or "").split())
     return ListItem(
         uuid=summary.id,
@@ -142,7 +142,7 @@ def _row(summary: Summary, policy: Policy) -> ListItem:
         local_version=summary.local_version,
         tags=policy.shown_tags(summary.tags),
         modified_at=summary.modified_at,
-        trash=summary.trash,
+        trash=None if query.trash == "active" else summary.trash,
         properties=shown_properties(summary.properties),
         match=_match(summary, policy),
     )
