@@ -134,6 +134,7 @@ def _commit(figures: Sequence[Figure]) -> str | None:
     """Return the name of the older build: the floor that starts, calls and writes have in common."""
     named = [set(figure.floors) for figure in figures if figure.group in {"memory", "writes"}]
     known = {"bare request", "bare requests", "without a key"}
+    known |= {"SDK, two transactions", "SDK, nothing kept"}
     return next((name for floors in named for name in sorted(floors - known)), None)
 
 

@@ -16,7 +16,8 @@ from mcp_notarium.storage.note_rows import BATCH
 from mcp_notarium.storage.note_search import MOST_RANKED
 from mcp_notarium.storage.schema import STATEMENTS
 
-_KEY = f"x'{'5b' * 80}'"
+KEY = f"x'{'5b' * 80}'"
+"""Of the databases that floors make."""
 _LIMIT = 20
 _GET = (
     "SELECT id, local_version, server_version, created_at, modified_at, trash, properties, "
@@ -63,7 +64,7 @@ class Raw:
     @classmethod
     def cipher(cls, path: str | Path) -> Raw:
         """A file made by ``encrypted_copy``."""
-        return cls(path, _KEY)
+        return cls(path, KEY)
 
     def answer(self, request: Request) -> Request:
         """The rows, and how many there are on all pages."""
@@ -87,7 +88,7 @@ def filled(plain: Path, copy: Path) -> float:
     """
     began = time.process_time()
     with closing(driver.connect(str(copy), isolation_level=None)) as db:
-        db.set_key(_KEY)
+        db.set_key(KEY)
         for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL", *STATEMENTS):
             db.execute(statement)
         db.execute("ATTACH DATABASE ? AS plain KEY ''", (str(plain),))
@@ -112,6 +113,6 @@ SELECT pk, text, heading, tag_words, supplement FROM main.notes WHERE pk BETWEEN
 def encrypted_copy(plain: Path, copy: Path) -> None:
     """The same database under a key, with SQLCipher's own settings."""
     with closing(driver.connect(str(plain), isolation_level=None)) as db:
-        db.execute(f'ATTACH DATABASE ? AS copy KEY "{_KEY}"', (str(copy),))
+        db.execute(f'ATTACH DATABASE ? AS copy KEY "{KEY}"', (str(copy),))
         db.execute("SELECT sqlcipher_export('copy')")
         db.execute("DETACH DATABASE copy")

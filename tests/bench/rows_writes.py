@@ -1,4 +1,7 @@
-"""Measure saves, with and without a key, against the bare requests that each of them needs."""
+"""Measure saves, with and without a key, against the bare requests that each of them needs.
+
+And against the SDK's smallest server that makes the same requests, with and without two transactions.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,12 @@ import httpx
 
 from bench import corpus
 from bench.measure import Figure, Taken, timed, turned
-from bench.processes import Speaker
+from bench.processes import Speaker, script, surroundings
 from bench.site import Pace, Site, serving
 
 _KINDS = {"save, new note": "create", "save, new text": "update"}
+_DURABLE = "SDK, two transactions"
+_FLOORS = (_DURABLE, "SDK, nothing kept")
 _AT_ONCE = 8
 _ROUNDS = 4
 _SETTLED = 0.1
@@ -36,14 +41,26 @@ def writes(site: Site) -> Iterator[Figure]:
         for name in turned(settings, number):
             with serving(settings[name]) as server:
                 site.settle(server)
-                _time(_Saves(site, server), name, times, site.pace, rounds)
+                site.saved += _time(_Saves(server), name, times, site.pace, rounds)
+        for name in turned(_FLOORS, number):
+            with _floor(site, name) as server:
+                _time(_Saves(server), name, times, site.pace, rounds)
         with _client(site) as client:
-            _time(_Bare(client, site), "bare", times, site.pace, rounds)
+            _time(_Bare(client, site), "bare requests", times, site.pace, rounds)
     for row, kind in _KINDS.items():
-        taken = {name: Taken(times[name, kind]) for name in (*settings, "bare")}
-        beside = {name: taken[name].median * 1000 for name in site.older()}
-        yield from _figures(site, row, taken, beside)
+        taken = {name: Taken(of) for (name, timed_kind), of in times.items() if timed_kind == kind}
+        yield from _figures(site, row, taken)
     yield _at_once(site)
+
+
+def _floor(site: Site, name: str) -> Speaker:
+    """Return the SDK's smallest server that saves; it has said hello."""
+    file = str(site.folder / f"floor{next(_numbers)}.sqlite") if name == _DURABLE else ""
+    server = Speaker(
+        script("floor_save", _bucket(site), site.service.card["token"], file), surroundings()
+    )
+    server.greet()
+    return server
 
 
 def _time(
@@ -52,45 +69,59 @@ def _time(
     times: dict[tuple[str, str], list[float]],
     pace: Pace,
     rounds: int,
-) -> None:
-    """Time saves of each kind, each when the one before has settled. The first of each only warms up."""
+) -> int:
+    """Time saves of each kind, each when the one before has settled. The first of each only warms up.
+
+    Returns how many notes are new.
+    """
+    number = pace.saves // rounds
     for kind in _KINDS.values():
         act = getattr(saves, kind)
         act()
-        for _ in range(pace.saves // rounds):
+        for _ in range(number):
             time.sleep(_SETTLED)
             times[name, kind].append(timed(act))
+    return number + 1
 
 
-def _figures(
-    site: Site, row: str, taken: dict[str, Taken], beside: dict[str, float]
-) -> Iterator[Figure]:
-    ours, plain, bare = (taken[name].median * 1000 for name in ("ours", "plain", "bare"))
-    floors = {"bare requests": bare, "without a key": plain} | beside
-    p99 = taken["ours"].p99 * 1000
-    yield Figure("writes", row, site.count, "ms", ours, p99, floors)
-    yield Figure("writes", f"{row}: beyond the requests", site.count, "ms", max(ours - bare, 0.0))
-    yield Figure("encryption", row, site.count, "x", ours / plain, floors={"without a key": 1.0})
+def _figures(site: Site, row: str, taken: dict[str, Taken]) -> Iterator[Figure]:
+    ms = {name: of.median * 1000 for name, of in taken.items()}
+    ours, bare = ms["ours"], ms["bare requests"]
+    beside = {name: ms[name] for name in (*_FLOORS, "bare requests")}
+    beside |= {"without a key": ms["plain"]} | {name: ms[name] for name in site.older()}
+    yield Figure("writes", row, site.count, "ms", ours, taken["ours"].p99 * 1000, beside)
+    more = {name: max(ms[name] - bare, 0.0) for name in _FLOORS}
+    beyond = max(ours - bare, 0.0)
+    yield Figure("writes", f"{row}: beyond the requests", site.count, "ms", beyond, floors=more)
+    ratio = ours / ms["plain"]
+    yield Figure("encryption", row, site.count, "x", ratio, floors={"without a key": 1.0})
 
 
 def _at_once(site: Site) -> Figure:
     """Ask for eight new notes at once; each takes until its own answer."""
-    taken: list[float] = []
     with serving(site.encrypted()) as server:
-        for _ in range(site.pace.saves):
-            taken += server.call_at_once("save", [{"text": _text()} for _ in range(_AT_ONCE)])
-            site.saved += _AT_ONCE
-            time.sleep(site.pace.quiet / 10)
-    times = Taken(taken)
-    p99 = times.p99 * 1000
-    return Figure("writes", "eight new notes at once", site.count, "ms", times.median * 1000, p99)
+        ours = _take_at_once(server, site.pace)
+    site.saved += len(ours)
+    beside = {}
+    for name in _FLOORS:
+        with _floor(site, name) as server:
+            beside[name] = Taken(_take_at_once(server, site.pace)).median * 1000
+    ms, p99 = Taken(ours).median * 1000, Taken(ours).p99 * 1000
+    return Figure("writes", "eight new notes at once", site.count, "ms", ms, p99, beside)
+
+
+def _take_at_once(server: Speaker, pace: Pace) -> list[float]:
+    taken: list[float] = []
+    for _ in range(pace.saves):
+        taken += server.call_at_once("save", [{"text": _text()} for _ in range(_AT_ONCE)])
+        time.sleep(pace.quiet / 10)
+    return taken
 
 
 class _Saves:
     """One server's saves: a note made and changed."""
 
-    def __init__(self, site: Site, server: Speaker) -> None:
-        self._site = site
+    def __init__(self, server: Speaker) -> None:
         self._server = server
         self._last: dict[str, Any] = {}
         self._text = ""
@@ -99,7 +130,6 @@ class _Saves:
         """A new note."""
         self._text = _text()
         self._last = self._server.tool("save", text=self._text)
-        self._site.saved += 1
 
     def update(self) -> None:
         """A new text of the last one."""
@@ -122,9 +152,7 @@ class _Bare:
     """The requests that a save needs, without a server: a note made, read and changed."""
 
     def __init__(self, client: httpx.Client, site: Site) -> None:
-        card = site.service.card
-        # A bucket of its own: nobody has to hear of it.
-        self._bucket = f"{card['url']}/1/{card['app_id']}/bench/i"
+        self._bucket = _bucket(site)
         self._client = client
         self._url = ""
         self._text = ""
@@ -143,6 +171,12 @@ class _Bare:
         self._text = text
         answer = self._client.post(self._url, params={"response": 1}, json={"content": text})
         answer.raise_for_status()
+
+
+def _bucket(site: Site) -> str:
+    """Return the address of a bucket of its own: nobody has to hear of it."""
+    card = site.service.card
+    return f"{card['url']}/1/{card['app_id']}/bench/i"
 
 
 def _client(site: Site) -> httpx.Client:
