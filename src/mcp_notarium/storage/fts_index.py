@@ -1,9 +1,9 @@
 """Keep the full-text index in step with the notes, and its terms in memory.
 
 The writer of the notes tells which rows change; the index reads their columns itself. What FTS5 removes it
-only marks as deleted; ``tidy`` merges it away in slices. With its ``secure-delete`` it overwrites the terms at
-once, but each term of a note costs a page, so only a few removed notes are treated so. Everything here happens
-inside the caller's transaction, except ``tidy``.
+only marks as deleted; ``tidy`` merges it away in slices. Its ``secure-delete`` would overwrite it at once, but then
+an older entry of the same row counts again, if there is one. Everything here happens inside the caller's
+transaction, except ``tidy``.
 
 The terms are used only when a search has found little, for looking inside words and for suggestions.
 Reading them means reading the whole index (a second at 50,000 notes), so a thread does that, they are kept (about a
@@ -25,9 +25,6 @@ from mcp_notarium.search.folding import words_only
 from mcp_notarium.search.stemming import stem
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.note_rows import BULK_SIZE
-
-MOST_DELETED_SECURELY = 8
-"""Up to this many removed notes are overwritten in the index at once, some milliseconds each."""
 
 _MOST_UNMERGED = 16
 """Notes that are indexed before their words are merged at rest. Each write adds a segment that searches look into."""
@@ -66,10 +63,6 @@ class FtsIndex:
 
         ``replaced`` rows are about to be rewritten or deleted, ``written`` rows exist at the end.
         """
-        gone, bulk = set(replaced).difference(written), len(written) > BULK_SIZE
-        secure = bool(gone) and len(replaced) <= MOST_DELETED_SECURELY
-        if secure:
-            self._configure("secure-delete", 1)
         if replaced:
             self._db.run(_REMOVE_TERMS, (json.dumps(replaced),))
         yield
@@ -77,12 +70,8 @@ class FtsIndex:
             self._db.run(_ADD_TERMS, (json.dumps(written),))
             self._record_changes(written)
         self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('flush')")
-        if secure:
-            self._configure("secure-delete", 0)
-        if bulk or (gone and not secure):
+        if len(written) > BULK_SIZE or set(replaced).difference(written):
             self._set_merge_state(_MergeState.START)
-        elif gone:  # with what they said before
-            self._db.run("UPDATE search_index SET owed = 1 WHERE left_behind")
         elif replaced:
             self._db.run("UPDATE search_index SET left_behind = 1 WHERE NOT left_behind")
         if written:
@@ -132,9 +121,10 @@ class FtsIndex:
 
         At the end no term is left of a text that was replaced or removed before the first slice.
         """
-        if (state := self._merge_state) is _MergeState.NOTHING:
+        if not self.tidy_due:
             return False
         with self._db.transaction():
+            state = self._merge_state  # another process may just have asked for a new start
             if state is _MergeState.START:
                 self._db.run("UPDATE search_index SET left_behind = 0, merged_at = unixepoch()")
             worked = self._merge(-_SLICE_PAGES if state is _MergeState.START else _SLICE_PAGES)
@@ -151,9 +141,6 @@ class FtsIndex:
 
     def _set_merge_state(self, state: _MergeState) -> None:
         self._db.run("UPDATE search_index SET owed = ?", (int(state),))
-
-    def _configure(self, name: str, value: int) -> None:
-        self._db.run("INSERT INTO notes_fts(notes_fts, rank) VALUES (?, ?)", (name, value))
 
 
 class Vocabulary:
