@@ -8,6 +8,7 @@ _GUARD = "security/test_database_guard.py::test_a_statement_that_could_leak_or_d
 _OPENING = "unit/account/test_opener.py"
 _FILES = "security/test_database_files.py"
 _CHAIN = "property/test_audit_chain.py"
+_NOTES = "unit/storage/test_note_table.py"
 _RELOAD = "unit/sync/test_index_reload.py"
 
 CACHE = (
@@ -302,6 +303,22 @@ CACHE = (
         (
             "security/test_database_leaks.py::test_deleted_text_is_wiped_from_the_file_and_not_only_unlinked",
         ),
+    ),
+    Defence(
+        "words of a deleted note leave the index at rest",
+        "storage/fts_index.py",
+        "        if len(written) > BULK_SIZE or set(replaced).difference(written):\n",
+        "        if len(written) > BULK_SIZE:\n",
+        (
+            f"{_NOTES}::test_words_of_a_deleted_note_are_found_no_more_at_once_and_leave_the_index_at_rest",
+        ),
+    ),
+    Defence(
+        "a merge that another process has asked for is not forgotten",
+        "storage/fts_index.py",
+        "            state = self._merge_state  # another process may just have asked for a new start\n",
+        "            state = _MergeState.CONTINUE\n",
+        (f"{_NOTES}::test_a_merge_that_is_asked_for_when_one_begins_is_not_forgotten",),
     ),
     Defence(
         "SQLCipher keeps its own log to itself",

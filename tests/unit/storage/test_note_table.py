@@ -239,8 +239,16 @@ def in_index(cache, numbers):
     return {number for number in numbers if secret_word(number)[3:].encode() in blocks}
 
 
+def say_merged(cache, *, days_ago):
+    with cache.transaction():
+        cache.database.run(
+            "UPDATE search_index SET merged_at = unixepoch() - ?", (days_ago * 86_400,)
+        )
+
+
 def test_words_of_a_deleted_note_are_found_no_more_at_once_and_leave_the_index_at_rest(cache):
     apply(cache, *[note(number, secret_word(number)) for number in range(3)])
+    say_merged(cache, days_ago=0)
     apply(cache, Tombstone("id0"))
     assert cache.search.find_words(parse(secret_word(0)), limit=1).total == 0
     assert find(cache, parse(secret_word(0)[2:9]), limit=1).total == 0
@@ -253,10 +261,7 @@ def test_words_of_a_deleted_note_are_found_no_more_at_once_and_leave_the_index_a
 def edit_one(cache, *, merged_days_ago):
     """Store ten notes and take the word out of the first; it was merged so many days ago."""
     apply(cache, *[note(number, secret_word(number)) for number in range(10)])
-    with cache.transaction():
-        cache.database.run(
-            "UPDATE search_index SET merged_at = unixepoch() - ?", (merged_days_ago * 86_400,)
-        )
+    say_merged(cache, days_ago=merged_days_ago)
     apply(cache, edited(note(0), "something else"))
 
 
