@@ -48,33 +48,32 @@ def exchange(folder, one, other):
     return file_identity.rename(folder, one, folder, other, file_identity.EXCHANGE)
 
 
-class WatchedFolder(TextFolder):
-    """Counts the writes that have displaced somebody else's."""
+class Watched:
+    """Counts the writes that have met somebody else's, or displaced it."""
 
-    displaced = 0
-    ending = ".txt"
-    in_ids = ""
-
-    async def push(self, write):
-        answer = await super().push(write)
-        self.displaced += answer.displaced is not None
-        return answer
-
-
-class WatchedVault(VaultStore):
-    """The same for a vault, which names the ending in its ids. It compares once more than it must."""
-
-    displaced = 0
-    ending = in_ids = ".md"
+    met = 0
 
     async def push(self, write):
         try:
             answer = await super().push(write)
         except VersionConflict:
-            self.displaced += 1
+            self.met += 1
             raise
-        self.displaced += answer.displaced is not None
+        self.met += answer.displaced is not None
         return answer
+
+
+class WatchedFolder(Watched, TextFolder):
+    """A folder whose ids lack the files' ending."""
+
+    ending = ".txt"
+    in_ids = ""
+
+
+class WatchedVault(Watched, VaultStore):
+    """A vault, which names the ending in its ids."""
+
+    ending = in_ids = ".md"
 
 
 BOTH = pytest.mark.parametrize("kind", [WatchedFolder, WatchedVault])
@@ -205,7 +204,7 @@ def test_no_promised_line_and_no_line_of_another_program_is_lost(monkeypatch, ki
     assert all("nothing was saved" in message for message in refusals)
     assert len(promised) > SAVES
     assert len(editor.sure) > EDITS / 2
-    assert sum(client.remote.displaced for client in clients), "nobody came between"
+    assert sum(client.remote.met for client in clients), "nobody came between"
 
 
 class Disguise:

@@ -179,6 +179,8 @@ class TextFolder:
             if held.data == write.body:
                 _flush(folder)  # an earlier push of it may have failed there
                 return Acknowledgement(_revision(write.note_id, held), PushStatus.UNCHANGED)
+            if held.etag != write.base_etag:
+                raise VersionConflict("the file has changed", details={"id": write.note_id})
             written, displaced, certain = self._folder.replace(
                 folder, name, write.body, held=held, before=check_not_withdrawn
             )
