@@ -81,6 +81,7 @@ def test_packed_bundle_starts_as_a_client_starts_it(tmp_path):
         timeout=100,
         check=False,
     )
+    assert done.stdout, done.stderr
     answer = json.loads(done.stdout)
     assert answer["result"]["serverInfo"]["name"]
     assert done.returncode == 0, done.stderr
