@@ -2,8 +2,8 @@
 
 The writer of the notes tells which rows change; the index reads their columns itself. What FTS5 removes it
 only marks as deleted; ``tidy`` merges it away in slices. Its ``secure-delete`` would overwrite it at once, but then
-an older entry of the same row counts again, if there is one. Everything here happens inside the caller's
-transaction, except ``tidy``.
+an older entry of the same row counts again, where a merge of newer ones has left it apart. Everything here
+happens inside the caller's transaction, except ``tidy``.
 
 The terms are used only when a search has found little, for looking inside words and for suggestions.
 Reading them means reading the whole index (a second at 50,000 notes), so a thread does that, they are kept (about a
