@@ -316,8 +316,8 @@ CACHE = (
     Defence(
         "a merge that another process has asked for is not forgotten",
         "storage/fts_index.py",
-        "            state = self._merge_state  # another process may just have asked for a new start\n",
-        "            state = _MergeState.CONTINUE\n",
+        "            state = self._merge_state  # another process may just have asked for the whole\n",
+        "            state = _MergeState.PART\n",
         (f"{_NOTES}::test_a_merge_that_is_asked_for_when_one_begins_is_not_forgotten",),
     ),
     Defence(

@@ -44,11 +44,11 @@ _REACHES = ((8, 2), (4, 1))
 
 
 class _MergeState(IntEnum):
-    """Name the states of the merge of the whole index."""
+    """Name what is to be merged at rest."""
 
     NOTHING = 0
-    START = 1
-    CONTINUE = 2
+    WHOLE = 1
+    PART = 2
 
 
 class FtsIndex:
@@ -71,7 +71,7 @@ class FtsIndex:
             self._record_changes(written)
         self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('flush')")
         if len(written) > BULK_SIZE or set(replaced).difference(written):
-            self._set_merge_state(_MergeState.START)
+            self._set_merge_state(_MergeState.WHOLE)
         elif replaced:
             self._db.run("UPDATE search_index SET left_behind = 1 WHERE NOT left_behind")
         if written:
@@ -85,7 +85,7 @@ class FtsIndex:
     def rebuild(self) -> None:
         """Index every note from nothing."""
         self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('rebuild')")
-        self._set_merge_state(_MergeState.CONTINUE)
+        self._set_merge_state(_MergeState.PART)
         self.mark_terms_stale()
 
     def changes(self) -> int:
@@ -119,16 +119,17 @@ class FtsIndex:
     def tidy(self) -> bool:
         """Merge a slice of the index in its own transaction; True while more is due.
 
-        At the end no term is left of a text that was replaced or removed before the first slice.
+        At the end of a merge of the whole index it is one piece, with what was written between the slices.
         """
         if not self.tidy_due:
             return False
         with self._db.transaction():
-            state = self._merge_state  # another process may just have asked for a new start
-            if state is _MergeState.START:
+            state = self._merge_state  # another process may just have asked for the whole
+            if state is _MergeState.WHOLE:
                 self._db.run("UPDATE search_index SET left_behind = 0, merged_at = unixepoch()")
-            worked = self._merge(-_SLICE_PAGES if state is _MergeState.START else _SLICE_PAGES)
-            self._set_merge_state(_MergeState.CONTINUE if worked else _MergeState.NOTHING)
+            # The whole is asked for in every slice: what was written since the last one belongs to it.
+            worked = self._merge(-_SLICE_PAGES if state is _MergeState.WHOLE else _SLICE_PAGES)
+            self._set_merge_state(state if worked else _MergeState.NOTHING)
         if not worked:
             self._db.shrink()  # every page of the index has been read
         return worked

@@ -370,6 +370,22 @@ def test_the_index_agrees_with_the_notes_after_each_step_of_any_history(tmp_path
         cache.close()
 
 
+def test_words_of_a_deleted_note_leave_the_index_also_if_notes_are_saved_between_the_slices(cache):
+    dice = random.Random(1)
+    words = [f"word{number}" for number in range(3000)]
+    texts = [" ".join(dice.choices(words, k=150)) for _ in range(3000)]
+    texts[4:7] = map(secret_word, range(4, 7))
+    apply(cache, *[note(number, text) for number, text in enumerate(texts)])
+    tidy_up(cache)
+    apply(cache, Tombstone("id5"))
+    assert cache.notes.tidy()
+    for number in range(3000, 3002):
+        apply(cache, note(number, texts[number - 3000]))
+    tidy_up(cache)
+    assert in_index(cache, range(4, 7)) == {4, 6}
+    assert integrity.check(cache.database) == ()
+
+
 def test_a_merge_that_is_asked_for_when_one_begins_is_not_forgotten(cache, tmp_path, monkeypatch):
     elsewhere = reopen(tmp_path)
     apply(cache, *[note(number, secret_word(number)) for number in range(16)])
