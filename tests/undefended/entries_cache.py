@@ -314,6 +314,15 @@ CACHE = (
         ),
     ),
     Defence(
+        "what FTS5 keeps although it has merged the whole is merged away",
+        "storage/fts_index.py",
+        "            if not worked and state is _MergeState.WHOLE and self._db.number(_KEEPS_MARKS):\n",
+        "            if False:\n",
+        (
+            f"{_NOTES}::test_words_of_deleted_notes_leave_the_index_also_after_a_write_as_large_as_all",
+        ),
+    ),
+    Defence(
         "a merge that another process has asked for is not forgotten",
         "storage/fts_index.py",
         "            state = self._merge_state  # another process may just have asked for the whole\n",

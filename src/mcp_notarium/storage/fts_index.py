@@ -129,10 +129,21 @@ class FtsIndex:
                 self._db.run("UPDATE search_index SET left_behind = 0, merged_at = unixepoch()")
             # The whole is asked for in every slice: what was written since the last one belongs to it.
             worked = self._merge(-_SLICE_PAGES if state is _MergeState.WHOLE else _SLICE_PAGES)
+            if not worked and state is _MergeState.WHOLE and self._db.number(_KEEPS_MARKS):
+                self._prepare_last_merge()
+                worked = True
             self._set_merge_state(state if worked else _MergeState.NOTHING)
         if not worked:
             self._db.shrink()  # every page of the index has been read
         return worked
+
+    def _prepare_last_merge(self) -> None:
+        """Make FTS5 merge its one part once more, to the top level: a second part that is smaller does."""
+        if self._db.number(_PAGES) > 1:
+            self._db.run("INSERT INTO notes_fts(rowid, text) VALUES (0, 'x')")
+            self._db.run("INSERT INTO notes_fts(notes_fts, rowid, text) VALUES ('delete', 0, 'x')")
+        else:
+            self.rebuild()  # no part is smaller than a page
 
     def _merge(self, pages: int) -> bool:
         before = self._db.number("SELECT total_changes()")
@@ -273,6 +284,15 @@ def distance(one: str, other: str, *, at_most: int) -> int:
 _OWED = """
 SELECT CASE WHEN owed = 0 AND left_behind AND abs(unixepoch() - merged_at) >= 86400 THEN 1 ELSE owed END
 FROM search_index
+"""
+_PAGES = "SELECT count(*) FROM (SELECT 1 FROM notes_fts_data WHERE id > 10 LIMIT 2)"
+_KEEPS_MARKS = """
+SELECT substr(block, -2) = x'0000' AND EXISTS (SELECT 1 FROM notes_fts_data WHERE id > 10)
+FROM notes_fts_data WHERE id = 10
+"""
+"""Whether the merged part is not on the last level, of which 0 parts are being merged and 0 are there.
+
+After a write as large as the whole index FTS5 merges below such levels, and there it keeps what is marked as deleted.
 """
 _OWE_MERGE = "UPDATE search_index SET owed = 2 WHERE owed = 0 AND changes % ? < ?"
 _REMOVE_TERMS = """

@@ -386,6 +386,34 @@ def test_words_of_a_deleted_note_leave_the_index_also_if_notes_are_saved_between
     assert integrity.check(cache.database) == ()
 
 
+@pytest.mark.parametrize("last", [10, 600], ids=["in one page", "in many pages"])
+@pytest.mark.parametrize("large", ["a text, deleted again", "as many notes again"])
+def test_words_of_deleted_notes_leave_the_index_also_after_a_write_as_large_as_all(
+    cache, last, large
+):
+    apply(cache, *[note(number, secret_word(number)) for number in range(600)])
+    for number in range(3):
+        apply(cache, Tombstone(f"id{number}"))
+        tidy_up(cache)
+    apply(cache, *[Tombstone(f"id{number}") for number in range(last, 600)])
+    tidy_up(cache)
+    apply(cache, Tombstone("id3"), Tombstone("id4"))
+    if large == "as many notes again":
+        apply(
+            cache, *[note(number, secret_word(number)[::-1]) for number in range(600, 600 + last)]
+        )
+    else:
+        apply(cache, note(600, " ".join(map(secret_word, range(600, 600 + 3 * last)))))
+        apply(cache, Tombstone("id600"))
+    for _ in range(20):
+        cache.notes.tidy()
+    assert not cache.notes.tidy_due
+    found = in_index(cache, range(2400))
+    assert found <= set(range(5, last))
+    assert len(found) > last / 3, "the others are looked for in the right place"
+    assert integrity.check(cache.database) == ()
+
+
 def test_a_merge_that_is_asked_for_when_one_begins_is_not_forgotten(cache, tmp_path, monkeypatch):
     elsewhere = reopen(tmp_path)
     apply(cache, *[note(number, secret_word(number)) for number in range(16)])
