@@ -103,12 +103,12 @@ class Site:
             time.sleep(0.02)
 
     def settle(self, server: Speaker) -> None:
-        """Wait until the server does nothing more: what a load puts off is done at rest."""
+        """Wait until the server does nothing more: what a load puts off is done a second later."""
         deadline = time.monotonic() + DEADLINE
         used = -1.0
         while (now := server.cpu()) - used > 0.02 and time.monotonic() < deadline:
             used = now
-            time.sleep(self.pace.quiet / 2)
+            time.sleep(self.pace.quiet)
 
     def demand(self, answer: dict[str, Any]) -> None:
         """The newest page of everything, or ``WrongAnswer``."""

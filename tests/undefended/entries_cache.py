@@ -323,6 +323,15 @@ CACHE = (
         ),
     ),
     Defence(
+        "a merge of the index holds up nobody who saves",
+        "sync/scheduler.py",
+        "            return due and self._nobody_writes() and await self._runner.tidy()\n",
+        "            return due and await self._runner.tidy()\n",
+        (
+            "unit/sync/test_scheduler.py::test_the_search_index_is_tidied_when_nobody_has_written_for_a_second",
+        ),
+    ),
+    Defence(
         "a merge that another process has asked for is not forgotten",
         "storage/fts_index.py",
         "            state = self._merge_state  # another process may just have asked for the whole\n",

@@ -218,6 +218,11 @@ class NoteTable:
         """Tell whether :meth:`tidy` has something to do."""
         return self._index.tidy_due
 
+    @property
+    def index_changes(self) -> int:
+        """Return a number that grows whenever words come into the index, from any process."""
+        return self._index.changes()
+
     def tidy(self) -> bool:
         """Merge a slice of the full-text index when idle; see :meth:`FtsIndex.tidy`.
 

@@ -89,12 +89,7 @@ class BatchApplier:
         self.news += result.news
 
     async def tidy(self) -> bool:
-        """Merge a slice of the full-text index in the thread; True while more is due.
-
-        Of an index where nothing is due it reads one number.
-        """
-        if not self._cache.notes.tidy_due:
-            return False
+        """Merge a slice of the full-text index in the thread; True while more is due."""
         if not (more := await self._thread.call(lambda cache: cache.notes.tidy())):
             await self.close()
         return more

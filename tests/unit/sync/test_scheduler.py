@@ -203,6 +203,31 @@ def test_a_write_of_another_process_puts_the_tidying_off(client, slices, monkeyp
     assert not busy
 
 
+def test_the_search_index_is_tidied_when_nobody_has_written_for_a_second(
+    client, slices, monkeypatch
+):
+    stopwatch, tidy, written_at, merged_at = client.scheduler._stopwatch, NoteTable.tidy, [], []
+
+    def changes(_table):
+        if len(written_at) < 5:
+            written_at.append(stopwatch())
+        return 1000 + len(written_at)
+
+    def noted(table):
+        merged_at.append(stopwatch())
+        return tidy(table)
+
+    monkeypatch.setattr(NoteTable, "index_changes", property(changes))
+    monkeypatch.setattr(NoteTable, "tidy", noted)
+
+    async def scenario():
+        async with running(client):
+            await until(lambda: not slices)
+
+    asyncio.run(scenario())
+    assert merged_at[0] - written_at[-1] >= 1
+
+
 def test_sync_now_is_true_after_a_cycle_that_began_later(client, store):
     async def scenario():
         async with running(client):
