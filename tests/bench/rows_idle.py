@@ -46,13 +46,18 @@ def idle(site: Site) -> Iterator[Figure]:
 
 
 def before_the_first_call(site: Site) -> Iterator[Figure]:
-    """Memory of a server that was greeted and asked for its tools."""
+    """Memory of a server that was greeted and asked for its tools, and of one that has listed and read."""
     shaken, settled = _greeted(site, site.encrypted())
     older = {name: _greeted(site, old) for name, old in site.older().items()}
     first = {name: each[0] for name, each in older.items()}
     second = {name: each[1] for name, each in older.items()}
     yield Figure("memory", "after initialize", site.count, "MB", shaken, floors=first)
     yield Figure("memory", "before the first call", site.count, "MB", settled, floors=second)
+    with serving(site.encrypted()) as server:
+        for number in range(50):
+            server.tool("list")
+            server.tool("get", id=corpus.note_id(number))
+        yield Figure("memory", "after 100 calls", site.count, "MB", server.memory())
 
 
 def _greeted(site: Site, settings: dict[str, str]) -> tuple[float, float]:
