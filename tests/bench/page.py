@@ -87,7 +87,9 @@ def results(run: Run, machine: dict[str, str], drawn: Sequence[plots.Plot]) -> s
     said = "; ".join(f"{name}: {value}" for name, value in machine.items())
     ended = "" if run.whole else " The run ended early: rows are missing."
     lines = [f"`scripts/bench {run.arguments}`, {run.seconds / 60:.0f} minutes. {said}.{ended}"]
-    lines += [f"Measured later, `{group}`: {how}." for group, how in run.parts.items()]
+    for how in dict.fromkeys(run.parts.values()):
+        names = ", ".join(f"`{name}`" for name, said in run.parts.items() if said == how)
+        lines.append(f"Measured later, {names}: {how}.")
     for plot in drawn:
         lines += ["", f"![{plot.title}](plots/{plot.name}.svg)"]
     older = _older(run)

@@ -29,7 +29,9 @@ def main(count: int) -> None:
     for number, (note_id, fields) in enumerate(corpus.notes(count)):
         put(simulator, note_id, fields["content"])
         if number % _EVERY == 0:
-            simulator.set_labels(note_id, "marked")
+            simulator.document.set_attribute(
+                f"marked{number}", note_id, "label", "marked", "", position=10
+            )
     threading.Thread(target=lambda: asyncio.run(_serve(simulator, ready)), daemon=True).start()
     ready.wait(10)
     relay = Relay(urlsplit(simulator.url).port or 0)

@@ -53,7 +53,10 @@ class TriliumSimulator:
         note = self.document.notes.get(note_id)
         if note is None:
             note = self.document.create(note_id, title, kind, mime, content.encode())
-            self.document.place(note_id, ROOT)
+            last = 10 * len(
+                self.document.branches
+            )  # not looked for: many notes are written in a row
+            self.document.place(note_id, ROOT, position=last)
         else:
             note.title = title
             self.document.set_content(note, content.encode())
