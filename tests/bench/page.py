@@ -20,7 +20,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "tools/list",
         "first list, warm",
         "first list, warm: SDK import",
-        "first list, warm: ours",
+        "first list, warm: beyond the SDK's import",
     ),
     "keys": ("first list, warm, raw key", "first list, warm, Argon2id", "first list, warm, PBKDF2"),
     "transport": ("echo",),
@@ -110,7 +110,7 @@ def _older(run: Run) -> str | None:
 
 
 def _shown(figures: Sequence[Figure]) -> int:
-    """Return the size that the second table shows: 10,000 notes, or the largest below."""
+    """Return the size that the second table shows where no target names one: 10,000 notes, or the largest below."""
     sizes = {figure.notes for figure in figures if figure.group not in {"tokens", "transport"}}
     return max((size for size in sizes if size <= 10_000), default=max(sizes, default=0))
 

@@ -10,7 +10,9 @@ from bench.processes import CONSOLE, Speaker
 from bench.site import Site
 
 _SECONDS = 3.0
-"""How long each is watched: what a first sync of 10,000 notes leaves to be merged takes that long."""
+"""How long each is watched: what a first sync of 50,000 notes leaves to be merged takes that long."""
+_REST = 1.0
+"""Time without a new note after which a server merges its index."""
 _PAUSE = 0.005
 
 
@@ -24,6 +26,7 @@ def stalls(site: Site) -> Iterator[Figure]:
     with Speaker(CONSOLE, settings) as server:
         server.greet()
         site.wait(server)
+        time.sleep(min(_REST, site.pace.idle))
         yield from _watched(site, server, "just synced")
         site.settle(server)
         yield from _watched(site, server, "settled")

@@ -127,23 +127,26 @@ class FtsIndex:
             state = self._merge_state  # another process may just have asked for the whole
             if state is _MergeState.WHOLE:
                 self._db.run("UPDATE search_index SET left_behind = 0, merged_at = unixepoch()")
-            # The whole is asked for in every slice: what was written since the last one belongs to it.
-            worked = self._merge(-_SLICE_PAGES if state is _MergeState.WHOLE else _SLICE_PAGES)
-            if not worked and state is _MergeState.WHOLE and self._db.number(_KEEPS_MARKS):
-                self._prepare_last_merge()
-                worked = True
+            # A merge that has begun goes on. If it began with the whole again, notes that are saved between the
+            # slices would keep it at its beginning.
+            worked = self._merge(_SLICE_PAGES)
+            if not worked and state is _MergeState.WHOLE:
+                worked = self._merge(-_SLICE_PAGES) or self._prepare_last_merge()
             self._set_merge_state(state if worked else _MergeState.NOTHING)
         if not worked:
             self._db.shrink()  # every page of the index has been read
         return worked
 
-    def _prepare_last_merge(self) -> None:
-        """Make FTS5 merge its one part once more, to the top level: a second part that is smaller does."""
+    def _prepare_last_merge(self) -> bool:
+        """Add two small parts if FTS5 keeps marks: then it merges all to a new last level, and drops them."""
+        if not self._db.number(_KEEPS_MARKS):
+            return False
         if self._db.number(_PAGES) > 1:
             self._db.run("INSERT INTO notes_fts(rowid, text) VALUES (0, 'x')")
             self._db.run("INSERT INTO notes_fts(notes_fts, rowid, text) VALUES ('delete', 0, 'x')")
         else:
             self.rebuild()  # no part is smaller than a page
+        return True
 
     def _merge(self, pages: int) -> bool:
         before = self._db.number("SELECT total_changes()")
@@ -290,9 +293,9 @@ _KEEPS_MARKS = """
 SELECT substr(block, -2) = x'0000' AND EXISTS (SELECT 1 FROM notes_fts_data WHERE id > 10)
 FROM notes_fts_data WHERE id = 10
 """
-"""Whether the merged part is not on the last level, of which 0 parts are being merged and 0 are there.
+"""Whether the one part is on a lower level, where FTS5 keeps what is marked as deleted.
 
-After a write as large as the whole index FTS5 merges below such levels, and there it keeps what is marked as deleted.
+The list of parts ends with the last level: how many of its parts are being merged, and how many it has. Two zeros: none.
 """
 _OWE_MERGE = "UPDATE search_index SET owed = 2 WHERE owed = 0 AND changes % ? < ?"
 _REMOVE_TERMS = """

@@ -19,6 +19,7 @@ from typing import TypeVar
 from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.note_rows import BULK_SIZE
+from mcp_notarium.storage.note_table import Counts
 from mcp_notarium.stores.contract import Entry, Store
 from mcp_notarium.sync.batch_commit import Batch, BatchCommitter, Tally
 from mcp_notarium.sync.note_fetch import NoteFetcher
@@ -28,6 +29,8 @@ from mcp_notarium.threads import run_in_thread
 
 _LAST_SECONDS = 1.0
 """Seconds that a cancelled load waits for the transaction that is running."""
+_REST_SECONDS = 1.0
+"""Time without a written note after which the full-text index is merged: each slice holds up who writes."""
 _PAGE_CACHE = 8 << 20
 """Bytes of pages that the thread's connection keeps in memory. A quarter of the usual: a load is as fast."""
 _Result = TypeVar("_Result")
@@ -47,6 +50,9 @@ class BatchApplier:
         self._committer = BatchCommitter(cache, progress)
         self._cache = cache
         self._thread = ThreadConnection(cache)
+        self._stopwatch = stopwatch
+        self._written: tuple[int, Counts] | None = None
+        self._written_at = 0.0
         self.news = 0
 
     async def fetch(self, batch: Batch, tally: Tally) -> Batch:
@@ -89,10 +95,23 @@ class BatchApplier:
         self.news += result.news
 
     async def tidy(self) -> bool:
-        """Merge a slice of the full-text index in the thread; True while more is due."""
-        if not (more := await self._thread.call(lambda cache: cache.notes.tidy())):
-            await self.close()
+        """Merge a slice of the full-text index in the thread; True if the next may follow at once.
+
+        While notes are being written it does nothing. Of an index where nothing is due it reads one number.
+        """
+        if not self._cache.notes.tidy_due:
+            return False
+        resting = self._nobody_writes()
+        more = resting and await self._thread.call(lambda cache: cache.notes.tidy())
+        if not more:
+            await self.close()  # or nobody would move the log meanwhile
         return more
+
+    def _nobody_writes(self) -> bool:
+        written = self._cache.notes.index_changes, self._cache.notes.counts()
+        if written != self._written:
+            self._written, self._written_at = written, self._stopwatch()
+        return self._stopwatch() - self._written_at >= _REST_SECONDS
 
     async def close(self) -> None:
         """Close the thread's connection, until it is needed again."""

@@ -43,8 +43,6 @@ HANDOVER_PAUSE = 3.0
 long enough for every other process to look at the lock."""
 MIN_RETRY_PAUSE = 1.0
 """Seconds after a failure during which no request starts another attempt."""
-REST_SECONDS = 1.0
-"""Time without a written note after which the search index is merged: each slice holds writers up."""
 CALLS_SECONDS = 1.0
 """Longest wait of news for calls that are writing."""
 QUICK_ANSWER = 1.0
@@ -98,8 +96,6 @@ class Scheduler:
             log=log,
         )
         self._woken = asyncio.Event()
-        self._written = 0
-        self._written_at = stopwatch()
 
     async def run(self) -> None:
         """Wait until this process leads, then sync until cancelled.
@@ -291,17 +287,10 @@ class Scheduler:
         return False
 
     async def _tidy_index(self) -> bool:
-        """Do a slice of work on the search index, if this process leads and nobody writes; True while there is more."""
+        """Do a slice of work on the search index, if this process leads; True if the next may follow at once."""
         with suppress(CacheBusy, CacheFull):
-            due = self._leader.held and self._cache.notes.tidy_due
-            return due and self._nobody_writes() and await self._runner.tidy()
+            return self._leader.held and await self._runner.tidy()
         return False
-
-    def _nobody_writes(self) -> bool:
-        written, now = self._cache.notes.index_changes, self._stopwatch()
-        if written != self._written:
-            self._written, self._written_at = written, now
-        return now - self._written_at >= REST_SECONDS
 
     def _is_due(self, until: Callable[[], bool]) -> bool:
         with suppress(CacheError):

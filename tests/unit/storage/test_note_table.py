@@ -7,7 +7,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content, Note, Tombstone
 from mcp_notarium.search.parser import parse
-from mcp_notarium.storage import integrity
+from mcp_notarium.storage import fts_index, integrity
 from mcp_notarium.storage.note_rows import BATCH
 from mcp_notarium.storage.note_table import Applied, Counts
 from support import corpus
@@ -235,7 +235,8 @@ def secret_word(number):
 
 def in_index(cache, numbers):
     """Which of these notes' words stand anywhere in the index, live or left behind."""
-    blocks = b"".join(row[0] for row in cache.database.rows("SELECT block FROM notes_fts_data"))
+    data = "SELECT block FROM notes_fts_data UNION ALL SELECT CAST(term AS BLOB) FROM notes_fts_idx"
+    blocks = b"".join(row[0] for row in cache.database.rows(data))
     return {number for number in numbers if secret_word(number)[3:].encode() in blocks}
 
 
@@ -383,6 +384,21 @@ def test_words_of_a_deleted_note_leave_the_index_also_if_notes_are_saved_between
         apply(cache, note(number, texts[number - 3000]))
     tidy_up(cache)
     assert in_index(cache, range(4, 7)) == {4, 6}
+    assert integrity.check(cache.database) == ()
+
+
+def test_a_whole_merge_goes_on_however_many_notes_are_saved_between_its_slices(cache, monkeypatch):
+    monkeypatch.setattr(fts_index, "_SLICE_PAGES", 5)
+    apply(cache, *[note(number, f"{secret_word(number)} " * 40) for number in range(1000)])
+    tidy_up(cache)
+    apply(cache, Tombstone("id5"))
+    for number in range(1000, 1300):
+        cache.notes.tidy()
+        apply(cache, note(number))
+    assert not in_index(cache, [5])
+    assert parts_of_index(cache) < 30
+    tidy_up(cache)
+    assert parts_of_index(cache) == 1
     assert integrity.check(cache.database) == ()
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull
+from mcp_notarium.storage import fts_index
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database import Database
 from mcp_notarium.sync import batch_apply
@@ -272,6 +273,39 @@ def test_a_save_made_meanwhile_is_kept(client, full_store, gate):
     assert client.note(changed).text == "changed here\n"
     assert client.note(made).text == "made here\n"
     assert client.contents() == full_store.contents()
+
+
+@pytest.fixture
+def small_slices(full_store, monkeypatch):
+    """The words of many notes are to be merged in many slices."""
+    monkeypatch.setattr(fts_index, "_SLICE_PAGES", 1)
+
+
+@pytest.mark.parametrize(
+    "written", [Tombstone("n0007"), Revision("new", "r1", Content("new\n"), 1.0, 1.0, b"{}")]
+)
+def test_a_merge_waits_for_those_who_write_and_meanwhile_the_first_connection_moves_the_log(
+    client, small_slices, time, connections, written
+):
+    client.cache.database.set_checkpointer(True)
+    asyncio.run(client.sync())
+    applier = client.scheduler._runner._applier
+
+    async def merge():
+        time.now += 2
+        first = await applier.tidy()
+        return first, client.cache.database.checkpointer, connections[-1].database.closed
+
+    async def scenario():
+        assert not await applier.tidy(), "the load has just written"
+        assert await merge() == (True, False, False)
+        with client.cache.transaction():
+            client.cache.notes.apply([written])
+        assert await merge() == (False, True, True)
+        assert await merge() == (True, False, False)
+        await applier.close()
+
+    asyncio.run(scenario())
 
 
 def failing(monkeypatch, error):

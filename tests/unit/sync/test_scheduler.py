@@ -225,6 +225,7 @@ def test_the_search_index_is_tidied_when_nobody_has_written_for_a_second(
             await until(lambda: not slices)
 
     asyncio.run(scenario())
+    assert len(written_at) == 5
     assert merged_at[0] - written_at[-1] >= 1
 
 
