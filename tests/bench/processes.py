@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -100,8 +101,11 @@ class Child:
 
     def cpu(self) -> float:
         """Seconds of a core used so far by all its threads that still run."""
-        tasks = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
-        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+        used = 0
+        for task in Path(f"/proc/{self._process.pid}/task").glob("*/schedstat"):
+            with suppress(FileNotFoundError, ProcessLookupError):  # it ends just now
+                used += int(task.read_text().split()[0])
+        return used / 1e9
 
 
 class Speaker(Child):
