@@ -53,9 +53,8 @@ class TriliumSimulator:
         note = self.document.notes.get(note_id)
         if note is None:
             note = self.document.create(note_id, title, kind, mime, content.encode())
-            last = 10 * len(
-                self.document.branches
-            )  # not looked for: many notes are written in a row
+            # Not looked for: many notes are written in a row.
+            last = 10 * len(self.document.branches)
             self.document.place(note_id, ROOT, position=last)
         else:
             note.title = title
