@@ -36,7 +36,6 @@ _STAMP = "%Y%m%dT%H%M%SZ"
 _END = ".sqlite.encrypted"
 _KEPT = ".kept"
 _UNFINISHED = ".new-"
-_PAGE_CACHE = 1 << 20
 _ROOM = 2
 """How many times its size must be free: a copy must not take the space that saves need."""
 
@@ -87,7 +86,7 @@ def copy_after_changes(
             stack.enter_context(hold_lock(folder.copies_lock, _being_copied, timeout=0))
         except LockedError:
             return None
-        source = stack.enter_context(closing(opened.database.open_another(page_cache=_PAGE_CACHE)))
+        source = stack.enter_context(closing(opened.database.open_another()))
         newest = next(iter(list_copies(folder)), None)
         change = read_last_change(source, tables)
         if newest is not None and newest.change == change and _opens(newest, data_key):

@@ -44,9 +44,9 @@ class Cache:
         """Run one write transaction; see :meth:`Database.transaction`."""
         return self.database.transaction(durable=durable)
 
-    def open_another(self, *, page_cache: int | None = None) -> Cache:
+    def open_another(self) -> Cache:
         """Open the same notes through a second connection; see :meth:`Database.open_another`."""
-        database = self.database.open_another(page_cache=page_cache)
+        database = self.database.open_another()
         return Cache(database, self.notes.visibility.rules, self.versions.limits)
 
     def close(self) -> None:

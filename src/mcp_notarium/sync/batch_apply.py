@@ -31,8 +31,6 @@ _LAST_SECONDS = 1.0
 """Seconds that a cancelled load waits for the transaction that is running."""
 _REST_SECONDS = 1.0
 """Time without a written note after which the full-text index is merged: each slice holds up who writes."""
-_PAGE_CACHE = 8 << 20
-"""Bytes of pages that the thread's connection keeps in memory. A quarter of the usual: a load is as fast."""
 _Result = TypeVar("_Result")
 
 
@@ -160,10 +158,7 @@ class ThreadConnection:
             raise
 
     def _open(self) -> Cache:
-        opened, checkpointer = (
-            self._cache.open_another(page_cache=_PAGE_CACHE),
-            self._cache.database.checkpointer,
-        )
+        opened, checkpointer = self._cache.open_another(), self._cache.database.checkpointer
         try:
             if checkpointer:
                 # Never both: SQLite before 3.51.3 can lose a transaction when two checkpoint at once.
@@ -179,8 +174,8 @@ class ThreadConnection:
     async def close(self) -> None:
         """Close the connection; wait a moment for a transaction that is running.
 
-        If it runs longer, the connection is closed when it ends: one in use is never closed. It stays
-        open if the event loop ends before.
+        If it runs longer, the connection is closed when it ends, and nobody is left to checkpoint here:
+        another process may lead by then. One in use is never closed: it stays open if the event loop ends before.
         """
         opened, self._opened = self._opened, None
         task, self._task = self._task, None
@@ -192,14 +187,15 @@ class ThreadConnection:
                 ended.exception()  # the caller got it
             if self._in_use.locked():
                 return  # the loop ends and has cancelled the task; the thread goes on
-            checkpointer = opened.database.checkpointer
             opened.close()
-            with suppress(CacheError):
-                self._cache.database.set_checkpointer(checkpointer)
+            if in_time:
+                with suppress(CacheError):
+                    self._cache.database.set_checkpointer(opened.database.checkpointer)
             release_memory()
 
         await asyncio.wait({task}, timeout=_LAST_SECONDS)
-        if task.done():
+        in_time = task.done()
+        if in_time:
             finish(task)
         else:
             task.add_done_callback(finish)

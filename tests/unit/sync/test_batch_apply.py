@@ -16,6 +16,7 @@ from mcp_notarium.storage.database import Database
 from mcp_notarium.sync import batch_apply
 from mcp_notarium.sync.batch_commit import Batch, BatchCommitter, Tally
 from mcp_notarium.sync.cycle_states import State
+from mcp_notarium.sync.leader_election import Leader
 from mcp_notarium.sync.pull_decisions import Confirmed
 from support.sync_rig import in_step, running, until
 
@@ -204,23 +205,20 @@ def test_a_load_that_cannot_be_stopped_does_not_block_the_end(
     asyncio.run(scenario())
 
 
-def test_a_load_that_could_not_be_stopped_hands_the_log_back_when_it_ends(
+def test_the_end_of_a_load_that_could_not_be_stopped_leaves_the_log_to_the_next_leader(
     client, full_store, gate, connections, monkeypatch
 ):
     monkeypatch.setattr("mcp_notarium.sync.batch_apply._LAST_SECONDS", 0.05)
-    client.cache.database.set_checkpointer(True)
 
     async def scenario():
-        load = asyncio.create_task(client.sync())
-        await until(gate.reached.is_set)
-        load.cancel()
-        await asyncio.wait({load}, timeout=PATIENCE)
-        meanwhile = client.cache.database.checkpointer, connections[0].database.closed
+        async with running(client):
+            await until(gate.reached.is_set)
+        assert Leader(client.folder / "sync.lock").acquire()
         gate.opened.set()
         await until(lambda: connections[0].database.closed)
-        return meanwhile, client.cache.database.checkpointer
 
-    assert asyncio.run(scenario()) == ((False, False), True)
+    asyncio.run(scenario())
+    assert client.cache.database.checkpointer is False
 
 
 def test_a_connection_in_use_stays_open_though_the_event_loop_ends(
