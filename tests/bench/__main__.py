@@ -30,7 +30,7 @@ from bench.rows_tokens import tokens
 from bench.rows_trilium import trilium
 from bench.rows_vault import vault
 from bench.rows_vault_peers import vault_peers
-from bench.rows_writes import writes
+from bench.rows_writes import unsettled, writes
 from bench.site import FULL, SMOKE, USUAL, Pace, Site
 
 Rows = Callable[[Site], Iterator[Figure]]
@@ -43,6 +43,7 @@ PER_SIZE: dict[str, tuple[Rows, ...]] = {
     "size": (size,),
     "idle": (idle,),
     "writes": (writes,),
+    "unsettled": (unsettled,),
     "local": (local,),
     "trilium": (trilium,),
     "memento": (memento,),

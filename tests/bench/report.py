@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import Figure
-from bench.targets import TARGETS, Growth, growths
+from bench.targets import Growth, growths, targets_of
 from mcp_notarium.storage import driver
 
 
@@ -105,7 +105,7 @@ def _table(figures: Iterator[Figure]) -> Iterator[str]:
     yield "| row | notes | times the floor | value | p99 | target | met |"
     yield "|---|--:|---|--:|--:|---|---|"
     for figure in figures:
-        target = TARGETS.get((figure.group, figure.row))
+        judged = targets_of(figure)
         ratios = "; ".join(f"**x{short(r)}** {name}" for name, r in figure.ratios.items())
         cells = [
             figure.row,
@@ -113,8 +113,8 @@ def _table(figures: Iterator[Figure]) -> Iterator[str]:
             ratios,
             f"{short(figure.value)} {figure.unit}".strip(),
             "" if figure.p99 is None else short(figure.p99),
-            "" if target is None or target.met(figure) is None else str(target),
-            "" if target is None else _MET[target.met(figure)],
+            ", ".join(map(str, judged)),
+            ", ".join(_MET[one.met(figure)] for one in judged),
         ]
         yield f"| {' | '.join(cells)} |"
 

@@ -9,6 +9,7 @@ import itertools
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -108,6 +109,35 @@ def _at_once(site: Site) -> Figure:
             beside[name] = Taken(_take_at_once(server, site.pace)).median * 1000
     ms, p99 = Taken(ours).median * 1000, Taken(ours).p99 * 1000
     return Figure("writes", "eight new notes at once", site.count, "ms", ms, p99, beside)
+
+
+def unsettled(site: Site) -> Iterator[Figure]:
+    """Rows for a save right after another one, and a search just after a save, beside the same at rest.
+
+    Adds notes to the account.
+    """
+    tags = itertools.cycle(asked.query for asked in corpus.questions(site.count)["tag"])
+    times: dict[str, list[float]] = defaultdict(list)
+    with serving(site.encrypted()) as server:
+        site.settle(server)
+        saves = _Saves(server)
+        saves.create()
+        for _ in range(site.pace.saves):
+            search = partial(server.tool, "list", query=next(tags))
+            search()
+            times["search, settled"].append(timed(search))
+            times["save, settled"].append(timed(saves.create))
+            time.sleep(_SETTLED)
+            times["search"].append(timed(search))
+            saves.create()
+            times["save"].append(timed(saves.create))
+            time.sleep(_SETTLED)
+    site.saved += 3 * site.pace.saves + 1
+    for row, name in (("save, new note, without a pause", "save"), ("tag, after a save", "search")):
+        taken, settled = Taken(times[name]), Taken(times[f"{name}, settled"])
+        floors = {"settled": settled.median * 1000}
+        ms, p99 = taken.median * 1000, taken.p99 * 1000
+        yield Figure("unsettled", row, site.count, "ms", ms, p99, floors)
 
 
 def _take_at_once(server: Speaker, pace: Pace) -> list[float]:
