@@ -339,6 +339,15 @@ CACHE = (
         ),
     ),
     Defence(
+        "one process moves the log, also when a load ends late",
+        "sync/batch_apply.py",
+        "            if in_time:\n",
+        "            if True:\n",
+        (
+            "unit/sync/test_batch_apply.py::test_the_end_of_a_load_that_could_not_be_stopped_leaves_the_log_to_the_next_leader",
+        ),
+    ),
+    Defence(
         "a merge that another process has asked for is not forgotten",
         "storage/fts_index.py",
         "            state = self._merge_state  # another process may just have asked for the whole\n",
