@@ -214,6 +214,7 @@ def test_the_end_of_a_load_that_could_not_be_stopped_leaves_the_log_to_the_next_
         async with running(client):
             await until(gate.reached.is_set)
         assert Leader(client.folder / "sync.lock").acquire()
+        assert not connections[0].database.closed, "it is in use"
         gate.opened.set()
         await until(lambda: connections[0].database.closed)
 
