@@ -73,6 +73,20 @@ def test_the_oldest_go_first_when_all_are_too_large(cache):
     assert kept(small) == [], "one that is too large alone is not kept"
 
 
+def test_versions_are_counted_when_a_sixteenth_more_may_be_there(cache):
+    def add(versions, numbers):
+        for number in numbers:
+            keep(versions, note("a", "x" * 700), number, at=NOW + number)
+        return [number for _, number in kept(versions)]
+
+    large = limited(cache, size=64 * 1000)
+    assert add(large, range(1, 66)) == [*range(1, 66)]
+    assert add(large, [66]) == [*range(3, 67)]
+    assert add(large, range(67, 71)) == [*range(3, 71)]
+    another_process = limited(cache, size=64 * 1000)
+    assert add(another_process, [71]) == [*range(8, 72)]
+
+
 def test_with_no_days_nothing_is_kept(cache):
     keep(cache, note("a"), 1)
     keep(limited(cache, days=0), note("a"), 2, at=NOW + 1)
