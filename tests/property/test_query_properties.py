@@ -153,7 +153,6 @@ def matches(query: Query, entry: Entry) -> bool:
         and query.trash in {"any", "trashed" if entry.trash else "active"}
         and all(tag.lower() in tags for tag in query.tags)
         and not any(tag.lower() in tags for tag in query.excluded_tags)
-        and (not query.any_tags or any(tag.lower() in tags for tag in query.any_tags))
         and (query.after is None or entry.modified_at >= query.after)
         and (query.before is None or entry.modified_at < query.before)
         and (query.created_after is None or entry.created_at >= query.created_after)
@@ -167,7 +166,6 @@ QUERIES = st.builds(
     terms=st.none() | conditions(),
     tags=TAGS,
     excluded_tags=TAGS,
-    any_tags=TAGS,
     before=st.none() | st.integers(0, 6),
     after=st.none() | st.integers(0, 6),
     created_before=st.none() | st.none() | st.integers(0, 6),

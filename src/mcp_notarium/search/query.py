@@ -67,8 +67,7 @@ Condition = Word | Phrase | Tagged | InFolder | Not | And | Or
 class Query:
     """Hold one search. The default is every note outside the trash, last changed first.
 
-    ``tags``: all of them; ``any_tags``: at least one of them, if there are any (a policy's allowed
-    tags); ``excluded_tags``: none of them; compared by ``characters.tag_key``. ``folders`` and
+    ``tags``: all of them; ``excluded_tags``: none of them; compared by ``characters.tag_key``. ``folders`` and
     ``excluded_folders`` likewise, in a store with paths, compared by ``note_paths.path_key``.
     ``after`` and ``before`` are Unix epoch seconds: ``after <= modified_at < before``; ``created_after``
     and ``created_before`` likewise for ``created_at``.
@@ -79,7 +78,6 @@ class Query:
     terms: Condition | None = None
     tags: tuple[str, ...] = ()
     excluded_tags: tuple[str, ...] = ()
-    any_tags: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     excluded_folders: tuple[str, ...] = ()
     before: int | None = None

@@ -135,16 +135,10 @@ def words_of(query: Query) -> tuple[str, ...]:
 def _conditions(query: Query, rest: Sequence[Condition]) -> list[Condition]:
     """Return the conditions on tags and folders, and those that full-text search cannot express."""
     conditions = [*map(Tagged, query.tags), *map(InFolder, query.folders), *rest]
-    if query.any_tags:
-        conditions.insert(0, _match_tags(query.any_tags))
     if query.excluded_tags:
-        conditions.append(Not(_match_tags(query.excluded_tags)))
+        conditions.append(Not(Or(tuple(map(Tagged, query.excluded_tags)))))
     conditions += (Not(InFolder(folder)) for folder in query.excluded_folders)
     return conditions
-
-
-def _match_tags(tags: Sequence[str]) -> Condition:
-    return Or(tuple(map(Tagged, tags)))
 
 
 def _reads_text(condition: Condition) -> bool:
