@@ -37,17 +37,11 @@ class SchemaState:
 
     version: int
     application_id: int
-    tables: int
 
     @property
     def ours(self) -> bool:
         """Tell whether this is a database of this program (of any version)."""
         return self.version > 0 and self.application_id == APPLICATION_ID
-
-    @property
-    def empty(self) -> bool:
-        """Tell whether nothing was ever written to it."""
-        return self.version == 0 and self.tables == 0
 
     def newer_than(self, known: int = SCHEMA_VERSION) -> bool:
         """Tell whether a later release of the program made it."""
@@ -59,12 +53,10 @@ class SchemaState:
 
 
 def state(database: Database) -> SchemaState:
-    """Read version, application id and the number of tables."""
-    tables = database.row("SELECT count(*) FROM sqlite_master")
+    """Read version and application id."""
     return SchemaState(
         version=database.user_version(),
         application_id=database.number("PRAGMA application_id"),
-        tables=tables[0] if tables else 0,
     )
 
 

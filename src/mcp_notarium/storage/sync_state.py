@@ -44,7 +44,6 @@ class LoadProgress:
 
     anchor_cursor: str | None = None
     mark: str | None = None
-    loaded: int = 0
     total: int | None = None
     complete: bool = False
 
@@ -123,8 +122,8 @@ class SyncState:
         """Return how far the first load is; a new ``LoadProgress`` if none was begun."""
         return LoadProgress(**self._values(_PROGRESS))
 
-    def set_progress(self, progress: LoadProgress | None) -> None:
-        """Store how far the first load is; None forgets it (a reset)."""
+    def set_progress(self, progress: LoadProgress) -> None:
+        """Store how far the first load is."""
         self._set_values(_PROGRESS, progress)
 
     def metrics(self) -> Metrics:
@@ -191,8 +190,8 @@ class SyncState:
         found: dict[str, Any] = json.loads(self.get(key) or "{}")
         return found
 
-    def _set_values(self, key: str, values: LoadProgress | Metrics | Differences | None) -> None:
-        self.set(key, None if values is None else json.dumps(asdict(values)))
+    def _set_values(self, key: str, values: LoadProgress | Metrics | Differences) -> None:
+        self.set(key, json.dumps(asdict(values)))
 
 
 class AccountRecord:

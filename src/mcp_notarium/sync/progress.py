@@ -70,13 +70,7 @@ class SyncProgress:
     def mark_loading(self, *, anchor: str, mark: str, total: int | None) -> None:
         """Record that the first load has come as far as ``mark``."""
         self._state.set_progress(
-            LoadProgress(
-                anchor_cursor=anchor,
-                mark=mark,
-                loaded=self._cache.notes.counts().total,
-                total=total,
-                complete=False,
-            )
+            LoadProgress(anchor_cursor=anchor, mark=mark, total=total, complete=False)
         )
 
     def mark_loaded(self, *, anchor: str, total: int | None) -> None:
@@ -84,9 +78,8 @@ class SyncProgress:
 
         The cursor is that of the *first* page: notes changed meanwhile moved in front of it unseen.
         """
-        loaded = self._cache.notes.counts().total
         self._state.set_progress(
-            LoadProgress(anchor_cursor=anchor, mark=None, loaded=loaded, total=total, complete=True)
+            LoadProgress(anchor_cursor=anchor, mark=None, total=total, complete=True)
         )
         self._state.set_cursor(anchor)
         self._state.record_load(at=self.clock())
@@ -125,9 +118,7 @@ class SyncProgress:
         """Record that every note was removed on purpose: batches read before are void."""
         self._state.set(_INDEX_VERSION, str(self.index_version + 1))
         self._state.set_cursor(None)
-        self._state.set_progress(
-            LoadProgress(anchor_cursor=None, mark=None, loaded=0, total=None, complete=False)
-        )
+        self._state.set_progress(LoadProgress())
         for key in (_SWEPT_AT, _UNSEEN_REMOVALS, _UNRESOLVED, _LOAD_BEGAN_EMPTY, LEFT_OUT):
             self._state.set(key, "")
 

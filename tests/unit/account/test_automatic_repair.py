@@ -42,7 +42,7 @@ def _config(tmp_path_factory):
         with opened.database.transaction():
             NoteTable(opened.database).apply(corpus.revisions(NOTES))
             SyncState(opened.database).set_cursor("here")
-            SyncState(opened.database).set_progress(LoadProgress(complete=True, loaded=NOTES))
+            SyncState(opened.database).set_progress(LoadProgress(complete=True))
             SyncState(opened.database).set("setting", "kept")
         JournalTable(opened.database).add(WRITE)
         audit = AuditTable(opened.database, audit_keys(opened.data_key).chain_mac)

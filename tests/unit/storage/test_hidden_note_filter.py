@@ -151,7 +151,7 @@ def test_stricter_rules_remove_at_once_and_compare_everything_again(cache, count
 
 def test_looser_rules_forget_the_hidden_notes_so_that_they_are_fetched(ruled):
     store(ruled, [note("a", "x", "private")], cursor="9")
-    ruled.sync_state.set_progress(LoadProgress(anchor_cursor="9", mark="m", loaded=3))
+    ruled.sync_state.set_progress(LoadProgress(anchor_cursor="9", mark="m"))
     open_ = under(ruled, Visibility())
     assert open_.database.rows("SELECT * FROM hidden_notes") == []
     assert open_.sync_state.cursor() is None
