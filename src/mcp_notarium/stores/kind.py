@@ -75,7 +75,7 @@ class LentTables:
 class Login:
     """Describe how a person logs in. ``get_token``: each of its requests has that many seconds.
 
-    ``common_variables``: settings that let servers log in without it. ``hint``: what to do if the store does not
+    ``variables``: settings that let servers log in without it. ``hint``: what to do if the store does not
     accept the login. ``logout``: what logging out does not do. ``unattended``: what to do where nobody can be asked.
     """
 
