@@ -94,7 +94,7 @@ def main():
     catch_signals(queue)
     session = Session(StaticReplies(read_replies()), flow)
     read_lines(INCOMING, queue, flow, LineBuffer())
-    held = answer_alone(queue, session, OUTGOING, flow, lambda: queue.put(ImportDone("event loop")))
+    held = answer_alone(queue, session, OUTGOING, flow, lambda: queue.put(ImportDone()))
     if held is not None:
         anyio.run(serve, queue, session, flow, held)
     return 0

@@ -147,19 +147,18 @@ def count_links(text: str, changes: Changes) -> int:
     return sum(one.link in changes for one in find_links(text))
 
 
-def rewrite_links(text: str, changes: Changes) -> tuple[str, int]:
-    """Return the text with other targets in its links, and how many were to change and could not."""
-    kept, at, left = [], 0, 0
+def rewrite_links(text: str, changes: Changes) -> str:
+    """Return the text with other targets in its links; a link that cannot have its own stays."""
+    kept, at = [], 0
     for link in find_links(text):
         if link.link not in changes:
             continue
         written = _write(link, changes[link.link], text[link.start : link.end])
         if written is None:
-            left += 1
             continue
         kept += [text[at : link.start], written]
         at = link.end
-    return "".join((*kept, text[at:])), left
+    return "".join((*kept, text[at:]))
 
 
 def _write(link: Occurrence, target: str | None, old: str) -> str | None:

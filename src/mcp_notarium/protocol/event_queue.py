@@ -24,10 +24,9 @@ class Stop:
 class ImportDone:
     """Tell that a part of the program has been imported; ``problem`` is why it could not be."""
 
-    __slots__ = ("part", "problem")
+    __slots__ = ("problem",)
 
-    def __init__(self, part: str, problem: BaseException | None = None) -> None:
-        self.part = part
+    def __init__(self, problem: BaseException | None = None) -> None:
         self.problem = problem
 
     def demand(self) -> None:

@@ -78,7 +78,8 @@ class SdkResources:
         if not resources.shows_notes(self._offered) or not params.cursor.isdecimal():
             raise MCPError(types.INVALID_PARAMS, "Unknown cursor")
         arguments = {"limit": resources.PAGE, "page": int(params.cursor[:15])}
-        value = await self._ask(context, (resources.LISTING, arguments), "resources/list")
+        answer = await self._answer(context, (resources.LISTING, arguments), "resources/list")
+        value = answer.value or {}
         page = value.get("next_page")
         return types.ListResourcesResult(
             resources=[
@@ -155,10 +156,6 @@ class SdkResources:
             "description": self._names.in_text(one.description),
             "mimeType": resources.MIME_TYPE,
         }
-
-    async def _ask(self, context: Context, asked: Asked, method: str) -> dict[str, Any]:
-        answer = await self._answer(context, asked, method)
-        return answer.value or {}
 
     async def _answer(self, context: Context, asked: Asked, method: str) -> CallResult:
         """Return the pipeline's answer. Raises its error as one of the protocol."""

@@ -289,13 +289,13 @@ def _load(queue: EventQueue, settings: config.Loaded, confined: str) -> None:
         _log().info("server.confined", state=confined)
         from mcp_notarium.protocol import async_server  # noqa: F401, PLC0415 - imported to be there
 
-        queue.put(ImportDone("event loop"))
+        queue.put(ImportDone())
         from mcp_notarium.protocol.sdk_import import import_sdk  # noqa: PLC0415 - behind the event loop
 
         import_sdk()
         gc.freeze()
-        queue.put(ImportDone("SDK"))
+        queue.put(ImportDone())
     except BaseException as error:  # noqa: BLE001 - the main thread raises it
-        queue.put(ImportDone("", error))
+        queue.put(ImportDone(error))
     finally:
         gc.enable()

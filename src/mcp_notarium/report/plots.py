@@ -19,7 +19,6 @@ HEIGHT: Final = 160
 STACKED: Final = (Result.READ, Result.CHANGED, Result.REFUSED, Result.FAILED, Result.UNSURE)
 _MOST_DAYS: Final = 45
 _MOST_WEEKS: Final = 52 * 7
-_WEEK: Final = 7
 _MOST_LABELS: Final = 8
 _MOST_NARROW_LABELS: Final = 4
 _FILLED: Final = 0.76

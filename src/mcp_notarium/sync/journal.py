@@ -175,15 +175,13 @@ class Journal:
             self._cache.journal.add(copy)
         return True
 
-    def adopt(self, head: Revision | Tombstone, *, seen: str | None) -> bool:
-        """Store the store's revision of a note; False if the note has changed here or is being saved."""
+    def adopt(self, head: Revision | Tombstone, *, seen: str | None) -> None:
+        """Store the store's revision of a note, unless the note has changed here or is being saved."""
         with self._cache.transaction():
             held = self._cache.notes.etag(head.id)
             etag = head.etag if isinstance(head, Revision) else seen
-            if held not in (seen, etag) or self.in_flight(head.id):
-                return False
-            self._cache.notes.apply([head])
-        return True
+            if held in (seen, etag) and not self.in_flight(head.id):
+                self._cache.notes.apply([head])
 
     def rebase(
         self,

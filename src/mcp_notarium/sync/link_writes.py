@@ -47,7 +47,7 @@ class LinkWriter:
         base = self._cache.notes.base(note_id)
         if base is None or self._journal.in_flight(note_id):
             return None
-        content = replace(base.content, text=rewrite_links(base.content.text, changes)[0])
+        content = replace(base.content, text=rewrite_links(base.content.text, changes))
         with suppress(StoreRejected):
             body = self._store.compose(base, content, now=self._clock())
             stored = self._store.revision_of(note_id, body).content

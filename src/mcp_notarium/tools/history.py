@@ -212,17 +212,10 @@ async def _draft(
 async def _save(
     app: App, draft: Callable[[], Awaitable[Draft]], call: CallContext, status: str
 ) -> ManageAnswer:
-    held: list[Content] = []
-
-    async def drafting() -> Draft:
-        made = await draft()
-        held[:] = [made.note.content] if made.note else []
-        return made
-
-    _, note, saved = await carry_out(app, drafting, call, exact=True)
+    made, note, saved = await carry_out(app, draft, call, exact=True)
     said = "The note says this already; nothing was written."
-    if saved is not None:
-        said = f"Changed: {_summary(held[0], note.content, app.config.policy).facts}."
+    if saved is not None and made.note is not None:
+        said = f"Changed: {_summary(made.note.content, note.content, app.config.policy).facts}."
         if saved.differs:
             said += f" Stored differently: {saved.differs}."
     return ManageAnswer(

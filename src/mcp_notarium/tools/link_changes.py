@@ -43,7 +43,7 @@ async def with_links(
             details={"notes": len(links) + 1, "left": left},
             resolution_hint="Tell the user, who can rename it in their editor, or save it with `rewrite_links`: false.",
         )
-    return (replace(content, text=rewrite_links(content.text, own)[0]) if own else content), links
+    return (replace(content, text=rewrite_links(content.text, own)) if own else content), links
 
 
 def _ask_error(app: App, links: Mapping[str, Changes]) -> InvalidRequest:

@@ -69,7 +69,6 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
         row.get("text", ""),
         row.get("match", {}).get("text", ""),
         row.get("changed", ""),
-        row.get("tag", ""),
         *row.get("tags", ()),
     )
     kinds = find_invisible_kinds(texts)

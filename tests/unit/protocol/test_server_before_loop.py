@@ -47,7 +47,7 @@ def filled(*events):
 
 
 def test_calls_wait_in_order_and_the_end_behind_them_is_held(pipe):
-    end, loaded = EndOfInput(), ImportDone("event loop")
+    end, loaded = EndOfInput(), ImportDone()
     queue = filled(HELLO, INITIALIZED, call(1, "save"), call(2, "list"), end, Stop(), loaded)
     held, session = alone(queue, pipe[1])
     assert held[0] is end
@@ -74,7 +74,7 @@ def test_client_that_stopped_reading_is_the_end(pipe):
 @pytest.mark.parametrize("flood", [PING, TooLong(b"", b"")], ids=["pings", "too long"])
 def test_reader_that_takes_nothing_does_not_delay_the_end(pipe, flood):
     count = 3000
-    queue, found = filled(*[flood] * count, EndOfInput(), ImportDone("event loop")), []
+    queue, found = filled(*[flood] * count, EndOfInput(), ImportDone()), []
     thread = threading.Thread(target=lambda: found.append(alone(queue, pipe[1])), daemon=True)
     thread.start()
     thread.join(20)
@@ -92,7 +92,7 @@ def test_loader_is_started_once_and_only_for_a_client_that_stays(pipe):
 
     def load():
         started.append(1)
-        queue.put(ImportDone("event loop"))
+        queue.put(ImportDone())
 
     listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     for message in (HELLO, INITIALIZED, listing):
@@ -141,7 +141,7 @@ def test_part_of_a_line_in_time_is_enough_and_whoever_has_spoken_is_waited_for(p
 
 def test_process_is_protected_once_and_right_behind_the_first_answer(pipe):
     answered = []
-    queue = filled(HELLO, INITIALIZED, ImportDone("event loop"))
+    queue = filled(HELLO, INITIALIZED, ImportDone())
     alone(queue, pipe[1], protect=lambda: answered.append(os.read(pipe[0], 1 << 16)))
     (first,) = answered
     assert json.loads(first)["id"] == HELLO["id"]
@@ -149,4 +149,4 @@ def test_process_is_protected_once_and_right_behind_the_first_answer(pipe):
 
 def test_part_that_cannot_be_imported_is_not_waited_for(pipe):
     with pytest.raises(ImportError):
-        alone(filled(ImportDone("", ImportError("broken installation"))), pipe[1])
+        alone(filled(ImportDone(ImportError("broken installation"))), pipe[1])

@@ -323,7 +323,7 @@ def read_bytes(vault):
 def relink(client):
     note = client.note("Work/Plan.md")
     links = client.cache.notes.links.find_broken(note.id, "Home/New.md")
-    text, _ = rewrite_links(note.text, links.pop(note.id))
+    text = rewrite_links(note.text, links.pop(note.id))
     content = replace(note.content, title="Home/New", text=text)
     return asyncio.run(client.writer.save(note=note, content=content, links=links))
 

@@ -72,9 +72,8 @@ def inner_end(source: str, one: Element) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Hold a parsed source. ``well_formed``: every element ends, where its own end tag stands."""
+    """Hold what was parsed. ``well_formed``: every element ends, where its own end tag stands."""
 
-    source: str
     nodes: list[Node]
     well_formed: bool
 
@@ -83,7 +82,7 @@ def parse(source: str) -> Fragment:
     """Parse HTML, in time that grows with its length. Never raises."""
     parser = _Parser(source)
     parser.read()
-    return Fragment(source, parser.root.children, parser.finish())
+    return Fragment(parser.root.children, parser.finish())
 
 
 class _Parser:

@@ -191,7 +191,6 @@ def toolset() -> Toolset:
     tools = (
         replace(
             tool,
-            answer=PlainAnswer,
             protocol_errors=True,
             wrong_code=INVALID_REQUEST,
             missing_code=INVALID_REQUEST if tool.name in _MISSING_IS_WRONG else INTERNAL_ERROR,

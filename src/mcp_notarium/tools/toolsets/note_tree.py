@@ -204,7 +204,7 @@ def _json(value: object) -> str:
 
 def toolset() -> Toolset:
     """Return the six tools."""
-    tools = (replace(tool, answer=PlainAnswer, protocol_errors=True) for tool in _TOOLS)
+    tools = (replace(tool, protocol_errors=True) for tool in _TOOLS)
     return Toolset(tuple(tools), _INSTRUCTIONS)
 
 

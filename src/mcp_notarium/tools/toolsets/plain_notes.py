@@ -250,7 +250,7 @@ def toolset(names: str) -> Toolset:
     """Return the six tools; ``names`` is their spelling, ``pascal`` or ``snake``."""
     spelled = _PASCAL if names == "pascal" else _SNAKE
     tools = tuple(
-        replace(tool, name=name, answer=PlainAnswer, protocol_errors=True, failure_sign="❌")
+        replace(tool, name=name, protocol_errors=True, failure_sign="❌")
         for tool, name in zip(_TOOLS, spelled, strict=True)
     )
     instructions = _INSTRUCTIONS
