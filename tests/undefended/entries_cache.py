@@ -121,6 +121,20 @@ CACHE = (
         ),
     ),
     Defence(
+        "a damaged page does not cut a text",
+        "storage/database.py",
+        "        if _reads_texts(sql) and found is not None and _may_be_cut(found):\n",
+        "        if False:\n",
+        ("unit/storage/test_database_opener.py::test_no_text_is_read_from_a_damaged_page",),
+    ),
+    Defence(
+        "a damaged page is not copied",
+        "storage/database_opener.py",
+        "            source.require_authentic()\n",
+        "",
+        ("unit/storage/test_database_opener.py::test_no_damaged_page_is_copied",),
+    ),
+    Defence(
         "a lost database is not recreated",
         "account/startup_rows_before_open.py",
         "        lambda o: not o.files.current,\n",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +36,9 @@ _VALUES = re.compile(r"VALUES (\([?, ]+\))")
 
 _SECOND_CACHE = 8 << 20
 """Bytes of pages that a second connection keeps in memory: a quarter of the first's. A load is as fast."""
+
+MOST_CHECKS = 3
+"""Checks of a database that others write to, before it counts as damaged."""
 
 CHECKPOINT_PAGES = 1000
 """Pages of WAL after which the checkpointing process moves it into the main file."""
@@ -135,11 +138,15 @@ class Database:
     def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """Return all rows of a query."""
         found: list[Row] = self._do(lambda c, p: c.execute(sql, p).fetchall(), parameters)
+        if _reads_texts(sql) and any(map(_may_be_cut, found)):
+            self.require_authentic()
         return found
 
     def row(self, sql: str, parameters: Parameters = ()) -> Row | None:
         """Return the first row of a query, or None."""
         found: Row | None = self._do(lambda c, p: c.execute(sql, p).fetchone(), parameters)
+        if _reads_texts(sql) and found is not None and _may_be_cut(found):
+            self.require_authentic()
         return found
 
     def number(self, sql: str, parameters: Parameters = ()) -> int:
@@ -259,6 +266,21 @@ class Database:
         found = self.row("PRAGMA wal_checkpoint(TRUNCATE)")
         return found is not None and found[0] == 0
 
+    def require_authentic(self) -> None:
+        """Demand that every page of the main file is authentic, also while others write to it.
+
+        SQLCipher reads a page that is not as zeros. That is no error for SQLite at the end of a long row, and
+        since SQLCipher 4.19 at the latest none in a copy of all pages. Raises ``CacheDamaged``.
+        """
+        if not self.encrypted:
+            return
+        for _ in range(MOST_CHECKS):
+            found = self._do(lambda c, p: c.execute(_CHECK_PAGES, p).fetchone(), ())
+            if found is None:
+                return
+        self.mark_damaged("a page of the database is not authentic")
+        self._live()
+
     def copy_pages(
         self, target: Connection, *, pages: int, after_step: Callable[[int, int], object]
     ) -> None:
@@ -325,6 +347,25 @@ class Database:
             if getattr(error, "sqlite_errorcode", 0) == SQL_ERROR:
                 return CacheDamaged("the database stopped being readable")
         return None
+
+
+_CHECK_PAGES = "PRAGMA cipher_integrity_check"
+_TEXTS = re.compile(r"\b(?:text|body|raw|keepsake)\b")
+
+
+@lru_cache(256)
+def _reads_texts(sql: str) -> bool:
+    """Tell whether a query names a column that may have pages of its own."""
+    return _TEXTS.search(sql) is not None
+
+
+def _may_be_cut(row: Row) -> bool:
+    """Tell whether a value ends with NUL: the last page of the row may have been read as zeros."""
+    return any(
+        value.endswith("\0") if isinstance(value, str) else value.endswith(b"\0")
+        for value in row
+        if isinstance(value, str | bytes)
+    )
 
 
 @cache

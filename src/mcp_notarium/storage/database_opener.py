@@ -127,7 +127,8 @@ def copy(
 
     Inside ``source.snapshot()`` it is one state; outside, every write of another process begins it anew.
     ``after_step`` is called after each MiB with the pages copied and those of all; what it raises ends the
-    copy. The file is flushed when it returns, and gone when it raises.
+    copy. The file is flushed when it returns, and gone when it raises; ``CacheDamaged``: a page of the source is not
+    authentic.
     """
     _check_key_form(key)
     _create_private(path)
@@ -141,6 +142,7 @@ def copy(
             target.execute("PRAGMA journal_mode = OFF")
             target.execute("PRAGMA synchronous = OFF")
             source.copy_pages(target, pages=_STEP_PAGES, after_step=after_step)
+            source.require_authentic()
         finally:
             target.close()
         _flush(path)

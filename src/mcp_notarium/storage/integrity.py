@@ -17,15 +17,13 @@ from typing import BinaryIO
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull
 from mcp_notarium.files.private_files import open_regular
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.database import MOST_CHECKS, Database
 
 PAGE_SIZE = 4096
 SALT_SIZE = 16
 _MAC_AT = PAGE_SIZE - 64  # HMAC-SHA512 fills the end of the 80-byte reserve, after the IV
 _PLAIN_MAGIC = b"SQLite format 3\x00"
 
-MOST_CHECKS = 3
-"""Checks of a database that others write to, before it counts as damaged."""
 _SEARCH_REOPEN = "SELECT rowid FROM notes_fts WHERE notes_fts MATCH 'a' LIMIT 1"
 """FTS5 remembers its structure; a check after another process has merged segments would miss the old
 ones. Opening the index makes it read the structure again."""

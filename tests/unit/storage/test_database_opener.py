@@ -1,4 +1,5 @@
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -7,9 +8,10 @@ from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, 
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener, integrity
 from mcp_notarium.storage.driver import translate
-from mcp_notarium.storage.integrity import sample
+from mcp_notarium.storage.integrity import PAGE_SIZE, sample
 from support import corpus
 from support.cache_room import KEY, MAC_KEY, SALT, create, make, reopen, second_connection, store
+from support.journal_entries import make_unfinished
 
 
 def put(db, key, value="x"):
@@ -294,3 +296,79 @@ def test_the_check_finds_a_search_index_that_misses_a_note(cache):
     with cache.transaction():
         cache.database.run("UPDATE notes SET text = text || ' more' WHERE pk = 1")
     assert integrity.check(cache.database) != ()
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """Set the file of a long note to one with this page damaged, None: all pages are sound; return how many it has."""
+    cache = make(tmp_path)
+    store(cache, [corpus.make("a", Content(LONG))])
+    cache.close()
+    path = tmp_path / "cache.db"
+    sound = path.read_bytes()
+
+    def damage(page):
+        whole = bytearray(sound)
+        if page is not None:
+            whole[page * PAGE_SIZE + 100] ^= 1
+        path.write_bytes(whole)
+        return len(sound) // PAGE_SIZE
+
+    return damage
+
+
+LONG = "A" * 20_000
+
+
+@pytest.mark.parametrize("size", [*range(4000, 4100, 10), 20_000])
+def test_no_pending_write_is_read_from_a_damaged_page(tmp_path, size):
+    cache = make(tmp_path)
+    held = make_unfinished(Content("A" * size))
+    cache.journal.add(held)
+    cache.close()
+    path = tmp_path / "cache.db"
+    sound = path.read_bytes()
+    found = 0
+    for page in range(len(sound) // PAGE_SIZE - 6, len(sound) // PAGE_SIZE):
+        whole = bytearray(sound)
+        whole[page * PAGE_SIZE + 100] ^= 1
+        path.write_bytes(whole)
+        try:
+            with closing(reopen(tmp_path)) as cache:
+                assert cache.journal.all() == [held]
+        except CacheDamaged:
+            found += 1
+    assert found
+
+
+def test_no_text_is_read_from_a_damaged_page(tmp_path, damaged):
+    found = 0
+    for page in range(damaged(None)):
+        damaged(page)
+        try:
+            with closing(reopen(tmp_path)) as cache:
+                assert cache.notes.get("a").text == LONG
+                assert cache.database.rows("SELECT text FROM notes") == [(LONG,)]
+        except CacheDamaged:
+            found += 1
+    assert found >= len(LONG) // PAGE_SIZE
+
+
+@pytest.mark.parametrize("page", [1, 2, 10, -2, -1, None])
+def test_no_damaged_page_is_copied(tmp_path, damaged, page):
+    pages = damaged(None)
+    damaged(None if page is None else page % pages)
+    copy = tmp_path / "copy.db"
+    with closing(reopen(tmp_path)) as cache:
+        if page is None:
+            database_opener.copy(cache.database, copy, KEY, after_step=lambda *_: None)
+        else:
+            with pytest.raises(CacheDamaged):
+                database_opener.copy(cache.database, copy, KEY, after_step=lambda *_: None)
+            assert cache.database.closed
+    assert copy.exists() == (page is None)
+
+
+def test_a_long_value_that_ends_with_nul_is_read_where_every_page_is_sound(either):
+    store(either, [corpus.make("a", Content(LONG + "\0"))])
+    assert either.notes.get("a").text == LONG + "\0"
