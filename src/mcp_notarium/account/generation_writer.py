@@ -291,7 +291,8 @@ def remove_retired(folder: AccountFolder, opened: Database, in_force: KeyFile) -
 
 
 def compare(old: Database, new: Database) -> None:
-    """Demand that the new database is undamaged and has the same rows. Raises ``CacheDamaged``."""
+    """Demand that both databases are undamaged and have the same rows. Raises ``CacheDamaged``."""
+    old.require_authentic()
     require_undamaged(new)
     if not has_same_rows(old, new):
         raise CacheDamaged("what was written differs from the original")

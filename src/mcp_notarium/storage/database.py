@@ -18,6 +18,7 @@ from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.driver import SQL_ERROR, Connection, copy_pages, translate
+from mcp_notarium.storage.wal_frames import pages_in_log
 from mcp_notarium.threads import run_in_thread
 
 MEMORY = Path(":memory:")
@@ -270,16 +271,11 @@ class Database:
         """Demand that every page of the main file is authentic, also while others write to it.
 
         SQLCipher reads a page that is not as zeros. That is no error for SQLite at the end of a long row, and
-        since SQLCipher 4.19 at the latest none in a copy of all pages. Raises ``CacheDamaged``.
+        with SQLCipher 4.19 none in a copy of all pages. Raises ``CacheDamaged``.
         """
-        if not self.encrypted:
-            return
-        for _ in range(MOST_CHECKS):
-            found = self._do(lambda c, p: c.execute(_CHECK_PAGES, p).fetchone(), ())
-            if found is None:
-                return
-        self.mark_damaged("a page of the database is not authentic")
-        self._live()
+        if self._do(lambda c, _: self._has_bad_page(c), ()):
+            self.mark_damaged(_NOT_AUTHENTIC)
+            self._live()
 
     def copy_pages(
         self, target: Connection, *, pages: int, after_step: Callable[[int, int], object]
@@ -336,10 +332,24 @@ class Database:
             self.mark_damaged(meaning.message)
         return meaning
 
+    def _has_bad_page(self, connection: Connection) -> bool:
+        """Tell whether a page of the main file is not authentic; one that the log has too may be torn."""
+        bad = self.encrypted
+        for _ in range(MOST_CHECKS if bad else 0):
+            lines = connection.execute(_CHECK_PAGES).fetchall()
+            numbers = {int(number) for (line,) in lines for number in _PAGE.findall(line)}
+            log = self.path.with_name(f"{self.path.name}-wal")
+            bad = bool(lines) and not (numbers and numbers <= pages_in_log(log))
+            if not bad:
+                break
+        return bad
+
     def _damage_behind_error(self, connection: Connection) -> CacheDamaged | None:
         """Return the damage behind a "logic error": SQLCipher answers so after some unreadable pages."""
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if self._has_bad_page(connection):
+                return CacheDamaged(_NOT_AUTHENTIC)
         except self._failures as error:
             meaning = translate(error, writing=False)
             if isinstance(meaning, CacheDamaged):
@@ -350,7 +360,9 @@ class Database:
 
 
 _CHECK_PAGES = "PRAGMA cipher_integrity_check"
-_TEXTS = re.compile(r"\b(?:text|body|raw|keepsake)\b")
+_PAGE = re.compile(r"page (\d+)")
+_NOT_AUTHENTIC = "a page of the database is not authentic"
+_TEXTS = re.compile(r"\b(?:text|body|raw|keepsake)\b|\bSELECT \*|\.\*")
 
 
 @lru_cache(256)

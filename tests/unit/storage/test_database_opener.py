@@ -3,12 +3,13 @@ from contextlib import closing
 
 import pytest
 
-from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener, integrity
 from mcp_notarium.storage.driver import translate
 from mcp_notarium.storage.integrity import PAGE_SIZE, sample
+from mcp_notarium.storage.wal_frames import pages_in_log
 from support import corpus
 from support.cache_room import KEY, MAC_KEY, SALT, create, make, reopen, second_connection, store
 from support.journal_entries import make_unfinished
@@ -298,60 +299,68 @@ def test_the_check_finds_a_search_index_that_misses_a_note(cache):
     assert integrity.check(cache.database) != ()
 
 
+LONG = "A" * 20_000
+
+
 @pytest.fixture
 def damaged(tmp_path):
-    """Set the file of a long note to one with this page damaged, None: all pages are sound; return how many it has."""
+    """Make the file of a note and a pending write with this text; damage one of its pages, None: none."""
     cache = make(tmp_path)
-    store(cache, [corpus.make("a", Content(LONG))])
-    cache.close()
-    path = tmp_path / "cache.db"
-    sound = path.read_bytes()
+    path, sound = tmp_path / "cache.db", []
 
-    def damage(page):
-        whole = bytearray(sound)
+    def damage(page, text=LONG):
+        if not sound:
+            store(cache, [corpus.make("a", Content(text))])
+            cache.journal.add(make_unfinished(Content(text)))
+            cache.close()
+            sound.append(path.read_bytes())
+        whole = bytearray(sound[0])
         if page is not None:
             whole[page * PAGE_SIZE + 100] ^= 1
         path.write_bytes(whole)
-        return len(sound) // PAGE_SIZE
+        return len(whole) // PAGE_SIZE
 
     return damage
 
 
-LONG = "A" * 20_000
-
-
-@pytest.mark.parametrize("size", [*range(4000, 4100, 10), 20_000])
-def test_no_pending_write_is_read_from_a_damaged_page(tmp_path, size):
-    cache = make(tmp_path)
-    held = make_unfinished(Content("A" * size))
-    cache.journal.add(held)
-    cache.close()
-    path = tmp_path / "cache.db"
-    sound = path.read_bytes()
+def stumbles(tmp_path, damaged, read, text):
+    """Read with each page damaged in turn: all of it, or damage; return how often it was damage."""
     found = 0
-    for page in range(len(sound) // PAGE_SIZE - 6, len(sound) // PAGE_SIZE):
-        whole = bytearray(sound)
-        whole[page * PAGE_SIZE + 100] ^= 1
-        path.write_bytes(whole)
-        try:
-            with closing(reopen(tmp_path)) as cache:
-                assert cache.journal.all() == [held]
-        except CacheDamaged:
-            found += 1
-    assert found
-
-
-def test_no_text_is_read_from_a_damaged_page(tmp_path, damaged):
-    found = 0
-    for page in range(damaged(None)):
+    for page in range(damaged(None, text)):
         damaged(page)
         try:
             with closing(reopen(tmp_path)) as cache:
-                assert cache.notes.get("a").text == LONG
-                assert cache.database.rows("SELECT text FROM notes") == [(LONG,)]
+                assert read(cache) == text
         except CacheDamaged:
             found += 1
-    assert found >= len(LONG) // PAGE_SIZE
+    return found
+
+
+TEXTS = pytest.mark.parametrize("text", [LONG, "€" * 7000, "A" * 4050], ids=["A", "€", "one page"])
+
+
+@TEXTS
+def test_no_text_is_read_from_a_damaged_page(tmp_path, damaged, text):
+    assert stumbles(tmp_path, damaged, lambda cache: cache.notes.get("a").text, text)
+
+
+@TEXTS
+@pytest.mark.parametrize("columns", ["text", "*"])
+def test_no_rows_are_read_from_a_damaged_page(tmp_path, damaged, text, columns):
+    def read(cache):
+        return cache.database.rows(f"SELECT {columns} FROM notes")[0][-1]
+
+    assert stumbles(tmp_path, damaged, read, text)
+
+
+@TEXTS
+def test_no_pending_write_is_read_from_a_damaged_page(tmp_path, damaged, text):
+    def read(cache):
+        (held,) = cache.journal.all()
+        assert held == make_unfinished(Content(text))
+        return held.content.text
+
+    assert stumbles(tmp_path, damaged, read, text)
 
 
 @pytest.mark.parametrize("page", [1, 2, 10, -2, -1, None])
@@ -367,6 +376,23 @@ def test_no_damaged_page_is_copied(tmp_path, damaged, page):
                 database_opener.copy(cache.database, copy, KEY, after_step=lambda *_: None)
             assert cache.database.closed
     assert copy.exists() == (page is None)
+
+
+def test_a_page_that_is_torn_beside_its_form_in_the_log_is_no_damage(tmp_path):
+    with closing(make(tmp_path)) as cache:
+        store(cache, [corpus.make("a", Content(LONG + "\0"))])
+        assert cache.database.checkpoint()
+        store(cache, [Tombstone("a"), corpus.make("b", Content(LONG + "\0"))])
+        pages = (tmp_path / "cache.db").stat().st_size // PAGE_SIZE
+        torn = max(page for page in pages_in_log(tmp_path / "cache.db-wal") if page <= pages)
+        with (tmp_path / "cache.db").open("r+b") as file:
+            file.seek((torn - 1) * PAGE_SIZE + 100)
+            file.write(b"torn")
+        cache.database.shrink()
+        assert cache.notes.get("b").text == LONG + "\0"
+        database_opener.copy(cache.database, tmp_path / "c.db", KEY, after_step=lambda *_: None)
+        assert cache.database.checkpoint()
+        assert integrity.check(cache.database) == ()
 
 
 def test_a_long_value_that_ends_with_nul_is_read_where_every_page_is_sound(either):

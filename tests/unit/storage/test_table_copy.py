@@ -1,5 +1,6 @@
 """A cache copied row by row into another: the same rows, the same search, other bytes."""
 
+from contextlib import closing
 from itertools import chain
 
 import pytest
@@ -176,6 +177,35 @@ def test_a_salvage_copies_the_state_and_the_bases_of_unfinished_writes(source, t
     assert target.sync_state.cursor() is None
     assert target.sync_state.get("generation") == "new"
     assert integrity.check(target.database) == ()
+
+
+@pytest.mark.parametrize("table", ["note_versions", "journal"])
+@pytest.mark.parametrize("size", [4100, 20_000])
+def test_a_salvage_takes_no_text_that_a_damaged_page_has_cut(tmp_path, table, size):
+    text, path = "A" * size, tmp_path / "long"
+    tmp_path.chmod(0o700)
+    with closing(Cache(database_opener.create(path, OLD, meta={}))) as cache:
+        if table == "journal":
+            cache.journal.add(make_unfinished(Content(text)))
+        else:
+            with cache.transaction():
+                cache.versions.keep(
+                    revision(1, text), number=1, at=1.7e9, by="agent", made=None, in_store=False
+                )
+    sound, lost = path.read_bytes(), 0
+    pages = len(sound) // integrity.PAGE_SIZE
+    for page in range(pages - 8, pages):
+        whole = bytearray(sound)
+        whole[page * integrity.PAGE_SIZE + 100] ^= 1
+        path.write_bytes(whole)
+        with closing(database_opener.create(tmp_path / f"new{page}", NEW, meta={})) as target:
+            report = table_copy.salvage(
+                lambda: database_opener.connect(path, OLD), target, without=TIES
+            )
+            kept = target.rows(f"SELECT text FROM {table}")
+            assert kept == [(text,)] or (kept, report.complete) == ([], False)
+            lost += not kept
+    assert lost
 
 
 @pytest.mark.parametrize("table", COPIED)
