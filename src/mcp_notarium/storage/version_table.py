@@ -47,8 +47,8 @@ class NoteVersion:
     ``local_version`` and ``server_version`` are those that the note had. Times are epoch
     seconds: when the revision was made, and when one of our writes replaced it, which ``replaced_by``
     asked for (name and version of the client; '' if it is not known). ``size``: bytes of its text.
-    ``held``: those of them that are here; 0: the store keeps the text, under ``etag``. ``made``: the etag of what
-    the write has made of it; None if somebody else's change is in that, too. ``removed``: the write has removed it, and
+    ``held``: those of them that are here; 0: the store keeps the text, under ``etag``. ``made``: the etag of the
+    revision that the write has made; None if somebody else's change is in that, too. ``removed``: the write has removed it, and
     all of it is kept.
     """
 
@@ -70,17 +70,16 @@ class Makers:
 
     writes: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def of(self, etag: str, *, before: int | None = None) -> str:
-        """Return who made it last (``before``: of those that are older); '' if it was made elsewhere.
+    def of(self, etag: str, *, number: int | None = None) -> str:
+        """Return who made a revision; '' if it was made elsewhere, or that is not known.
 
-        An undo makes the etag of an older revision again, where that follows from the text.
+        ``number``: its ``local_version``, which tells it from others of its etag: where that follows from the text,
+        whoever writes an older text again makes an older etag again. The write that made it is the last one before.
         """
-        made = (
-            by
-            for number, its, by in self.writes
-            if its == etag and (before is None or number < before)
-        )
-        return next(made, "")
+        if number is None:
+            return next((by for _, made, by in self.writes if made == etag), "")
+        last = next(((made, by) for its, made, by in self.writes if its < number), None)
+        return last[1] if last is not None and last[0] == etag else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +237,7 @@ _FACTS = (
 )
 _OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? AND number > {CREATION} ORDER BY number DESC"  # noqa: S608 - constants of ours
 _MAKERS = """
-SELECT number, made, replaced_by FROM note_versions WHERE note_id = ? AND made IS NOT NULL ORDER BY number DESC
+SELECT number, made, replaced_by FROM note_versions WHERE note_id = ? ORDER BY number DESC
 """
 _GET = f"""
 SELECT {_FACTS}, text, tags, trash, title, properties FROM note_versions

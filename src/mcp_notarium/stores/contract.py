@@ -255,8 +255,9 @@ class Acknowledgement:
     """Hold the store's answer to a push: what it now holds, which need not be what was sent.
 
     ``before``: the etag of the revision that the write was stored on top of, which ``get`` knows;
-    None where the store does not tell, or did not store anything just now. ``alone``: nobody else wrote
-    between our base and ``revision``, so whatever differs from what was sent is the store's own doing.
+    None where the store does not tell, or did not store anything just now. ``alone``: ``revision`` is the state that this
+    write made, and nobody else wrote between our base and it, so whatever differs from what was sent is the store's own
+    doing. Such a revision is credited to who asked for the write, and can be undone.
     ``first``: the etag of the first revision after our base, if ``get`` may know it and it is not
     ``revision``. ``displaced``: what the write has overwritten, where a LAST_WRITER store can tell and it
     was not our base.

@@ -41,7 +41,7 @@ class DirectWriter:
             stored = run_at_once(self._store.push(write)).revision
             self._cache.notes.apply([base] if base is not None else [])
             entry = replace(write, client=act.client) if act is not None else write
-            self._journal.keep_replaced(entry, [stored])
+            self._journal.keep_replaced(entry, [stored], own=True)
             self._cache.notes.apply([stored])
         return stored
 

@@ -210,12 +210,22 @@ class EntryReplay:
 
     def _finish_with(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
         """Finish an entry that had arrived, or for which nothing is left to do."""
-        self._journal.finish(write, storing=[head])
+        own = isinstance(head, Revision) and self._is_made_by(write, head)
+        self._journal.finish(write, storing=[head], own=own)
         if isinstance(head, Tombstone) or head.content == write.content:
             return PushResult(PushOutcome.STORED, head.id)
-        own = self._rewrote(head, write.content)
-        differs = differences(sent=write.content, stored=head.content) if own else ""
-        return PushResult(PushOutcome.STORED, head.id, merged=not own, differs=differs)
+        sent = self._store.revision_of(write.note_id, write.body).content
+        same = own or self._rewrote(head, write.content)
+        differs = differences(sent=sent, stored=head.content) if same else ""
+        return PushResult(PushOutcome.STORED, head.id, merged=not same, differs=differs)
+
+    def _is_made_by(self, write: PendingWrite, head: Revision) -> bool:
+        """Tell whether the note is what the write made: the answer is lost, so its content or its date must tell."""
+        if write.kind is WriteKind.DELETE:
+            return False
+        sent = self._store.revision_of(write.note_id, write.body)
+        dated = self._store.traits.dates and head.modified_at == sent.modified_at
+        return head.id == sent.id and (dated or head.content == sent.content)
 
     async def _create(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
         traits = self._store.traits

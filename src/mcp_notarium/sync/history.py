@@ -171,15 +171,16 @@ class History:
 
         Raises ``VersionConflict`` if anything came after that save, ``InvalidRequest`` if none is kept.
         """
-        row = self._last_replaced(note_id, client)
-        if row is None:
+        rows, note = self._cache.versions.of(note_id), self._cache.notes.get(note_id)
+        row = _last_of(rows, client)
+        if row is None or note is None:
             raise InvalidRequest(
                 "There is no change to this note to undo: none was saved from here, or it is kept no more.",
                 subcategory="nothing_to_undo",
                 details={"id": note_id},
                 resolution_hint="Action `history` lists what can be restored.",
             )
-        if row.made is None or row.made != self._cache.notes.etag(note_id):
+        if row != rows[0] or row.made is None or row.made != self._cache.notes.etag(note.id):
             raise VersionConflict(
                 "The note has changed since that save; nothing was undone.",
                 subcategory="changed_since",
@@ -190,7 +191,7 @@ class History:
 
     async def since(self, note_id: str, *, client: str | None, most: int) -> list[Version]:
         """Return what came after the last save of ``client``, newest first, at most ``most`` versions."""
-        row = self._last_replaced(note_id, client)
+        row = _last_of(self._cache.versions.of(note_id), client)
         found: list[Version] = []
         async with aclosing(self.walk(note_id)) as walk:
             async for version in walk:
@@ -198,11 +199,6 @@ class History:
                     break
                 found.append(version)
         return found
-
-    def _last_replaced(self, note_id: str, client: str | None) -> NoteVersion | None:
-        """Return what the last save of ``client`` (None: of any program) has replaced."""
-        rows = self._cache.versions.of(note_id)
-        return next((row for row in rows if client is None or row.replaced_by == client), None)
 
     def _present(self, note: Note, base: Revision, makers: Makers) -> Version:
         by_etag = self._kind is Versions.BY_ETAG
@@ -212,7 +208,7 @@ class History:
             base.etag,
             base.content,
             base.modified_at,
-            makers.of(base.etag),
+            makers.of(base.etag, number=note.local_version),
             present=True,
         )
 
@@ -262,13 +258,18 @@ class History:
         return self._cache.notes.visibility.find_rule(revision) is not None
 
 
+def _last_of(rows: list[NoteVersion], client: str | None) -> NoteVersion | None:
+    """Return what the last save of ``client`` (None: of any program) has replaced; ``rows``: newest first."""
+    return next((row for row in rows if client is None or row.replaced_by == client), None)
+
+
 def _kept_version(row: NoteVersion, content: Content, makers: Makers) -> Version:
     return Version(
         str(row.local_version),
         row.etag,
         content,
         row.modified_at,
-        makers.of(row.etag, before=row.local_version),
+        makers.of(row.etag, number=row.local_version),
         removed=row.removed,
     )
 

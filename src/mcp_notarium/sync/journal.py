@@ -225,11 +225,12 @@ class Journal:
         follow_ups: Sequence[PendingWrite] = (),
         differs: bool = False,
         stored: bool = True,
+        own: bool = False,
     ) -> bool:
         """Store the answer, drop the entry and record its follow-ups, in one transaction.
 
         The revision that the answer replaces is kept as a version, unless the store has not taken the
-        write (``stored`` False).
+        write (``stored`` False). ``own``: see :meth:`keep_replaced`.
 
         An answer without follow-ups is not flushed: the audit record of the call's outcome flushes it. If a
         power cut undoes both, the entry is there again, and its replay finds that the store has the write.
@@ -244,7 +245,7 @@ class Journal:
             ours = entry.owner == self._owner
             if ours or self._cache.notes.etag(write.note_id) == write.base_etag:
                 if stored:
-                    self.keep_replaced(entry, storing, alone=differs)
+                    self.keep_replaced(entry, storing, own=own)
                 self._apply_answer(entry, storing)
             if ours:
                 self._cache.journal.drop(write.write_id)
@@ -293,14 +294,15 @@ class Journal:
         write: PendingWrite,
         storing: Sequence[Revision | Tombstone],
         *,
-        alone: bool = False,
+        own: bool,
     ) -> None:
         """Keep the revision as a version that this answer replaces in the index, or who made the note; inside a transaction.
 
         If the note has got another id, the title of the version is its path, so that an undo brings it back there.
-        ``alone``: what differs there from what was sent is the store's own doing.
+        ``own``: the answer is the very revision that this write made, whatever the store has made of its text; else
+        somebody else's change may be in it.
         """
-        if write.kind is WriteKind.CREATE and write.client:
+        if write.kind is WriteKind.CREATE and write.client and own:
             for new in storing:
                 if isinstance(new, Revision):
                     self._cache.versions.keep(
@@ -310,14 +312,14 @@ class Journal:
             return
         note, base = self._cache.notes.get(write.note_id), self._cache.notes.base(write.note_id)
         if storing and note is not None and base is not None:
-            stored = storing[0]
-            made, wanted = None, write.content
-            if isinstance(stored, Revision) and stored.id != write.note_id:
-                wanted = replace(wanted, title=stored.content.title)
+            stored, made = storing[0], None
+            if isinstance(stored, Revision):
+                if (stored.id, stored.etag) == (base.id, base.etag):
+                    return  # nothing was replaced
+                made = stored.etag if own and not write.repair else None
+            if stored.id != write.note_id:
                 folder, title = write.note_id.rpartition("/")[0], base.content.title
                 base = replace(base, content=replace(base.content, title=f"{folder}/{title}"))
-            if isinstance(stored, Revision) and not write.repair:
-                made = stored.etag if alone or stored.content == wanted else None
             self._cache.versions.keep(
                 base,
                 number=note.local_version,

@@ -71,8 +71,9 @@ class AnswerCommitter:
         known = replayed and answer.status is PushStatus.REPEATED
         repair = repair and not (write.copied or write.repair)
         earlier = await self._read_revision(write.note_id, answer.first)
-        if (answer.alone and not known) or self._is_own(write, earlier, repaired=not repair):
-            return await self._accept_alone(write, answer)
+        alone = answer.alone and not known
+        if alone or self._is_own(write, earlier, repaired=not repair):
+            return await self._accept_alone(write, answer, own=alone)
         return await self._accept(write, base, answer, earlier, repair=repair)
 
     async def keep_as_copy(
@@ -94,11 +95,17 @@ class AnswerCommitter:
         *,
         differs: bool = False,
         stored: bool = True,
+        own: bool = False,
     ) -> bool:
         """Store the answer and drop the entry; see :meth:`Journal.finish`. Raises ``OutcomeUnknown``."""
         try:
             ours = self._journal.finish(
-                write, storing=[storing], follow_ups=follow_ups, differs=differs, stored=stored
+                write,
+                storing=[storing],
+                follow_ups=follow_ups,
+                differs=differs,
+                stored=stored,
+                own=own,
             )
         except CacheError as error:
             # The store has it and the index has not: only the journal entry says so, and it remains.
@@ -175,14 +182,15 @@ class AnswerCommitter:
         """Commit what the store holds if nobody else's change is in it, as far as anyone can tell; else None."""
         sent = self._store.revision_of(write.note_id, write.body).content
         if held.etag == answer.revision.etag and (answer.alone or held.content == sent):
-            return await self._accept_alone(write, answer)
+            return await self._accept_alone(write, answer, own=True)
         if write.repair or same_but_blanks(sent, held.content):
             as_sent = answer.alone and answer.revision.content == sent
-            return await self._accept_rewritten(write, base, held, by_store=not as_sent)
+            own = held.etag == answer.revision.etag and answer.status is PushStatus.STORED
+            return await self._accept_rewritten(write, base, held, by_store=not as_sent, own=own)
         return None
 
     async def _accept_rewritten(
-        self, write: PendingWrite, base: Content, held: Revision, *, by_store: bool
+        self, write: PendingWrite, base: Content, held: Revision, *, by_store: bool, own: bool
     ) -> PushResult:
         """Commit what is taken for the store's rewriting of ours. Send nothing but a copy of lost lines.
 
@@ -197,7 +205,7 @@ class AnswerCommitter:
         differs = differences(sent=sent, stored=held.content) if by_store else ""
         kept = held if self._journal.sees_revision(held) else Tombstone(held.id)
         follow_ups = [] if copy is None else [copy]
-        if not self.finish(write, kept, follow_ups, differs=bool(differs)):
+        if not self.finish(write, kept, follow_ups, differs=bool(differs), own=own):
             return PushResult(PushOutcome.AGAIN)
         if differs:
             self._on_difference(held.id)
@@ -256,17 +264,21 @@ class AnswerCommitter:
                     await self._send_follow_up(copy, NOTHING)
         return PushResult(PushOutcome.AGAIN)
 
-    async def _accept_alone(self, write: PendingWrite, answer: Acknowledgement) -> PushResult:
+    async def _accept_alone(
+        self, write: PendingWrite, answer: Acknowledgement, *, own: bool
+    ) -> PushResult:
         """Commit an answer with nobody else's change between it and ours: make no copy, whatever it says.
 
-        A store that changes what it is given would change a copy as well, and every further write.
+        A store that changes what it is given would change a copy as well, and every further write. ``own``: nor has
+        anybody written since.
         """
         sent = self._store.revision_of(write.note_id, write.body).content
         stored = answer.revision
         if stored.content != sent:
             stored = await self._read_held(stored)
         differs = differences(sent=sent, stored=stored.content)
-        self.finish(write, stored, differs=bool(differs))
+        own = own and answer.status is not PushStatus.UNCHANGED
+        self.finish(write, stored, differs=bool(differs), own=own)
         if differs:
             self._on_difference(stored.id)
         return PushResult(PushOutcome.STORED, stored.id, differs=differs)
@@ -315,7 +327,10 @@ class AnswerCommitter:
         mended = None
         if wanted is not None:
             mended = self._repair_of(stored, wanted, copied=copy is not None)
-        if not self.finish(write, kept, [entry for entry in (copy, mended) if entry is not None]):
+        follow_ups = [entry for entry in (copy, mended) if entry is not None]
+        # Of a repeated write the store does not tell what it made: its number and its content do.
+        own = answer.alone and stored.content == sent
+        if not self.finish(write, kept, follow_ups, own=own):
             return PushResult(PushOutcome.AGAIN)
         copied = await self._send_follow_up(copy, NOTHING) if copy else None
         repaired = await self._send_follow_up(mended, stored.content) if mended else None

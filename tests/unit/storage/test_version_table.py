@@ -143,4 +143,12 @@ def test_versions_that_new_rules_hide_go_with_the_rules(cache):
 
 def test_who_made_a_text_stays_when_an_undo_makes_it_again():
     makers = Makers([(2, "a", "a person"), (1, "b", "agent"), (0, "a", "agent")])
-    assert (makers.of("a"), makers.of("a", before=1), makers.of("c")) == ("a person", "agent", "")
+    assert (makers.of("a"), makers.of("a", number=1), makers.of("c")) == ("a person", "agent", "")
+
+
+def test_an_older_text_that_another_program_writes_again_is_not_credited_to_who_made_it_first():
+    # 1 is the agent's creation, 2 the agent's change, 3 came from elsewhere over it, and 4 is what 2 was.
+    makers = Makers([(2, None, ""), (1, "b", "agent"), (0, "a", "agent")])
+    assert [makers.of(etag, number=n) for n, etag in ((1, "a"), (2, "b"), (3, "c"), (4, "b"))] == [
+        "agent", "agent", "", "",
+    ]  # fmt: skip
