@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import MappingProxyType
 
 import yaml
@@ -25,6 +27,11 @@ _MOST_TIMES = 100
 _BLOCK = re.compile(r"\ufeff?---[ \t]*\r?\n(?P<yaml>(?:.*\n)*?)---[ \t]*(?:\r?\n|\Z)")
 _KEYS = ("tags", "tag")
 _ALIASES = ("aliases", "alias")
+_CREATED = re.compile(
+    r"""^(?P<key>created|date[ _]created|created[ _-]?at|creation[ _]date|date)[ \t]*:[ \t]*(?P<quote>["']?)"""
+    r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+)?(Z| ?[+-][0-9]{2}:?[0-9]{2})?)(?P=quote)[ \t]*(#.*)?$",
+    re.IGNORECASE | re.MULTILINE,
+)
 _SEPARATORS = re.compile(r"[,\s]+")
 _PLAIN = re.compile(r"[^\W\d_][\w/-]*")
 _NOT_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
@@ -80,6 +87,23 @@ def read_tags(text: str) -> tuple[str, ...]:
     if "tag" not in source and "\\" not in source:  # a quoted key may spell it with escapes
         return ()
     return tuple(tag for one in _read(text) for item in one.items for tag in _tags_in(item.value))
+
+
+def read_created(text: str) -> float | None:
+    """Return when the block says that the note was made, in epoch seconds (UTC if it names no zone); None if nowhere.
+
+    A key that says so goes before ``date``, which may mean the day that the note is about.
+    """
+    block = find_block(text)
+    if block is None:
+        return None
+    source = text[block[0] : block[1]].replace("\r\n", "\n")
+    stated = sorted(_CREATED.finditer(source), key=lambda one: one["key"].lower() == "date")
+    for one in stated:
+        with suppress(ValueError):
+            day = datetime.fromisoformat(one["date"].replace(" +", "+").replace(" -", "-"))
+            return (day if day.tzinfo else day.replace(tzinfo=UTC)).timestamp()
+    return None
 
 
 def read_aliases(text: str) -> tuple[str, ...]:

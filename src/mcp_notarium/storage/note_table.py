@@ -179,9 +179,9 @@ class NoteTable:
         self._db.run("DELETE FROM note_base")
         self._db.run("DELETE FROM notes")
 
-    def mark_written(self, note_id: str) -> None:
-        """Record that the note is what a write from here has made of it; inside a transaction."""
-        self._db.run(_MARK_WRITTEN, (note_id,))
+    def mark_written(self, note_id: str, *, written: bool = True) -> None:
+        """Record whether the note is what a write from here has made of it; inside a transaction."""
+        self._db.run(_MARK_WRITTEN, (int(written), note_id))
 
     def is_written_here(self, note_id: str) -> bool:
         """Tell whether the note is what a write from here has made of it."""
@@ -336,7 +336,7 @@ CROSS JOIN notes n ON n.id = wanted.value
 CROSS JOIN note_base b ON b.pk = n.pk
 """
 _MARK_WRITTEN = """
-UPDATE note_base SET written_here = 1 WHERE pk = (SELECT pk FROM notes WHERE id = ?)
+UPDATE note_base SET written_here = ? WHERE pk = (SELECT pk FROM notes WHERE id = ?)
 """
 _IS_WRITTEN_HERE = """
 SELECT 1 FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ? AND b.written_here

@@ -131,6 +131,9 @@ class Traits:
     """A note that was removed can be made again under its id, with all that the store held of it."""
     shares_by_tag: bool = False
     """A tag that is an e-mail address shares the note with that person."""
+    exact: str = ""
+    """``Content.native`` of a content that the note has had before, where the store completes what an agent writes: then
+    it gives back the same bytes under the same id. '' if it never does."""
     max_note_bytes: int | None = None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
@@ -28,7 +28,7 @@ class Version:
 
     ``name`` is what it is asked for by; ``made_by`` the client program that saved it here, '' if it was made
     elsewhere or that is not known. ``tags_known`` False: its tags are not kept. ``removed``: a note of this id that was
-    removed from here.
+    removed from here. ``moved``: the write that replaced it gave the note another id.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Version:
     tags_known: bool = True
     present: bool = False
     removed: bool = False
+    moved: bool = False
 
 
 class History:
@@ -112,7 +113,7 @@ class History:
         if name == present.name:
             return present
         if row is not None and row[1] is not None:
-            return _kept_version(row[0], row[1], makers)
+            return self._kept_version(row[0], row[1], makers)
         if self._kind is Versions.NONE:
             raise _missing_error(note.id, name)
         etags = [name] if row is None else [name, row[0].etag]
@@ -130,7 +131,7 @@ class History:
             return []
         find_rule = self._cache.notes.visibility.find_rule_for
         return [
-            _kept_version(kept.version, kept.content, Makers())
+            self._kept_version(kept.version, kept.content, Makers())
             for kept in self._cache.versions.removed(note_id)
             if find_rule(note_id, kept.content.tags, clear=kept.tags_understood) is None
         ]
@@ -147,7 +148,7 @@ class History:
             return kept
         row = self._cache.versions.get(note.id, local_version)
         if row is None or row[1] is not None:
-            return None if row is None else row[1]
+            return None if row is None or row[1] is None else self._without_place(row[1])
         found = await self._find_listed(note.id, base.etag, [row[0].etag], Makers())
         if found is None or not found.tags_known or self._cache.notes.get(note.id) is None:
             return None
@@ -187,7 +188,11 @@ class History:
                 details={"id": note_id},
                 resolution_hint="Action `history` shows what came; ask the user before `restore_version` drops it.",
             )
-        return await self.read(note_id, str(row.local_version))
+        found = await self.read(note_id, str(row.local_version))
+        kept = self._cache.versions.get(note.id, row.local_version)
+        if kept is None or kept[1] is None:
+            return found
+        return replace(found, content=kept[1])  # its title may be the path that the note had
 
     async def since(self, note_id: str, *, client: str | None, most: int) -> list[Version]:
         """Return what came after the last save of ``client``, newest first, at most ``most`` versions."""
@@ -217,7 +222,7 @@ class History:
         for row in self._cache.versions.of(note_id):
             found = self._cache.versions.get(note_id, row.local_version)
             if found is not None and found[1] is not None:
-                yield _kept_version(row, found[1], makers)
+                yield self._kept_version(row, found[1], makers)
 
     async def _listed(self, note_id: str, newest: str, makers: Makers) -> AsyncGenerator[Version]:
         """Yield what the store keeps, newest first, up to the first version that the rules hide."""
@@ -250,6 +255,24 @@ class History:
                 continue
         return None
 
+    def _kept_version(self, row: NoteVersion, content: Content, makers: Makers) -> Version:
+        named = self._without_place(content)
+        return Version(
+            str(row.local_version),
+            row.etag,
+            named,
+            row.modified_at,
+            makers.of(row.etag, number=row.local_version),
+            removed=row.removed,
+            moved=named != content,
+        )
+
+    def _without_place(self, content: Content) -> Content:
+        """Return the content with the name alone as its title: in a store with paths that may be the path it had."""
+        if not self._store.traits.folders or content.title is None:
+            return content
+        return replace(content, title=content.title.rpartition("/")[2])
+
     @property
     def _has_rules(self) -> bool:
         return self._cache.notes.visibility.rules.has_rules
@@ -261,17 +284,6 @@ class History:
 def _last_of(rows: list[NoteVersion], client: str | None) -> NoteVersion | None:
     """Return what the last save of ``client`` (None: of any program) has replaced; ``rows``: newest first."""
     return next((row for row in rows if client is None or row.replaced_by == client), None)
-
-
-def _kept_version(row: NoteVersion, content: Content, makers: Makers) -> Version:
-    return Version(
-        str(row.local_version),
-        row.etag,
-        content,
-        row.modified_at,
-        makers.of(row.etag, number=row.local_version),
-        removed=row.removed,
-    )
 
 
 def _listed_version(revision: Revision, makers: Makers) -> Version:

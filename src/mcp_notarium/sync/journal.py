@@ -265,6 +265,9 @@ class Journal:
         renamed = [made.id for made in storing if made.id != entry.note_id]
         if renamed and entry.kind is WriteKind.UPDATE:
             self._rename(entry.note_id, renamed[0])
+            self._cache.notes.mark_written(
+                renamed[0], written=False
+            )  # it is kept under its old number
         self._cache.notes.apply(storing)
         for made in storing if self._keeps_ours else ():
             self._cache.notes.mark_written(made.id)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 ROWS = 10
 """Versions of one answer. Where the store keeps them, each costs a request."""
 FIRST = "the first that is kept"
+PARTLY = " in part"
+"""Behind a status, if something could not be brought back."""
+MOVED = "moved to another folder"
 REMOVED = "the note as it was when it was deleted"
 LOST = "the note as it was saved here last, before another program removed it"
 _ALL = "with all of its own that the note store has a place for"
@@ -74,6 +77,7 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
     if removed := _find_removed(app, request):
         return await _revive(app, request, call, removed)
     whole: list[str] = []
+    wanted: list[Content] = []
 
     async def draft() -> Draft:
         if request.id is None or request.version is None:
@@ -87,10 +91,13 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
         traits = app.library.traits  # where the title is the place of the note, it stays there
         title = old.content.title if traits.titles and not traits.folders else note.title
         content = replace(note.content, text=old.content.text, title=title)
+        wanted[:] = [
+            content if not traits.tags_in_text else replace(content, tags=old.content.tags)
+        ]
         return await _draft(app, note, await _as_it_was(app, note, content), old, call)
 
     try:
-        answer = await _save(app, draft, call, "restored")
+        answer = await _save(app, draft, call, "restored", wanted)
         return answer.model_copy(update={"note": (answer.note or "") + "".join(whole)})
     except VersionConflict as error:
         error.resolution_hint = (
@@ -106,17 +113,19 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
     Raises ``VersionConflict`` that says what came after that change.
     """
     client = call.client
+    wanted: list[Content] = []
 
     async def draft() -> Draft:
         note = await _find(app, request)
         if request.local_version is not None:
             await find_at_version(app, note.id, request.local_version)
         old = await app.library.history.read_replaced(note.id, client=client)
+        wanted[:] = [old.content]
         content = await _as_it_was(app, note, old.content)
         return await _draft(app, note, content, old, call, undoes=True)
 
     try:
-        return await _save(app, draft, call, "undone")
+        return await _save(app, draft, call, "undone", wanted)
     except VersionConflict as error:
         note_id = error.details.get("id")
         if isinstance(note_id, str):
@@ -125,9 +134,11 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
 
 
 async def _as_it_was(app: App, note: Note, content: Content) -> Content:
-    """Add the form in which the store has kept an older text, if that says more than the text."""
-    if app.library.live is None or content.text == note.text:
+    """Add the form in which the store has kept an older text, if that says more than the text, or has it kept exactly."""
+    if content.wording == (note.title, note.text):
         return content
+    if app.library.live is None or content.text == note.text:
+        return replace(content, native=app.library.traits.exact)
     return replace(content, native=await app.library.live.as_it_was(note.id, content))
 
 
@@ -210,14 +221,24 @@ async def _draft(
 
 
 async def _save(
-    app: App, draft: Callable[[], Awaitable[Draft]], call: CallContext, status: str
+    app: App,
+    draft: Callable[[], Awaitable[Draft]],
+    call: CallContext,
+    status: str,
+    wanted: list[Content],
 ) -> ManageAnswer:
+    """Save what ``draft`` makes; it sets ``wanted`` to what the note is to be. Say what of that it is not."""
     made, note, saved = await carry_out(app, draft, call, exact=True)
     said = "The note says this already; nothing was written."
     if saved is not None and made.note is not None:
-        said = f"Changed: {_summary(made.note.content, note.content, app.config.policy).facts}."
+        facts = _summary(made.note.content, note.content, app.config.policy).facts
+        said = f"Changed: {MOVED if _has_moved(made.note, note) else facts}."
         if saved.differs:
             said += f" Stored differently: {saved.differs}."
+    if (lacking := _named_as(note, wanted[0])) != note.content:
+        facts = _summary(note.content, lacking, app.config.policy).facts
+        said += f" Not brought back, and different still: {facts}."
+        status += PARTLY
     return ManageAnswer(
         id=note.id,
         status=status,
@@ -225,6 +246,24 @@ async def _save(
         new_server_version=note.server_version,
         note=said,
     )
+
+
+def _has_moved(old: Note, new: Note) -> bool:
+    return old.id != new.id and old.content == new.content
+
+
+def _named_as(note: Note, wanted: Content) -> Content:
+    """Return what was wanted in the note's own form: a title may be wanted as the path of the note."""
+    title, path = wanted.title, note.id.rpartition(".")[0]
+    is_place = (
+        title is not None
+        and note.title is not None
+        and f"/{path}".endswith(f"/{title.removeprefix('/')}")
+    )
+    tags = (
+        note.tags if {*wanted.tags} == {*note.tags} else wanted.tags
+    )  # not every store keeps their order
+    return replace(wanted, tags=tags, title=note.title if is_place else title, native="")
 
 
 async def _came_after(app: App, note_id: str, client: str | None) -> list[dict[str, str]]:
@@ -242,6 +281,8 @@ def _rows(found: list[Version], policy: Policy) -> Iterator[VersionRow]:
             return
         if new.removed:
             changed = REMOVED
+        elif old is not None and old.moved and old.content == new.content:
+            changed = MOVED
         else:
             changed = FIRST if old is None else str(_summary(old.content, new.content, policy,
                 tags=new.tags_known and old.tags_known))  # fmt: skip

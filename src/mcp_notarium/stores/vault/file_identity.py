@@ -5,15 +5,19 @@ from __future__ import annotations
 import ctypes
 import errno
 import functools
+import math
 import os
 import signal
 import struct
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 NOREPLACE, EXCHANGE = 1, 2
 _EMPTY_PATH, _BIRTH_TIME, _AT_BIRTH_TIME = 0x1000, 0x800, 80
 """Flag, mask and place in the answer of ``statx``."""
+_CREATED = "user.mcp-notarium.created"
+"""The extended attribute with the date of making (epoch seconds) of a file that a save has written anew."""
 _NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 
 
@@ -37,6 +41,20 @@ def identity_of(file: int, found: os.stat_result) -> str | None:
     """
     born = born_at(file, found)
     return None if born is None else f"{found.st_ino}:{born}"
+
+
+def read_created(file: int) -> float | None:
+    """Return when the note of an open file was made, as :func:`keep_created` has noted it."""
+    with suppress(AttributeError, OSError, ValueError):
+        noted = float(os.getxattr(file, _CREATED))
+        return noted if math.isfinite(noted) else None
+    return None
+
+
+def keep_created(file: int, created: float) -> None:
+    """Note when the note of an open file was made: the file itself is newer. Not where the drive takes no attributes."""
+    with suppress(AttributeError, OSError):
+        os.setxattr(file, _CREATED, f"{created:.6f}".encode())
 
 
 def is_being_written(file: int) -> bool:

@@ -19,6 +19,7 @@ from mcp_notarium.domain.front_matter import (
     change_tags,
     find_block,
     read_aliases,
+    read_created,
     read_tags,
     require_readable,
 )
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
     from mcp_notarium.stores.vault.known_files import Place
     from mcp_notarium.stores.vault.writing import NoteFile
 
-VERSION = 2
+VERSION = 3
+EXACT = '{"exact":true}'
+"""The native part of a content whose text and title the vault had before: nothing of them is completed."""
 _BOM = "\ufeff"
 _ENDS = "\\s\u2000-\u206f\u2e00-\u2e7f'!\"#$%&()*+,.:;<=>?@^`{|}~\\[\\]\\\\"
 """What ends a tag in a text, as in Obsidian."""
@@ -91,7 +94,7 @@ def revision_of(place: Place, file: NoteFile) -> Revision:
         path,
         etag_of(file.digest, path, trash=trash),
         content,
-        min(file.born, file.found.st_mtime),
+        file.created if (stated := read_created(file.text)) is None else stated,
         file.found.st_mtime,
         raw=b"",
         tags_understood=understood,
@@ -169,6 +172,8 @@ def _page_tags(value: str) -> Iterator[str]:
 def compose(base: Revision | None, content: Content) -> Body:
     """Compose what a save stores. Raises ``StoreRejected`` for an edit that a file cannot hold."""
     clean = content.cleaned()
+    if base is not None and clean.native == EXACT:
+        return Body(clean.text, clean.trash, _former_path(base, clean.title))
     if clean.title is not None and leads_up(clean.title):
         raise StoreRejected(
             "`..` in a title cannot be followed; nothing was saved",
@@ -187,6 +192,17 @@ def compose(base: Revision | None, content: Content) -> Body:
     if clean.tags != base.content.tags:
         text = _with_tags(text, base.content.tags, clean.tags)
     return Body(text, clean.trash, None if path == base.id else path)
+
+
+def _former_path(base: Revision, title: str | None) -> str | None:
+    """Return the path that a title has named before, letter by letter; None: it names the present one."""
+    if title is None or title == base.content.title:
+        return None
+    name = base.id.rpartition("/")[2]
+    path = title.removeprefix("/") + name[name.rfind(".") :]
+    if "/" not in title or split_path(path) is None:
+        path = _renamed(base.id, title)
+    return None if path == base.id else path
 
 
 def _renamed(path: str, title: str) -> str:

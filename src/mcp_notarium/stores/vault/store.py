@@ -75,6 +75,7 @@ class VaultStore:
         titles=True,
         folders=True,
         dates=False,
+        exact=note_codec.EXACT,
         max_note_bytes=_MIB,
     )
     codec_version = note_codec.VERSION

@@ -44,17 +44,24 @@ _MOST_NAMES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class NoteFile:
-    """Hold a file as it was read or written: its text, its state, and what names it beyond its path."""
+    """Hold a file as it was read or written: its text, its state, and what names it beyond its path.
+
+    ``noted``: when its note was made, if a save has written the file anew since.
+    """
 
     data: bytes
     text: str
     found: os.stat_result
     identity: str | None
+    noted: float | None = None
 
     @property
-    def born(self) -> float:
-        """Return when it was made (epoch seconds), as far as the system tells; else when it was changed."""
-        return float(self.identity.partition(":")[2]) if self.identity else self.found.st_mtime
+    def created(self) -> float:
+        """Return when the note was made (epoch seconds), as far as that is known."""
+        dates = [self.found.st_mtime]
+        dates += [float(self.identity.partition(":")[2])] if self.identity else []
+        dates += [self.noted] if self.noted is not None else []
+        return min(dates)
 
     @property
     def digest(self) -> str:
@@ -73,7 +80,8 @@ def read_file(parent: int, name: str, *, exact: bool = True, own: Mark | None = 
     try:
         read: FileBytes = read_settled(file, largest=LARGEST, own=own)
         identity = file_identity.identity_of(file, read.found)
-        return NoteFile(read.data, read.data.decode(), read.found, identity)
+        noted = file_identity.read_created(file)
+        return NoteFile(read.data, read.data.decode(), read.found, identity, noted)
     except UnicodeDecodeError:
         raise NotANote from None
     finally:
@@ -113,7 +121,7 @@ def replace_file(
     that goes on writing the displaced file is waited for; :func:`recover` has what it writes later. Raises
     ``FileNotFoundError`` or ``NotANote``, with nothing replaced, or ``OutcomeUnknown``.
     """
-    temporary, written = _write_temporary(parent, data, like=(name, held.digest))
+    temporary, written = _write_temporary(parent, data, like=(name, held))
     certain, left = False, True
     try:
         before()
@@ -279,14 +287,14 @@ def _take_displaced(parent: int, temporary: str, name: str, *, own: Mark) -> Not
 
 
 def _write_temporary(
-    parent: int, data: bytes, *, like: tuple[str, str] | None
+    parent: int, data: bytes, *, like: tuple[str, NoteFile] | None
 ) -> tuple[str, NoteFile]:
     """Write a file that no listing shows, down to the disk.
 
-    ``like``: name and hash of the file that it is to replace, whose attributes it gets; None: the folder tells how
-    open it is to others.
+    ``like``: the file that it is to replace, with its name. It gets its attributes and its date of making; None: the
+    folder tells how open it is to others.
     """
-    name = _temporary_name(digest_of(data), like[1] if like else "")
+    name = _temporary_name(digest_of(data), like[1].digest if like else "")
     how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, how, 0o600, dir_fd=parent), "wb") as file:
         try:
@@ -295,11 +303,13 @@ def _write_temporary(
                 _permit(file.fileno(), os.fstat(parent).st_mode & 0o666)
             else:
                 _copy_attributes(parent, like[0], file.fileno())
+                file_identity.keep_created(file.fileno(), like[1].created)
             file.flush()
             os.fsync(file.fileno())
             made = os.fstat(file.fileno())
             identity = file_identity.identity_of(file.fileno(), made)
-            return name, NoteFile(data, data.decode(), made, identity)
+            noted = like[1].created if like else None
+            return name, NoteFile(data, data.decode(), made, identity, noted)
         except BaseException:
             _remove(parent, name)
             raise
