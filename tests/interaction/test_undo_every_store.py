@@ -6,14 +6,19 @@ import asyncio
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.sync_rig import quick_folder
 from support.undo_places import AGENT, PLACES, Place
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.slow(
+        "the first test of a store makes all changes of that store, beside each other"
+    ),
+]
 AT_ONCE = 8
 WITHOUT_CREATION = ("text_folder",)
 """The stores that tell one date for both."""
@@ -334,7 +339,7 @@ Outcomes = dict[str, Outcome]
 _outcomes: dict[str, Outcomes] = {}
 
 
-async def outcomes_of(store: str, folder: Path) -> Outcomes:
+async def outcomes_of(store: str) -> Outcomes:
     """What became of all changes in a store; they are made beside each other, once."""
     changes, ids = CHANGES[store], dict[str, str]()
 
@@ -345,17 +350,18 @@ async def outcomes_of(store: str, folder: Path) -> Outcomes:
 
     if store not in _outcomes:
         turn = asyncio.Semaphore(AT_ONCE)
-        async with PLACES[store](folder, put) as place:
-            lives = [live(place, ids[name], change, turn) for name, change in changes.items()]
-            _outcomes[store] = dict(zip(changes, await asyncio.gather(*lives), strict=True))
+        with quick_folder() as folder:
+            async with PLACES[store](folder, put) as place:
+                lives = [live(place, ids[name], change, turn) for name, change in changes.items()]
+                _outcomes[store] = dict(zip(changes, await asyncio.gather(*lives), strict=True))
     return _outcomes[store]
 
 
 @pytest.mark.parametrize(("store", "name"), CASES)
 async def test_a_change_has_its_author_and_an_undo_gives_every_byte_back(
-    store: str, name: str, tmp_path: Path
+    store: str, name: str
 ) -> None:
-    found = (await outcomes_of(store, tmp_path))[name]
+    found = (await outcomes_of(store))[name]
     assert not found.error
     before, changed, after = found.raw
     assert changed != before, "the change changes nothing"

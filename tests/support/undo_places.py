@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -293,7 +292,6 @@ async def _vault(folder: Path, put: Put) -> AsyncIterator[Place]:
     remote = VaultStore(folder / "vault")
     async with _client(Vault(folder / "vault"), folder, remote, None, put) as place:
         yield place
-    shutil.rmtree(folder / "vault")
 
 
 @asynccontextmanager

@@ -227,6 +227,17 @@ def test_undo_refuses_what_the_store_has_mixed_with_another_edit(client, store):
         undo(client, note)
 
 
+def test_what_somebody_wrote_over_ours_before_the_answer_is_not_ours(client, store):
+    note = saved(client, "one")
+    store.afterwards = lambda fields: fields | {"text": "theirs\n", "modified": 5.0}
+    note = save(client, note, "two")
+    store.afterwards = None
+    assert note.text == store.text(note.id) == "theirs\n"
+    assert walk(client, note)[0].made_by == ""
+    with pytest.raises(VersionConflict):
+        undo(client, note)
+
+
 def test_undo_knows_a_write_that_the_store_itself_has_changed(client, store):
     store.rewrite = lambda fields: fields | {"text": fields["text"].strip()}
     note = saved(client, "one", "two  ")

@@ -336,6 +336,27 @@ def _linking(places):
     return places[1]
 
 
+@pytest.mark.parametrize("step", ["recorded", "pushed", "committed"])
+@pytest.mark.parametrize("title", [None, "Home/Offer"])
+def test_a_text_with_tags_is_ours_after_a_crash_too(open_client, step, title):
+    def stop(name):
+        if name == step:
+            raise Crash
+
+    client = open_client(on_step=stop)
+    asyncio.run(client.sync())
+    before = client.note("Work/Plan.md")
+    content = replace(before.content, text="the plan #garden\n", title=title or before.title)
+    with pytest.raises(Crash):
+        asyncio.run(client.writer.save(note=before, content=content))
+    again = open_client(owner_ended=lambda _owner: True)
+    asyncio.run(again.run_cycles())
+    note = again.note("Work/Plan.md")
+    assert (note.id, note.tags) == (f"{title or 'Work/Plan'}.md", ("garden",))
+    ((version),) = again.cache.versions.of(note.id)
+    assert version.made == again.cache.notes.etag(note.id)
+
+
 def test_links_are_rewritten_with_a_history_of_their_own(open_client, linking):
     client = open_client()
     asyncio.run(client.sync())

@@ -341,3 +341,15 @@ async def test_on_the_wire_history_reads_and_the_rest_changes(governed, mode):
         ("tool.manage", "policy") if read_only else ("tool.manage.undo", "nothing_to_undo"),
         ("tool.manage.history", "policy"),
     ]
+
+
+async def test_an_undo_says_what_the_store_does_not_take_back(agent):
+    note = await written(agent, "one  \ntwo\n", "three\n")
+    agent._harness.store.rewrite = lambda fields: (
+        fields | {"text": fields["text"].replace("  ", "")}
+    )
+    undone = await agent.manage("undo", id=note.id)
+    assert undone.status == "undone in part"
+    assert "Not brought back, and different still: +1 -1 lines." in undone.note
+    (last, *_) = (await agent.manage("history", id=note.id)).history
+    assert last.by == "agent 1", "what the store has made of it is the agent's all the same"
