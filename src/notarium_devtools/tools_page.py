@@ -249,7 +249,9 @@ _BEHAVIOUR = {
   last state then has the name that `history` gives, and comes back with its id.
 * `undo`: `id` (and `local_version`, if you like). It saves all that the last change of this client to this note has
   replaced, if nothing came after that. Otherwise it is a `changed_since` or `conflict` error, and
-  `details.came_after` says what came: `version`, `at`, `by`. A second `undo` takes back the first.
+  `details.came_after` says what came: `version`, `at`, `by`. A second `undo` takes back the first. What a save made is the
+  revision that the note store acknowledged for it, whatever the store has made of its text.
+* If the note is not all that it was, the `status` of either is `undone in part` or `restored in part`, and `note` says what is different still.
 * Both ask the user, with the time of what comes back and how many lines change. Neither is merged: a change elsewhere that was
   not known here is a `conflict`.
 * Annotated not idempotent because of `undo`, and open-world, because it can bring a tag back that shares.

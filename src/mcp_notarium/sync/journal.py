@@ -265,9 +265,8 @@ class Journal:
         renamed = [made.id for made in storing if made.id != entry.note_id]
         if renamed and entry.kind is WriteKind.UPDATE:
             self._rename(entry.note_id, renamed[0])
-            self._cache.notes.mark_written(
-                renamed[0], written=False
-            )  # it is kept under its old number
+            # What it said before is kept already, under the number that it had before it was renamed.
+            self._cache.notes.mark_written(renamed[0], written=False)
         self._cache.notes.apply(storing)
         for made in storing if self._keeps_ours else ():
             self._cache.notes.mark_written(made.id)

@@ -357,6 +357,29 @@ def test_a_text_with_tags_is_ours_after_a_crash_too(open_client, step, title):
     assert version.made == again.cache.notes.etag(note.id)
 
 
+def test_a_name_that_is_taken_after_a_crash_leaves_no_version_of_a_note_that_stays_as_it_was(
+    open_client, places
+):
+    def stop(_step):
+        raise Crash
+
+    client = open_client()
+    asyncio.run(client.sync())
+    note = client.note("Work/Plan.md")
+    with pytest.raises(Crash):
+        asyncio.run(
+            open_client(on_step=stop).writer.save(
+                note=note, content=replace(note.content, title="Home/Offer")
+            )
+        )
+    put(places[1] / "Home" / "Offer.md", "another note\n")
+    again = open_client(owner_ended=lambda _owner: True)
+    asyncio.run(again.run_cycles())
+    assert again.cache.journal.all() == []
+    assert again.note("Work/Plan.md") == note
+    assert again.cache.versions.of("Work/Plan.md") == []
+
+
 def test_links_are_rewritten_with_a_history_of_their_own(open_client, linking):
     client = open_client()
     asyncio.run(client.sync())
