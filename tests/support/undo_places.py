@@ -200,8 +200,10 @@ class Trilium(Place):
     def raw(self, note_id: str) -> Any:
         note = self.sim.document.notes[note_id]
         owned = [one for one in self.sim.document.attributes.values() if one.note_id == note_id]
-        # The app shows attributes by their position; their ids are made anew.
-        labels = sorted((one.type, one.name, one.value) for one in owned)
+        # Their ids are made anew, and the server keeps a relation for each link of the text.
+        labels = sorted(
+            (one.type, one.name, one.value) for one in owned if one.name != "internalLink"
+        )
         attached = sorted(
             (one.id, one.title, one.content)
             for one in self.sim.document.attachments.values()

@@ -316,7 +316,7 @@ class Journal:
         if storing and note is not None and base is not None:
             stored, made = storing[0], None
             if isinstance(stored, Revision):
-                if (stored.id, stored.etag) == (base.id, base.etag):
+                if not own and (stored.id, stored.etag) == (base.id, base.etag):
                     return  # nothing was replaced
                 made = stored.etag if own and not write.repair else None
             if stored.id != write.note_id:
