@@ -200,14 +200,18 @@ class NoteTable:
         if (rule := self.visibility.find_rule(replace(base, id=new))) is not None:
             self.hide({old: HiddenNote(base.etag, base.server_version, rule, base.identity)})
             return
-        if not self.names.rename(old, new) or (note := self.get(new)) is None:
-            return
-        self.merge_bases.keep([self._db.number("SELECT pk FROM notes WHERE id = ?", (new,))])
-        self.links.rename(new)
-        version = max(note.local_version, self._db.number(_HIGHEST)) + 1
-        self._db.run("UPDATE notes SET local_version = ? WHERE id = ?", (version, new))
+        if self.names.rename(old, new):
+            self.merge_bases.keep([self._db.number("SELECT pk FROM notes WHERE id = ?", (new,))])
+            self.links.rename(new)
+            self.renumber(new)
+            self.raise_version_floor()  # for a note that takes the old id
+
+    def renumber(self, note_id: str) -> None:
+        """Give a note a version that none has had, though its etag is the same; inside a transaction."""
+        held = self._db.number("SELECT local_version FROM notes WHERE id = ?", (note_id,))
+        version = max(held, self._db.number(_HIGHEST)) + 1
+        self._db.run("UPDATE notes SET local_version = ? WHERE id = ?", (version, note_id))
         self._db.run(_RECORD_HIGHEST, (str(version),))
-        self.raise_version_floor()  # for a note that takes the old id
 
     def raise_version_floor(self, *, least: int = 0) -> None:
         """Let the versions of notes stored from now on begin above ``least`` and all given here."""

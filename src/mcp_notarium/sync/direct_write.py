@@ -15,7 +15,7 @@ from mcp_notarium.domain.note import PendingWrite, Revision, Tombstone
 from mcp_notarium.errors import IdTaken, NotariumError, StoreRejected
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Store
+from mcp_notarium.stores.contract import PushStatus, Store
 from mcp_notarium.sync.journal import Journal
 
 _Result = TypeVar("_Result")
@@ -38,10 +38,11 @@ class DirectWriter:
         Return what the store holds now. Raises what ``Store.push`` raises.
         """
         with self._transaction(act):
-            stored = run_at_once(self._store.push(write)).revision
+            answer = run_at_once(self._store.push(write))
+            stored, own = answer.revision, answer.status is not PushStatus.UNCHANGED
             self._cache.notes.apply([base] if base is not None else [])
             entry = replace(write, client=act.client) if act is not None else write
-            self._journal.keep_replaced(entry, [stored], own=True)
+            self._journal.keep_replaced(entry, [stored], own=own)
             self._cache.notes.apply([stored])
         return stored
 

@@ -314,11 +314,12 @@ class Journal:
             return
         note, base = self._cache.notes.get(write.note_id), self._cache.notes.base(write.note_id)
         if storing and note is not None and base is not None:
-            stored, made = storing[0], None
+            stored, made, same = storing[0], None, False
             if isinstance(stored, Revision):
-                if not own and (stored.id, stored.etag) == (base.id, base.etag):
-                    return  # nothing was replaced
+                same = (stored.id, stored.etag) == (base.id, base.etag)
                 made = stored.etag if own and not write.repair else None
+            if same and not own:
+                return  # nothing was replaced
             if stored.id != write.note_id:
                 folder, title = write.note_id.rpartition("/")[0], base.content.title
                 base = replace(base, content=replace(base.content, title=f"{folder}/{title}"))
@@ -330,6 +331,8 @@ class Journal:
                 made=made,
                 in_store=self._store_has_versions,
             )
+            if same:  # what the etag does not show has changed
+                self._cache.notes.renumber(base.id)
 
     def reject(self, write: PendingWrite, reason: str) -> None:
         """Keep the entry as text that the store will never take."""
