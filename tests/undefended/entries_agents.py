@@ -138,7 +138,7 @@ AGENTS = (
     Defence(
         "undo takes nothing back that came after the last save",
         "sync/history.py",
-        "        if row.made is None or row.made != self._cache.notes.etag(note_id):\n",
+        "        if row != rows[0] or row.made is None or row.made != self._cache.notes.etag(note.id):\n",
         "        if False:\n",
         (
             "unit/sync/test_history.py::test_any_writes_and_then_undo_give_the_former_text_or_refuse",

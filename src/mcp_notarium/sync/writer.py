@@ -28,10 +28,11 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Ids, Store, Versions, require_supported
 from mcp_notarium.sync.direct_write import DirectWriter
 from mcp_notarium.sync.entry_replay import EntryReplay
-from mcp_notarium.sync.journal import Journal, process_ended
+from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.journal_replay import JournalReplay
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLocks
+from mcp_notarium.sync.process_names import process_ended
 from mcp_notarium.sync.push import MOST_IDS, Pusher
 from mcp_notarium.sync.push_results import PushOutcome, PushResult
 from mcp_notarium.sync.remover import Remover
