@@ -287,3 +287,23 @@ def test_a_file_written_anew_with_the_same_text_is_known_by_what_it_is_now(
         plan.rename(vault / "Moved.md")
         until(lambda: server.tool("get", id="Projects/Plan.md")["id"] == "Moved.md")
         assert server.tool("get", id="Moved.md")["text"] == before["text"]
+
+
+def test_a_note_is_as_old_as_before_a_save_also_for_a_new_index(
+    env: dict[str, str], vault: Path, tmp_path: Path
+) -> None:
+    old = vault / "Old.md"
+    old.write_text("old\n")
+    os.utime(old, (1_700_000_000, 1_700_000_000))
+    with Server(env) as server:
+        server.loaded(2)
+        server.tool("save", id="Old.md", append="see #garden")
+        assert server.tool("get", id="Old.md")["created_at"] == 1_700_000_000
+        (row,) = server.tool("list", query="created:2023-11 garden")["notes"]
+        assert row["uuid"] == "Old.md"
+    assert b"#garden" in old.read_bytes()
+    with Server(env | {"NOTARIUM_DATA_DIR": str(tmp_path / "other")}) as server:
+        server.loaded(2)
+        assert server.tool("get", id="Old.md")["created_at"] == 1_700_000_000
+        plan = server.tool("get", id="Projects/Plan.md")
+        assert plan["created_at"] == 1_704_153_600, "2 January 2024, as its front matter says"

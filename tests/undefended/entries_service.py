@@ -102,7 +102,7 @@ SERVICE = (
     Defence(
         "what a store rewrites is not sent again",
         "sync/push_answers.py",
-        "        if (answer.alone and not known) or",
+        "        if alone or",
         "        if",
         (
             "property/test_rewriting_stores.py::test_what_a_store_rewrites_is_reported_and_cached_as_it_is",
