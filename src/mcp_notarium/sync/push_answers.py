@@ -164,6 +164,8 @@ class AnswerCommitter:
         So is one that is not under its name: it may have been renamed, and the next listing tells.
         """
         held: Revision | Tombstone = stored
+        if self._store.traits.compares:
+            return held  # it was read back already
         with suppress(NotariumError):
             held = await get_newest(self._store, stored.id)
         named = self._store.traits.ids is Ids.NAMED

@@ -30,6 +30,7 @@ from mcp_notarium.stores.trilium import login, note_codec, note_reader
 from mcp_notarium.stores.trilium.kind import ALLOW_HTTP, KIND, TOKEN, URL
 from mcp_notarium.stores.trilium.urls import Urls
 from notarium_devtools.trilium import TriliumSimulator
+from notarium_devtools.trilium.bodies import json_answer
 from support.journal_entries import make_write
 from support.simplenote_client import MemoryTokens
 from support.trilium_client import open_trilium
@@ -540,10 +541,18 @@ async def test_a_database_that_was_put_back_is_listed(sim, store):
         await store.changes(cursor, wait=False, base_of=nothing_known)
 
 
-@pytest.mark.parametrize("strange", ["unknown", "", "\x00"])
-def test_facts_of_a_strange_server_are_unknown(strange):
-    said = note_codec.server_facts({"appVersion": "1\n2", "utcDateTime": strange}, now=0.0)
+def test_facts_of_a_strange_server_are_unknown():
+    said = note_codec.server_facts({"appVersion": "1\n2"}, date=None, now=0.0)
     assert said == "of unknown version (its clock: unknown)"
+
+
+async def test_the_clock_is_that_of_the_answer_and_not_of_the_server_start(sim, store):
+    """``app-info`` says for ever when the server was started."""
+    facts = {"appVersion": "0.103.0", "utcDateTime": "2026-01-01T00:00:00.000Z"}
+    sim.etapi._app_info = lambda _request: json_answer(200, facts)
+    said = await store.describe(now=sim.document.clock() - 30)
+    assert said.startswith("Trilium 0.103.0 (its clock: +")
+    assert 28 <= int(said.partition("+")[2].partition(" ")[0]) <= 31
 
 
 CANARY = "Ca-canary-5171"
