@@ -76,7 +76,7 @@ async def test_every_version_serves_a_note_through_its_whole_life(version):
         assert old.content == b"<p>one</p><ul><li>two</li></ul>"
         await store.delete(ID, etag=kept.etag, write_id="0d")
         assert ID not in sim.document.notes
-        assert (await store.describe(now=time.time() - 90)).startswith(
+        assert (await store.describe(now=time.time() - 95)).startswith(
             f"Trilium {version} (its clock: +9"
         )
         await store.close()

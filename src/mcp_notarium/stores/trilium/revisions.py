@@ -83,17 +83,26 @@ class Revisions:
                 return await self._read(found, await self._attachments(note_id))
         raise _missing_error(note_id)
 
-    async def find_displaced(
-        self, base: NoteObject, stored: NoteObject, sent: str | None
+    async def read_displaced(
+        self,
+        revisions: list[Named],
+        base: NoteObject,
+        stored: NoteObject,
+        *,
+        sent: tuple[str, bytes | None],
     ) -> Revision | None:
-        """Return what a write has overwritten if it was not its base; None as well if nobody can tell.
+        """Read what a write has overwritten if it was not its base; None if it was, as far as anyone can tell.
 
-        Of the revisions, which were made right before the write and in it, one of a later edit than the base's.
+        ``revisions``, newest first: one was made right before the write. One of a later edit than the base's has
+        another's text. ``sent``: title and content of the write.
         """
+        title, content = sent
+        ours = (title, None if content is None else blob_id(content))
         later = (
             one
-            for one in await self.named(base.id)
-            if base.modified < one[1].modified < stored.modified and one[1].blob_id != sent
+            for one in revisions
+            if base.modified < one[1].modified < stored.modified
+            and (one[1].title, one[1].blob_id) != ours
         )
         newest = next(later, None)
         if newest is None:

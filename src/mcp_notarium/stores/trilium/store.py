@@ -47,9 +47,9 @@ from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, write_steps
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
 from mcp_notarium.stores.trilium.live import LiveTrilium
-from mcp_notarium.stores.trilium.note_codec import NoteObject, blob_id, is_possible_id
+from mcp_notarium.stores.trilium.note_codec import NoteObject, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import NoteReader, each, read_content, require_note
-from mcp_notarium.stores.trilium.revisions import Revisions
+from mcp_notarium.stores.trilium.revisions import Named, Revisions
 from mcp_notarium.stores.trilium.session import (
     TriliumSession,
     date_of,
@@ -189,14 +189,12 @@ class TriliumStore:
             held = await self._reader.revision(note, known=_sent_bytes(body))
             return Acknowledgement(held, PushStatus.UNCHANGED)
         if not write_steps.overwrites(steps):
-            return (await self._carry_out(note.id, body, steps))[1]
+            return await self._carry_out(note.id, body, steps)
         await self._keep_revision(note.id)
         if not self._revisions.listed:
             # What comes between is found nowhere afterwards: compared again, as late as can be.
-            await self._read_base(note.id, write.base_etag)
-        stored, answer = await self._carry_out(note.id, body, steps)
-        displaced = await self._find_displaced(note, stored, body)
-        return replace(answer, displaced=displaced)
+            note = await self._read_base(note.id, write.base_etag)
+        return await self._carry_out(note.id, body, steps, base=note)
 
     async def _keep_revision(self, note_id: str) -> None:
         """Have the server keep what the note is now, also an edit since the comparison."""
@@ -204,17 +202,11 @@ class TriliumStore:
         if not reply.ok:
             raise refusal_of(reply)
 
-    async def _find_displaced(
-        self, base: NoteObject, stored: NoteObject, body: dict[str, Any]
-    ) -> Revision | None:
-        """Return what the write has overwritten if it was not its base. The write is done: nothing fails here."""
-        if not self._revisions.listed:
-            return None
-        sent = _sent_bytes(body)
-        with suppress(StoreError, LoginRequired, NoteNotFound):
-            name = None if sent is None else blob_id(sent)
-            return await self._revisions.find_displaced(base, stored, name)
-        return None
+    async def _named_revisions(self, note_id: str) -> list[Named]:
+        """Return the revisions that a write may have overwritten. The write is done: nothing fails here."""
+        with suppress(StoreError, LoginRequired):
+            return await self._revisions.named(note_id)
+        return []
 
     async def _read_base(self, note_id: str, etag: str) -> NoteObject:
         """Read the note that an edit was made from. Raises ``VersionConflict`` if it is another by now."""
@@ -231,24 +223,33 @@ class TriliumStore:
             made = await self._reader.note(write.note_id)
         except NoteNotFound:
             steps = write_steps.creation(self._urls, write.note_id, body, write.write_id)
-            return (await self._carry_out(write.note_id, body, steps, new=True))[1]
+            return await self._carry_out(write.note_id, body, steps)
         return Acknowledgement(await self._reader.revision(made), PushStatus.REPEATED)
 
     async def _carry_out(
-        self, note_id: str, body: dict[str, Any], steps: list[Request], *, new: bool = False
-    ) -> tuple[NoteObject, Acknowledgement]:
+        self,
+        note_id: str,
+        body: dict[str, Any],
+        steps: list[Request],
+        *,
+        base: NoteObject | None = None,
+    ) -> Acknowledgement:
         """Send the requests of a write one after the other, and read the note back.
 
-        From the first change on no error promises any more that nothing was written.
+        ``base``: what the write overwrites. From the first change on no error promises any more that nothing was
+        written.
         """
         begun = False
         sent = _sent_bytes(body)
+        revisions = list[Named]()
         try:
             for step in steps:
                 reply = await self._session.send(replace(step, withdrawable=not begun))
                 if not reply.ok:
                     raise refusal_of(reply)
                 begun = begun or step.write
+            if base is not None and self._revisions.listed:
+                revisions = await self._named_revisions(note_id)
             if steps[-1].method == "PATCH":
                 note = note_codec.note_object(require_note(value_of(reply), note_id))
             else:
@@ -261,8 +262,14 @@ class TriliumStore:
             raise OutcomeUnknown(
                 "a part of the write was carried out, and then it failed"
             ) from error
-        alone = write_steps.is_as_sent(body, note, content, new=new)
-        return note, Acknowledgement(stored, PushStatus.STORED, alone=alone)
+        alone = write_steps.is_as_sent(body, note, content, new=write_steps.creates(steps))
+        displaced = None
+        if base is not None:
+            with suppress(StoreError, LoginRequired, NoteNotFound):
+                displaced = await self._revisions.read_displaced(
+                    revisions, base, note, sent=(body["title"], sent)
+                )
+        return Acknowledgement(stored, PushStatus.STORED, alone=alone, displaced=displaced)
 
     async def find_created(self, write: PendingWrite) -> Revision | None:  # noqa: ARG002
         """See ``Store.find_created``: never asked, for we make the ids."""

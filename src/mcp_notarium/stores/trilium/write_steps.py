@@ -78,6 +78,11 @@ def overwrites(steps: list[Request]) -> bool:
     return any(step.method in ("PUT", "PATCH") for step in steps)
 
 
+def creates(steps: list[Request]) -> bool:
+    """Tell whether these requests make a note."""
+    return steps[0].url.endswith("/create-note")
+
+
 def revision(urls: Urls, note_id: str) -> Request:
     """Return the request that keeps what the note is: older servers do not by themselves.
 
