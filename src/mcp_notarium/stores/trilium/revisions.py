@@ -84,12 +84,7 @@ class Revisions:
         raise _missing_error(note_id)
 
     async def read_displaced(
-        self,
-        revisions: list[Named],
-        base: NoteObject,
-        stored: NoteObject,
-        *,
-        sent: tuple[str, bytes | None],
+        self, revisions: list[Named], base: NoteObject, *, sent: tuple[str, bytes | None]
     ) -> Revision | None:
         """Read what a write has overwritten if it was not its base; None if it was, as far as anyone can tell.
 
@@ -101,8 +96,7 @@ class Revisions:
         later = (
             one
             for one in revisions
-            if base.modified < one[1].modified < stored.modified
-            and (one[1].title, one[1].blob_id) != ours
+            if one[1].modified > base.modified and (one[1].title, one[1].blob_id) != ours
         )
         newest = next(later, None)
         if newest is None:

@@ -188,12 +188,11 @@ class TriliumStore:
         if not steps:
             held = await self._reader.revision(note, known=_sent_bytes(body))
             return Acknowledgement(held, PushStatus.UNCHANGED)
-        if not write_steps.overwrites(steps):
-            return await self._carry_out(note.id, body, steps)
-        await self._keep_revision(note.id)
-        if not self._revisions.listed:
-            # What comes between is found nowhere afterwards: compared again, as late as can be.
-            note = await self._read_base(note.id, write.base_etag)
+        if write_steps.overwrites(steps):
+            await self._keep_revision(note.id)
+            if not self._revisions.listed:
+                # What comes between is found nowhere afterwards: compared again, as late as can be.
+                note = await self._read_base(note.id, write.base_etag)
         return await self._carry_out(note.id, body, steps, base=note)
 
     async def _keep_revision(self, note_id: str) -> None:
@@ -236,7 +235,7 @@ class TriliumStore:
     ) -> Acknowledgement:
         """Send the requests of a write one after the other, and read the note back.
 
-        ``base``: what the write overwrites. From the first change on no error promises any more that nothing was
+        ``base``: the note before the write. From the first change on no error promises any more that nothing was
         written.
         """
         begun = False
@@ -248,12 +247,14 @@ class TriliumStore:
                 if not reply.ok:
                     raise refusal_of(reply)
                 begun = begun or step.write
-            if base is not None and self._revisions.listed:
+            if base is not None and write_steps.overwrites(steps) and self._revisions.listed:
                 revisions = await self._named_revisions(note_id)
             if steps[-1].method == "PATCH":
                 note = note_codec.note_object(require_note(value_of(reply), note_id))
             else:
                 note = await self._reader.note(note_id)
+            if base is not None and note.etag == base.etag:
+                raise StoreProtocolError("the write was answered, and the note is as it was")
             note, content = await self._reader.content(note, known=sent)
             stored = await read_content(note, content)
         except (StoreError, LoginRequired, NoteNotFound) as error:
@@ -264,10 +265,10 @@ class TriliumStore:
             ) from error
         alone = write_steps.is_as_sent(body, note, content, new=write_steps.creates(steps))
         displaced = None
-        if base is not None:
+        if base is not None and revisions:
             with suppress(StoreError, LoginRequired, NoteNotFound):
                 displaced = await self._revisions.read_displaced(
-                    revisions, base, note, sent=(body["title"], sent)
+                    revisions, base, sent=(body["title"], sent)
                 )
         return Acknowledgement(stored, PushStatus.STORED, alone=alone, displaced=displaced)
 
