@@ -37,6 +37,10 @@ REMOVED = "the note as it was when it was deleted"
 LOST = "the note as it was saved here last, before another program removed it"
 _ALL = "with all of its own that the note store has a place for"
 _TEXT = "with the title, text and tags that were saved here last"
+_AS_TEXT = (
+    " The server lists no revision of that: the text comes back as Markdown, without images and formatting that only "
+    "its HTML has."
+)
 _WHOLE = (
     " A note of this `id` was deleted then, and more of it is kept than its text. To have all of it back, delete the "
     "present note, which is kept as well; then restore this version."
@@ -73,7 +77,7 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
     """
     if removed := _find_removed(app, request):
         return await _revive(app, request, call, removed)
-    whole: list[str] = []
+    whole, said = list[str](), list[str]()
 
     async def draft() -> Draft:
         if request.id is None or request.version is None:
@@ -87,11 +91,12 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
         traits = app.library.traits  # where the title is the place of the note, it stays there
         title = old.content.title if traits.titles and not traits.folders else note.title
         content = replace(note.content, text=old.content.text, title=title)
-        return await _draft(app, note, await _as_it_was(app, note, content), old, call)
+        content = await _as_it_was(app, note, content, old, said)
+        return _asking(await _draft(app, note, content, old, call), said)
 
     try:
         answer = await _save(app, draft, call, "restored")
-        return answer.model_copy(update={"note": (answer.note or "") + "".join(whole)})
+        return answer.model_copy(update={"note": (answer.note or "") + "".join([*said, *whole])})
     except VersionConflict as error:
         error.resolution_hint = (
             "Nothing was changed. Read the note again with `get`, and restore the version with the "
@@ -106,17 +111,19 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
     Raises ``VersionConflict`` that says what came after that change.
     """
     client = call.client
+    said: list[str] = []
 
     async def draft() -> Draft:
         note = await _find(app, request)
         if request.local_version is not None:
             await find_at_version(app, note.id, request.local_version)
         old = await app.library.history.read_replaced(note.id, client=client)
-        content = await _as_it_was(app, note, old.content)
-        return await _draft(app, note, content, old, call, undoes=True)
+        content = await _as_it_was(app, note, old.content, old, said)
+        return _asking(await _draft(app, note, content, old, call, undoes=True), said)
 
     try:
-        return await _save(app, draft, call, "undone")
+        answer = await _save(app, draft, call, "undone")
+        return answer.model_copy(update={"note": (answer.note or "") + "".join(said)})
     except VersionConflict as error:
         note_id = error.details.get("id")
         if isinstance(note_id, str):
@@ -124,11 +131,23 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         raise
 
 
-async def _as_it_was(app: App, note: Note, content: Content) -> Content:
-    """Add the form in which the store has kept an older text, if that says more than the text."""
-    if app.library.live is None or content.text == note.text:
+async def _as_it_was(
+    app: App, note: Note, content: Content, old: Version, said: list[str]
+) -> Content:
+    """Add the form in which the store has kept an older version; ``said`` gets what is to be said if it has not."""
+    said.clear()
+    if app.library.live is None:
         return content
-    return replace(content, native=await app.library.live.as_it_was(note.id, content))
+    native = await app.library.live.as_it_was(note, old)
+    if native is None and content.text != note.text:
+        said.append(_AS_TEXT)
+    return replace(content, native=native or "")
+
+
+def _asking(draft: Draft, said: list[str]) -> Draft:
+    """Return the draft with what is said added to its first question, if it asks one."""
+    first, *others = draft.asks or ("",)
+    return replace(draft, asks=(f"{first}{''.join(said)}", *others)) if first else draft
 
 
 async def _find(app: App, request: ManageRequest) -> Note:

@@ -124,7 +124,7 @@ async def test_a_note_that_was_made_elsewhere_a_moment_ago_is_fetched(harness):
 async def test_an_unknown_id_is_the_same_error_if_the_store_cannot_be_asked(harness):
     harness.store.put("n", "known")
     await harness.sync()
-    harness.remote.failing = StoreUnavailable("down")
+    harness.remote.faults.plan(Fault.UNAVAILABLE, on="get")
     with pytest.raises(NoteNotFound):
         await read(harness, id="new")
 

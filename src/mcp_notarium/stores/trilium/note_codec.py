@@ -203,7 +203,7 @@ def server_facts(value: Any, *, date: float | None, now: float) -> str:
     facts = value if isinstance(value, dict) else {}
     version = facts.get("appVersion")
     known = version[:40] if isinstance(version, str) and version.isprintable() else None
-    clock = "unknown" if date is None else f"{round(date - now):+d} s"
+    clock = "unknown" if date is None else f"{round(date + 0.5 - now):+d} s"
     return f"{known or 'of unknown version'} (its clock: {clock})"
 
 
