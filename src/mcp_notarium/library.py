@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 from mcp_notarium.domain.link_rewriting import count_links
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import path_key, with_digits
-from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.search.query import Query
 from mcp_notarium.storage import driver, duplicates, note_scan, tag_counts
 from mcp_notarium.storage.note_search import Found, Summary
-from mcp_notarium.stores.contract import SEEDED
+from mcp_notarium.stores.contract import SEEDED, Ids
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.judged_notes import JudgedNotes
 from mcp_notarium.sync.judged_pages import JudgedPages
 from mcp_notarium.sync.judged_rows import JudgedRows
+from mcp_notarium.sync.live_refresh import refresh
 from mcp_notarium.sync.note_transfer import NoteTransfer
 
 if TYPE_CHECKING:
@@ -166,19 +166,22 @@ class Library:
         """Return the links of a note of a store with paths, and those to it."""
         return self._cache.notes.links.of(note_id)
 
+    @property
+    def store_may_have_more(self) -> bool:
+        """Tell whether to ask the store for a note that a complete index lacks: it may have been made a moment ago.
+
+        Not where rules hide notes: the time of the answer would tell that there is one. A store of names, or one in the
+        database, is followed as it changes.
+        """
+        watched = self.traits.ids is Ids.NAMED or self.traits.in_database
+        return not (watched or self._cache.notes.visibility.rules.has_rules)
+
     async def fetch(self, note_id: str) -> Note | None:
-        """Fetch a note from the store that the first load has not reached yet; None if there is none.
+        """Fetch a note from the store that the index lacks; None if there is none.
 
         Raises what the store raises.
         """
-        try:
-            revision = await self._store.get(note_id)
-        except NoteNotFound:
-            return None
-        if self.get(note_id) is None:  # the load may have stored a newer one meanwhile
-            with self._cache.transaction():
-                self._cache.notes.apply([revision])
-        return self.get(note_id)
+        return await refresh(self._cache, self._store, note_id)
 
     def find_place(self, content: Content) -> str:
         """Return the path that a new note would get, but for its name; '' if no rule is about paths."""

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 
 _READ = 1 << 16
-_BEGINNINGS = (b"GET ", b"POST ", b"DELETE ")
+_BEGINNINGS = (b"GET ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ")
 
 
 class Relay:

@@ -16,7 +16,7 @@ import pytest
 
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.secret import Secret
-from mcp_notarium.stores.contract import ListingPage, VersionPage
+from mcp_notarium.stores.contract import ChangePage, ListingPage, VersionPage
 from mcp_notarium.stores.http_rules import is_loopback
 from mcp_notarium.stores.trilium import html_codec
 from mcp_notarium.stores.trilium.store import TriliumStore
@@ -96,6 +96,10 @@ class Renaming:
     async def list_page(self, **options: object) -> ListingPage:
         page = await self._store.list_page(**options)
         return replace(page, entries=tuple(replace(one, id=_near(one.id)) for one in page.entries))
+
+    async def changes(self, cursor: str, **options: object) -> ChangePage:
+        page = await self._store.changes(cursor, **options)
+        return replace(page, changes=tuple(replace(one, id=_near(one.id)) for one in page.changes))
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
         return _renamed(await self._store.get(_far(note_id), etag=etag))

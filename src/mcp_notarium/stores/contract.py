@@ -106,6 +106,9 @@ class Traits:
     """A full listing is of a place that is proven to be the same one, and of all of it: what it lacks is gone,
     however much that is."""
     versions: Versions = Versions.NONE
+    compares: bool = False
+    """A LAST_WRITER store whose ``push`` compares the base right before it writes (``VersionConflict``, ``NoteNotFound``
+    for one that is gone), and reads the note back right after: nobody else need."""
     trash: bool = False
     """A note can lie in the trash, and ``delete`` needs one that does."""
     tags: bool = True

@@ -11,15 +11,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
-from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.errors import NoteNotFound, VersionConflict
 from mcp_notarium.search.folding import fold
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store, VersionedStore, Versions
 from mcp_notarium.stores.live_notes import LiveNote, LiveNotes
+from mcp_notarium.sync.history import Version
 from mcp_notarium.sync.live_refresh import refresh
 
 _MOST_SHOWN = 1000
+_SAME_DATE = 0.0005
+_VERSIONS_AT_ONCE = 4
 _MOST_VERSIONS = 20
 """Versions of a note that are looked at for the form of an older text: each costs a request."""
 _ID_SHOWN = 80
@@ -95,18 +98,36 @@ class JudgedNotes:
         base = self._cache.notes.base(note.id) if note is not None else None
         return None if base is None and note is not None else self._asked.given(text, base=base)
 
-    async def as_it_was(self, note_id: str, old: Content) -> str:
-        """Return the ``native`` that stores an older text as the store has kept it; '' if it has not.
+    async def as_it_was(self, note: Note, old: Version) -> str | None:
+        """Return the ``native`` that stores an older version as the store has kept it; None if it has not.
 
-        Raises what the store raises.
+        '' if the note is stored so now. Raises what the store raises.
         """
         if self._store.traits.versions is not Versions.LISTED:
             return ""
-        listing = cast("VersionedStore", self._store).list_versions  # its trait says so
-        page = await listing(note_id, before="", limit=_MOST_VERSIONS)
-        same = (one for one in page.revisions if one.content.wording == old.wording)
-        revision = next(same, None)
-        return "" if revision is None else self._asked.as_it_was(revision)
+        revision = await self._find_revision(note, old)
+        if revision is None:
+            return None
+        native, base = self._asked.as_it_was(revision), self._cache.notes.base(note.id)
+        return "" if base is not None and native == self._asked.as_it_was(base) else native
+
+    async def _find_revision(self, note: Note, old: Version) -> Revision | None:
+        """Find the revision of a version: the one of its name or date, else the newest of the same new text."""
+        if old.name == old.etag:
+            return await self._store.get(note.id, etag=old.etag)
+        place, seen, alike = "", 0, None
+        while seen < _MOST_VERSIONS:
+            listing = cast("VersionedStore", self._store).list_versions  # its trait says so
+            page = await listing(note.id, before=place, limit=_VERSIONS_AT_ONCE)
+            for one in page.revisions:
+                if one.content.wording == old.content.wording:
+                    if abs(one.modified_at - old.modified_at) < _SAME_DATE:
+                        return one
+                    alike = alike or one
+            if page.more is None or (alike is not None and old.content.text != note.text):
+                break
+            place, seen = page.more, seen + _VERSIONS_AT_ONCE
+        return alike if old.content.text != note.text else None
 
     def given_below(self, parent: LiveNote, text: str, *, kind: str, title: str | None) -> Content:
         """Return the content of a new note below another. Raises ``InvalidRequest``."""

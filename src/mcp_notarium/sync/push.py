@@ -72,6 +72,7 @@ class Pusher:
         self._journal = journal
         self._on_step = on_step
         self._guarded_by_us = store.traits.write_guard is WriteGuard.LAST_WRITER
+        self._compared_by_us = self._guarded_by_us and not store.traits.compares
         self._answers = AnswerCommitter(
             store,
             journal,
@@ -105,7 +106,7 @@ class Pusher:
         ``OutcomeUnknown`` with the entry released for any process.
         """
         with self._sending(write):
-            if self._guarded_by_us:
+            if self._compared_by_us:
                 await self._require_base(write)
             answer = await self._store.push(write)
             require_usable(answer.revision.id)

@@ -150,10 +150,11 @@ class AnswerCommitter:
         if hidden is not None:  # hidden by the policy a moment before: it stays so
             wanted = replace(wanted, tags=hidden.content.tags)
         repair = self._try_repair(held, wanted)
-        lost = texts.ours is not None or (repair is None and wanted != held.content)
+        unrepaired = repair is None and wanted != held.content
+        lost = texts.ours is not None or (unrepaired and held.content != sent)
         copy = self._copy_of(write) if lost and not write.copied else None
         kept = held if repair is None or hidden is None else Tombstone(held.id)
-        theirs = unseen if texts.theirs is not None else []
+        theirs = unseen if texts.theirs is not None or unrepaired else []
         follow_ups = [entry for entry in (copy, *theirs, repair) if entry is not None]
         if not self.finish(write, kept, follow_ups):
             return await self._leave_to_others(unseen)
@@ -171,6 +172,8 @@ class AnswerCommitter:
         So is one that is not under its name: it may have been renamed, and the next listing tells.
         """
         held: Revision | Tombstone = stored
+        if self._store.traits.compares:
+            return held  # it was read back already
         with suppress(NotariumError):
             held = await get_newest(self._store, stored.id)
         named = self._store.traits.ids is Ids.NAMED

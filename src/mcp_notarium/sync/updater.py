@@ -101,10 +101,16 @@ class Updater:
     ) -> Saved | None:
         """Merge with the newest revision and send; None if the note changed meanwhile."""
         seen = self._cache.notes.etag(note.id)
-        try:
-            newest = await self._fetch_newest(note.id, seen, first=first)
-        except (StoreError, LoginRequired) as error:
-            raise add_outcome(error, NOT_SAVED) from None
+        held_here = (
+            self._cache.notes.base(note.id) if first and self._store.traits.compares else None
+        )
+        if held_here is not None and held_here.raw and held_here.content != content:
+            newest = held_here  # the store compares it before it writes
+        else:
+            try:
+                newest = await self._fetch_newest(note.id, seen, first=first)
+            except (StoreError, LoginRequired) as error:
+                raise add_outcome(error, NOT_SAVED) from None
         unchanged = newest.etag if newest.content == note.content else None
         held, wanted = held_for_update(
             newest,

@@ -40,6 +40,10 @@ REMOVED = "the note as it was when it was deleted"
 LOST = "the note as it was saved here last, before another program removed it"
 _ALL = "with all of its own that the note store has a place for"
 _TEXT = "with the title, text and tags that were saved here last"
+_AS_TEXT = (
+    " The server lists no revision of that: the text comes back as Markdown, without images and formatting that only "
+    "its HTML has."
+)
 _WHOLE = (
     " A note of this `id` was deleted then, and more of it is kept than its text. To have all of it back, delete the "
     "present note, which is kept as well; then restore this version."
@@ -76,8 +80,7 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
     """
     if removed := _find_removed(app, request):
         return await _revive(app, request, call, removed)
-    whole: list[str] = []
-    wanted: list[Content] = []
+    whole, said, wanted = list[str](), list[str](), list[Content]()
 
     async def draft() -> Draft:
         if request.id is None or request.version is None:
@@ -94,10 +97,11 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
         wanted[:] = [
             content if not traits.tags_in_text else replace(content, tags=old.content.tags)
         ]
-        return await _draft(app, note, await _as_it_was(app, note, content), old, call)
+        content = await _as_it_was(app, note, content, old, said)
+        return _asking(await _draft(app, note, content, old, call), said)
 
     try:
-        answer = await _save(app, draft, call, "restored", wanted)
+        answer = await _save(app, draft, call, "restored", wanted, said)
         return answer.model_copy(update={"note": (answer.note or "") + "".join(whole)})
     except VersionConflict as error:
         error.resolution_hint = (
@@ -113,7 +117,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
     Raises ``VersionConflict`` that says what came after that change.
     """
     client = call.client
-    wanted: list[Content] = []
+    said, wanted = list[str](), list[Content]()
 
     async def draft() -> Draft:
         note = await _find(app, request)
@@ -121,11 +125,11 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
             await find_at_version(app, note.id, request.local_version)
         old = await app.library.history.read_replaced(note.id, client=client)
         wanted[:] = [old.content]
-        content = await _as_it_was(app, note, old.content)
-        return await _draft(app, note, content, old, call, undoes=True)
+        content = await _as_it_was(app, note, old.content, old, said)
+        return _asking(await _draft(app, note, content, old, call, undoes=True), said)
 
     try:
-        return await _save(app, draft, call, "undone", wanted)
+        return await _save(app, draft, call, "undone", wanted, said)
     except VersionConflict as error:
         note_id = error.details.get("id")
         if isinstance(note_id, str):
@@ -133,13 +137,25 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         raise
 
 
-async def _as_it_was(app: App, note: Note, content: Content) -> Content:
-    """Add the form in which the store has kept an older text, if that says more than the text, or has it kept exactly."""
+async def _as_it_was(
+    app: App, note: Note, content: Content, old: Version, said: list[str]
+) -> Content:
+    """Add what the store has of an older version beyond its content; ``said`` gets what is to be said if it has nothing."""
+    said.clear()
+    if app.library.live is not None:
+        native = await app.library.live.as_it_was(note, old)
+        if native is None and content.text != note.text:
+            said.append(_AS_TEXT)
+        return replace(content, native=native or "")
     if content.wording == (note.title, note.text):
         return content
-    if app.library.live is None or content.text == note.text:
-        return replace(content, native=app.library.traits.exact)
-    return replace(content, native=await app.library.live.as_it_was(note.id, content))
+    return replace(content, native=app.library.traits.exact)
+
+
+def _asking(draft: Draft, said: list[str]) -> Draft:
+    """Return the draft with what is said added to its first question, if it asks one."""
+    first, *others = draft.asks or ("",)
+    return replace(draft, asks=(f"{first}{''.join(said)}", *others)) if first else draft
 
 
 async def _find(app: App, request: ManageRequest) -> Note:
@@ -226,25 +242,28 @@ async def _save(
     call: CallContext,
     status: str,
     wanted: list[Content],
+    said: list[str],
 ) -> ManageAnswer:
-    """Save what ``draft`` makes; it sets ``wanted`` to what the note is to be. Say what of that it is not."""
+    """Save what ``draft`` makes; it sets ``wanted`` to what the note is to be, and ``said``. Say what of that it is not."""
     made, note, saved = await carry_out(app, draft, call, exact=True)
-    said = "The note says this already; nothing was written."
+    told = "The note says this already; nothing was written."
     if saved is not None and made.note is not None:
         facts = _summary(made.note.content, note.content, app.config.policy).facts
-        said = f"Changed: {MOVED if _has_moved(made.note, note) else facts}."
+        told = f"Changed: {MOVED if _has_moved(made.note, note) else facts}."
         if saved.differs:
-            said += f" Stored differently: {saved.differs}."
+            told += f" Stored differently: {saved.differs}."
+    told += "".join(said)
     if (lacking := _named_as(note, wanted[0])) != note.content:
         facts = _summary(note.content, lacking, app.config.policy).facts
-        said += f" Not brought back, and different still: {facts}."
+        told += f" Not brought back, and different still: {facts}."
+    if said or lacking != note.content:
         status += PARTLY
     return ManageAnswer(
         id=note.id,
         status=status,
         new_local_version=note.local_version,
         new_server_version=note.server_version,
-        note=said,
+        note=told,
     )
 
 

@@ -1,10 +1,11 @@
-"""Find one note by its id: in the index, and during the first sync also at the store.
+"""Find one note by its id: in the index, else at the store, where it may have been made a moment ago.
 
 Nothing else is searched: an unknown id is an error.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,9 @@ async def find_note(app: App, note_id: str) -> Note:
             and not app.library.status().complete
         ):
             raise still_loading(app, "whether there is one with this id shows when all are here.")
+    elif note is None and app.library.store_may_have_more:
+        with suppress(NotariumError):  # it has answered before that there is none
+            note = await app.library.fetch(note_id)
     if note is None:
         raise NoteNotFound("There is no note with this id.", details={"id": note_id[:_ID_SHOWN]})
     return note

@@ -295,6 +295,19 @@ class Document:
             return base64.b64encode(hashlib.sha256(note.title.encode()).digest()).decode()
         return note.title
 
+    def totals(self) -> dict[str, int]:
+        """Return how many rows the tables have; of branches and attributes those that are not deleted."""
+        notes, deleted = len(self.notes), len(self.deleted)
+        return {
+            "totalNotes": notes + deleted,
+            "deletedNotes": deleted,
+            "activeNotes": notes,
+            "protectedNotes": sum(note.protected for note in self.notes.values()),
+            "totalRevisions": sum(len(note.revisions) for note in self.notes.values()),
+            "totalBranches": len(self.branches),
+            "totalAttributes": len(self.attributes),
+        }
+
     # As JSON
 
     def note_object(self, note: Note) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from mcp_notarium.stores.trilium import login, note_codec, note_reader
 from mcp_notarium.stores.trilium.kind import ALLOW_HTTP, KIND, TOKEN, URL
 from mcp_notarium.stores.trilium.urls import Urls
 from notarium_devtools.trilium import TriliumSimulator
+from notarium_devtools.trilium.bodies import json_answer
 from support.journal_entries import make_write
 from support.simplenote_client import MemoryTokens
 from support.trilium_client import open_trilium
@@ -75,7 +76,7 @@ async def test_every_version_serves_a_note_through_its_whole_life(version):
         assert old.content == b"<p>one</p><ul><li>two</li></ul>"
         await store.delete(ID, etag=kept.etag, write_id="0d")
         assert ID not in sim.document.notes
-        assert (await store.describe(now=time.time() - 90)).startswith(
+        assert (await store.describe(now=time.time() - 95)).startswith(
             f"Trilium {version} (its clock: +9"
         )
         await store.close()
@@ -540,10 +541,18 @@ async def test_a_database_that_was_put_back_is_listed(sim, store):
         await store.changes(cursor, wait=False, base_of=nothing_known)
 
 
-@pytest.mark.parametrize("strange", ["unknown", "", "\x00"])
-def test_facts_of_a_strange_server_are_unknown(strange):
-    said = note_codec.server_facts({"appVersion": "1\n2", "utcDateTime": strange}, now=0.0)
+def test_facts_of_a_strange_server_are_unknown():
+    said = note_codec.server_facts({"appVersion": "1\n2"}, date=None, now=0.0)
     assert said == "of unknown version (its clock: unknown)"
+
+
+async def test_the_clock_is_that_of_the_answer_and_not_of_the_server_start(sim, store):
+    """``app-info`` says for ever when the server was started."""
+    facts = {"appVersion": "0.103.0", "utcDateTime": "2026-01-01T00:00:00.000Z"}
+    sim.etapi._app_info = lambda _request: json_answer(200, facts)
+    said = await store.describe(now=sim.document.clock() - 30)
+    assert said.startswith("Trilium 0.103.0 (its clock: +")
+    assert 28 <= int(said.partition("+")[2].partition(" ")[0]) <= 31
 
 
 CANARY = "Ca-canary-5171"

@@ -108,7 +108,25 @@ async def test_unknown_id_is_an_error_and_never_a_search(harness):
     with pytest.raises(NoteNotFound) as caught:
         await read(harness, id="lighthouse")
     assert caught.value.details == {"id": "lighthouse"}
+    assert harness.remote.calls == ["get"]
+
+
+async def test_a_note_that_was_made_elsewhere_a_moment_ago_is_fetched(harness):
+    harness.store.put("n", "known")
+    await harness.sync()
+    harness.store.put("new", "just made")
+    assert (await read(harness, id="new")).text == "just made"
+    harness.remote.calls.clear()
+    assert (await read(harness, id="new")).text == "just made"
     assert harness.remote.calls == []
+
+
+async def test_an_unknown_id_is_the_same_error_if_the_store_cannot_be_asked(harness):
+    harness.store.put("n", "known")
+    await harness.sync()
+    harness.remote.faults.plan(Fault.UNAVAILABLE, on="get")
+    with pytest.raises(NoteNotFound):
+        await read(harness, id="new")
 
 
 async def test_during_the_first_sync_the_service_is_asked_and_the_note_kept(harness):

@@ -87,7 +87,7 @@ async def test_note_actions_need_id_and_the_current_version(harness, action):
     assert "save" not in moved.value.resolution_hint
     with pytest.raises(NoteNotFound):
         await act(harness, action, id="text", local_version=version)
-    assert harness.remote.calls == []
+    assert harness.remote.calls == ["get"]  # for the id that is not in the index
 
 
 async def test_removal_works_in_the_trash_only_and_with_consent_only(harness):

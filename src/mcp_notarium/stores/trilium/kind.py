@@ -27,7 +27,7 @@ LOGIN_HINT = (
 _WIRE_WORDS = frozenset(
     {
         "etapi", "api", "setup", "status", "auth", "login", "app-info", "notes", "content", "create-note",
-        "revision", "revisions", "attributes", "trilium-max-entity-change-id",
+        "revision", "revisions", "attributes", "attachments", "metrics", "trilium-max-entity-change-id",
     }
 )  # fmt: skip
 """Add a new one deliberately."""

@@ -55,6 +55,7 @@ class Label:
     name: str
     value: str
     position: int
+    inheritable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,11 @@ def revision_objects(value: Any) -> list[tuple[str, NoteObject]]:
     return found
 
 
+def tags_of(note: NoteObject) -> tuple[str, ...]:
+    """Return the names of all labels of a note, its own first."""
+    return tuple(dict.fromkeys([*(one.name for one in note.labels), *note.inherited]))
+
+
 def live_note(value: Any) -> LiveNote:
     """Read a note object with all of its attributes. Raises ``StoreProtocolError``."""
     note = note_object(value)
@@ -179,7 +185,7 @@ def live_note(value: Any) -> LiveNote:
         title=note.title,
         kind=note.kind,
         version=note.blob_id,
-        tags=(*(one.name for one in note.labels), *note.inherited),
+        tags=tags_of(note),
         tags_understood=note.tags_understood,
         passed_on=tuple(dict.fromkeys(one["name"] for one in passed_on)),
         parents=parents,
@@ -189,15 +195,15 @@ def live_note(value: Any) -> LiveNote:
     )
 
 
-def server_facts(value: Any, *, now: float) -> str:
-    """Return version and clock difference of what ``app-info`` says."""
+def server_facts(value: Any, *, date: float | None, now: float) -> str:
+    """Return the version that ``app-info`` says, and by how much the date of its answer differs from ``now``.
+
+    The time that ``app-info`` names is that of the server's start.
+    """
     facts = value if isinstance(value, dict) else {}
     version = facts.get("appVersion")
     known = version[:40] if isinstance(version, str) and version.isprintable() else None
-    try:
-        clock = f"{round(_seconds(facts['utcDateTime']) - now):+d} s"
-    except (KeyError, TypeError, ValueError, OverflowError):
-        clock = "unknown"
+    clock = "unknown" if date is None else f"{round(date + 0.5 - now):+d} s"
     return f"{known or 'of unknown version'} (its clock: {clock})"
 
 
@@ -210,9 +216,17 @@ def given(text: str, base: Revision | None, **fields: Any) -> Content:
 
 
 def as_it_was(revision: Revision) -> str:
-    """Return what makes ``compose`` store the HTML of an older revision as it was; '' if it has none."""
-    html = json.loads(revision.raw).get("html")
-    return "" if html is None else to_json({"stored": html, "kept": True}).decode()
+    """Return what makes ``compose`` store an older revision as it was: its HTML, and the places of its labels.
+
+    '' if it has neither.
+    """
+    held = json.loads(revision.raw)
+    kept: dict[str, Any] = {}
+    if held.get("html") is not None:
+        kept = {"stored": held["html"], "kept": True}
+    if held["labels"]:
+        kept["places"] = {name: place for _id, name, _value, *place in held["labels"]}
+    return to_json(kept).decode() if kept else ""
 
 
 def given_below(parent: LiveNote, text: str, *, kind: str, title: str | None) -> Content:
@@ -237,7 +251,9 @@ def revision(note: NoteObject, content: bytes | None) -> Revision:
     fields: dict[str, Any] = {
         "type": note.kind,
         "mime": note.mime,
-        "labels": [[one.id, one.name, one.value, one.position] for one in note.labels],
+        "labels": [
+            [one.id, one.name, one.value, one.position, one.inheritable] for one in note.labels
+        ],
         "inherited": list(note.inherited),
     }
     if stored is None:
@@ -256,7 +272,10 @@ def revision(note: NoteObject, content: bytes | None) -> Revision:
 
 
 def compose(base: Revision | None, content: Content) -> dict[str, Any]:
-    """Compose the object that a save sends. Raises ``StoreRejected`` for what Trilium cannot hold."""
+    """Compose the object that a save sends. Raises ``StoreRejected`` for what Trilium cannot hold.
+
+    ``edited`` False: the content is the base's, and is not sent.
+    """
     said = json.loads(content.native) if content.native else {}
     new = {"type": HTML, "mime": MIMES[HTML], **said}
     held = new if base is None else json.loads(base.raw)
@@ -266,13 +285,17 @@ def compose(base: Revision | None, content: Content) -> dict[str, Any]:
     title = content.title or ""
     if not title and (base is None or base.content.title is not None):
         title = _title_of(content.text)
+    stored = _stored_text(held, base, content.text) if html is None else html
+    before = None if base is None else held.get("html", base.content.text)
     return {
         "parent": held.get("parent", ROOT),
         "type": held["type"],
         "mime": held["mime"],
         "title": title,
-        "content": _stored_text(held, base, content.text) if html is None else html,
+        "content": stored,
+        "edited": stored is not None and stored != before,
         "labels": _label_names(held, content.tags),
+        "places": said.get("places", {}),
         "inherited": held.get("inherited", []),
     }
 
@@ -382,6 +405,7 @@ def _label(one: dict[str, Any]) -> Label:
         _text(one["name"]),
         _text(one["value"]),
         position if isinstance(position, int) else 0,
+        one["isInheritable"] is True,
     )
 
 

@@ -23,7 +23,8 @@ LARGEST_LISTING = 64 * MIB
 MOST_NOTES = 100_000
 MOST_LISTED_VALUES = 4_000_000
 LISTING_SECONDS = 60.0
-AT_ONCE = 4
+AT_ONCE = 8
+"""As many as connections to the server."""
 THREAD_BYTES = 32 * 1024
 _ROUNDS = 3
 _SEARCHES = 2
@@ -50,31 +51,33 @@ class NoteReader:
         reply = await self._session.send(Request("GET", self._urls.api("notes", note_id)))
         if is_missing(reply):
             raise missing_error(note_id)
-        row = value_of(reply)
-        if not isinstance(row, dict) or row.get("noteId") != note_id:
-            raise StoreProtocolError("Trilium answered another note than the one asked for")
-        return row
+        return require_note(value_of(reply), note_id)
 
-    async def revision(self, note: NoteObject) -> Revision:
-        """Return the note with its content, of one moment. Raises ``NoteNotFound`` for a protected one."""
-        note, content = await self.content(note)
+    async def revision(self, note: NoteObject, *, known: bytes | None = None) -> Revision:
+        """Return the note with its content, of one moment. See :meth:`content`."""
+        note, content = await self.content(note, known=known)
         return await read_content(note, content)
 
-    async def content(self, note: NoteObject) -> tuple[NoteObject, bytes | None]:
+    async def content(
+        self, note: NoteObject, *, known: bytes | None = None
+    ) -> tuple[NoteObject, bytes | None]:
         """Return a note and its content, of one moment; None: it has no text, or too much.
 
-        Raises ``NoteNotFound`` for a protected one.
+        ``known`` is not asked for if it is the content. Raises ``NoteNotFound`` for a protected note, and
+        ``StoreProtocolError`` for a content that is not the note's: every version names one by its hash.
         """
         for _ in range(_ROUNDS):
             if note.protected:
                 raise missing_error(note.id)
-            url = self._urls.api("notes", note.id, "content")
-            content = await self.content_at(url) if note.has_text else None
-            if content is None or blob_id(content) == note.blob_id:
-                return note, content
+            if not note.has_text:
+                return note, None
+            if known is None or blob_id(known) != note.blob_id:
+                known = await self.content_at(self._urls.api("notes", note.id, "content"))
+            if known is None or blob_id(known) == note.blob_id:
+                return note, known
             read_again = await self.note(note.id)
-            if read_again == note:  # its hash is one that is not known here
-                return note, content
+            if read_again.blob_id == note.blob_id:
+                raise foreign_content_error()
             note = read_again
         raise StoreProtocolError("the note keeps changing while it is read")
 
@@ -118,6 +121,11 @@ class NoteReader:
         )
         return await run_in_thread(partial(_results, await self._session.send(request)))
 
+    @staticmethod
+    def notes_of(rows: list[Any]) -> tuple[NoteObject, ...]:
+        """Return the notes among note objects: neither the root, nor Trilium's own, nor protected ones."""
+        return _read_rows(rows)[0]
+
     async def _walk(self) -> list[Any]:
         """Read every note below the root by itself. One that is met again is not read again."""
         level, rows = [ROOT], list[Any]()
@@ -160,6 +168,13 @@ async def read_content(note: NoteObject, content: bytes | None) -> Revision:
     return make() if content is None or len(content) < THREAD_BYTES else await run_in_thread(make)
 
 
+def require_note(row: Any, note_id: str) -> dict[str, Any]:
+    """Return an answer that is this note's object. Raises ``StoreProtocolError``."""
+    if not isinstance(row, dict) or row.get("noteId") != note_id:
+        raise StoreProtocolError("Trilium answered another note than the one asked for")
+    return row
+
+
 def _results(reply: Reply) -> list[Any]:
     if not reply.ok:
         raise StoreProtocolError(f"Trilium answered with status {reply.status}")
@@ -191,6 +206,14 @@ def _read_rows(rows: list[Any]) -> tuple[tuple[NoteObject, ...], int]:
 def _is_system(row: Any) -> bool:
     note_id = row.get("noteId") if isinstance(row, dict) else None
     return note_id == ROOT or (isinstance(note_id, str) and note_id.startswith("_"))
+
+
+def foreign_content_error() -> StoreProtocolError:
+    """Return the error for a content that is not the one that its note names."""
+    return StoreProtocolError(
+        "what came in place of the note's content is something else; nothing was read or written",
+        resolution_hint="Look whether a proxy stands between here and Trilium, and what it answers.",
+    )
 
 
 def missing_error(note_id: str) -> NoteNotFound:

@@ -6,43 +6,70 @@ none.
 
 from __future__ import annotations
 
+import html
+from collections.abc import Iterable
 from dataclasses import replace
 
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.contract import VersionPage
 from mcp_notarium.stores.http import Request
-from mcp_notarium.stores.trilium import note_codec
-from mcp_notarium.stores.trilium.note_codec import NoteObject, is_possible_id
-from mcp_notarium.stores.trilium.note_reader import NoteReader, each, read_content
-from mcp_notarium.stores.trilium.session import TriliumSession, value_of
+from mcp_notarium.stores.trilium import attachment_links, note_codec
+from mcp_notarium.stores.trilium.attachment_links import Attachment
+from mcp_notarium.stores.trilium.note_codec import HTML, NoteObject, blob_id, is_possible_id
+from mcp_notarium.stores.trilium.note_reader import (
+    NoteReader,
+    each,
+    foreign_content_error,
+    read_content,
+)
+from mcp_notarium.stores.trilium.session import TriliumSession, is_missing, value_of
 from mcp_notarium.stores.trilium.urls import Urls
 
 _NOT_FOUND = 404
+_MOST_COPIES = 1000
+"""Copies of attachments that are remembered: they never change."""
+Named = tuple[str, NoteObject]
+"""The id of a revision, and what the note was."""
 
 
 class Revisions:
-    """Read the revisions of the notes of one server."""
+    """Read the revisions of the notes of one server. ``listed`` False: it cannot list them."""
 
     def __init__(self, session: TriliumSession, urls: Urls, reader: NoteReader) -> None:
         self._session = session
         self._urls = urls
         self._reader = reader
+        self._copies: dict[str, Attachment] = {}
+        self.listed = True
 
     async def list_page(self, note_id: str, *, before: str, limit: int) -> VersionPage:
         """See ``VersionedStore.list_versions``."""
         if not is_possible_id(note_id):
             return VersionPage((), None)
-        url = self._urls.api("notes", note_id, "revisions")
-        reply = await self._session.send(Request("GET", url))
-        if reply.status == _NOT_FOUND:  # no such note, or a server that cannot list them
-            return VersionPage((), None)
-        found = note_codec.revision_objects(value_of(reply))
+        found = await self.named(note_id)
         names = [name for name, _ in found]
         begin = names.index(before) + 1 if before in names else 0
         page = found[begin : begin + max(1, limit)]
         more = page[-1][0] if begin + len(page) < len(found) else None
-        return VersionPage(tuple(await each(page, self._read_if_any)), more)
+        own = await self._attachments(note_id) if page else []
+
+        async def read_if_any(one: Named) -> Revision | None:
+            try:
+                return await self._read(one, own)
+            except (NoteNotFound, StoreProtocolError):
+                return None
+
+        return VersionPage(tuple(await each(page, read_if_any)), more)
+
+    async def named(self, note_id: str) -> list[Named]:
+        """Return the revisions of a note, newest first, without their contents; none if there is no such note."""
+        url = self._urls.api("notes", note_id, "revisions")
+        reply = await self._session.send(Request("GET", url))
+        if reply.status == _NOT_FOUND:
+            self.listed = self.listed and is_missing(reply)
+            return []
+        return note_codec.revision_objects(value_of(reply))
 
     async def get(self, note_id: str, name: str) -> Revision:
         """Return a revision of the note. Raises ``NoteNotFound``."""
@@ -53,19 +80,80 @@ class Revisions:
             raise _missing_error(note_id)
         for found in note_codec.revision_objects([value_of(reply)]):
             if (found[0], found[1].id) == (name, note_id):
-                return await self._read(found)
+                return await self._read(found, await self._attachments(note_id))
         raise _missing_error(note_id)
 
-    async def _read_if_any(self, one: tuple[str, NoteObject]) -> Revision | None:
-        try:
-            return await self._read(one)
-        except (NoteNotFound, StoreProtocolError):
-            return None
+    async def read_displaced(
+        self, revisions: list[Named], base: NoteObject, *, sent: tuple[str, bytes | None]
+    ) -> Revision | None:
+        """Read what a write has overwritten if it was not its base; None if it was, as far as anyone can tell.
 
-    async def _read(self, one: tuple[str, NoteObject]) -> Revision:
+        ``revisions``, newest first: one was made right before the write. One of a later edit than the base's has
+        another's text. ``sent``: title and content of the write.
+        """
+        title, content = sent
+        ours = (title, None if content is None else blob_id(content))
+        later = (
+            one
+            for one in revisions
+            if one[1].modified > base.modified and (one[1].title, one[1].blob_id) != ours
+        )
+        newest = next(later, None)
+        if newest is None:
+            return None
+        found = await self._read(newest, await self._attachments(base.id))
+        tags = note_codec.tags_of(base)  # no write takes labels away that it does not know
+        return replace(
+            found,
+            content=replace(found.content, tags=tags),
+            tags_understood=base.tags_understood,
+        )
+
+    async def _read(self, one: Named, own: list[Attachment]) -> Revision:
         name, note = one
         content = await self._reader.content_at(self._urls.api("revisions", name, "content"))
+        if content is not None and blob_id(content) != note.blob_id:
+            raise foreign_content_error()
+        if content is not None and note.kind == HTML:
+            content = await self._with_own_links(note.id, content, own)
         return replace(await read_content(note, content), etag=name)
+
+    async def _with_own_links(self, note_id: str, content: bytes, own: list[Attachment]) -> bytes:
+        text = content.decode("utf-8", "surrogateescape")
+        copies = attachment_links.named_in(text) - {one.id for one in own}
+        twins = {
+            copy: attachment_links.twin_of(found, own)
+            for copy, found in (await self._facts(copies)).items()
+        }
+        mapped = attachment_links.with_own(text, html.escape(note_id), twins)
+        return mapped.encode("utf-8", "surrogateescape")
+
+    async def _attachments(self, note_id: str) -> list[Attachment]:
+        reply = await self._session.send(
+            Request("GET", self._urls.api("notes", note_id, "attachments"))
+        )
+        if reply.status == _NOT_FOUND:
+            return []
+        rows = value_of(reply)
+        if not isinstance(rows, list):
+            raise StoreProtocolError("Trilium answered no list of attachments")
+        return [attachment_links.attachment(row) for row in rows]
+
+    async def _facts(self, ids: Iterable[str]) -> dict[str, Attachment]:
+        """Return the attachments of these ids that exist."""
+
+        async def read(one: str) -> Attachment | None:
+            if one not in self._copies:
+                reply = await self._session.send(Request("GET", self._urls.api("attachments", one)))
+                if reply.status == _NOT_FOUND:
+                    return None
+                if len(self._copies) >= _MOST_COPIES:
+                    self._copies.clear()
+                self._copies[one] = attachment_links.attachment(value_of(reply))
+            return self._copies[one]
+
+        found = await each(sorted(ids), read)
+        return {one.id: one for one in found}
 
 
 def _missing_error(note_id: str) -> NoteNotFound:

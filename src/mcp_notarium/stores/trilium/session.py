@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from mcp_notarium.errors import (
@@ -29,6 +30,8 @@ _BAD_REQUEST = 400
 _NOT_FOUND = 404
 _TOKEN = re.compile(rb"[\x21-\x7e]{1,4096}")
 _MISSING = frozenset({"NOTE_NOT_FOUND"})
+_FRESH = {"cache-control": "no-cache"}
+"""An answer that a proxy has kept may be yesterday's."""
 
 
 class TriliumSession:
@@ -64,7 +67,7 @@ class TriliumSession:
 
     async def _send_with(self, token: Secret, request: Request) -> Reply:
         # The form that every version knows: the oldest does not know "Bearer".
-        headers = {**request.headers, "authorization": token.reveal_text()}
+        headers = {**request.headers, **_FRESH, "authorization": token.reveal_text()}
         reply = await self._session.send(replace(request, headers=headers))
         if reply.in_doubt and not reply.ok:
             raise OutcomeUnknown("the write was sent and no answer came back")
@@ -93,6 +96,14 @@ def login_required(message: str) -> LoginRequired:
 def is_missing(reply: Reply) -> bool:
     """Tell whether the note does not exist; an address that the server does not know is another 404."""
     return reply.status == _NOT_FOUND and _code(reply) in _MISSING
+
+
+def date_of(reply: Reply) -> float | None:
+    """Return the server's time of an answer, in epoch seconds; None if it does not say."""
+    try:
+        return parsedate_to_datetime(reply.headers["date"]).timestamp()
+    except (KeyError, ValueError, OverflowError):
+        return None
 
 
 def value_of(reply: Reply) -> Any:

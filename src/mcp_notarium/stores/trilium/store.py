@@ -9,6 +9,7 @@ reading one makes notes.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -44,22 +45,19 @@ from mcp_notarium.stores.contract import (
 from mcp_notarium.stores.http import MIB, HttpSession, Request
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, write_steps
+from mcp_notarium.stores.trilium.change_probe import ChangeProbe
 from mcp_notarium.stores.trilium.live import LiveTrilium
 from mcp_notarium.stores.trilium.note_codec import NoteObject, is_possible_id
-from mcp_notarium.stores.trilium.note_reader import NoteReader, each
-from mcp_notarium.stores.trilium.revisions import Revisions
+from mcp_notarium.stores.trilium.note_reader import NoteReader, each, read_content, require_note
+from mcp_notarium.stores.trilium.revisions import Named, Revisions
 from mcp_notarium.stores.trilium.session import (
     TriliumSession,
+    date_of,
     protected_error,
     refusal_of,
     value_of,
 )
 from mcp_notarium.stores.trilium.urls import Urls
-
-_LARGEST_STATUS = 64 * 1024
-_NO_CURSOR = "unknown"
-_COUNTER = "trilium-max-entity-change-id"
-_PROBE_SECONDS = 5.0
 
 
 class TriliumStore:
@@ -74,6 +72,7 @@ class TriliumStore:
         titles=True,
         dates=False,
         versions=Versions.LISTED,
+        compares=True,
         max_note_bytes=MIB,
     )
     codec_version = note_codec.VERSION
@@ -90,10 +89,10 @@ class TriliumStore:
         session = session or HttpSession(
             bases=[urls.base], timeout=timeout, plain_http=urls.plain_http
         )
-        self._http = session
         self._session = TriliumSession(session, token=token, tokens=tokens)
         self._urls = urls
         self._reader = NoteReader(self._session, urls)
+        self._probe = ChangeProbe(session, self._session, urls, self._reader)
         self._revisions = Revisions(self._session, urls, self._reader)
         self.live = LiveTrilium(self._reader, urls)
         self._listed: dict[str, tuple[tuple[NoteObject, ...], int]] = {}
@@ -110,13 +109,12 @@ class TriliumStore:
         with_content: bool,
     ) -> ListingPage:
         """See ``Store.list_page``. One request lists all notes; its later pages come from memory."""
-        left_out, cursor = 0, _NO_CURSOR
+        left_out, cursor = 0, ""
         if mark is None:
-            cursor = (
-                await self._count_changes() or _NO_CURSOR
-            )  # before the listing, which may have more
+            before = await self._probe.before_listing()
             notes, left_out = await self._reader.everything()
-            place = 0
+            place, newest = 0, notes[0].modified if notes else 0.0
+            cursor = replace(before, newest=newest).cursor()
         elif mark in self._listed:
             notes, place = self._listed[mark]
         else:
@@ -143,23 +141,10 @@ class TriliumStore:
 
         return tuple(await each(notes, read))
 
-    async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:  # noqa: ARG002
-        """See ``Store.changes``: a counter tells whether anything has changed, and never what."""
-        if cursor != _NO_CURSOR and await self._count_changes() == cursor:
-            return ChangePage((), cursor)
-        raise CursorLost("something may have changed at Trilium")
-
-    async def _count_changes(self) -> str | None:
-        """Return the server's count of changes; None if it does not tell, as behind a proxy for ETAPI alone."""
-        request = Request(
-            "GET", self._urls.status(), tries=1, deadline=_PROBE_SECONDS, largest=_LARGEST_STATUS
-        )
-        try:
-            reply = await self._http.send(request)
-        except StoreError:
-            return None
-        count = reply.headers.get(_COUNTER, "")
-        return count if reply.ok and count.isdecimal() and len(count) < len(str(2**64)) else None
+    async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:  # noqa: ARG002 - there is nothing to wait for
+        """See ``Store.changes``. What is not certain shows in the next listing: see ``change_probe``."""
+        notes, moved = await self._probe.since(cursor, base_of)
+        return ChangePage(tuple(Entry(note.id, note.etag) for note in notes), moved)
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
         """See ``Store.get``. A protected note is none here: what the index holds of it goes.
@@ -201,14 +186,26 @@ class TriliumStore:
         note = await self._read_base(write.note_id, write.base_etag)
         steps = write_steps.changes(self._urls, note, body, write.write_id)
         if not steps:
-            return Acknowledgement(await self.get(note.id), PushStatus.UNCHANGED)
+            held = await self._reader.revision(note, known=_sent_bytes(body))
+            return Acknowledgement(held, PushStatus.UNCHANGED)
         if write_steps.overwrites(steps):
-            reply = await self._session.send(write_steps.revision(self._urls, note.id))
-            if not reply.ok:
-                raise refusal_of(reply)
-            # Compared as late as can be: right before the first change.
-            await self._read_base(note.id, write.base_etag)
-        return await self._carry_out(note.id, body, steps)
+            await self._keep_revision(note.id)
+            if not self._revisions.listed:
+                # What comes between is found nowhere afterwards: compared again, as late as can be.
+                note = await self._read_base(note.id, write.base_etag)
+        return await self._carry_out(note.id, body, steps, base=note)
+
+    async def _keep_revision(self, note_id: str) -> None:
+        """Have the server keep what the note is now, also an edit since the comparison."""
+        reply = await self._session.send(write_steps.revision(self._urls, note_id))
+        if not reply.ok:
+            raise refusal_of(reply)
+
+    async def _named_revisions(self, note_id: str) -> list[Named]:
+        """Return the revisions that a write may have overwritten. The write is done: nothing fails here."""
+        with suppress(StoreError, LoginRequired):
+            return await self._revisions.named(note_id)
+        return []
 
     async def _read_base(self, note_id: str, etag: str) -> NoteObject:
         """Read the note that an edit was made from. Raises ``VersionConflict`` if it is another by now."""
@@ -229,31 +226,51 @@ class TriliumStore:
         return Acknowledgement(await self._reader.revision(made), PushStatus.REPEATED)
 
     async def _carry_out(
-        self, note_id: str, body: dict[str, Any], steps: list[Request]
+        self,
+        note_id: str,
+        body: dict[str, Any],
+        steps: list[Request],
+        *,
+        base: NoteObject | None = None,
     ) -> Acknowledgement:
         """Send the requests of a write one after the other, and read the note back.
 
-        From the first change on no error promises any more that nothing was written.
+        ``base``: the note before the write. From the first change on no error promises any more that nothing was
+        written.
         """
         begun = False
+        sent = _sent_bytes(body)
+        revisions = list[Named]()
         try:
             for step in steps:
                 reply = await self._session.send(replace(step, withdrawable=not begun))
                 if not reply.ok:
                     raise refusal_of(reply)
                 begun = begun or step.write
-            stored = await self.get(note_id)
+            if base is not None and write_steps.overwrites(steps) and self._revisions.listed:
+                revisions = await self._named_revisions(note_id)
+            if steps[-1].method == "PATCH":
+                note = note_codec.note_object(require_note(value_of(reply), note_id))
+            else:
+                note = await self._reader.note(note_id)
+            if base is not None and note.etag == base.etag:
+                raise StoreProtocolError("the write was answered, and the note is as it was")
+            note, content = await self._reader.content(note, known=sent)
+            stored = await read_content(note, content)
         except (StoreError, LoginRequired, NoteNotFound) as error:
             if not begun or isinstance(error, OutcomeUnknown):
                 raise
             raise OutcomeUnknown(
                 "a part of the write was carried out, and then it failed"
             ) from error
-        sent, html = note_codec.content_of(body), json.loads(stored.raw).get("html")
-        alone = stored.content == replace(sent, text=stored.content.text) and (
-            write_steps.only_replaced_images(body, html)
-        )
-        return Acknowledgement(stored, PushStatus.STORED, alone=alone)
+        alone = write_steps.is_as_sent(body, note, content, new=write_steps.creates(steps))
+        displaced = None
+        if base is not None and revisions:
+            with suppress(StoreError, LoginRequired, NoteNotFound):
+                displaced = await self._revisions.read_displaced(
+                    revisions, base, sent=(body["title"], sent)
+                )
+        return Acknowledgement(stored, PushStatus.STORED, alone=alone, displaced=displaced)
 
     async def find_created(self, write: PendingWrite) -> Revision | None:  # noqa: ARG002
         """See ``Store.find_created``: never asked, for we make the ids."""
@@ -282,10 +299,17 @@ class TriliumStore:
 
     async def describe(self, *, now: float) -> str:
         """Return the version that the server says it has, and by how much its clock differs from ``now``."""
-        answer = value_of(await self._session.send(Request("GET", self._urls.api("app-info"))))
-        return f"Trilium {note_codec.server_facts(answer, now=now)}"
+        reply = await self._session.send(Request("GET", self._urls.api("app-info")))
+        facts = note_codec.server_facts(value_of(reply), date=date_of(reply), now=now)
+        return f"Trilium {facts}"
 
     async def close(self) -> None:
         """See ``Store.close``."""
         self._listed = {}
         await self._session.close()
+
+
+def _sent_bytes(body: dict[str, Any]) -> bytes | None:
+    """Return the content that the note has after the write, if it was read or is sent."""
+    content = body["content"]
+    return None if content is None else str(content).encode()

@@ -58,6 +58,14 @@ class Urls:
         """Return the address of the listing of all notes, without their content."""
         return f"{self.api('notes')}?{urlencode(EVERYTHING)}"
 
+    def changed_since(self, date: str) -> str:
+        """Return the address of a search for the notes of this date or a later one."""
+        return self.search(f'note.utcDateModified >= "{date}"', archived=True)
+
+    def totals(self) -> str:
+        """Return the address of the server's statistics."""
+        return f"{self.api('metrics')}?format=json"
+
     def search(self, query: str, *, archived: bool) -> str:
         """Return the address of a search in Trilium's own syntax."""
         asked = {"search": query, "includeArchivedNotes": str(archived).lower()}

@@ -18,8 +18,12 @@ _JSON = {"content-type": "application/json"}
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 """The one type that every version stores as it is. Others, and none at all, make older servers replace the
 note by ``[object Object]``."""
-_EMBEDDED = re.compile(r'(?<=")data:image/[^"]*(?=")')
-_STORED_IMAGE = r'api/attachments/\w+/image/[^"]*'
+_MARK = "\0"
+_OWN_PART = re.compile(
+    r'(?<=")data:image/[^"]*(?=")|(?<=")[^"]*\bapi/attachments/\w+/image\b[^"]*(?=")|'
+    r'(?<=href=")[^"]+attachmentId=\w+[^"]*(?=")'
+)
+"""An image in the HTML itself, or what names an attachment."""
 
 
 def creation(urls: Urls, note_id: str, body: dict[str, Any], write_id: str) -> list[Request]:
@@ -35,20 +39,22 @@ def creation(urls: Urls, note_id: str, body: dict[str, Any], write_id: str) -> l
     # Sent once: repeated, it would overwrite what somebody has made of the note meanwhile.
     create = _change("POST", urls.api("create-note"), to_json(value), _JSON, tries=1)
     labels = [
-        _label(urls, note_id, name, number, write_id) for number, name in enumerate(body["labels"])
+        _label(urls, note_id, name, _place(body, name, number), write_id)
+        for number, name in enumerate(body["labels"])
     ]
     return [create, *labels]
 
 
 def changes(urls: Urls, note: NoteObject, body: dict[str, Any], write_id: str) -> list[Request]:
-    """Return the requests that make the note what the body says, none if it is that already."""
+    """Return the requests that make the note what the body says, none if it is that already.
+
+    The title comes last: its answer is the whole note.
+    """
     steps = []
     url = urls.api("notes", note.id)
-    content = None if body["content"] is None else body["content"].encode()
+    content = body["content"].encode() if body["edited"] else None
     if content is not None and blob_id(content) != note.blob_id:
         steps.append(_change("PUT", f"{url}/content", content, _TEXT))
-    if body["title"] != note.title:
-        steps.append(_change("PATCH", url, to_json({"title": body["title"]}), _JSON))
     wanted = body["labels"]
     steps += [
         _change("DELETE", urls.api("attributes", label.id), None, {})
@@ -59,14 +65,22 @@ def changes(urls: Urls, note: NoteObject, body: dict[str, Any], write_id: str) -
     last = max((label.position for label in note.labels), default=0) // 10
     missing = [name for name in wanted if name not in held]
     steps += [
-        _label(urls, note.id, name, last + number, write_id) for number, name in enumerate(missing)
+        _label(urls, note.id, name, _place(body, name, last + number), write_id)
+        for number, name in enumerate(missing)
     ]
+    if body["title"] != note.title:
+        steps.append(_change("PATCH", url, to_json({"title": body["title"]}), _JSON))
     return steps
 
 
 def overwrites(steps: list[Request]) -> bool:
     """Tell whether these requests replace the title or the content."""
     return any(step.method in ("PUT", "PATCH") for step in steps)
+
+
+def creates(steps: list[Request]) -> bool:
+    """Tell whether these requests make a note."""
+    return steps[0].url.endswith("/create-note")
 
 
 def revision(urls: Urls, note_id: str) -> Request:
@@ -83,26 +97,47 @@ def deletion(urls: Urls, note_id: str) -> Request:
     return _change("DELETE", urls.api("notes", note_id), None, {})
 
 
-def only_replaced_images(body: dict[str, Any], stored: str | None) -> bool:
-    """Tell whether the content is what was sent, but for embedded images that the server has replaced.
+def is_as_sent(body: dict[str, Any], note: NoteObject, stored: bytes | None, *, new: bool) -> bool:
+    """Tell whether the note is what was sent, but for what the server itself has made of its content.
 
-    Then nobody else has written: the server makes attachments of them within the request.
+    ``new``: what a new note inherits is nobody's change.
     """
-    sent = body["content"]
-    if body["type"] != HTML or sent is None or stored is None or _EMBEDDED.search(sent) is None:
+    labels = {label.name for label in note.labels}
+    if note.title != body["title"] or labels != set(body["labels"]):
         return False
-    pattern = _STORED_IMAGE.join(map(re.escape, _EMBEDDED.split(sent)))
-    return re.fullmatch(pattern, stored) is not None
+    if not new and set(note.inherited) != set(body["inherited"]):
+        return False
+    sent = body["content"]
+    if sent is None or blob_id(sent.encode()) == note.blob_id:
+        return True
+    return body["type"] == HTML and stored is not None and _is_rewritten(sent, stored)
 
 
-def _label(urls: Urls, note_id: str, name: str, number: int, write_id: str) -> Request:
+def _is_rewritten(sent: str, stored: bytes) -> bool:
+    """Tell whether the server has replaced embedded images, and attachments of another owner, by its own.
+
+    It does so within the request.
+    """
+    marked = _OWN_PART.sub(_MARK, sent)
+    return marked != sent and marked == _OWN_PART.sub(_MARK, stored.decode("utf-8", "replace"))
+
+
+def _place(body: dict[str, Any], name: str, number: int) -> tuple[int, bool]:
+    """Return position and inheritance of a label: those that it had, or the next free position."""
+    position, inheritable = body["places"].get(name, (10 * (number + 1), False))
+    return position, inheritable
+
+
+def _label(urls: Urls, note_id: str, name: str, place: tuple[int, bool], write_id: str) -> Request:
+    position, inheritable = place
     value = {
         "attributeId": random_id(f"{write_id}/{name}"),  # a repetition makes no second label
         "noteId": note_id,
         "type": "label",
         "name": name,
         "value": "",
-        "position": 10 * (number + 1),
+        "position": position,
+        "isInheritable": inheritable,
     }
     return _change("POST", urls.api("attributes"), to_json(value), _JSON)
 

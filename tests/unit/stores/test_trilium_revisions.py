@@ -1,0 +1,182 @@
+"""Test that a revision of a Trilium note comes back as it was, with the links of the note and not of its copies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.errors import StoreProtocolError
+from mcp_notarium.stores.trilium.attachment_links import Attachment, twin_of, with_own
+from mcp_notarium.tools.catalog import TITLED
+from notarium_devtools.trilium import TriliumSimulator
+from notarium_devtools.trilium.records import Attachment as Stored
+from support.tool_client import connected
+from support.tool_harness import ToolHarness
+from support.trilium_client import open_trilium
+
+pytestmark = pytest.mark.anyio
+ID = "Ab12cd34Ef56"
+IMAGE, FILE = "Img123456789", "Fil123456789"
+LINK = f"#root/{ID}?viewMode=attachments&amp;attachmentId={FILE}"
+HTML = (
+    '<p>one</p><figure class="image image_resized" style="width:50%;">'
+    f'<img src="api/attachments/{IMAGE}/image/pic.png" width="300" height="200">'
+    "<figcaption>A caption</figcaption></figure>"
+    f'<p><a class="reference-link" href="{LINK}">doc.pdf</a></p>'
+    f'<p><a href="https://example.org"><img src="api/attachments/{IMAGE}/image/pic.png" width="30" height="20"></a></p>'
+    "<p>two</p>"
+)
+
+
+@pytest.fixture(name="sim")
+async def _sim(anyio_backend):
+    async with TriliumSimulator().serving() as sim:
+        for name, role, content in ((IMAGE, "image", b"png"), (FILE, "file", b"pdf")):
+            attach(sim, name, ID, role, content)
+        sim.write(ID, "Plan", HTML)
+        sim.document.add_revision = lambda note: add_revision(sim, note)
+        yield sim
+
+
+def attach(sim, name, owner, role, content):
+    made = Stored(name, owner, role, f"{role}/x", f"{role}.x", 10, content, sim.document.clock())
+    sim.document.attachments[name] = made
+
+
+def add_revision(sim, note):
+    """Keep a revision as the server does: with copies of the attachments, which its links name."""
+    type(sim.document).add_revision(sim.document, note)
+    old = note.revisions[0]
+    html = old.content.decode()
+    for one in [a for a in sim.document.attachments.values() if a.owner_id == note.id]:
+        copy = sim.document.make_id()
+        attach(sim, copy, old.id, one.role, one.content)
+        html = html.replace(f"attachments/{one.id}", f"attachments/{copy}")
+        link = f'href="#root/{ID}?viewMode=attachments&amp;attachmentId={one.id}"'
+        html = html.replace(link, f'href="api/attachments/{copy}/download"')
+    note.revisions[0] = replace(old, content=html.encode())
+
+
+@pytest.fixture(name="harness")
+async def _harness(sim, tmp_path):
+    remote = open_trilium(sim)
+    harness = ToolHarness(tmp_path, remote=remote)
+    harness.ticking = True
+    await harness.sync()
+    yield harness
+    await remote.close()
+    harness.close()
+
+
+def stored(sim):
+    return sim.document.notes[ID].content.decode()
+
+
+async def call(client, tool, **arguments):
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    return result.structured_content
+
+
+async def rewrite(client, text):
+    note = await call(client, "get", id=ID)
+    version = note["local_version"]
+    return await call(client, "save", id=ID, local_version=version, text=text, confirm=True)
+
+
+async def test_undo_brings_back_the_html_and_links_the_notes_own_attachments(sim, harness):
+    async with connected(harness.opened, toolset=TITLED) as client:
+        await rewrite(client, "one\n\ntwo")
+        assert stored(sim) == "<p>one</p><p>two</p>"
+        assert "download" in sim.document.notes[ID].revisions[0].content.decode()
+        answer = await call(client, "manage", action="undo", id=ID, confirm=True)
+    assert stored(sim) == HTML
+    assert "Markdown" not in answer["note"]
+    used = [sim.document.attachments[one].unused_since for one in (IMAGE, FILE)]
+    assert used[0] is None
+
+
+async def test_a_revision_of_the_server_is_restored_as_it_was(sim, harness):
+    async with connected(harness.opened, toolset=TITLED) as client:
+        saved = await rewrite(client, "one\n\ntwo")
+        revision = sim.document.notes[ID].revisions[0].id
+        asked = {"id": ID, "local_version": saved["local_version"], "confirm": True}
+        await call(client, "manage", action="restore_version", version=revision, **asked)
+    assert stored(sim) == HTML
+
+
+async def test_the_revision_of_the_date_comes_back_and_not_a_newer_one_that_reads_the_same(
+    sim, harness
+):
+    """A person has changed a width, which Markdown does not show, before the change and after another."""
+    async with connected(harness.opened, toolset=TITLED) as client:
+        await rewrite(client, "one\n\ntwo")
+        wider = HTML.replace("50%", "80%")
+        old = sim.document.notes[ID].revisions[0]
+        type(sim.document).add_revision(sim.document, sim.document.notes[ID])
+        revisions = sim.document.notes[ID].revisions
+        revisions[0] = replace(revisions[0], content=wider.encode())
+        assert revisions[1] is old
+        await call(client, "manage", action="undo", id=ID, confirm=True)
+    assert stored(sim) == HTML
+
+
+async def test_an_undo_of_tags_alone_leaves_the_html(sim, harness):
+    """An older revision reads the same, with another width."""
+    type(sim.document).add_revision(sim.document, sim.document.notes[ID])
+    (old,) = sim.document.notes[ID].revisions
+    narrow = HTML.replace("50%", "80%").encode()
+    sim.document.notes[ID].revisions[0] = replace(old, content=narrow, edited=old.edited - 1000)
+    async with connected(harness.opened, toolset=TITLED) as client:
+        note = await call(client, "get", id=ID)
+        version = note["local_version"]
+        await call(client, "save", id=ID, local_version=version, tags=["todo"])
+        await call(client, "manage", action="undo", id=ID, confirm=True)
+    assert stored(sim) == HTML
+    assert sim.document.owned(ID) == []
+
+
+async def test_without_a_list_of_revisions_question_and_answer_say_what_comes_back(tmp_path):
+    async with TriliumSimulator("0.93.0").serving() as sim:
+        sim.write(ID, "Plan", "<p>one</p><p>two</p>")
+        remote = open_trilium(sim)
+        harness = ToolHarness(tmp_path, remote=remote)
+        harness.ticking = True
+        await harness.sync()
+        async with connected(harness.opened, toolset=TITLED) as client:
+            await rewrite(client, "one")
+            refusal = await client.call_tool("manage", {"action": "undo", "id": ID})
+            assert refusal.is_error
+            assert "comes back as Markdown" in refusal.content[0].text
+            answer = await call(client, "manage", action="undo", id=ID, confirm=True)
+        assert "comes back as Markdown" in answer["note"]
+        assert sim.document.notes[ID].content == b"<p>one</p><p>two</p>"
+        await remote.close()
+        harness.close()
+
+
+async def test_the_content_of_a_revision_must_fit_its_hash(sim):
+    sim.document.add_revision(sim.document.notes[ID])
+    name = sim.document.notes[ID].revisions[0].id
+    store = open_trilium(sim)
+    sim.faults.status(200, path=f"*/revisions/{name}/content", times=2, body=b"<p>a login page</p>")
+    with pytest.raises(StoreProtocolError):
+        await store.get(ID, etag=name)
+    assert (await store.list_versions(ID, before="", limit=9)).revisions == ()
+    await store.close()
+
+
+def test_an_attachment_that_the_note_has_no_longer_keeps_the_name_of_the_copy():
+    """The server then makes one of the note's own of it, if it is linked in this form."""
+    copy = Attachment("Copy1", "rev", "file", "doc.pdf", "blob1")
+    own = [
+        Attachment("Own1", "note", "file", "other.pdf", "blob2"),
+        Attachment("Own2", "note", "image", "doc.pdf", "blob1"),
+    ]
+    assert twin_of(copy, own) == "Copy1"
+    assert twin_of(copy, [*own, Attachment("Own3", "note", "file", "x.pdf", "blob1")]) == "Own3"
+    html = '<a href="api/attachments/Copy1/download">doc</a>'
+    linked = '<a href="#root/note?viewMode=attachments&amp;attachmentId=Copy1">doc</a>'
+    assert with_own(html, "note", {"Copy1": "Copy1"}) == linked
+    assert with_own(html, "note", {}) == html

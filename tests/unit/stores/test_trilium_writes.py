@@ -1,0 +1,232 @@
+"""Test what a write of a Trilium note costs, whose it is, and what becomes of an edit that it displaces."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.errors import VersionConflict
+from mcp_notarium.stores.contract import PushStatus
+from notarium_devtools.trilium import TriliumSimulator
+from support.journal_entries import make_write
+from support.sync_rig import Client
+from support.trilium_client import open_trilium
+
+pytestmark = pytest.mark.anyio
+ID = "Ab12cd34Ef56"
+LISTING, OLDER = "0.102.1", "0.93.0"
+"""A version that lists revisions, and one that does not."""
+
+
+@pytest.fixture(name="sim", params=[LISTING, OLDER])
+async def _sim(request, anyio_backend):
+    async with TriliumSimulator(request.param).serving() as sim:
+        sim.write(ID, "Plan", "<p>one</p><p>two</p>")
+        yield sim
+
+
+@pytest.fixture(name="store")
+async def _store(sim):
+    store = open_trilium(sim)
+    yield store
+    await store.close()
+
+
+@pytest.fixture(name="client")
+async def _client(sim, store, tmp_path):
+    client = Client(tmp_path, None, remote=store)
+    await client.sync()
+    yield client
+    client.close()
+
+
+async def push(store, base, **changes):
+    content = replace(base.content, **changes)
+    return await store.push(make_write(store, ID, content, base, now=0.0))
+
+
+def act_once(sim, method, end, act):
+    """Let a person act right before the first request of this kind."""
+    acts = iter([act])
+
+    def before(request):
+        if request.method == method and request.path.endswith(end):
+            for one in acts:
+                one()
+
+    sim.before_request = before
+
+
+def asked(sim):
+    return [(one.method, one.path.rpartition("/")[2]) for one in sim.requests]
+
+
+@pytest.mark.parametrize(
+    ("changes", "most"),
+    [
+        ({"text": "one\n\nthree"}, 5),
+        ({"title": "Plans"}, 5),
+        ({"text": "one\n\nthree", "title": "Plans"}, 5),
+        ({"tags": ("todo",)}, 3),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, dict) else "",
+)
+async def test_a_save_takes_five_requests_at_most(sim, client, changes, most):
+    for number in range(3):  # the first finds out whether the server lists revisions
+        note = client.note(ID)
+        sim.reset_log()
+        varied = {
+            key: (*note.tags, f"t{number}") if key == "tags" else f"{value} {number}"
+            for key, value in changes.items()
+        }
+        await client.writer.save(note=note, content=replace(note.content, **varied))
+        assert len(asked(sim)) <= most
+        assert ("GET", "content") not in asked(sim)
+
+
+async def test_a_note_that_has_changed_is_read_and_merged(sim, client):
+    note = client.note(ID)
+    sim.write(ID, "Plan", "<p>theirs</p><p>two</p>")
+    saved = await client.writer.save(
+        note=note, content=replace(note.content, text="one\n\ntwo\n\nthree")
+    )
+    assert saved.merged
+    assert sim.document.notes[ID].content == b"<p>theirs</p><p>two</p><p>three</p>"
+
+
+async def test_a_save_that_says_what_the_index_says_asks_the_server(sim, client):
+    note = client.note(ID)
+    sim.write(ID, "Plan", "<p>theirs</p>")
+    saved = await client.writer.save(note=note, content=note.content)
+    assert saved.note.text == "theirs"
+    assert sim.document.notes[ID].content == b"<p>theirs</p>"
+
+
+async def test_a_note_that_was_removed_meanwhile_is_said_to_be_gone(sim, client):
+    note = client.note(ID)
+    sim.document.delete(ID)
+    with pytest.raises(Exception, match="removed") as refusal:
+        await client.writer.save(note=note, content=replace(note.content, text="x"))
+    assert refusal.value.subcategory != "protocol"
+    assert ID not in client.contents()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"title": "Plans"}, {"tags": ("todo",)}], ids=["title", "tags"]
+)
+async def test_title_and_tags_alone_send_no_text(sim, store, changes):
+    base = await store.get(ID)
+    sim.reset_log()
+    await push(store, base, **changes)
+    assert [one for one in asked(sim) if one[1] == "content"] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["three\n\ntwo\n", "* a\n* b", "|a|b|\n|---|---|\n|1|2|", "_em_ and __strong__", "a  \nb"],
+)
+async def test_a_text_that_reads_otherwise_as_html_is_our_write(sim, store, text):
+    """The server has stored the very HTML that was sent, whatever Markdown the agent has typed."""
+    answer = await push(store, await store.get(ID), text=text)
+    assert (answer.status, answer.alone) == (PushStatus.STORED, True)
+
+
+async def test_title_and_labels_that_are_asked_for_are_our_write(sim, store):
+    answer = await push(store, await store.get(ID), title="Plans", tags=("b", "a"))
+    assert answer.alone
+
+
+@pytest.mark.parametrize("what", ["text", "title", "label"])
+async def test_what_another_has_written_since_is_not_our_write(sim, store, what):
+    acts = {
+        "text": lambda: sim.write(ID, "Plan", "<p>theirs</p>"),
+        "title": lambda: sim.write(ID, "Theirs", "<p>x</p>"),
+        "label": lambda: sim.set_labels(ID, "theirs"),
+    }
+    base = await store.get(ID)
+    seen = iter([1])
+
+    def after_the_write(request):
+        put = any(one.method == "PUT" for one in sim.requests)
+        if put and request.path.endswith(ID) and next(seen, None):
+            acts[what]()
+
+    sim.before_request = after_the_write
+    assert not (await push(store, base, text="x")).alone
+
+
+async def test_an_edit_before_the_comparison_is_a_conflict(sim, store):
+    base = await store.get(ID)
+    act_once(sim, "GET", ID, lambda: sim.write(ID, "Plan", "<p>theirs</p>"))
+    with pytest.raises(VersionConflict):
+        await push(store, base, text="ours")
+    assert sim.document.notes[ID].content == b"<p>theirs</p>"
+
+
+@pytest.mark.parametrize("sim", [LISTING], indirect=True)
+@pytest.mark.parametrize("title", ["Plan", "Theirs"])
+async def test_an_edit_between_comparison_and_revision_is_what_was_displaced(sim, store, title):
+    base = await store.get(ID)
+    sim.set_labels(ID, "kept")
+    base = await store.get(ID)
+    act_once(sim, "POST", "revision", lambda: sim.write(ID, title, "<p>one</p><p>theirs</p>"))
+    answer = await push(store, base, text="ours\n\ntwo")
+    assert answer.displaced is not None
+    assert answer.displaced.content == replace(
+        base.content, text="one\n\ntheirs", title=title, tags=("kept",)
+    )
+
+
+@pytest.mark.parametrize("sim", [LISTING], indirect=True)
+async def test_a_displaced_title_is_found_by_a_save_of_a_title(sim, store):
+    base = await store.get(ID)
+    act_once(sim, "POST", "revision", lambda: sim.write(ID, "Theirs", "<p>one</p><p>two</p>"))
+    answer = await push(store, base, title="Ours")
+    assert answer.displaced is not None
+    assert answer.displaced.content.title == "Theirs"
+
+
+async def test_an_older_revision_is_not_displaced(sim, store):
+    sim.document.add_revision(sim.document.notes[ID])
+    sim.write(ID, "Plan", "<p>later</p>")
+    base = await store.get(ID)
+    answer = await push(store, base, text="ours")
+    assert answer.displaced is None
+    assert answer.alone
+
+
+@pytest.mark.parametrize("sim", [LISTING], indirect=True)
+@pytest.mark.parametrize(
+    ("theirs", "copies"), [("<p>one</p><p>theirs</p>", 0), ("<p>theirs</p><p>two</p>", 1)]
+)
+async def test_a_displaced_edit_is_merged_or_kept_as_a_copy(sim, client, theirs, copies):
+    """The person writes right before the revision, after the comparison: the same line, or another."""
+    note = client.note(ID)
+    act_once(sim, "POST", "revision", lambda: sim.write(ID, "Plan", theirs))
+    await client.writer.save(note=note, content=replace(note.content, text="ours\n\ntwo"))
+    await client.run_cycles(2)
+    texts = [content.text for content in client.contents().values()]
+    assert len(texts) == 1 + copies
+    assert any("theirs" in text for text in texts)
+    assert any("ours" in text for text in texts)
+
+
+@pytest.mark.parametrize("sim", [OLDER], indirect=True)
+async def test_without_a_list_of_revisions_the_note_is_compared_once_more(sim, store):
+    base = (await push(store, await store.get(ID), text="a first save finds that out")).revision
+    act_once(sim, "POST", "revision", lambda: sim.write(ID, "Plan", "<p>theirs</p>"))
+    with pytest.raises(VersionConflict):
+        await push(store, base, text="ours")
+    assert sim.document.notes[ID].content == b"<p>theirs</p>"
+
+
+async def test_a_label_that_comes_back_has_the_place_that_it_had(sim, store):
+    sim.document.set_attribute("a1a1a1", ID, "label", "first", "", position=10)
+    sim.document.set_attribute("b2b2b2", ID, "label", "second", "", position=20, inheritable=True)
+    whole = await store.get(ID)
+    without = (await push(store, whole, tags=("first",))).revision
+    native = store.live.as_it_was(whole)
+    await push(store, without, tags=whole.content.tags, native=native)
+    labels = [(one.name, one.position, one.inheritable) for one in sim.document.owned(ID)]
+    assert labels == [("first", 10, False), ("second", 20, True)]
