@@ -162,6 +162,13 @@ class Library:
         """Return a note from the index, or None."""
         return self._cache.notes.get(note_id)
 
+    def is_markdown(self, note: Note) -> bool:
+        """Tell whether the text of a note is Markdown, where lines below each other may be one block."""
+        if "markdown" in note.properties:
+            return True
+        base = self._cache.notes.base(note.id)
+        return base is not None and self.traits.is_markdown(base)
+
     def find_links(self, note_id: str) -> LinkedNotes:
         """Return the links of a note of a store with paths, and those to it."""
         return self._cache.notes.links.of(note_id)

@@ -209,6 +209,11 @@ def given(text: str, base: Revision | None, **fields: Any) -> Content:
     return Content(text, native=to_json(fields).decode() if fields else "")
 
 
+def is_markdown(revision: Revision) -> bool:
+    """Tell whether a note is HTML, which is Markdown here; the content of others is as it is."""
+    return bool(json.loads(revision.raw)["type"] == HTML)
+
+
 def as_it_was(revision: Revision) -> str:
     """Return what makes ``compose`` store the HTML of an older revision as it was; '' if it has none."""
     html = json.loads(revision.raw).get("html")

@@ -1,0 +1,158 @@
+r"""Keep lines that are added to a Markdown text apart from the blocks beside them. Pure.
+
+Right below a line of text, Markdown takes ``---`` for the underline of a heading, and any other line for more of
+the same paragraph, item, row or quote. So a blank line goes between what is added and what stands beside it. Nothing
+goes between them where one carries on what the other began:
+
+* an item of the list above it, of the same kind (bullets, numbers), or a line that is indented into that list;
+* a row (``| a |``) of the table above it;
+* a quoted line (``> a``) of the quote above it, but for the head of another callout (``> [!NOTE]``);
+* lines within a paragraph of several lines, within code, a formula or front matter, stand exactly where they are put.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from mcp_notarium.domain.front_matter import find_block
+
+_MOST_READ = 1000
+"""Lines above, at most, in which the list is looked for that is still open."""
+_TAB = 4
+_FENCE = re.compile(r"^[ \t]*(?:(`{3,}|~{3,})(.*)|(\$\$)[ \t]*)$", re.MULTILINE)
+_BREAK = re.compile(r" {0,3}(?:([-*_])[ \t]*(?:\1[ \t]*){2,}|=+[ \t]*|--[ \t]*)$")
+"""A line across, or what underlines a heading."""
+_HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
+_ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(?:[ \t]|$)")
+_DELIMITER = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+_CALLOUT = re.compile(r">[ \t]?\[!")
+
+
+class _Line(NamedTuple):
+    """Hold what a line is: ``item`` (``bullet`` or ``number``), ``row``, ``quote``, ``text``, or another block."""
+
+    kind: str
+    indent: int
+    content: int = 0
+    """The column in which an item's text begins."""
+    marker: str = ""
+
+
+def find_text(text: str) -> int:
+    """Return how many lines of front matter stand above the text."""
+    block = find_block(text)
+    return 0 if block is None else text.count("\n", 0, block[2])
+
+
+def set_apart(lines: Sequence[str], at: int, added: list[str]) -> list[str]:
+    """Return the lines to add, with the blank lines that keep them apart from those beside them.
+
+    ``lines``: the whole text, each with its end. ``at``: how many of them stand above.
+    """
+    if not any(line.strip() for line in added):
+        return added
+    before = "".join(lines[:at])
+    front = (
+        find_text("".join(lines)) if lines and lines[0].lstrip("\ufeff").startswith("---") else 0
+    )
+    if at < front or _is_in_fence(before):
+        return added
+    above = [line.rstrip("\r\n") for line in lines[max(front, at - _MOST_READ) : at]]
+    below = [line.rstrip("\r\n") for line in islice(lines, at, at + 2)]
+    if _are_text(above[-1:]) and _are_text(below[:1]) and _are_text(added):
+        return added
+    start = [""] if _needs_blank(above, added) else []
+    end = [""] if _needs_blank(added, below) else []
+    return [*start, *added, *end]
+
+
+def _is_in_fence(before: str) -> bool:
+    """Tell whether code or a formula is still open after this text."""
+    opened = ""
+    for found in _FENCE.finditer(before):
+        marks = found[1] or found[3]
+        if not opened:
+            opened = "" if marks[0] == "`" and "`" in (found[2] or "") else marks
+        elif marks.startswith(opened) and not (found[2] or "").strip():
+            opened = ""
+    return bool(opened)
+
+
+def _are_text(lines: Sequence[str]) -> bool:
+    return bool(lines) and all(line.strip() and _read(line).kind == "text" for line in lines)
+
+
+def _needs_blank(above: Sequence[str], below: Sequence[str]) -> bool:
+    """Tell whether the last line above and the first one below need a blank line between them."""
+    if not above or not below or not above[-1].strip() or not below[0].strip():
+        return False
+    last, first = _read(above[-1]), _read(below[0])
+    if first.kind == last.kind == "quote":
+        return _CALLOUT.match(below[0].lstrip()) is not None
+    if first.kind == last.kind == "row":
+        heads = len(below) > 1 and _DELIMITER.match(below[1])
+        return bool(heads) or not _is_in_table(above)
+    return not _goes_on(_open_items(above), first)
+
+
+def _is_in_table(above: Sequence[str]) -> bool:
+    for line in reversed(above):
+        if _read(line).kind != "row":
+            return False
+        if _DELIMITER.match(line):
+            return True
+    return False
+
+
+def _open_items(above: Sequence[str]) -> list[_Line]:
+    """Return the items that the last line belongs to, the innermost first."""
+    found: list[_Line] = []
+    limit, lazy = sys.maxsize, False
+    for line in reversed(above):
+        one = _read(line)
+        if one.kind in ("bullet", "number"):
+            lazy = False
+            if one.indent < limit:
+                found.append(one)
+                limit = one.indent
+        elif not line.strip():
+            if lazy:
+                break
+        elif one.indent == 0:
+            lazy = True
+        if limit == 0 or (lazy and one.kind != "text"):
+            break
+    return found
+
+
+def _goes_on(items: Sequence[_Line], first: _Line) -> bool:
+    for item in items:
+        if first.indent >= item.content:
+            return True
+        if first.indent >= item.indent and first.kind in ("bullet", "number"):
+            return first.kind == item.kind
+    return False
+
+
+def _read(line: str) -> _Line:
+    line = line.expandtabs(_TAB)
+    words = line.lstrip(" ")
+    indent = len(line) - len(words)
+    if _BREAK.match(line):
+        return _Line("break", indent)
+    if _HEADING.match(line):
+        return _Line("heading", indent)
+    if item := _ITEM.match(words):
+        kind = "number" if item[1][0].isdigit() else "bullet"
+        return _Line(kind, indent, indent + len(item[1]) + 1)
+    if words.startswith(("```", "~~~", "$$")):
+        return _Line("fence", indent)
+    if words.startswith(">"):
+        return _Line("quote", indent)
+    if words.startswith("|"):
+        return _Line("row", indent)
+    return _Line("text", indent)
