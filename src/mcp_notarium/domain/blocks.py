@@ -26,20 +26,25 @@ _TAB = 4
 _FENCE = re.compile(r"^[ \t]*(?:(`{3,}|~{3,})(.*)|(\$\$)[ \t]*)$", re.MULTILINE)
 _BREAK = re.compile(r" {0,3}(?:([-*_])[ \t]*(?:\1[ \t]*){2,}|=+[ \t]*|--[ \t]*)$")
 """A line across, or what underlines a heading."""
-_HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 _ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _DELIMITER = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+_KINDS = {
+    "break": _BREAK,
+    "heading": re.compile(r" {0,3}#{1,6}(?: |$)"),
+    "fence": re.compile(r" *(?:```|~~~|\$\$)"),
+    "quote": re.compile(r" *>"),
+    "row": re.compile(r" *\|"),
+}
 _CALLOUT = re.compile(r">[ \t]?\[!")
 
 
 class _Line(NamedTuple):
-    """Hold what a line is: ``item`` (``bullet`` or ``number``), ``row``, ``quote``, ``text``, or another block."""
+    """Hold what a line is: an item (``bullet`` or ``number``), one of :data:`_KINDS`, or ``text``."""
 
     kind: str
     indent: int
     content: int = 0
     """The column in which an item's text begins."""
-    marker: str = ""
 
 
 def find_text(text: str) -> int:
@@ -142,17 +147,9 @@ def _read(line: str) -> _Line:
     line = line.expandtabs(_TAB)
     words = line.lstrip(" ")
     indent = len(line) - len(words)
-    if _BREAK.match(line):
-        return _Line("break", indent)
-    if _HEADING.match(line):
-        return _Line("heading", indent)
-    if item := _ITEM.match(words):
+    item = None if _BREAK.match(line) else _ITEM.match(words)
+    if item:
         kind = "number" if item[1][0].isdigit() else "bullet"
         return _Line(kind, indent, indent + len(item[1]) + 1)
-    if words.startswith(("```", "~~~", "$$")):
-        return _Line("fence", indent)
-    if words.startswith(">"):
-        return _Line("quote", indent)
-    if words.startswith("|"):
-        return _Line("row", indent)
-    return _Line("text", indent)
+    kinds = (kind for kind, pattern in _KINDS.items() if pattern.match(line))
+    return _Line(next(kinds, "text"), indent)
