@@ -23,7 +23,9 @@ from mcp_notarium.domain.front_matter import find_block
 _MOST_READ = 1000
 """Lines above, at most, in which the list is looked for that is still open."""
 _TAB = 4
-_FENCE = re.compile(r"^[ \t]*(?:(`{3,}|~{3,})(.*)|(\$\$)[ \t]*)$", re.MULTILINE)
+_WITHIN = r"(?:[ \t]|>|(?:[-*+]|\d{1,9}[.)])[ \t])*+"
+"""What stands before a line that is in a quote or the first of an item."""
+_FENCE = re.compile(rf"^({_WITHIN})(?:(`{{3,}}|~{{3,}})(.*)|(\$\$)[ \t]*)$", re.MULTILINE)
 _BREAK = re.compile(r" {0,3}(?:([-*_])[ \t]*(?:\1[ \t]*){2,}|=+[ \t]*|--[ \t]*)$")
 """A line across, or what underlines a heading."""
 _ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(?:[ \t]|$)")
@@ -77,14 +79,18 @@ def set_apart(lines: Sequence[str], at: int, added: list[str]) -> list[str]:
 
 def _is_in_fence(before: str) -> bool:
     """Tell whether code or a formula is still open after this text."""
-    opened = ""
+    opened, quoted = "", False
     for found in _FENCE.finditer(before):
-        marks = found[1] or found[3]
+        marks, rest, quote = found[2] or found[4], found[3] or "", ">" in found[1]
+        if quoted and not quote:
+            opened = ""  # it ended with the quote
         if not opened:
-            opened = "" if marks[0] == "`" and "`" in (found[2] or "") else marks
-        elif marks.startswith(opened) and not (found[2] or "").strip():
+            quoted = quote
+            opened = "" if marks[0] == "`" and "`" in rest else marks
+        elif marks.startswith(opened) and not rest.strip():
             opened = ""
-    return bool(opened)
+    last = before.rstrip("\r\n").rpartition("\n")[2]
+    return bool(opened) and (not quoted or last.lstrip().startswith(">"))
 
 
 def _are_text(lines: Sequence[str]) -> bool:

@@ -54,6 +54,11 @@ FRONT = "---\ntags: a\n---\n"
         ("~~~\n```", "more", "~~~\n```\nmore"),
         ("```\ncode\n```", "b", "```\ncode\n```\n\nb"),
         ("```one``` line", "b", "```one``` line\n\nb"),
+        ("- ```\n  code\n  ```", "b", "- ```\n  code\n  ```\n\nb"),
+        ("- ```\n  code", "  more", "- ```\n  code\n  more"),
+        ("> ```\n> code", "> more", "> ```\n> code\n> more"),
+        ("> ```\n> code", "b", "> ```\n> code\n\nb"),
+        ("> ```\n> code\n\n```\ncode\n```", "b", "> ```\n> code\n\n```\ncode\n```\n\nb"),
         ("$$\nx\n$$", "b", "$$\nx\n$$\n\nb"),
         ("<details>\na\n</details>", "b", "<details>\na\n</details>\n\nb"),
         (FRONT, "b", f"{FRONT}b\n"),
@@ -121,7 +126,7 @@ def test_a_text_of_lines_gets_no_blank_ones() -> None:
 PARTS = st.sampled_from(
     [
         "a", "a\nb", "# a", "- a", "- a\n  - b", "1. a", "- [ ] a", "> a", "> [!NOTE]\n> a", TABLE, "---", "a\n===",
-        "```\na\n```", "<div>\na\n</div>", "    a", "- a\n\n  b", "- ```\n  a\n  ```", "> - a", "> | a |\n> |---|",
+        "```\na\n```", "<div>\na\n</div>", "    a", "- a\n\n  b", "- ```\n  a\n  ```", "> ```\n> a", "> - a", "> | a |\n> |---|",
     ]
 )  # fmt: skip
 
