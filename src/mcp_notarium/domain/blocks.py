@@ -66,7 +66,7 @@ def set_apart(lines: Sequence[str], at: int, added: list[str]) -> list[str]:
     front = (
         find_text("".join(lines)) if lines and lines[0].lstrip("\ufeff").startswith("---") else 0
     )
-    if at < front or _is_in_fence(before):
+    if at < front or _is_in_fence(before, added[0]):
         return added
     above = [line.rstrip("\r\n") for line in lines[max(front, at - _MOST_READ) : at]]
     below = [line.rstrip("\r\n") for line in islice(lines, at, at + 2)]
@@ -77,8 +77,8 @@ def set_apart(lines: Sequence[str], at: int, added: list[str]) -> list[str]:
     return [*start, *added, *end]
 
 
-def _is_in_fence(before: str) -> bool:
-    """Tell whether code or a formula is still open after this text."""
+def _is_in_fence(before: str, line: str) -> bool:
+    """Tell whether a line right after this text is in code or a formula that is still open."""
     opened, quoted = "", False
     for found in _FENCE.finditer(before):
         marks, rest, quote = found[2] or found[4], found[3] or "", ">" in found[1]
@@ -90,7 +90,7 @@ def _is_in_fence(before: str) -> bool:
         elif marks.startswith(opened) and not rest.strip():
             opened = ""
     last = before.rstrip("\r\n").rpartition("\n")[2]
-    return bool(opened) and (not quoted or last.lstrip().startswith(">"))
+    return bool(opened) and all(one.lstrip().startswith(">") for one in (last, line) if quoted)
 
 
 def _are_text(lines: Sequence[str]) -> bool:
