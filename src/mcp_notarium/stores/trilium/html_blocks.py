@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from mcp_notarium.stores.trilium import markdown_reader
-from mcp_notarium.stores.trilium.html_tree import Element, Node, elements, parse
+from mcp_notarium.stores.trilium.html_tree import Element, Node, Text, elements, parse
 from mcp_notarium.stores.trilium.markdown_reader import Known
 from mcp_notarium.stores.trilium.markdown_writer import Writer, grouped
 
 _EMBEDDED = "embedded-image-"
+_MARK = "\uffff"
+"""A character that no text has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,29 @@ def to_markdown(source: str) -> str:
     """Return the Markdown of a note's HTML. Never raises."""
     nodes = parse(source).nodes
     return joined(cut(nodes, source, len(source), Writer(address_in(nodes))))
+
+
+def line_of(source: str, place: int) -> int | None:
+    """Return the line of a note's Markdown, from 1, in which what stands at a place of its source shows."""
+    nodes = parse(source).nodes
+    _mark(nodes, place)
+    shown = joined(cut(nodes, source, len(source), Writer(address_in(nodes))))
+    return shown.count("\n", 0, shown.index(_MARK)) + 1 if _MARK in shown else None
+
+
+def _mark(nodes: list[Node], place: int) -> bool:
+    """Put a mark where the node at a place shows."""
+    for number, node in enumerate(nodes):
+        if node.end <= place:
+            continue
+        if isinstance(node, Text):
+            node.text = _MARK + node.text
+            return True
+        if _mark(node.children, place):
+            return True
+        nodes.insert(number, Text(_MARK, node.start, node.start))
+        return True
+    return False
 
 
 def joined(blocks: Iterable[Block]) -> str:

@@ -6,14 +6,26 @@ import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from os.path import commonprefix
 
 from mcp_notarium.stores.trilium import markdown_reader
-from mcp_notarium.stores.trilium.html_losses import find_losses
-from mcp_notarium.stores.trilium.html_tree import Element, Node, Text, inner_end, parse
+from mcp_notarium.stores.trilium.html_losses import Losses, find_losses
+from mcp_notarium.stores.trilium.html_tree import Element, Node, Text, elements, parse
 from mcp_notarium.stores.trilium.markdown_reader import Known
-from mcp_notarium.stores.trilium.markdown_writer import CANONICAL, COLLAPSED, Writer, escape_lines
+from mcp_notarium.stores.trilium.markdown_writer import (
+    CANONICAL,
+    COLLAPSED,
+    Writer,
+    code_parts,
+    escape_lines,
+)
 
-_WORD = re.compile(r"(?:\s|&nbsp;)+|&(?:\w+|#\w+);|[^\s&]+|&")
+_REFERENCE = r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)"
+"""What is decoded as one; without a ``;``, it may stand for its first letters only."""
+_WORD = re.compile(rf"(?:\s|&nbsp;)+|{_REFERENCE}|[^\s&]+|&")
+_CODE = re.compile(rf"{_REFERENCE}|[^&]+|&")
+_SHOWN = 40
+"""Characters of what is not understood that a refusal names, at most."""
 _BREAK = "\\\n"
 _WHOLE = frozenset({"code"})
 """Elements whose Markdown is not that of what is inside."""
@@ -22,11 +34,16 @@ Piece = tuple[Node, str]
 
 
 class WouldLose(Exception):
-    """An edit would lose something that its Markdown does not show; ``what`` names it."""
+    """An edit would lose something that its Markdown does not show, or meet what is not understood.
 
-    def __init__(self, what: list[str]) -> None:
+    ``what`` names it, with the place in the source where it first stands; ``lines`` the same for a person.
+    """
+
+    def __init__(self, what: Losses, *, broken: bool = False) -> None:
         super().__init__(", ".join(what))
         self.what = what
+        self.broken = broken
+        self.lines = {name: name for name in what}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +53,47 @@ class LineEditor:
     source: str
     known: Known
     writer: Writer
+    faults: list[int]
+
+    def require_sound(self, start: int, end: int) -> None:
+        """Raise ``WouldLose`` if this part of the source may be read otherwise than it is here."""
+        for place in self.faults:
+            if start <= place < end:
+                broken = self.source[place : place + _SHOWN].partition(">")[0]
+                raise WouldLose({f"{broken.rstrip()}>": place}, broken=True)
+
+    def code(self, one: Element, new: str) -> str | None:
+        """Return an element of code, changed to read as ``new``; None if that cuts through an element in it."""
+        self.require_sound(one.start, one.end)
+        pieces = [piece for node, _ in code_parts(one) for piece in self._code_pieces(node)]
+        old = "".join(text for _, _, text in pieces)
+        new += "\n" if old.endswith("\n") else ""
+        first = len(commonprefix([old, new]))
+        last = len(commonprefix([old[first:][::-1], new[first:][::-1]]))
+        inserts = first + last == len(old)
+        low, first = _reach(pieces, first, one.start + len(one.opening))
+        backwards = [(-stop, -start, text) for start, stop, text in reversed(pieces)]
+        high, last = _reach(backwards, last, -one.inner_end)
+        high = low if inserts else -high
+        for inner in elements(one.children):
+            begin = inner.start + len(inner.opening)
+            apart = inner.end <= low or high <= inner.start
+            if not (apart or inner.tag == "br" or begin <= low <= high <= inner.inner_end):
+                return None
+        made = html.escape(new[first : len(new) - last], quote=False)
+        return self.source[one.start : low] + made + self.source[high : one.end]
+
+    def _code_pieces(self, node: Node) -> list[tuple[int, int, str]]:
+        """Return the characters and references of a text, or a line break, with their places in the source."""
+        if isinstance(node, Element):
+            return [(node.start, node.end, "\n")]
+        found = _CODE.finditer(self.source, node.start, node.end)
+        return [(*one.span(), html.unescape(one[0])) for one in found]
 
     def edit(self, nodes: list[Node], old: str, new: str) -> str:
         """Return the source of nodes that read as ``old``, changed to read as ``new``. Raises ``WouldLose``."""
+        if nodes:
+            self.require_sound(nodes[0].start, nodes[-1].end)
         plain = _stripped(list(self._pieces(nodes)))
         for pieces in (plain, _escaped(plain)):
             if "".join(part for _, part in pieces) == old:
@@ -102,12 +157,24 @@ class LineEditor:
             ):
                 return None
             made = self._between(pieces, changed_inner)
-        return one.opening + made + self.source[inner_end(self.source, one) : one.end]
+        return one.opening + made + self.source[one.inner_end : one.end]
 
     def _require_lossless(self, nodes: list[Node], markdown: str) -> None:
         made = parse(markdown_reader.inline_html(markdown, self.known)).nodes
         if losses := find_losses(nodes, made, inline=True):
             raise WouldLose(losses)
+
+
+def _reach(pieces: list[tuple[int, int, str]], length: int, begin: int) -> tuple[int, int]:
+    """Return where in the source so many characters end, and how many end there: none within a reference."""
+    place, done = begin, 0
+    for start, stop, text in pieces:
+        if done + len(text) > length:
+            if stop - start == len(text):
+                return start + length - done, length
+            break
+        place, done = stop, done + len(text)
+    return place, done
 
 
 def _stripped(pieces: list[Piece]) -> list[Piece]:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from mcp_notarium.stores.trilium.html_tree import Element, Node, Text
+from mcp_notarium.stores.trilium.html_tree import COMMENT, Element, Node, Text
+from mcp_notarium.stores.trilium.markdown_languages import name_of
 
 BLOCKS = frozenset(
     {
@@ -22,6 +23,7 @@ BLOCKS = frozenset(
 )  # fmt: skip
 CANONICAL = {"b": "strong", "i": "em", "strike": "s", "del": "s"}
 _MARKS = {"strong": "**", "em": "*", "s": "~~"}
+_TEXTS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
 _INVISIBLE = frozenset({"script", "style", "template", "head", "title"})
 COLLAPSED = " \t\r\n\f\x0b\x1c\x1d\x1e\x1f\x85\xa0"
 """Spaces that count as one. Others (U+3000, U+2028) are characters like any."""
@@ -34,7 +36,7 @@ _GOES_ON = re.compile(r"(?:[-*]|1[.)]) \S")
 """The list that is a list right below a line, too."""
 _MATH = re.compile(r"\s*\\([(\[])(.*)\\([)\]])\s*", re.DOTALL)
 _PLAIN_ADDRESS = re.compile(r"[^\s()<>\\]+")
-LANGUAGE, AUTOMATIC = "language-", "text-x-trilium-auto"
+ADMONITIONS = ("note", "tip", "important", "caution", "warning")
 
 
 class Writer:
@@ -66,8 +68,10 @@ class Writer:
                 return self._list(one, marker=marker)
             case "blockquote":
                 return _prefix(self.blocks(one.children), "> ", "> ")
+            case "aside" if one.has_class("admonition"):
+                return self._admonition(one)
             case "pre":
-                return self._code(one)
+                return _code(one)
             case "hr":
                 return "---"
             case "table":
@@ -97,16 +101,12 @@ class Writer:
         source = one.attributes.get("src")
         return f"[{one.tag}]({_address(source)})" if source else f"*({one.tag})*"
 
-    def _code(self, one: Element) -> str:
-        text, inner = (
-            one.all_text(),
-            [child for child in one.children if isinstance(child, Element)],
-        )
-        language = language_of(inner[0]) if inner else ""
-        text = text.removesuffix("\n")
-        ticks = max((len(run) for run in re.findall(r"`{3,}", text)), default=2) + 1
-        fence = "`" * ticks
-        return f"{fence}{language}\n{text}\n{fence}" if text else f"{fence}{language}\n{fence}"
+    def _admonition(self, one: Element) -> str:
+        inner = self.blocks(one.children)
+        first = grouped(one.children)[0][0][0] if inner else None
+        begins = not isinstance(first, Element) or first.tag not in BLOCKS or first.tag in _TEXTS
+        gap = ("\n" if begins else "\n\n") if inner else ""
+        return _prefix(f"[!{admonition_of(one).upper()}]{gap}{inner}", "> ", "> ")
 
     def _list(self, one: Element, *, marker: int) -> str:
         items = [child for child in one.children if isinstance(child, Element)]
@@ -182,6 +182,8 @@ class Writer:
 
     def _inline_element(self, one: Element) -> str:  # noqa: PLR0911 - one line a kind
         tag = CANONICAL.get(one.tag, one.tag)
+        if tag == COMMENT:
+            return ""
         if tag in _INVISIBLE:
             return f"*({one.tag})*"
         if tag == "br":
@@ -242,11 +244,35 @@ def has_head(table: Element) -> bool:
     return any(_elements(row, "th") for row in _elements(table, "tr")[:1])
 
 
-def language_of(code: Element) -> str:
-    """Return the language of a code block, '' if the editor guesses it."""
-    names = code.attributes.get("class", "").split()
-    language = next((name for name in names if name.startswith(LANGUAGE)), "")
-    return language.removeprefix(LANGUAGE).removeprefix(AUTOMATIC)
+def admonition_of(one: Element) -> str:
+    """Return the type of an admonition; one of another type is shown as a note."""
+    classes = one.attributes.get("class", "").split()
+    return next((name for name in classes if name in ADMONITIONS), ADMONITIONS[0])
+
+
+def code_parts(one: Element) -> list[tuple[Node, str]]:
+    """Return what the text of a code block is made of: texts, and line breaks."""
+    parts: list[tuple[Node, str]] = []
+    for child in one.children:
+        if isinstance(child, Text):
+            parts.append((child, child.text))
+        else:
+            parts += [(child, "\n")] if child.tag == "br" else code_parts(child)
+    return parts
+
+
+def code_element(pre: Element) -> Element | None:
+    """Return the element in a code block that names its language."""
+    return next((child for child in pre.children if isinstance(child, Element)), None)
+
+
+def _code(one: Element) -> str:
+    text, inner = "".join(part for _, part in code_parts(one)), code_element(one)
+    language = name_of(inner.attributes.get("class", "")) if inner else ""
+    text = text.removesuffix("\n")
+    ticks = max((len(run) for run in re.findall(r"`{3,}", text)), default=2) + 1
+    fence = "`" * ticks
+    return f"{fence}{language}\n{text}\n{fence}" if text else f"{fence}{language}\n{fence}"
 
 
 def _find(one: Element, tag: str) -> Element | None:

@@ -312,11 +312,17 @@ def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str 
     try:
         return html_codec.edit(held["html"], text)
     except html_codec.WouldLose as refusal:
+        named = ", ".join(refusal.lines.values())
+        if refusal.broken:
+            raise StoreRejected(
+                f"HTML that is not well formed is in the way: {named}; nothing was saved",
+                subcategory="formatting",
+                resolution_hint="Change other lines, or ask the user to write this one anew in Trilium.",
+            ) from None
         raise StoreRejected(
-            f"this edit would lose what Markdown cannot show: {', '.join(refusal.what)}; nothing was saved",
+            f"this edit would lose what Markdown cannot show: {named}; nothing was saved",
             subcategory="formatting",
-            resolution_hint="Change one place of a line at a time. To replace a line, remove it in one save and "
-            "write it anew in another, if the user agrees to lose this.",
+            resolution_hint="Leave that as it is and change the words beside it, one place at a time.",
         ) from None
 
 
