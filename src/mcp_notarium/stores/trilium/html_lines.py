@@ -68,8 +68,8 @@ class LineEditor:
         pieces = [piece for node, _ in code_parts(one) for piece in self._code_pieces(node)]
         old = "".join(text for _, _, text in pieces)
         new += "\n" if old.endswith("\n") else ""
-        first = len(commonprefix([old, new]))
-        last = len(commonprefix([old[first:][::-1], new[first:][::-1]]))
+        first = len(commonprefix([old, new]))  # noqa: RUF071 - of characters
+        last = len(commonprefix([old[first:][::-1], new[first:][::-1]]))  # noqa: RUF071 - see above
         inserts = first + last == len(old)
         low, first = _reach(pieces, first, one.start + len(one.opening))
         backwards = [(-stop, -start, text) for start, stop, text in reversed(pieces)]

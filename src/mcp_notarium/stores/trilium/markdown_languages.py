@@ -5,16 +5,14 @@ from __future__ import annotations
 PREFIX = "language-"
 AUTOMATIC = "text-x-trilium-auto"
 """The editor guesses the language."""
-_BY_NAME = {
-    name: f"text-x-{name}"
-    for name in (
-        "abap brainfuck clojure cmake cobol crystal csharp cython d diff django dockerfile dylan ebnf eiffel "
-        "elixir elm erlang factor forth fortran fsharp gas gdscript go groovy haml haskell haxe java julia kotlin "
-        "latex less livescript lua markdown mathematica modelica nix nsis objectivec ocaml octave perl php "
-        "properties pug puppet python q rst ruby sas sass scala scheme scss sml sql sqlite squirrel stex "
-        "swift systemverilog tcl textile toml twig vb verilog vhdl vue yaml yacas z80"
-    ).split()
-} | {
+_NAMED_ALIKE = """
+abap brainfuck clojure cmake cobol crystal csharp cython d diff django dockerfile dylan ebnf eiffel elixir elm
+erlang factor forth fortran fsharp gas gdscript go groovy haml haskell haxe java julia kotlin latex less
+livescript lua markdown mathematica modelica nix nsis objectivec ocaml octave perl php properties pug puppet
+python q rst ruby sas sass scala scheme scss sml sql sqlite squirrel stex swift systemverilog tcl textile toml
+twig vb verilog vhdl vue yacas yaml z80
+"""
+_BY_NAME = {name: f"text-x-{name}" for name in _NAMED_ALIKE.split()} | {
     "c": "text-x-csrc",
     "cpp": "text-x-c-src",
     "coffeescript": "text-coffeescript",

@@ -44,7 +44,8 @@ class Known:
 
 def segments(markdown: str) -> list[str]:
     """Return the source of each top-level block, as it reads by itself."""
-    lines, found = markdown.split("\n"), list[str]()
+    lines = markdown.replace("\r\n", "\n").replace("\r", "\n").split("\n")  # as the parser does
+    found = list[str]()
     before: tuple[str, bool, int] | None = None
     for first, end, kind, marker in _parts(markdown, lines):
         segment = "\n".join(lines[first:end]).rstrip("\n")
