@@ -301,7 +301,7 @@ RED = '<span style="color:red">red</span>'
         (TABLE.format(ROW.format("a") + ROW.format("b")), "| a | - x - y |\n", "",
          TABLE.format(ROW.format("b"))),
         (TODO.format(BOX.format("", "a") + BOX.format("", RED)), "- [ ] a", "- [x] a",
-         TODO.format(BOX.format("", "a").replace("<input type=\"checkbox\"", '<input type="checkbox" checked="checked"') + BOX.format("", RED))),
+         TODO.format(BOX.format("", "a").replace('<input type="checkbox"', '<input type="checkbox" checked="checked"') + BOX.format("", RED))),
         (TODO.format(BOX.format(' checked="checked"', RED)), "[x]", "[ ]", TODO.format(BOX.format("", RED))),
         (TODO.format(BOX.format("", RED)), "red", "red\n- [ ] b",
          TODO.format(BOX.format("", RED) + BOX.format("", "b").replace(' data-list-item-id="e"', ""))),

@@ -6,8 +6,7 @@ goes between them where one carries on what the other began:
 
 * an item of the list above it, of the same kind (bullets, numbers), or a line that is indented into that list;
 * a row (``| a |``) of the table above it;
-* a quoted line (``> a``) of the quote above it, but for the head of another callout (``> [!NOTE]``);
-* lines within a paragraph of several lines, within code, a formula or front matter, stand exactly where they are put.
+* a line within a paragraph or a quote of several lines, within code, a formula or front matter.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _KINDS = {
     "quote": re.compile(r" *>"),
     "row": re.compile(r" *\|"),
 }
-_CALLOUT = re.compile(r">[ \t]?\[!")
+_CALLOUT = re.compile(r" *>[ \t]?\[!")
 
 
 class _Line(NamedTuple):
@@ -70,7 +69,7 @@ def set_apart(lines: Sequence[str], at: int, added: list[str]) -> list[str]:
         return added
     above = [line.rstrip("\r\n") for line in lines[max(front, at - _MOST_READ) : at]]
     below = [line.rstrip("\r\n") for line in islice(lines, at, at + 2)]
-    if _are_text(above[-1:]) and _are_text(below[:1]) and _are_text(added):
+    if above and below and _are_alike([above[-1], *added, below[0]]):
         return added
     start = [""] if _needs_blank(above, added) else []
     end = [""] if _needs_blank(added, below) else []
@@ -93,8 +92,10 @@ def _is_in_fence(before: str, line: str) -> bool:
     return bool(opened) and all(one.lstrip().startswith(">") for one in (last, line) if quoted)
 
 
-def _are_text(lines: Sequence[str]) -> bool:
-    return bool(lines) and all(line.strip() and _read(line).kind == "text" for line in lines)
+def _are_alike(lines: Sequence[str]) -> bool:
+    """Tell whether these are lines of one paragraph, or of one quote."""
+    kinds = {_read(line).kind if line.strip() else "" for line in lines}
+    return kinds in ({"text"}, {"quote"}) and not any(map(_CALLOUT.match, lines[1:]))
 
 
 def _needs_blank(above: Sequence[str], below: Sequence[str]) -> bool:
@@ -102,8 +103,6 @@ def _needs_blank(above: Sequence[str], below: Sequence[str]) -> bool:
     if not above or not below or not above[-1].strip() or not below[0].strip():
         return False
     last, first = _read(above[-1]), _read(below[0])
-    if first.kind == last.kind == "quote":
-        return _CALLOUT.match(below[0].lstrip()) is not None
     if first.kind == last.kind == "row":
         heads = len(below) > 1 and _DELIMITER.match(below[1])
         return bool(heads) or not _is_in_table(above)

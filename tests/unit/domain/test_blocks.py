@@ -44,7 +44,7 @@ FRONT = "---\ntags: a\n---\n"
         ("- a\n\nb", "- c", "- a\n\nb\n\n- c"),
         ("- a\n# b", "- c", "- a\n# b\n\n- c"),
         ("> a", "b", "> a\n\nb"),
-        ("> a", "> b", "> a\n> b"),
+        ("> a", "> b", "> a\n\n> b"),
         ("> [!NOTE]\n> a", "> [!TIP]\n> b", "> [!NOTE]\n> a\n\n> [!TIP]\n> b"),
         (TABLE, "b", f"{TABLE}\n\nb"),
         (TABLE, "| 2 |", f"{TABLE}\n| 2 |"),
@@ -93,6 +93,8 @@ def test_prepend(text: str, added: str, whole: str) -> None:
         ("a\n\nb", 3, "x", "a\n\nx\n\nb"),
         ("a\nb", 2, "x", "a\nx\nb"),
         ("a\nb", 2, "---", "a\n\n---\n\nb"),
+        ("> a\n> b", 2, "> x", "> a\n> x\n> b"),
+        ("> a\n> b", 2, "> [!TIP]", "> a\n\n> [!TIP]\n\n> b"),
         ("- a\n- b", 2, "- x", "- a\n- x\n- b"),
         ("- a\n- b", 2, "x", "- a\n\nx\n\n- b"),
         ("```\na\nb\n```", 3, "x", "```\na\nx\nb\n```"),
@@ -139,10 +141,10 @@ PARTS = st.sampled_from(
 def test_the_parser_takes_an_appended_line_for_a_block_of_its_own(
     parts: list[str], added: str
 ) -> None:
+    if added == "> x" and parts[-1].startswith("> ```"):
+        return  # it goes on with the code
     parser = MarkdownIt("commonmark").enable("table")
     text = "\n\n".join(parts)
     whole = append(text, added, markdown=True)
     assert whole.startswith(text)
-    if added == "> x" and parts[-1].startswith(">"):
-        return
     assert parser.render(whole) == parser.render(text + "\n") + parser.render(added)

@@ -68,21 +68,16 @@ def cut(nodes: list[Node], source: str, end: int, writer: Writer) -> list[Block]
     """Cut nodes, up to ``end`` of the source, into blocks. What shows nothing belongs to the block before it."""
     blocks = list[Block]()
     groups = grouped(nodes)
-    starts = [group[0].start for group, _ in groups] + [end]
-    marker, before = 0, ""
-    for number, (group, _) in enumerate(groups):
+    starts = [group[0].start for group in groups] + [end]
+    for number, group in enumerate(groups):
         stop = group[-1].end
         tail = source[stop : starts[number + 1]]
-        tag = group[0].tag if isinstance(group[0], Element) else ""
-        same_list = bool(blocks) and tag in ("ul", "ol") and tag == before
-        markdown = writer.block(group, marker=1 - marker if same_list else 0)
+        markdown = writer.block(group, below=blocks[-1].markdown if blocks else "")
         if not markdown:
             if blocks:
                 shown = source[group[0].start : stop]
                 blocks[-1] = replace(blocks[-1], tail=blocks[-1].tail + shown + tail)
             continue
-        marker = 1 - marker if same_list else 0
-        before = tag
         blocks.append(Block(group, source[group[0].start : stop], markdown, tail))
     return blocks
 

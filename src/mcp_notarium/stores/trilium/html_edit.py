@@ -24,7 +24,7 @@ from mcp_notarium.stores.trilium.html_blocks import (
 )
 from mcp_notarium.stores.trilium.html_lines import LineEditor, WouldLose
 from mcp_notarium.stores.trilium.html_losses import Losses, find_losses, find_stripped
-from mcp_notarium.stores.trilium.html_tree import COMMENT, DEEPEST, Element, Node, Text, parse
+from mcp_notarium.stores.trilium.html_tree import DEEPEST, Element, Node, Text, parse
 from mcp_notarium.stores.trilium.markdown_languages import name_of
 from mcp_notarium.stores.trilium.markdown_reader import Known, segments
 from mcp_notarium.stores.trilium.markdown_writer import (
@@ -33,6 +33,7 @@ from mcp_notarium.stores.trilium.markdown_writer import (
     Writer,
     admonition_of,
     code_element,
+    items_of,
 )
 
 __all__ = ["WouldLose", "edit"]
@@ -40,6 +41,7 @@ _LISTED_AT_MOST = 5
 _HEADING = re.compile(r"(#{1,6}) (.+)")
 _BOX = re.compile(r"\[([ xX])\](?: (.*))?", re.DOTALL)
 _CHECKED = re.compile(r"""\s+checked(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+))?""", re.IGNORECASE)
+_NUMBER = re.compile(r"^\d{1,9}(?=[.)])", re.MULTILINE)
 _TYPE = re.compile(r"""\stype\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
 _ADMONITION = re.compile(rf"\[!({'|'.join(ADMONITIONS)})\](?:[ ]+|(?=\n)|$)", re.IGNORECASE)
 _LISTS = {"ul": "bullet_list", "ol": "ordered_list"}
@@ -152,12 +154,20 @@ class _Editor:
             return block.source
         text, anew = "\n\n".join(new), "".join(map(self._new, new))
         made = self._spliced(block, text)
-        if made is not None and to_markdown(made) in (text, to_markdown(anew)):
+        if made is not None and self._agrees(block, to_markdown(made), text, to_markdown(anew)):
             return made
         self.lines.require_sound(block.start, block.nodes[-1].end)
         if losses := self._losses(block):
             raise WouldLose(losses)
         return anew
+
+    @staticmethod
+    def _agrees(block: Block, shown: str, text: str, anew: str) -> bool:
+        """Tell whether a block reads as it should; a list keeps the number of its first item below a new one."""
+        if shown in (text, anew):
+            return True
+        first = [(markdown_reader.list_items(one) or [""])[0] for one in (block.markdown, text)]
+        return first[0] != first[1] and _NUMBER.sub("1", shown) == _NUMBER.sub("1", anew)
 
     def _spliced(self, block: Block, text: str) -> str | None:  # noqa: C901, PLR0911 - one line a kind
         """Return a block with little of it changed; None if it became another kind of block."""
@@ -232,7 +242,7 @@ class _Editor:
 
     def _list(self, one: Element, text: str) -> str | None:
         """Return a list with few of its items changed."""
-        items = [c for c in one.children if isinstance(c, Element) and c.tag != COMMENT]
+        items = items_of(one)
         new = markdown_reader.list_items(text)
         if new is None or any(item.tag != "li" for item in items):
             return None

@@ -17,12 +17,13 @@ from mcp_notarium.stores.trilium.markdown_writer import (
     COLLAPSED,
     Writer,
     code_parts,
+    escape_heading,
     escape_lines,
 )
 
 _REFERENCE = r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)"
 """What is decoded as one; without a ``;``, it may stand for its first letters only."""
-_WORD = re.compile(rf"(?:\s|&nbsp;)+|{_REFERENCE}|[^\s&]+|&")
+_WORD = re.compile(rf"(?:\s|&nbsp;?)+|(?P<reference>{_REFERENCE})|[^\s&]+|&")
 _CODE = re.compile(rf"{_REFERENCE}|[^&]+|&")
 _SHOWN = 40
 """Characters of what is not understood that a refusal names, at most."""
@@ -95,7 +96,7 @@ class LineEditor:
         if nodes:
             self.require_sound(nodes[0].start, nodes[-1].end)
         plain = _stripped(list(self._pieces(nodes)))
-        for pieces in (plain, _escaped(plain)):
+        for pieces in (plain, _escaped(plain), _headed(plain), _flat(plain)):
             if "".join(part for _, part in pieces) == old:
                 return self._between(pieces, new)
         self._require_lossless(nodes, old)
@@ -110,8 +111,13 @@ class LineEditor:
 
     def _words(self, node: Text) -> Iterator[Piece]:
         for found in _WORD.finditer(self.source, node.start, node.end):
-            word = html.unescape(found[0])
-            yield Text(word, found.start(), found.end()), self.writer.text(word)
+            start, end, middle = *found.span(), found.end()
+            if found["reference"] and not found[0].endswith(";"):
+                middle -= _letters_after(found[0])
+            for first, last in ((start, middle), (middle, end)):
+                if first < last:
+                    word = html.unescape(self.source[first:last])
+                    yield Text(word, first, last), self.writer.text(word)
 
     def _between(self, pieces: list[Piece], new: str) -> str:
         """Change what stands between the pieces that are the same at both ends."""
@@ -143,6 +149,13 @@ class LineEditor:
         if not isinstance(one, Element) or not one.children:
             return None
         tag = CANONICAL.get(one.tag, one.tag)
+        text = (
+            markdown_reader.code_span(new.strip(" "))
+            if tag == "code" and one.all_text() in part
+            else None
+        )
+        if text:
+            return self.code(one, text)
         with self.writer.inside(tag) as mark:
             pieces = _stripped(list(self._pieces(one.children)))
             inner = "".join(text for _, text in pieces)
@@ -163,6 +176,12 @@ class LineEditor:
         made = parse(markdown_reader.inline_html(markdown, self.known)).nodes
         if losses := find_losses(nodes, made, inline=True):
             raise WouldLose(losses)
+
+
+def _letters_after(reference: str) -> int:
+    """Return how many letters at the end of a reference without a ``;`` are none of it."""
+    word = html.unescape(reference)
+    return len(commonprefix([reference[:0:-1], word[::-1]]))  # noqa: RUF071 - of characters
 
 
 def _reach(pieces: list[tuple[int, int, str]], length: int, begin: int) -> tuple[int, int]:
@@ -189,6 +208,24 @@ def _stripped(pieces: list[Piece]) -> list[Piece]:
         if parts[number]:
             break
     return [(node, part) for (node, _), part in zip(pieces, parts, strict=True)]
+
+
+def _headed(pieces: list[Piece]) -> list[Piece]:
+    """Escape what would end a heading."""
+    last = max((number for number, (_, part) in enumerate(pieces) if part), default=-1)
+    return [
+        (node, escape_heading(part) if n == last else part) for n, (node, part) in enumerate(pieces)
+    ]
+
+
+def _flat(pieces: list[Piece]) -> list[Piece]:
+    """Write line breaks as in a cell of a table."""
+    flat: list[Piece] = []
+    for node, part in pieces:
+        line = " " if part == _BREAK else part
+        after = bool(flat) and flat[-1][1].endswith(" ")
+        flat.append((node, line.removeprefix(" ") if after else line))
+    return flat
 
 
 def _escaped(pieces: list[Piece]) -> list[Piece]:

@@ -21,6 +21,7 @@ _IGNORED = frozenset({"data-list-item-id"})
 """Attributes that the editor makes anew."""
 _TEXT_BLOCKS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
 _UNSHOWN = frozenset({"u", "mark", "sub", "sup", "small", "big", "font", "kbd", "ins"})
+_BREAK = "\N{RETURN SYMBOL}"
 _MOST_LOOKED_FOR = 100
 _EMPTY = frozenset({"strong", "em", "s", "code"})
 """Elements that are nothing if they are empty."""
@@ -93,7 +94,7 @@ def _names(nodes: Iterable[Node]) -> Losses:
 def _shape(nodes: Iterable[Node]) -> list[object]:
     """Return what a note means: blocks, and runs of text with their formats. Spaces count once."""
     shape: list[object] = []
-    for group, _ in grouped(list(nodes)):
+    for group in grouped(list(nodes)):
         first = group[0]
         if isinstance(first, Element) and first.tag in BLOCKS:
             shape.append(_block_shape(first))
@@ -139,8 +140,10 @@ def _runs(nodes: Iterable[Node]) -> list[Run]:
             space = letter in COLLAPSED
             bare = letter.isspace() and not in_code
             piece = (" " if space else letter, frozenset[str]() if bare else formats)
-            if space and (not runs or runs[-1][0].endswith((" ", "\n"))):
+            if space and (not runs or runs[-1][0].endswith((" ", "\n", _BREAK))):
                 continue
+            if letter == _BREAK and runs and runs[-1][0].endswith(" "):
+                runs[-1] = (runs[-1][0][:-1], runs[-1][1])
             if runs and runs[-1][1] == piece[1]:
                 runs[-1] = (runs[-1][0] + piece[0], piece[1])
             else:
@@ -149,7 +152,7 @@ def _runs(nodes: Iterable[Node]) -> list[Run]:
         runs.pop()
     if runs:
         runs[-1] = (runs[-1][0].rstrip(" \n"), runs[-1][1])
-    return runs
+    return [run for run in runs if run[0]]
 
 
 def _pieces(nodes: Iterable[Node], formats: frozenset[str]) -> Iterator[Run]:
@@ -160,7 +163,7 @@ def _pieces(nodes: Iterable[Node], formats: frozenset[str]) -> Iterator[Run]:
         tag = CANONICAL.get(node.tag, node.tag)
         attributes = sorted(node.attributes.items())
         if tag == "br":
-            yield "\N{RETURN SYMBOL}", formats
+            yield _BREAK, formats
         elif tag in ("label", "input") or node.has_class("todo-list__label__description"):
             yield from _pieces(node.children, formats)
         elif tag == "img" or not (node.children or tag in _EMPTY or "href" in node.attributes):

@@ -24,15 +24,21 @@ DEEPEST = 60
 """Levels of elements; what is nested deeper is read as if it stood there."""
 COMMENT = "!--"
 """The tag of a comment, which is an element without anything in it."""
-_ENDS = {
-    "li": ("li",),
-    "p": ("p",),
-    "dt": ("dt", "dd"),
-    "dd": ("dt", "dd"),
-    "tr": ("tr", "td", "th"),
-} | dict.fromkeys(("td", "th"), ("td", "th"))
-"""What a start tag ends: elements that need no end tag."""
-_OPTIONAL = frozenset({*_ENDS, "thead", "tbody", "tfoot"})
+_ENDS = (
+    dict.fromkeys(
+        (
+            "p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "dl", "blockquote", "pre", "hr", "table", "figure",
+            "figcaption", "div", "section", "aside", "details", "summary", "article", "header", "footer", "main",
+            "nav", "address", "form", "fieldset",
+        ),
+        ("p",),
+    )
+    | dict.fromkeys(("td", "th"), ("td", "th"))
+    | dict.fromkeys(("dt", "dd"), ("dt", "dd"))
+    | {"li": ("li",), "tr": ("tr", "td", "th")}
+)  # fmt: skip
+"""Which elements a start tag ends: those that need no end tag."""
+_OPTIONAL = frozenset({"p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "tfoot"})
 _HOLDS = frozenset(
     {"ul", "ol", "dl", "table", "div", "section", "aside", "details", "blockquote", "figure"}
 )

@@ -141,6 +141,12 @@ def code_of(segment: str) -> tuple[str, str] | None:
     return language_in(outer[0].info), outer[0].content.removesuffix("\n")
 
 
+def code_span(markdown: str) -> str | None:
+    """Return the text of code within a line; None if it is something else."""
+    inner = _parser().parseInline(markdown)[0].children or []
+    return inner[0].content if len(inner) == 1 and inner[0].type == "code_inline" else None
+
+
 def language_in(info: str) -> str:
     """Return the name of the language that the first line of a code block gives, in the spelling used here."""
     return name_of(class_of(info.strip().split(" ")[0]))
