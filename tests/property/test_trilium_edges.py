@@ -95,6 +95,7 @@ def _is_own_block(done: str, added: str, source: str, made: str) -> bool:
     return now == apart or (added.startswith(LISTS) and now == joined)
 
 
+@pytest.mark.slow("some 5,000 edits")
 def test_an_edit_is_exact_beside_it_or_refused_with_what_is_in_the_way() -> None:
     count, refused, inexact = Counter[str](), dict[str, set[str]](), []
     for kind, source in KINDS.items():
@@ -132,12 +133,12 @@ def test_an_edit_between_other_blocks_is_exact(kind: str) -> None:
             assert _is_exact(done, what, source, wanted, made), what
 
 
-@pytest.mark.parametrize("added", ["new", "---", "- new", "1. new", "- [ ] new", "> new"])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("added", ["new", "---", "- new", "> new"])
 def test_a_line_between_blocks_is_a_block_of_its_own(kind: str, added: str) -> None:
     source = f"<p>top</p>{KINDS[kind]}<p>end</p>"
     lines = to_markdown(source).split("\n")
-    for line in (2, 3, len(lines) - 1, len(lines)):
+    for line in (2, 3, len(lines) - 1):
         wanted = apply_patch("\n".join(lines), [Operation("addition", line, added)], markdown=True)
         try:
             made = edit(source, wanted)
@@ -184,6 +185,9 @@ def test_whatever_a_note_has_what_is_added_is_a_block_of_its_own(
         ("<p>A</p>", "```py\nx\n```", '<p>A</p><pre><code class="language-text-x-python">x</code></pre>'),
         ("<p>A</p>", "> [!note]\n> b", '<p>A</p><aside class="admonition note"><p>b</p></aside>'),
         ("<p>A</p>", "> [!WARNING]\n> ## b\n>\n> c", '<p>A</p><aside class="admonition warning"><h2>b</h2><p>c</p></aside>'),
+        ("<p>A</p>", "> [!TIP] b\n> c", '<p>A</p><aside class="admonition tip"><p><strong>b</strong></p><p>c</p></aside>'),
+        ("<p>A</p>", "> [!TIP] b", '<p>A</p><aside class="admonition tip"><p>b</p></aside>'),
+        ("<p>A</p>", "> [!INFO]\n> b", "<p>A</p><blockquote><p>[!INFO]<br>b</p></blockquote>"),
         ('<ul><li data-list-item-id="e1">a</li></ul>', "* b", '<ul><li data-list-item-id="e1">a</li><li>b</li></ul>'),
         ("<ul><li>a</li></ul>", "b", "<ul><li>a</li></ul><p>b</p>"),
         ("<ul><li>a</li></ul>", "1. b", "<ul><li>a</li></ul><ol><li>b</li></ol>"),
@@ -208,6 +212,24 @@ def test_a_box_joins_a_list_of_boxes_only() -> None:
         edit(boxes, append(to_markdown(boxes), "- d", markdown=True))
         == boxes + "<ul><li>d</li></ul>"
     )
+
+
+IDS = '<ul><li data-list-item-id="e1">a</li><li data-list-item-id="e2"><u>b</u></li></ul>'
+
+
+def test_a_line_in_the_middle_of_a_list_parts_it_and_keeps_the_items() -> None:
+    wanted = apply_patch(to_markdown(IDS), [Operation("addition", 2, "new")], markdown=True)
+    assert edit(IDS, wanted) == IDS.replace("</li><li", "</li></ul><p>new</p><ul><li", 1)
+
+
+@pytest.mark.parametrize(
+    ("added", "made"), [("- b", "<li><u>b</u></li>"), ("text\n\n- a\n- b", None)]
+)
+def test_a_copy_of_an_item_has_no_id(added: str, made: str | None) -> None:
+    text = edit(IDS, append(to_markdown(IDS), added, markdown=True))
+    assert text.startswith(IDS[:-5])
+    assert len(re.findall("data-list-item-id", text)) == 2
+    assert made is None or text == IDS[:-5] + made + "</ul>"
 
 
 def test_an_admonition_changes_its_type() -> None:

@@ -9,6 +9,7 @@ edit says.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mcp_notarium.stores.trilium import html_table, markdown_reader
@@ -28,7 +29,6 @@ from mcp_notarium.stores.trilium.html_tree import DEEPEST, Element, Node, Text, 
 from mcp_notarium.stores.trilium.markdown_languages import name_of
 from mcp_notarium.stores.trilium.markdown_reader import Known, segments
 from mcp_notarium.stores.trilium.markdown_writer import (
-    ADMONITIONS,
     BLOCKS,
     Writer,
     admonition_of,
@@ -41,9 +41,9 @@ _LISTED_AT_MOST = 5
 _HEADING = re.compile(r"(#{1,6}) (.+)")
 _BOX = re.compile(r"\[([ xX])\](?: (.*))?", re.DOTALL)
 _CHECKED = re.compile(r"""\s+checked(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+))?""", re.IGNORECASE)
+_ITEM_ID = re.compile(r"""\sdata-list-item-id=(?:"[^"]*"|'[^']*'|[^\s"'>]+)""")
 _NUMBER = re.compile(r"^\d{1,9}(?=[.)])", re.MULTILINE)
 _TYPE = re.compile(r"""\stype\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
-_ADMONITION = re.compile(rf"\[!({'|'.join(ADMONITIONS)})\](?:[ ]+|(?=\n)|$)", re.IGNORECASE)
 _LISTS = {"ul": "bullet_list", "ol": "ordered_list"}
 _LINES = frozenset({"paragraph", "math_block"})
 
@@ -116,7 +116,12 @@ class _Editor:
         spans: dict[int, tuple[int, int]] = {}
         for place, held in pairs.items():
             spans[owners[held]] = (spans.get(owners[held], (place, 0))[0], place + 1)
-        same = {block.markdown: block.source for block in reversed(blocks)}
+        made = self._made(
+            blocks,
+            old,
+            new,
+            {new[place] for place, held in pairs.items() if new[place] == old[held]},
+        )
         written = [self.source[start : blocks[0].start if blocks else end]]
         lost: Losses = {}
         done = 0
@@ -130,7 +135,7 @@ class _Editor:
                     lost |= self._losses(block)
                 continue
             first, last = spans[number]
-            written += [same.get(one) or self._new(one) for one in new[done:first]]
+            written += map(made, new[done:first])
             done = last
             try:
                 written += [self._changed(block, shown[number], new[first:last]), block.tail]
@@ -140,7 +145,53 @@ class _Editor:
                 lost = refusal.what | lost
         if lost:
             raise WouldLose(_few(lost))
-        return "".join([*written, *(same.get(one) or self._new(one) for one in new[done:])])
+        return "".join([*written, *map(made, new[done:])])
+
+    def _made(
+        self, blocks: list[Block], old: list[str], new: list[str], kept: set[str]
+    ) -> Callable[[str], str]:
+        """Return what makes the HTML of a block that is new in its place: of one that stood elsewhere its own.
+
+        The same holds for the items of a list. What stays where it was, too, is copied without ids.
+        """
+        same = {block.markdown: block.source for block in reversed(blocks)}
+        lists = [
+            one
+            for block in blocks
+            for one in block.nodes
+            if isinstance(one, Element) and one.tag in _LISTS
+        ]
+        items = {
+            self._key(one, self._writer.item(item)): item for one in lists for item in items_of(one)
+        }
+        before, now = ("\n".join(texts) for texts in (old, new))
+
+        def make(segment: str) -> str:
+            if held := same.get(segment):
+                return _ITEM_ID.sub("", held) if segment in kept else held
+            html, contents = self._new(segment), markdown_reader.list_items(segment)
+            made = parse(html).nodes[0] if contents and items else None
+            if not isinstance(made, Element) or len(made.children) != len(contents or ()):
+                return html
+            written = [made.opening]
+            for child, content in zip(made.children, contents or (), strict=True):
+                item = items.get(self._key(made, content))
+                text = html[child.start : child.end]
+                if item is not None:
+                    text = self.source[item.start : item.end]
+                    text = (
+                        _ITEM_ID.sub("", text)
+                        if now.count(content) > before.count(content)
+                        else text
+                    )
+                written.append(text)
+            return "".join([*written, html[made.inner_end :]])
+
+        return make
+
+    @staticmethod
+    def _key(one: Element, content: str) -> tuple[str, bool, str]:
+        return one.tag, one.has_class("todo-list"), content.rstrip(" ")
 
     def _new(self, segment: str) -> str:
         return markdown_reader.to_html(segment, self.lines.known)
@@ -185,7 +236,9 @@ class _Editor:
             case "blockquote":
                 inner = _unquoted(text)
                 return (
-                    None if inner is None or _ADMONITION.match(inner) else self._inside(one, inner)
+                    None
+                    if inner is None or markdown_reader.admonition_in(inner)
+                    else self._inside(one, inner)
                 )
             case "aside" if one.has_class("admonition"):
                 return self._admonition(one, text)
@@ -218,11 +271,11 @@ class _Editor:
     def _admonition(self, one: Element, text: str) -> str | None:
         """Return an admonition with little of it changed, its type included; None if it is none any more."""
         inner = _unquoted(text)
-        found = _ADMONITION.match(inner or "")
-        if inner is None or found is None:
+        found = None if inner is None else markdown_reader.admonition_in(inner)
+        if found is None:
             return None
-        held, now = admonition_of(one), found[1].lower()
-        made = self._inside(one, inner[found.end() :].strip("\n"))
+        held, now = admonition_of(one), found[0]
+        made = self._inside(one, found[1])
         if held == now:
             return made
         if not one.has_class(held):
@@ -255,6 +308,8 @@ class _Editor:
         same = {
             text: self.source[item.start : item.end] for text, item in zip(old, items, strict=True)
         }
+        kept = {new[place] for place, held in pairs.items() if new[place] == old[held]}
+        same |= {text: _ITEM_ID.sub("", same[text]) for text in kept}
         written = [self.source[one.start : items[0].start]]
         for place, content in enumerate(new):
             held = pairs.get(place)

@@ -31,7 +31,7 @@ _MARKER = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)]) {1,4}(?! )|(?:[-*+]|\d{1,9}[.
 _BULLET = re.compile(r"( {0,3})(?:[-*+]|(\d{1,9})[.)])")
 _TASK = re.compile(r" {0,3}[-*+] {1,4}\[[ xX]\](?: |$)", re.MULTILINE)
 _BOX = re.compile(r"\[([ xX])\](?: |$)")
-_ADMONITION = re.compile(rf"\[!({'|'.join(ADMONITIONS)})\](?:\s+|$)", re.IGNORECASE)
+_ADMONITION = re.compile(rf"\[!({'|'.join(ADMONITIONS)})\](?: +|(?=\n)|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +150,25 @@ def code_span(markdown: str) -> str | None:
 def language_in(info: str) -> str:
     """Return the name of the language that the first line of a code block gives, in the spelling used here."""
     return name_of(class_of(info.strip().split(" ")[0]))
+
+
+def admonition_in(quoted: str) -> tuple[str, str] | None:
+    """Return the type of an admonition and what it says; None if the text of this quote is none."""
+    found = _ADMONITION.match(quoted)
+    if found is None:
+        return None
+    title, said = titled(quoted[found.end() :])
+    return found[1].lower(), f"{title}\n\n{said}" if title and said else title or said
+
+
+def titled(content: str) -> tuple[str, str]:
+    """Return the title that stands behind the type of an admonition, '' if there is none, and the text below it.
+
+    Trilium writes a title in bold. What has no text below it is no title.
+    """
+    title, _, said = content.partition("\n")
+    said = said.strip("\n")
+    return (f"**{title}**", said) if title and said else ("", title or said)
 
 
 def list_items(segment: str) -> list[str] | None:
@@ -272,8 +291,8 @@ class _Renderer:
         found = _ADMONITION.match(content)
         if found is None:
             return f"<blockquote>{self._inner(node)}</blockquote>"
-        line = inline_html(content[found.end() :], self._known)
-        inner = f"<p>{line}</p>" if line.strip() else ""
+        lines = filter(None, titled(content[found.end() :]))
+        inner = "".join(f"<p>{inline_html(one, self._known)}</p>" for one in lines)
         inner += "".join(map(self.node, node.children[1:]))
         return f'<aside class="admonition {found[1].lower()}">{inner or "<p></p>"}</aside>'
 
