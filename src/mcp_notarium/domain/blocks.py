@@ -4,6 +4,7 @@ Right below a line of text, Markdown takes ``---`` for the underline of a headin
 the same paragraph, item, row or quote. So a blank line goes between what is added and what stands beside it. Nothing
 goes between them where one carries on what the other began:
 
+* a line right below a heading (``# a``);
 * an item of the list above it, of the same kind (bullets, numbers), or a line that is indented into that list;
 * a row (``| a |``) of the table above it;
 * a line within a paragraph or a quote of several lines, within code, a formula or front matter.
@@ -103,6 +104,8 @@ def _needs_blank(above: Sequence[str], below: Sequence[str]) -> bool:
     if not above or not below or not above[-1].strip() or not below[0].strip():
         return False
     last, first = _read(above[-1]), _read(below[0])
+    if last.kind == "heading":
+        return False
     if first.kind == last.kind == "row":
         heads = len(below) > 1 and _DELIMITER.match(below[1])
         return bool(heads) or not _is_in_table(above)
