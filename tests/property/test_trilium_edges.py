@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from mcp_notarium.domain.blocks import Form
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend
 from mcp_notarium.stores.trilium.html_codec import WouldLose, edit, to_html, to_markdown
 from mcp_notarium.stores.trilium.markdown_reader import segments
@@ -58,8 +60,8 @@ def _edits(source: str) -> Iterator[tuple[str, str, str]]:
         tick = " " if box[1] == "x" else "x"
         yield "tick", str(place), shown[:place] + tick + shown[place + 1 :]
     for added in ADDED:
-        yield "append", added, append(shown, added, markdown=True)
-        yield "prepend", added, prepend(shown, added, below_title=False, markdown=True)
+        yield "append", added, append(shown, added, form=Form.MARKDOWN)
+        yield "prepend", added, prepend(shown, added, below_title=False, form=Form.MARKDOWN)
 
 
 def _blocks(markdown: str) -> list[str]:
@@ -139,7 +141,9 @@ def test_a_line_between_blocks_is_a_block_of_its_own(kind: str, added: str) -> N
     source = f"<p>top</p>{KINDS[kind]}<p>end</p>"
     lines = to_markdown(source).split("\n")
     for line in (2, 3, len(lines) - 1):
-        wanted = apply_patch("\n".join(lines), [Operation("addition", line, added)], markdown=True)
+        wanted = apply_patch(
+            "\n".join(lines), [Operation("addition", line, added)], form=Form.MARKDOWN
+        )
         try:
             made = edit(source, wanted)
         except WouldLose:
@@ -156,7 +160,7 @@ def test_a_line_between_blocks_is_a_block_of_its_own(kind: str, added: str) -> N
 parts = st.lists(st.sampled_from(sorted(KINDS.keys() - REFUSED.keys() - {"unclosed div", "unclosed paragraphs"})), min_size=1, max_size=4)  # fmt: skip
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(parts, st.sampled_from(ADDED), st.sampled_from(["append", "prepend"]))
 def test_whatever_a_note_has_what_is_added_is_a_block_of_its_own(
     kinds: list[str], added: str, done: str
@@ -170,9 +174,38 @@ def test_whatever_a_note_has_what_is_added_is_a_block_of_its_own(
         if done == "append"
         else lambda text, value, **more: prepend(text, value, below_title=False, **more)
     )
-    made = edit(source, put(shown, added, markdown=True))
+    made = edit(source, put(shown, added, form=Form.MARKDOWN))
     assert _only_adds(source, made)
     assert _is_own_block(done, added, source, made), (to_markdown(made), source)
+
+
+TAGS = ("p", "b", "u", "ul", "ol", "li", "div", "blockquote", "pre", "code", "table", "tr", "td", "figure", "a", "h2", "aside", "br", "dl", "dt")  # fmt: skip
+scraps = st.one_of(
+    st.builds("<{}{}>".format, st.sampled_from(TAGS),
+              st.sampled_from(["", ' class="todo-list"', ' class="admonition tip"', ' href="#root/x"', ' a="1" a="2"', " /"])),
+    st.builds("</{}>".format, st.sampled_from(TAGS)),
+    st.sampled_from([" ", "\n", "w0q", "&nbsp;", "&nbsp", "&amp", "<", "<!-- c -->", "a < b", "*", "_", "- ", "1. ", ">", "|", "---", "\\", "&#65;"]),
+    st.sampled_from(sorted(KINDS.values())),
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(scraps, max_size=10).map("".join), st.sampled_from(ADDED))
+@example("<u>a </u>&nbsp;w0q", "x")
+@example("a w0q< b&#65;_&amp", "x")
+def test_no_scrap_of_html_is_changed_beside_an_edit(source: str, added: str) -> None:
+    shown = to_markdown(source)
+    for word in WORD.findall(shown):
+        if source.count(word) == shown.count(word) == 1:
+            with suppress(WouldLose):
+                made = edit(source, shown.replace(word, "new word"))
+                assert made == source.replace(word, "new word")
+    for wanted in (
+        append(shown, added, form=Form.MARKDOWN),
+        prepend(shown, added, below_title=False, form=Form.MARKDOWN),
+    ):
+        with suppress(WouldLose):
+            assert _only_adds(source, edit(source, wanted))
 
 
 @pytest.mark.parametrize(
@@ -199,17 +232,17 @@ def test_whatever_a_note_has_what_is_added_is_a_block_of_its_own(
 def test_an_appended_line_becomes_the_html_that_trilium_writes(
     source: str, added: str, made: str
 ) -> None:
-    assert edit(source, append(to_markdown(source), added, markdown=True)) == made
+    assert edit(source, append(to_markdown(source), added, form=Form.MARKDOWN)) == made
 
 
 def test_a_box_joins_a_list_of_boxes_only() -> None:
     bullets, boxes = "<ul><li>a</li></ul>", to_html("- [ ] b")
-    both = edit(bullets, append(to_markdown(bullets), "- [ ] b", markdown=True))
+    both = edit(bullets, append(to_markdown(bullets), "- [ ] b", form=Form.MARKDOWN))
     assert both == bullets + boxes
-    more = edit(both, append(to_markdown(both), "- [x] c", markdown=True))
+    more = edit(both, append(to_markdown(both), "- [x] c", form=Form.MARKDOWN))
     assert more == bullets + to_html("- [ ] b\n- [x] c")
     assert (
-        edit(boxes, append(to_markdown(boxes), "- d", markdown=True))
+        edit(boxes, append(to_markdown(boxes), "- d", form=Form.MARKDOWN))
         == boxes + "<ul><li>d</li></ul>"
     )
 
@@ -218,7 +251,7 @@ IDS = '<ul><li data-list-item-id="e1">a</li><li data-list-item-id="e2"><u>b</u><
 
 
 def test_a_line_in_the_middle_of_a_list_parts_it_and_keeps_the_items() -> None:
-    wanted = apply_patch(to_markdown(IDS), [Operation("addition", 2, "new")], markdown=True)
+    wanted = apply_patch(to_markdown(IDS), [Operation("addition", 2, "new")], form=Form.MARKDOWN)
     assert edit(IDS, wanted) == IDS.replace("</li><li", "</li></ul><p>new</p><ul><li", 1)
 
 
@@ -226,7 +259,7 @@ def test_a_line_in_the_middle_of_a_list_parts_it_and_keeps_the_items() -> None:
     ("added", "made"), [("- b", "<li><u>b</u></li>"), ("text\n\n- a\n- b", None)]
 )
 def test_a_copy_of_an_item_has_no_id(added: str, made: str | None) -> None:
-    text = edit(IDS, append(to_markdown(IDS), added, markdown=True))
+    text = edit(IDS, append(to_markdown(IDS), added, form=Form.MARKDOWN))
     assert text.startswith(IDS[:-5])
     assert len(re.findall("data-list-item-id", text)) == 2
     assert made is None or text == IDS[:-5] + made + "</ul>"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
@@ -40,6 +41,14 @@ _KINDS = {
 _CALLOUT = re.compile(r" *>[ \t]?\[!")
 
 
+class Form(Enum):
+    """Name what the text of a note is."""
+
+    LINES = "lines, each for itself"
+    MARKDOWN = "Markdown"
+    FILE = "Markdown, below front matter if there is some"
+
+
 class _Line(NamedTuple):
     """Hold what a line is: an item (``bullet`` or ``number``), one of :data:`_KINDS`, or ``text``."""
 
@@ -49,23 +58,21 @@ class _Line(NamedTuple):
     """The column in which an item's text begins."""
 
 
-def find_text(text: str) -> int:
+def find_text(text: str, form: Form) -> int:
     """Return how many lines of front matter stand above the text."""
-    block = find_block(text)
+    block = find_block(text) if form is Form.FILE else None
     return 0 if block is None else text.count("\n", 0, block[2])
 
 
-def set_apart(lines: Sequence[str], at: int, added: list[str]) -> list[str]:
+def set_apart(lines: Sequence[str], at: int, added: list[str], *, front: int) -> list[str]:
     """Return the lines to add, with the blank lines that keep them apart from those beside them.
 
-    ``lines``: the whole text, each with its end. ``at``: how many of them stand above.
+    ``lines``: the whole text, each with its end. ``at``: how many of them stand above. ``front``: how many of
+    them are front matter.
     """
     if not any(line.strip() for line in added):
         return added
     before = "".join(lines[:at])
-    front = (
-        find_text("".join(lines)) if lines and lines[0].lstrip("\ufeff").startswith("---") else 0
-    )
     if at < front or _is_in_fence(before, added[0]):
         return added
     above = [line.rstrip("\r\n") for line in lines[max(front, at - _MOST_READ) : at]]

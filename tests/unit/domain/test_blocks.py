@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from mcp_notarium.domain.blocks import Form
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend
 
 TABLE = "| a |\n| --- |\n| 1 |"
@@ -65,7 +66,7 @@ FRONT = "---\ntags: a\n---\n"
     ],
 )  # fmt: skip
 def test_append(text: str, added: str, whole: str) -> None:
-    assert append(text, added, markdown=True) == whole
+    assert append(text, added, form=Form.FILE) == whole
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_append(text: str, added: str, whole: str) -> None:
     ],
 )  # fmt: skip
 def test_prepend(text: str, added: str, whole: str) -> None:
-    assert prepend(text, added, below_title=False, markdown=True) == whole
+    assert prepend(text, added, below_title=False, form=Form.FILE) == whole
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_prepend(text: str, added: str, whole: str) -> None:
     ],
 )
 def test_an_addition_in_the_middle(text: str, line: int, added: str, whole: str) -> None:
-    assert apply_patch(text, [Operation("addition", line, added)], markdown=True) == whole
+    assert apply_patch(text, [Operation("addition", line, added)], form=Form.FILE) == whole
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,12 @@ def test_an_addition_in_the_middle(text: str, line: int, added: str, whole: str)
 def test_an_addition_that_replaces_a_line_stands_exactly_there(
     operations: list[Operation], whole: str
 ) -> None:
-    assert apply_patch("a\nb\nc", operations, markdown=True) == whole
+    assert apply_patch("a\nb\nc", operations, form=Form.FILE) == whole
+
+
+def test_only_a_file_has_front_matter() -> None:
+    text = "---\n\na\n\n---\n\nb"
+    assert prepend(text, "x", below_title=False, form=Form.MARKDOWN) == f"x\n\n{text}"
 
 
 def test_a_text_of_lines_gets_no_blank_ones() -> None:
@@ -145,6 +151,6 @@ def test_the_parser_takes_an_appended_line_for_a_block_of_its_own(
         return  # it goes on with the code
     parser = MarkdownIt("commonmark").enable("table")
     text = "\n\n".join(parts)
-    whole = append(text, added, markdown=True)
+    whole = append(text, added, form=Form.MARKDOWN)
     assert whole.startswith(text)
     assert parser.render(whole) == parser.render(text + "\n") + parser.render(added)

@@ -76,8 +76,9 @@ def _edit(source: str, markdown: str) -> str:
     made = _Editor(source, lines).rewrite(fragment.nodes, 0, len(source), markdown)
     if lost := find_stripped(fragment.nodes, parse(made).nodes):
         raise WouldLose(_few(lost))
-    if fragment.faults and _reads(to_markdown(made)) != _reads(markdown):
+    if not fragment.well_formed and _reads(to_markdown(made)) != _reads(markdown):
         lines.require_sound(0, len(source))
+        raise WouldLose({"an element without an end": len(source) - 1}, broken=True)
     return made
 
 

@@ -23,7 +23,8 @@ from mcp_notarium.stores.trilium.markdown_writer import (
 
 _REFERENCE = r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)"
 """What is decoded as one; without a ``;``, it may stand for its first letters only."""
-_WORD = re.compile(rf"(?:\s|&nbsp;?)+|(?P<reference>{_REFERENCE})|[^\s&]+|&")
+_WORD = re.compile(rf"(?:\s|&nbsp;?)+|(?P<reference>{_REFERENCE})|[^\s&<>]+|[&<>]")
+_CHUNK = re.compile(r"(?:\s|&nbsp;?)+|(?:(?!&nbsp)\S)+")
 _CODE = re.compile(rf"{_REFERENCE}|[^&]+|&")
 _SHOWN = 40
 """Characters of what is not understood that a refusal names, at most."""
@@ -105,19 +106,33 @@ class LineEditor:
     def _pieces(self, nodes: list[Node]) -> Iterator[Piece]:
         """Yield elements and words, each with its Markdown."""
         for node, part in zip(nodes, self.writer.inline_parts(nodes), strict=True):
-            words = list(self._words(node)) if isinstance(node, Text) else []
-            same = words and part == "".join(text for _, text in words)
-            yield from words if same else [(node, part)]
+            yield from self._words(node, part) if isinstance(node, Text) else [(node, part)]
 
-    def _words(self, node: Text) -> Iterator[Piece]:
-        for found in _WORD.finditer(self.source, node.start, node.end):
-            start, end, middle = *found.span(), found.end()
+    def _words(self, node: Text, shown: str) -> list[Piece]:
+        """Return the words of a text, in pieces as small as can be said without the others."""
+        for spans in (self._spans(node.start, node.end), self._chunks(node)):
+            texts = [Text(html.unescape(self.source[a:b]), a, b) for a, b in spans]
+            pieces: list[Piece] = [(text, self.writer.text(text.text)) for text in texts]
+            joined = "".join(part for _, part in pieces)
+            if joined == f" {shown}":  # it follows a space
+                pieces[0] = (texts[0], pieces[0][1][1:])
+            if joined in (shown, f" {shown}"):
+                return pieces
+        return [(node, shown)]
+
+    def _chunks(self, node: Text) -> Iterator[tuple[int, int]]:
+        return (found.span() for found in _CHUNK.finditer(self.source, node.start, node.end))
+
+    def _spans(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the places of words, spaces and references; of one without a ``;`` what is none of it follows."""
+        for found in _WORD.finditer(self.source, start, end):
+            begin, stop = found.span()
             if found["reference"] and not found[0].endswith(";"):
-                middle -= _letters_after(found[0])
-            for first, last in ((start, middle), (middle, end)):
-                if first < last:
-                    word = html.unescape(self.source[first:last])
-                    yield Text(word, first, last), self.writer.text(word)
+                middle = stop - _letters_after(found[0])
+                yield begin, middle
+                yield from self._spans(middle, stop)
+            else:
+                yield begin, stop
 
     def _between(self, pieces: list[Piece], new: str) -> str:
         """Change what stands between the pieces that are the same at both ends."""
