@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mcp_notarium.domain.blocks import Form
 from mcp_notarium.domain.link_rewriting import count_links
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import path_key, with_digits
@@ -161,6 +162,14 @@ class Library:
     def get(self, note_id: str) -> Note | None:
         """Return a note from the index, or None."""
         return self._cache.notes.get(note_id)
+
+    def form_of(self, note: Note) -> Form:
+        """Return what the text of a note is: lines, or Markdown, where lines below each other may be one block."""
+        base = self._cache.notes.base(note.id)
+        markdown = "markdown" in note.properties or (base and self.traits.is_markdown(base))
+        if not markdown:
+            return Form.LINES
+        return Form.FILE if self.traits.tags_in_text else Form.MARKDOWN
 
     def find_links(self, note_id: str) -> LinkedNotes:
         """Return the links of a note of a store with paths, and those to it."""

@@ -196,6 +196,9 @@ _BEHAVIOUR = {
 * `append` puts lines at the end, `prepend` at the top: above the text where the store has titles, elsewhere below the
   first line that is not blank (the title) and the blank lines after it. If somebody else has added the
   same lines there at the same moment, they are there once.
+* Where a text is Markdown (a vault, Trilium's text notes, notes with the property `markdown`), lines of `append`, `prepend` and additions are
+  blocks of their own: a blank line goes between them and a neighbour that Markdown would join them with, and none stands above front
+  matter. Items go on a list of their kind, rows a table ([decision 41](decisions/0041-added-lines-are-blocks.md)). Elsewhere lines are lines.
 * `find` is exact and must be in the text once; the error says how often it is there and from which lines. It is a
   `conflict` that shows the lines of now if it was there until lately. It may span lines, and `\\n` in it finds the note's own line ends. `replace`: "" removes it.
 * `title` is an argument as well where the store has titles (at most 1,000 characters, one line), and alone reason enough for a change. Elsewhere the first line of the text is the title.

@@ -179,7 +179,7 @@ def test_no_markdown_makes_an_active_element(markdown: str) -> None:
         ("<p>a <u>b</u></p>", "a b", "b c", "<u>"),
         ('<table><tbody><tr><td colspan="2">b</td></tr></tbody></table>', "|  |\n| --- |\n| b |",
          "|  |  |\n| --- | --- |\n| b | c |", "colspan of <td>"),
-        ("<p>a<!-- hidden --></p>", "a", "b", "HTML that is not well formed"),
+        ("<p>a<!-- hidden --> b</p>", "a b", "c", "a comment of the HTML"),
         ('<p>a <mark class="marker-yellow">b</mark></p>', "a b", "c", "class of <mark>"),
         ("<table><tbody><tr><td><p>a</p><p>b</p></td></tr></tbody></table>", "a b", "a c",
          "several lines in a cell of a table"),
@@ -195,8 +195,7 @@ def test_an_edit_that_would_lose_something_says_what(
         edit(source, to_markdown(source).replace(old, new))
     assert lost in refusal.value.what
     rest = source + "<p>other</p>"
-    if "not well" not in lost:
-        assert edit(rest, to_markdown(rest).replace("other", "edited")) == source + "<p>edited</p>"
+    assert edit(rest, to_markdown(rest).replace("other", "edited")) == source + "<p>edited</p>"
 
 
 @pytest.mark.parametrize(
@@ -302,7 +301,7 @@ RED = '<span style="color:red">red</span>'
         (TABLE.format(ROW.format("a") + ROW.format("b")), "| a | - x - y |\n", "",
          TABLE.format(ROW.format("b"))),
         (TODO.format(BOX.format("", "a") + BOX.format("", RED)), "- [ ] a", "- [x] a",
-         TODO.format(BOX.format("", "a").replace("<input", '<input checked="checked"') + BOX.format("", RED))),
+         TODO.format(BOX.format("", "a").replace('<input type="checkbox"', '<input type="checkbox" checked="checked"') + BOX.format("", RED))),
         (TODO.format(BOX.format(' checked="checked"', RED)), "[x]", "[ ]", TODO.format(BOX.format("", RED))),
         (TODO.format(BOX.format("", RED)), "red", "red\n- [ ] b",
          TODO.format(BOX.format("", RED) + BOX.format("", "b").replace(' data-list-item-id="e"', ""))),

@@ -16,7 +16,8 @@ several additions at one line. The edges:
 * Deleting every line gives the empty text.
 
 ``append`` and ``prepend`` are additions. ``replace_once`` is exact; new lines get the note's own line end, and
-``\n`` finds that, too.
+``\n`` finds that, too. ``form`` Markdown: additions are kept apart from the blocks beside them (:mod:`blocks`), but for
+those at a line that is deleted or modified, or right below one; none stands above front matter.
 
 Versions are not compared here; the caller makes sure that the numbers refer to this text.
 """
@@ -27,6 +28,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from mcp_notarium.domain.blocks import Form, find_text, set_apart
 from mcp_notarium.domain.lines import (
     CRLF,
     LF,
@@ -52,7 +54,7 @@ class Operation:
     value: str | None = None
 
 
-def apply_patch(text: str, operations: Sequence[Operation]) -> str:
+def apply_patch(text: str, operations: Sequence[Operation], *, form: Form = Form.LINES) -> str:
     """Apply the operations to the text by the rules above.
 
     Raises ``PatchError`` for an empty list, a line outside the note (naming how many lines it
@@ -80,16 +82,23 @@ def apply_patch(text: str, operations: Sequence[Operation]) -> str:
                 details={"line_number": line},
                 resolution_hint="Name each line in at most one modification or deletion.",
             )
+    if form is not Form.LINES:
+        front = find_text(text, form)
+        if front and 1 in added:
+            added[front + 1] = added.pop(1) + added.get(front + 1, [])
+        for line in added.keys() - replaced.keys() - {number + 1 for number in replaced}:
+            added[line] = set_apart(lines, line - 1, added[line], front=front)
     patched = _replace_lines(lines, added, replaced, newline=newline_of(text))
     return _join(patched, final_end=text.endswith(LF))
 
 
-def append(text: str, value: str) -> str:
+def append(text: str, value: str, *, form: Form = Form.LINES) -> str:
     """Return the text with these lines after its last one."""
-    return apply_patch(text, [Operation("addition", len(split_lines(text)) + 1, value)])
+    operation = Operation("addition", len(split_lines(text)) + 1, value)
+    return apply_patch(text, [operation], form=form)
 
 
-def prepend(text: str, value: str, *, below_title: bool) -> str:
+def prepend(text: str, value: str, *, below_title: bool, form: Form = Form.LINES) -> str:
     """Return the text with these lines before its first one.
 
     ``below_title``: the first line that is not blank is the title, so they stand below that and the blank
@@ -102,7 +111,7 @@ def prepend(text: str, value: str, *, below_title: bool) -> str:
         line += below + next(
             (n for n, one in enumerate(blank[below:]) if not one), len(blank) - below
         )
-    return apply_patch(text, [Operation("addition", line, value)])
+    return apply_patch(text, [Operation("addition", line, value)], form=form)
 
 
 def replace_once(text: str, find: str, replacement: str) -> str:

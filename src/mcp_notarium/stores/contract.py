@@ -90,6 +90,10 @@ class Versions(Enum):
     BY_ETAG = "as LISTED, and each may be read by the etag that it had as the newest"
 
 
+def _is_lines(_revision: Revision) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Traits:
     """Hold the facts about a store. The engine asks for these and never for a store's name."""
@@ -118,6 +122,8 @@ class Traits:
     """A tag may have several words."""
     titles: bool = False
     """A note has a title beside its text (``Content.title``)."""
+    is_markdown: Callable[[Revision], bool] = _is_lines
+    """Tell whether the text of a note is Markdown whatever its properties are; else it is lines, each for itself."""
     folders: bool = False
     """An id is a path. The title of a new note may begin with its folder: ``Work/plan``. Another title gives a note
     another id: in its folder, or, with a ``/`` in the title, from the top."""

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from mcp_notarium.domain.blocks import Form
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend, replace_once
 from mcp_notarium.domain.policy import Field
@@ -209,7 +210,12 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     if request.tags is not None:
         tags = check_tags(request.tags, present=old.tags, spaced=spaced)
     try:
-        text = _text(request, old.text, titles=app.library.traits.titles)
+        text = _text(
+            request,
+            old.text,
+            titles=app.library.traits.titles,
+            form=Form.LINES if note is None else app.library.form_of(note),
+        )
     except PatchError as error:
         if note is not None and error.details.get("found") == 0:
             await _require_unchanged(app, request, note)
@@ -236,7 +242,7 @@ async def _require_unchanged(app: App, request: SaveRequest, note: Note) -> None
     """Raise ``VersionConflict`` with the lines of now if the note said lately what is to be found."""
     for then in await app.library.history.recall(note.id):
         try:
-            mine = replace(then, text=_text(request, then.text, titles=True))
+            mine = replace(then, text=_text(request, then.text, titles=True, form=Form.LINES))
         except PatchError:
             continue
         read = replace(note, text=then.text, title=then.title)
@@ -304,14 +310,14 @@ def _properties(request: SaveRequest) -> dict[str, bool]:
     return {} if given is None else given.model_dump(exclude_none=True)
 
 
-def _text(request: SaveRequest, old: str, *, titles: bool) -> str:
-    """Return the new text; ``titles``: the store keeps the title beside it."""
+def _text(request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:
+    """Return the new text; ``titles``: the store keeps the title beside it, ``form``: what the text is."""
     if request.text is not None:
         return request.text
     if request.append is not None:
-        return append(old, request.append)
+        return append(old, request.append, form=form)
     if request.prepend is not None:
-        return prepend(old, request.prepend, below_title=not titles)
+        return prepend(old, request.prepend, below_title=not titles, form=form)
     if request.find is not None and request.replace is not None:
         return replace_once(old, request.find, request.replace)
     if request.text_patch is None:
@@ -322,6 +328,7 @@ def _text(request: SaveRequest, old: str, *, titles: bool) -> str:
             Operation(kind=change.operation, line=change.line_number, value=change.value)
             for change in request.text_patch
         ],
+        form=form,
     )
 
 

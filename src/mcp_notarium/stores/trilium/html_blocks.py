@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from mcp_notarium.stores.trilium import markdown_reader
-from mcp_notarium.stores.trilium.html_tree import Element, Node, elements, parse
+from mcp_notarium.stores.trilium.html_tree import Element, Node, Text, elements, parse
 from mcp_notarium.stores.trilium.markdown_reader import Known
 from mcp_notarium.stores.trilium.markdown_writer import Writer, grouped
 
 _EMBEDDED = "embedded-image-"
+_MARK = "\uffff"
+"""A character that no text has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,29 @@ def to_markdown(source: str) -> str:
     return joined(cut(nodes, source, len(source), Writer(address_in(nodes))))
 
 
+def line_of(source: str, place: int) -> int | None:
+    """Return the line of a note's Markdown, from 1, in which what stands at a place of its source shows."""
+    nodes = parse(source).nodes
+    _mark(nodes, place)
+    shown = joined(cut(nodes, source, len(source), Writer(address_in(nodes))))
+    return shown.count("\n", 0, shown.index(_MARK)) + 1 if _MARK in shown else None
+
+
+def _mark(nodes: list[Node], place: int) -> bool:
+    """Put a mark where the node at a place shows."""
+    for number, node in enumerate(nodes):
+        if node.end <= place:
+            continue
+        if isinstance(node, Text):
+            node.text = _MARK + node.text
+            return True
+        if _mark(node.children, place):
+            return True
+        nodes.insert(number, Text(_MARK, node.start, node.start))
+        return True
+    return False
+
+
 def joined(blocks: Iterable[Block]) -> str:
     """Return the Markdown of blocks below each other."""
     return "\n\n".join(block.markdown for block in blocks)
@@ -43,21 +68,16 @@ def cut(nodes: list[Node], source: str, end: int, writer: Writer) -> list[Block]
     """Cut nodes, up to ``end`` of the source, into blocks. What shows nothing belongs to the block before it."""
     blocks = list[Block]()
     groups = grouped(nodes)
-    starts = [group[0].start for group, _ in groups] + [end]
-    marker, before = 0, ""
-    for number, (group, _) in enumerate(groups):
+    starts = [group[0].start for group in groups] + [end]
+    for number, group in enumerate(groups):
         stop = group[-1].end
         tail = source[stop : starts[number + 1]]
-        tag = group[0].tag if isinstance(group[0], Element) else ""
-        same_list = bool(blocks) and tag in ("ul", "ol") and tag == before
-        markdown = writer.block(group, marker=1 - marker if same_list else 0)
+        markdown = writer.block(group, below=blocks[-1].markdown if blocks else "")
         if not markdown:
             if blocks:
                 shown = source[group[0].start : stop]
                 blocks[-1] = replace(blocks[-1], tail=blocks[-1].tail + shown + tail)
             continue
-        marker = 1 - marker if same_list else 0
-        before = tag
         blocks.append(Block(group, source[group[0].start : stop], markdown, tail))
     return blocks
 

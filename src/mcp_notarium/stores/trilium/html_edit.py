@@ -9,6 +9,7 @@ edit says.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mcp_notarium.stores.trilium import html_table, markdown_reader
@@ -19,41 +20,75 @@ from mcp_notarium.stores.trilium.html_blocks import (
     cut,
     joined,
     known_in,
+    line_of,
     to_markdown,
 )
 from mcp_notarium.stores.trilium.html_lines import LineEditor, WouldLose
-from mcp_notarium.stores.trilium.html_losses import find_losses, find_stripped
-from mcp_notarium.stores.trilium.html_tree import Element, Node, Text, inner_end, parse
-from mcp_notarium.stores.trilium.markdown_reader import segments
-from mcp_notarium.stores.trilium.markdown_writer import BLOCKS, Writer
+from mcp_notarium.stores.trilium.html_losses import Losses, find_losses, find_stripped
+from mcp_notarium.stores.trilium.html_tree import DEEPEST, Element, Node, Text, parse
+from mcp_notarium.stores.trilium.markdown_languages import name_of
+from mcp_notarium.stores.trilium.markdown_reader import Known, segments
+from mcp_notarium.stores.trilium.markdown_writer import (
+    BLOCKS,
+    Writer,
+    admonition_of,
+    code_element,
+    items_of,
+)
 
 __all__ = ["WouldLose", "edit"]
 _LISTED_AT_MOST = 5
 _HEADING = re.compile(r"(#{1,6}) (.+)")
 _BOX = re.compile(r"\[([ xX])\](?: (.*))?", re.DOTALL)
 _CHECKED = re.compile(r"""\s+checked(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+))?""", re.IGNORECASE)
+_ITEM_ID = re.compile(r"""\sdata-list-item-id=(?:"[^"]*"|'[^']*'|[^\s"'>]+)""")
+_NUMBER = re.compile(r"^\d{1,9}(?=[.)])", re.MULTILINE)
+_TYPE = re.compile(r"""\stype\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
 _LISTS = {"ul": "bullet_list", "ol": "ordered_list"}
 _LINES = frozenset({"paragraph", "math_block"})
 
 
 def edit(source: str, markdown: str) -> str:
-    """Return the HTML that makes ``markdown`` of ``source``. Raises ``WouldLose``."""
+    """Return the HTML that makes ``markdown`` of ``source``. Raises ``WouldLose``, with the lines of what it names."""
+    try:
+        return _edit(source, markdown)
+    except WouldLose as refusal:
+        for name, place in refusal.what.items():
+            line = line_of(source, place)
+            refusal.lines[name] = f"{name} in line {line}" if line else name
+        raise
+    finally:
+        markdown_reader.forget()
+
+
+def _edit(source: str, markdown: str) -> str:
     shown = to_markdown(source)
     if shown == markdown:
         return source
     fragment = parse(source)
-    if not fragment.well_formed:
-        raise WouldLose(["HTML that is not well formed"])
+    if fragment.too_deep:
+        raise WouldLose({f"elements nested more than {DEEPEST} deep": 0}, broken=True)
     if any(map(markdown_reader.has_too_many_marks, (shown, markdown))):
-        raise WouldLose([f"formatting: there are more than {markdown_reader.MOST_MARKS} marks"])
-    lines = LineEditor(source, known_in(fragment.nodes), Writer(address_in(fragment.nodes)))
-    try:
-        made = _Editor(source, lines).rewrite(fragment.nodes, 0, len(source), markdown)
-    finally:
-        markdown_reader.forget()
+        most = markdown_reader.MOST_MARKS
+        raise WouldLose({f"formatting: there are more than {most} marks": 0})
+    writer = Writer(address_in(fragment.nodes))
+    lines = LineEditor(source, known_in(fragment.nodes), writer, fragment.faults)
+    made = _Editor(source, lines).rewrite(fragment.nodes, 0, len(source), markdown)
     if lost := find_stripped(fragment.nodes, parse(made).nodes):
-        raise WouldLose(lost[:_LISTED_AT_MOST])
+        raise WouldLose(_few(lost))
+    if not fragment.well_formed and _reads(to_markdown(made)) != _reads(markdown):
+        lines.require_sound(0, len(source))
+        raise WouldLose({"an element without an end": len(source) - 1}, broken=True)
     return made
+
+
+def _reads(markdown: str) -> list[str]:
+    """Return the blocks of a text as they read once they are stored."""
+    return segments(to_markdown(markdown_reader.to_html(markdown, Known())))
+
+
+def _few(losses: Losses) -> Losses:
+    return dict(list(losses.items())[:_LISTED_AT_MOST])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +110,21 @@ class _Editor:
         shown = [segments(block.markdown) for block in blocks]
         old = [one for ones in shown for one in ones]
         if not all(shown) or (len(blocks) > 1 and old != segments(joined(blocks))):
-            raise WouldLose(["an order of blocks that Markdown cannot say"])
+            raise WouldLose({"an order of blocks that Markdown cannot say": start})
         new = segments(markdown)
         pairs, doubtful = pair(old, new)
         owners = [number for number, ones in enumerate(shown) for _ in ones]
         spans: dict[int, tuple[int, int]] = {}
         for place, held in pairs.items():
             spans[owners[held]] = (spans.get(owners[held], (place, 0))[0], place + 1)
-        same = {block.markdown: block.source for block in reversed(blocks)}
+        made = self._made(
+            blocks,
+            old,
+            new,
+            {new[place] for place, held in pairs.items() if new[place] == old[held]},
+        )
         written = [self.source[start : blocks[0].start if blocks else end]]
-        lost: list[str] = []
+        lost: Losses = {}
         done = 0
         for number, block in enumerate(blocks):
             if number not in spans:
@@ -93,23 +133,71 @@ class _Editor:
                 fewer = new.count(block.markdown) < old.count(block.markdown)
                 merged = any(owners[held] == number for held in doubtful)
                 if fewer and (twin or merged):
-                    lost += self._losses(block)
+                    lost |= self._losses(block)
                 continue
             first, last = spans[number]
-            written += [same.get(one) or self._new(one) for one in new[done:first]]
+            written += map(made, new[done:first])
             done = last
             try:
                 written += [self._changed(block, shown[number], new[first:last]), block.tail]
             except WouldLose as refusal:
-                lost += refusal.what
+                if refusal.broken:
+                    raise
+                lost = refusal.what | lost
         if lost:
-            raise WouldLose(list(dict.fromkeys(lost))[:_LISTED_AT_MOST])
-        return "".join([*written, *(same.get(one) or self._new(one) for one in new[done:])])
+            raise WouldLose(_few(lost))
+        return "".join([*written, *map(made, new[done:])])
+
+    def _made(
+        self, blocks: list[Block], old: list[str], new: list[str], kept: set[str]
+    ) -> Callable[[str], str]:
+        """Return what makes the HTML of a block that is new in its place: of one that stood elsewhere its own.
+
+        The same holds for the items of a list. What stays where it was, too, is copied without ids.
+        """
+        same = {block.markdown: block.source for block in reversed(blocks)}
+        lists = [
+            one
+            for block in blocks
+            for one in block.nodes
+            if isinstance(one, Element) and one.tag in _LISTS
+        ]
+        items = {
+            self._key(one, self._writer.item(item)): item for one in lists for item in items_of(one)
+        }
+        before, now = ("\n".join(texts) for texts in (old, new))
+
+        def make(segment: str) -> str:
+            if held := same.get(segment):
+                return _ITEM_ID.sub("", held) if segment in kept else held
+            html, contents = self._new(segment), markdown_reader.list_items(segment)
+            made = parse(html).nodes[0] if contents and items else None
+            if not isinstance(made, Element) or len(made.children) != len(contents or ()):
+                return html
+            written = [made.opening]
+            for child, content in zip(made.children, contents or (), strict=True):
+                item = items.get(self._key(made, content))
+                text = html[child.start : child.end]
+                if item is not None:
+                    text = self.source[item.start : item.end]
+                    text = (
+                        _ITEM_ID.sub("", text)
+                        if now.count(content) > before.count(content)
+                        else text
+                    )
+                written.append(text)
+            return "".join([*written, html[made.inner_end :]])
+
+        return make
+
+    @staticmethod
+    def _key(one: Element, content: str) -> tuple[str, bool, str]:
+        return one.tag, one.has_class("todo-list"), content.rstrip(" ")
 
     def _new(self, segment: str) -> str:
         return markdown_reader.to_html(segment, self.lines.known)
 
-    def _losses(self, block: Block) -> list[str]:
+    def _losses(self, block: Block) -> Losses:
         return find_losses(block.nodes, parse(self._new(block.markdown)).nodes)
 
     def _changed(self, block: Block, old: list[str], new: list[str]) -> str:
@@ -118,11 +206,20 @@ class _Editor:
             return block.source
         text, anew = "\n\n".join(new), "".join(map(self._new, new))
         made = self._spliced(block, text)
-        if made is not None and to_markdown(made) in (text, to_markdown(anew)):
+        if made is not None and self._agrees(block, to_markdown(made), text, to_markdown(anew)):
             return made
+        self.lines.require_sound(block.start, block.nodes[-1].end)
         if losses := self._losses(block):
             raise WouldLose(losses)
         return anew
+
+    @staticmethod
+    def _agrees(block: Block, shown: str, text: str, anew: str) -> bool:
+        """Tell whether a block reads as it should; a list keeps the number of its first item below a new one."""
+        if shown in (text, anew):
+            return True
+        first = [(markdown_reader.list_items(one) or [""])[0] for one in (block.markdown, text)]
+        return first[0] != first[1] and _NUMBER.sub("1", shown) == _NUMBER.sub("1", anew)
 
     def _spliced(self, block: Block, text: str) -> str | None:  # noqa: C901, PLR0911 - one line a kind
         """Return a block with little of it changed; None if it became another kind of block."""
@@ -138,36 +235,72 @@ class _Editor:
                     return None
                 return self._line(one, held[2], now[2])
             case "blockquote":
-                lines = text.split("\n")
-                if not all(line.startswith(">") for line in lines):
-                    return None
-                return self._inside(one, "\n".join(line[1:].removeprefix(" ") for line in lines))
+                inner = _unquoted(text)
+                return (
+                    None
+                    if inner is None or markdown_reader.admonition_in(inner)
+                    else self._inside(one, inner)
+                )
+            case "aside" if one.has_class("admonition"):
+                return self._admonition(one, text)
             case "ul" | "ol":
                 return self._list(one, text) if kind == _LISTS[one.tag] else None
             case "table":
                 return html_table.edit(self.lines, one, text) if kind == "table" else None
-            case "pre" | "hr":
+            case "pre":
+                return self._code(one, text)
+            case "hr":
                 return None
-            case "figure" if kind != "table" and segments(text)[0] != segments(block.markdown)[0]:
+            case "figure" if (
+                not _has_table(one) and segments(text)[0] != segments(block.markdown)[0]
+            ):
                 return None  # beside an image nothing can be written
         return self._inside(one, text) if self._writer.blocks(one.children) else None
 
+    def _code(self, one: Element, text: str) -> str | None:
+        """Return a code block with its text changed; None if its language is another now."""
+        found = markdown_reader.code_of(text)
+        code = code_element(one)
+        language = name_of(code.attributes.get("class", "")) if code else ""
+        if found is None or found[0] != language:
+            return None
+        if code is None or code.tag != "code":
+            return self.lines.code(one, found[1])
+        made = self.lines.code(code, found[1])
+        return made and self.source[one.start : code.start] + made + self.source[code.end : one.end]
+
+    def _admonition(self, one: Element, text: str) -> str | None:
+        """Return an admonition with little of it changed, its type included; None if it is none any more."""
+        inner = _unquoted(text)
+        found = None if inner is None else markdown_reader.admonition_in(inner)
+        if found is None:
+            return None
+        held, now = admonition_of(one), found[0]
+        made = self._inside(one, found[1])
+        if held == now:
+            return made
+        if not one.has_class(held):
+            return None
+        opening = re.sub(rf"(?<=[\s\"']){held}(?=[\s\"'])", now, one.opening, count=1)
+        return opening + made.removeprefix(one.opening)
+
     def _line(self, one: Element, old: str, new: str) -> str:
+        self.lines.require_sound(one.start, one.end)
         inner = self.lines.edit(one.children, old, new)
-        return one.opening + inner + self.source[inner_end(self.source, one) : one.end]
+        return one.opening + inner + self.source[one.inner_end : one.end]
 
     def _inside(self, one: Element, markdown: str) -> str:
-        begin, end = one.start + len(one.opening), inner_end(self.source, one)
+        begin, end = one.start + len(one.opening), one.inner_end
         inner = self.rewrite(one.children, begin, end, markdown)
         return one.opening + inner + self.source[end : one.end]
 
     def _list(self, one: Element, text: str) -> str | None:
         """Return a list with few of its items changed."""
-        items = [child for child in one.children if isinstance(child, Element)]
+        items = items_of(one)
         new = markdown_reader.list_items(text)
         if new is None or any(item.tag != "li" for item in items):
             return None
-        end = inner_end(self.source, one)
+        end = one.inner_end
         ends = [*(item.start for item in items[1:]), end]
         old = [self._writer.item(item).rstrip(" ") for item in items]
         pairs, doubtful = pair(old, new)
@@ -176,6 +309,8 @@ class _Editor:
         same = {
             text: self.source[item.start : item.end] for text, item in zip(old, items, strict=True)
         }
+        kept = {new[place] for place, held in pairs.items() if new[place] == old[held]}
+        same |= {text: _ITEM_ID.sub("", same[text]) for text in kept}
         written = [self.source[one.start : items[0].start]]
         for place, content in enumerate(new):
             held = pairs.get(place)
@@ -202,7 +337,7 @@ class _Editor:
             return None
         if made.has_class("todo-list") != one.has_class("todo-list"):
             return None
-        return html[len(made.opening) : inner_end(html, made)]
+        return html[len(made.opening) : made.inner_end]
 
     def _item(self, item: Element, content: str) -> str | None:
         """Return an item of a list that reads as ``content``, its box ticked or not."""
@@ -216,26 +351,49 @@ class _Editor:
         if label is None or box is None or box.tag != "input":
             return self._inside(item, content)
         found = _BOX.fullmatch(content)
-        shown, parts = self._writer.block(label.children), segments(found[2] or "") if found else []
-        if (
-            found is None
-            or not shown
-            or not parts
-            or markdown_reader.kind_of(parts[0]) not in _LINES
-        ):
+        if found is None:
             return None
         rest = item.children[item.children.index(label) + 1 :]
-        end = inner_end(self.source, item)
-        checked = "" if found[1] == " " else ' checked="checked"'
-        ticked = _CHECKED.sub("", box.opening)
-        ticked = ticked[: len("<input")] + checked + ticked[len("<input") :]
-        if ("checked" in box.attributes) == bool(checked):
-            ticked = box.opening
+        words, others = self._label(label, found[2] or "")
+        if words is None:
+            return None
         return "".join(
             [
                 self.source[item.start : label.start],
-                self._line(label, shown, parts[0]).replace(box.opening, ticked, 1),
-                self.rewrite(rest, label.end, end, "\n\n".join(parts[1:])),
-                self.source[end : item.end],
+                words.replace(box.opening, _ticked(box, found[1] != " "), 1),
+                self.rewrite(rest, label.end, item.inner_end, others),
+                self.source[item.inner_end : item.end],
             ]
         )
+
+    def _label(self, label: Element, content: str) -> tuple[str | None, str]:
+        """Return the label of an item as it reads now, None if it cannot; and what stands below it."""
+        shown, parts = self._writer.block(label.children), segments(content)
+        if not shown:  # what the item says stands beside its label
+            return self.source[label.start : label.end], content
+        if not parts or markdown_reader.kind_of(parts[0]) not in _LINES:
+            return None, ""
+        return self._line(label, shown, parts[0]), "\n\n".join(parts[1:])
+
+
+def _ticked(box: Element, checked: bool) -> str:  # noqa: FBT001 - a tick
+    """Return the start tag of a box, ticked or not; its other attributes stay in their order."""
+    if ("checked" in box.attributes) == checked:
+        return box.opening
+    bare = _CHECKED.sub("", box.opening)
+    if not checked:
+        return bare
+    kind = _TYPE.search(bare)
+    place = kind.end() if kind else len("<input")
+    return bare[:place] + ' checked="checked"' + bare[place:]
+
+
+def _unquoted(text: str) -> str | None:
+    """Return what is in a quote; None if it is none."""
+    lines = text.split("\n")
+    quoted = all(line.startswith(">") for line in lines)
+    return "\n".join(line[1:].removeprefix(" ") for line in lines) if quoted else None
+
+
+def _has_table(figure: Element) -> bool:
+    return any(isinstance(child, Element) and child.tag == "table" for child in figure.children)

@@ -6,36 +6,48 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from mcp_notarium.stores.trilium.html_tree import Element, Node, Text, elements
+from mcp_notarium.stores.trilium.html_tree import COMMENT, Element, Node, Text, elements
+from mcp_notarium.stores.trilium.markdown_languages import AUTOMATIC, PREFIX
 from mcp_notarium.stores.trilium.markdown_writer import (
     BLOCKS,
     CANONICAL,
     COLLAPSED,
+    code_element,
+    code_parts,
     grouped,
-    language_of,
 )
 
 _IGNORED = frozenset({"data-list-item-id"})
 """Attributes that the editor makes anew."""
 _TEXT_BLOCKS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
 _UNSHOWN = frozenset({"u", "mark", "sub", "sup", "small", "big", "font", "kbd", "ins"})
+_BREAK = "\N{RETURN SYMBOL}"
 _MOST_LOOKED_FOR = 100
 _EMPTY = frozenset({"strong", "em", "s", "code"})
 """Elements that are nothing if they are empty."""
 Run = tuple[str, frozenset[str]]
 """Text, and the formats that it has."""
+Losses = dict[str, int]
+"""What is lost, each with the place in the source where it first stands."""
 
 
-def find_losses(held: Sequence[Node], made: Sequence[Node], *, inline: bool = False) -> list[str]:
+def find_losses(held: Sequence[Node], made: Sequence[Node], *, inline: bool = False) -> Losses:
     """Name what ``made`` lacks of what is held; ``inline``: both stand within a line."""
     shape = _runs if inline else _shape
     if shape(held) == shape(made):
-        return []
-    return sorted(_names(held) - _names(made)) or ["formatting that Markdown cannot say"]
+        return {}
+    names, kept = _names(held), _names(made)
+    lost = {name: names[name] for name in sorted(names.keys() - kept.keys())}
+    return lost or {"formatting that Markdown cannot say": held[0].start}
 
 
-def find_stripped(held: Sequence[Node], made: Sequence[Node]) -> list[str]:
+def find_stripped(held: Sequence[Node], made: Sequence[Node]) -> Losses:
     """Name the formatting that is gone from words which are still there, as often as before."""
+    names = _names(held)
+    return {name: names.get(name, 0) for name in _stripped(held, made)}
+
+
+def _stripped(held: Sequence[Node], made: Sequence[Node]) -> list[str]:
     texts = [" ".join("".join(_texts(nodes)).split()) for nodes in (held, made)]
     kept = _formatted(made)
     lost = []
@@ -68,21 +80,21 @@ def _texts(nodes: Iterable[Node]) -> Iterator[str]:
             yield " " if node.tag in BLOCKS else ""
 
 
-def _names(nodes: Iterable[Node]) -> set[str]:
+def _names(nodes: Iterable[Node]) -> Losses:
     """Name each element and attribute, in words that tell a person what it is."""
-    names = set()
+    names: Losses = {}
     for element in elements(nodes):
         tag = CANONICAL.get(element.tag, element.tag)
-        names.add(f"<{tag}>")
-        for name in element.attributes.keys() - _IGNORED:
-            names.add(f"{name} of <{tag}>")
+        names.setdefault("a comment of the HTML" if tag == COMMENT else f"<{tag}>", element.start)
+        for name in sorted(element.attributes.keys() - _IGNORED):
+            names.setdefault(f"{name} of <{tag}>", element.start)
     return names
 
 
 def _shape(nodes: Iterable[Node]) -> list[object]:
     """Return what a note means: blocks, and runs of text with their formats. Spaces count once."""
     shape: list[object] = []
-    for group, _ in grouped(list(nodes)):
+    for group in grouped(list(nodes)):
         first = group[0]
         if isinstance(first, Element) and first.tag in BLOCKS:
             shape.append(_block_shape(first))
@@ -100,16 +112,12 @@ def _block_shape(one: Element) -> object:
         case "figure" if attributes == {"class": "table"} and len(inner) == 1:
             return _block_shape(inner[0])
         case "pre":
-            code = inner[0] if inner else None
-            others = len(inner) > 1 or any(True for _ in elements(code.children if code else ()))
-            extra = code is not None and (code.tag != "code" or len(code.attributes) > 1)
-            language = language_of(code) if code else ""
-            return (
-                "pre",
-                language,
-                one.all_text().removesuffix("\n"),
-                attributes if others or extra else {},
-            )
+            text = "".join(part for _, part in code_parts(one)).removesuffix("\n")
+            code = code_element(one)
+            language = code.attributes.get("class", "") if code else ""
+            bare = len(inner) < 2 and not any(elements(code.children if code else ()))  # noqa: PLR2004
+            plain = bare and (code is None or (code.tag == "code" and len(code.attributes) < 2))  # noqa: PLR2004
+            return "pre", language or PREFIX + AUTOMATIC, text, {} if plain else attributes
         case tag if tag in _TEXT_BLOCKS:
             return (one.tag, tuple(sorted(attributes.items())), _runs(one.children))
     children = _shape(one.children)
@@ -132,8 +140,10 @@ def _runs(nodes: Iterable[Node]) -> list[Run]:
             space = letter in COLLAPSED
             bare = letter.isspace() and not in_code
             piece = (" " if space else letter, frozenset[str]() if bare else formats)
-            if space and (not runs or runs[-1][0].endswith((" ", "\n"))):
+            if space and (not runs or runs[-1][0].endswith((" ", "\n", _BREAK))):
                 continue
+            if letter == _BREAK and runs and runs[-1][0].endswith(" "):
+                runs[-1] = (runs[-1][0][:-1], runs[-1][1])
             if runs and runs[-1][1] == piece[1]:
                 runs[-1] = (runs[-1][0] + piece[0], piece[1])
             else:
@@ -142,7 +152,7 @@ def _runs(nodes: Iterable[Node]) -> list[Run]:
         runs.pop()
     if runs:
         runs[-1] = (runs[-1][0].rstrip(" \n"), runs[-1][1])
-    return runs
+    return [run for run in runs if run[0]]
 
 
 def _pieces(nodes: Iterable[Node], formats: frozenset[str]) -> Iterator[Run]:
@@ -153,7 +163,7 @@ def _pieces(nodes: Iterable[Node], formats: frozenset[str]) -> Iterator[Run]:
         tag = CANONICAL.get(node.tag, node.tag)
         attributes = sorted(node.attributes.items())
         if tag == "br":
-            yield "\N{RETURN SYMBOL}", formats
+            yield _BREAK, formats
         elif tag in ("label", "input") or node.has_class("todo-list__label__description"):
             yield from _pieces(node.children, formats)
         elif tag == "img" or not (node.children or tag in _EMPTY or "href" in node.attributes):

@@ -6,7 +6,7 @@ from mcp_notarium.stores.trilium import markdown_reader
 from mcp_notarium.stores.trilium.alignment import pair
 from mcp_notarium.stores.trilium.html_blocks import cut
 from mcp_notarium.stores.trilium.html_lines import LineEditor, WouldLose
-from mcp_notarium.stores.trilium.html_tree import Element, inner_end
+from mcp_notarium.stores.trilium.html_tree import Element
 from mcp_notarium.stores.trilium.markdown_writer import BLOCKS, has_head, rows_of
 
 Change = tuple[int, int, str]
@@ -65,7 +65,8 @@ def _place_after(
 
 
 def _cell(lines: LineEditor, cell: Element, old: str, new: str) -> Change:
-    begin, end = cell.start + len(cell.opening), inner_end(lines.source, cell)
+    lines.require_sound(cell.start, cell.end)
+    begin, end = cell.start + len(cell.opening), cell.inner_end
     blocks = cut(cell.children, lines.source, end, lines.writer)
     if not blocks:
         return begin, end, markdown_reader.inline_html(new, lines.known)
@@ -74,7 +75,7 @@ def _cell(lines: LineEditor, cell: Element, old: str, new: str) -> Change:
     if isinstance(first, Element) and first.tag == "p" and not others:
         nodes = first.children
     elif others or (isinstance(first, Element) and first.tag in BLOCKS):
-        raise WouldLose(["several lines in a cell of a table"])
+        raise WouldLose({"several lines in a cell of a table": cell.start})
     made = lines.edit(nodes, old, new)
     return nodes[0].start, nodes[-1].end, made
 

@@ -1,6 +1,7 @@
 """Write Markdown as the HTML that Trilium's editor would write. Pure.
 
-HTML in the Markdown stays text. An image is written only if the note has it already, or the server serves it
+HTML in the Markdown stays text. A line break stays one, as in a plain text that is pasted into the editor. Items with a
+box to tick and others are lists of their own, and ``*`` goes on a list of ``-`` right above it. An image is written only if the note has it already, or the server serves it
 itself: of any other one only a link is made, for the server would fetch it.
 """
 
@@ -8,12 +9,14 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from mcp_notarium.stores.trilium.markdown_writer import AUTOMATIC, LANGUAGE
+from mcp_notarium.stores.trilium.markdown_languages import class_of, name_of
+from mcp_notarium.stores.trilium.markdown_writer import ADMONITIONS
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -25,7 +28,10 @@ MOST_MARKS = 50_000
 """The parser takes up to 0.1 ms for each of them, and nothing else runs meanwhile."""
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _MARKER = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)]) {1,4}(?! )|(?:[-*+]|\d{1,9}[.)])$")
-_WRAPPED = {"strong": "strong", "em": "em", "s": "s", "blockquote": "blockquote"}
+_BULLET = re.compile(r"( {0,3})(?:[-*+]|(\d{1,9})[.)])")
+_TASK = re.compile(r" {0,3}[-*+] {1,4}\[[ xX]\](?: |$)", re.MULTILINE)
+_BOX = re.compile(r"\[([ xX])\](?: |$)")
+_ADMONITION = re.compile(rf"\[!({'|'.join(ADMONITIONS)})\](?: +|(?=\n)|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +43,61 @@ class Known:
 
 
 def segments(markdown: str) -> list[str]:
-    """Return the source of each top-level block."""
-    lines = markdown.split("\n")
-    found = (
-        "\n".join(lines[token.map[0] : token.map[1]]).rstrip("\n")
-        for token in _tokens(markdown)
-        if token.level == 0 and token.nesting >= 0 and token.map is not None
+    """Return the source of each top-level block, as it reads by itself."""
+    lines = markdown.replace("\r\n", "\n").replace("\r", "\n").split("\n")  # as the parser does
+    found = list[str]()
+    before: tuple[str, bool, int] | None = None
+    for first, end, kind, marker in _parts(markdown, lines):
+        segment = "\n".join(lines[first:end]).rstrip("\n")
+        task = kind == "bullet_list" and _TASK.match(segment) is not None
+        if not segment:
+            continue
+        if marker and before == (kind, task, first) and lines[first - 1].strip():
+            found[-1] += "\n" + _with_marker(segment, found[-1])
+        else:
+            found.append(segment)
+        before = (kind, task, end)
+    return found
+
+
+def _parts(markdown: str, lines: list[str]) -> Iterator[tuple[int, int, str, bool]]:
+    """Yield the first line, the end and the kind of each block; of a list, of the items with a box and without.
+
+    The last value tells whether it begins a list.
+    """
+    start, end, kind, task = 0, 0, "", False
+    for token in _tokens(markdown):
+        if token.map is None or token.nesting < 0:
+            continue
+        if token.level == 0:
+            if kind:
+                yield start, end, kind, kind.endswith("_list")
+            start, end = token.map
+            kind, task = token.type.removesuffix("_open"), _TASK.match(lines[start]) is not None
+        elif token.level == 1 and token.type == "list_item_open" and kind == "bullet_list":
+            now = _TASK.match(lines[token.map[0]]) is not None
+            if now != task:
+                yield start, token.map[0], kind, True
+                start, task = token.map[0], now
+    if kind:
+        yield start, end, kind, kind.endswith("_list")
+
+
+def _with_marker(segment: str, above: str) -> str:
+    """Return a list with the markers of the list above it."""
+    marks = _BULLET.match(above)
+    end, items = marks[0][-1] if marks else "-", _item_lines(segment)
+    return "\n".join(
+        _BULLET.sub(lambda found: found[1] + (found[2] or "") + end, line, count=1)
+        if number in items
+        else line
+        for number, line in enumerate(segment.split("\n"))
     )
-    return [segment for segment in found if segment]
+
+
+def _item_lines(segment: str) -> set[int]:
+    items = (one for one in _tokens(segment) if one.type == "list_item_open" and one.level == 1)
+    return {token.map[0] for token in items if token.map is not None}
 
 
 def has_too_many_marks(markdown: str) -> bool:
@@ -57,9 +110,13 @@ def to_html(markdown: str, known: Known) -> str:
     if has_too_many_marks(markdown):
         lines = _ESCAPED.sub(r"\1", markdown).splitlines()
         return "".join(f"<p>{_text(line)}</p>" for line in lines if line.strip())
+    return "".join(_block_html(segment, known) for segment in segments(markdown))
+
+
+def _block_html(segment: str, known: Known) -> str:
     from markdown_it.tree import SyntaxTreeNode  # noqa: PLC0415 - only a save needs it
 
-    return "".join(map(_Renderer(known).node, SyntaxTreeNode(_tokens(markdown)).children))
+    return "".join(map(_Renderer(known).node, SyntaxTreeNode(_tokens(segment)).children))
 
 
 def inline_html(markdown: str, known: Known) -> str:
@@ -74,6 +131,44 @@ def kind_of(segment: str) -> str:
     """Return what a single block is, as the parser calls it; '' if it is several."""
     outer = [one for one in _tokens(segment) if one.level == 0 and one.nesting >= 0]
     return outer[0].type.removesuffix("_open") if len(outer) == 1 else ""
+
+
+def code_of(segment: str) -> tuple[str, str] | None:
+    """Return language and text of a code block; None if it is none."""
+    outer = [one for one in _tokens(segment) if one.level == 0]
+    if len(outer) != 1 or outer[0].type != "fence":
+        return None
+    return language_in(outer[0].info), outer[0].content.removesuffix("\n")
+
+
+def code_span(markdown: str) -> str | None:
+    """Return the text of code within a line; None if it is something else."""
+    inner = _parser().parseInline(markdown)[0].children or []
+    return inner[0].content if len(inner) == 1 and inner[0].type == "code_inline" else None
+
+
+def language_in(info: str) -> str:
+    """Return the name of the language that the first line of a code block gives, in the spelling used here."""
+    return name_of(class_of(info.strip().split(" ")[0]))
+
+
+def admonition_in(quoted: str) -> tuple[str, str] | None:
+    """Return the type of an admonition and what it says; None if the text of this quote is none."""
+    found = _ADMONITION.match(quoted)
+    if found is None:
+        return None
+    title, said = titled(quoted[found.end() :])
+    return found[1].lower(), f"{title}\n\n{said}" if title and said else title or said
+
+
+def titled(content: str) -> tuple[str, str]:
+    """Return the title that stands behind the type of an admonition, '' if there is none, and the text below it.
+
+    Trilium writes a title in bold. What has no text below it is no title.
+    """
+    title, _, said = content.partition("\n")
+    said = said.strip("\n")
+    return (f"**{title}**", said) if title and said else ("", title or said)
 
 
 def list_items(segment: str) -> list[str] | None:
@@ -136,9 +231,7 @@ class _Renderer:
         match node.type:
             case "text":
                 return _text(node.content)
-            case "softbreak":
-                return " "
-            case "hardbreak":
+            case "softbreak" | "hardbreak":
                 return "<br>"
             case "code_inline":
                 return f"<code>{_text(node.content)}</code>"
@@ -148,8 +241,10 @@ class _Renderer:
                 content = _text(" ".join(node.content.split()))
                 math = f'<span class="math-tex">\\[{content}\\]</span>'
                 return f"<p>{math}</p>" if node.type == "math_block" else math
-            case "strong" | "em" | "s" | "blockquote":
-                return f"<{_WRAPPED[node.type]}>{self._inner(node)}</{_WRAPPED[node.type]}>"
+            case "strong" | "em" | "s":
+                return f"<{node.type}>{self._inner(node)}</{node.type}>"
+            case "blockquote":
+                return self._quote(node)
             case "link":
                 return self._link(node)
             case "image":
@@ -161,8 +256,7 @@ class _Renderer:
             case "hr":
                 return "<hr>"
             case "fence" | "code_block":
-                language = node.info.strip().split(" ")[0] if node.type == "fence" else ""
-                kind = _attribute(LANGUAGE + (language or AUTOMATIC))
+                kind = _attribute(class_of(language_in(node.info)))
                 code = _text(node.content.removesuffix("\n"))
                 return f'<pre><code class="{kind}">{code}</code></pre>'
             case "bullet_list" | "ordered_list":
@@ -188,34 +282,43 @@ class _Renderer:
             return f'<img alt="{_attribute(alt)}" src="{_attribute(address)}">'
         return f'<a href="{_attribute(address)}">{_text(alt or address)}</a>'
 
+    def _quote(self, node: SyntaxTreeNode) -> str:
+        """Return a quote, or the admonition that its first line makes of it."""
+        first = node.children[0] if node.children else None
+        content = (
+            first.children[0].content if first is not None and first.type == "paragraph" else ""
+        )
+        found = _ADMONITION.match(content)
+        if found is None:
+            return f"<blockquote>{self._inner(node)}</blockquote>"
+        lines = filter(None, titled(content[found.end() :]))
+        inner = "".join(f"<p>{inline_html(one, self._known)}</p>" for one in lines)
+        inner += "".join(map(self.node, node.children[1:]))
+        return f'<aside class="admonition {found[1].lower()}">{inner or "<p></p>"}</aside>'
+
     def _list(self, node: SyntaxTreeNode) -> str:
-        items = [self._item(item) for item in node.children]
-        start = node.attrs.get("start", 1)
-        kind = f' start="{start}"' if node.tag == "ol" and start != 1 else ""
-        if any(box for _, box in items):
-            kind = ' class="todo-list"'
-        return f"<{node.tag}{kind}>{''.join(item for item, _ in items)}</{node.tag}>"
+        """Return a list; several if only some of its items have a box to tick."""
+        start, written = node.attrs.get("start", 1), ""
+        number = f' start="{start}"' if node.tag == "ol" and start != 1 else ""
+        for boxed, items in groupby(map(self._item, node.children), key=lambda item: item[1]):
+            kind = ' class="todo-list"' if boxed else number
+            written += f"<{node.tag}{kind}>{''.join(item for item, _ in items)}</{node.tag}>"
+        return written
 
     def _item(self, item: SyntaxTreeNode) -> tuple[str, bool]:
         """Return an item, and whether it has a box to tick."""
-        inner = self._inner(item)
-        if item.parent is None or item.parent.tag != "ul":
-            return f"<li>{inner}</li>", False
-        for box, checked in (
-            ("[ ] ", ""),
-            ("[x] ", ' checked="checked"'),
-            ("[X] ", ' checked="checked"'),
-        ):
-            first = item.children[0] if item.children else None
-            if (
-                first is not None
-                and first.type == "paragraph"
-                and inner.removeprefix("<p>").startswith(box)
-            ):
-                text = self._inner(first).removeprefix(box)
-                rest = "".join(map(self.node, item.children[1:]))
-                return f"<li>{_box(text, checked)}{rest}</li>", True
-        return f"<li>{inner}</li>", False
+        first = item.children[0] if item.children else None
+        bullet = item.parent is not None and item.parent.tag == "ul"
+        content = first.children[0].content if first and first.type == "paragraph" else ""
+        found = _BOX.match(content) if bullet else None
+        if found is None:
+            return f"<li>{self._inner(item)}</li>", False
+        checked = "" if found[1] == " " else ' checked="checked"'
+        rest = "".join(map(self.node, item.children[1:]))
+        return (
+            f"<li>{_box(inline_html(content[found.end() :], self._known), checked)}{rest}</li>",
+            True,
+        )
 
     def _rows(self, table: SyntaxTreeNode) -> str:
         written = ""

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from mcp_notarium.stores.trilium.html_tree import Element, Node, Text
+from mcp_notarium.stores.trilium.html_tree import COMMENT, Element, Node, Text
+from mcp_notarium.stores.trilium.markdown_languages import name_of
 
 BLOCKS = frozenset(
     {
@@ -22,6 +23,7 @@ BLOCKS = frozenset(
 )  # fmt: skip
 CANONICAL = {"b": "strong", "i": "em", "strike": "s", "del": "s"}
 _MARKS = {"strong": "**", "em": "*", "s": "~~"}
+_TEXTS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
 _INVISIBLE = frozenset({"script", "style", "template", "head", "title"})
 COLLAPSED = " \t\r\n\f\x0b\x1c\x1d\x1e\x1f\x85\xa0"
 """Spaces that count as one. Others (U+3000, U+2028) are characters like any."""
@@ -30,11 +32,12 @@ _MOST_CELLS = 100_000
 _SPECIAL = re.compile(r"[\\`*\[\]<$]|~~|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
 _LINE_START = re.compile(r"^(#{1,6}(?=\s|$)|>|[-+](?=\s|$)|~~~|(?=[-=:|][-=:| ]*+$))", re.MULTILINE)
 _NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)", re.MULTILINE)
+_MARKER = re.compile(r"(?:([-*])|\d{1,9}([.)]))(?: |$)")
 _GOES_ON = re.compile(r"(?:[-*]|1[.)]) \S")
 """The list that is a list right below a line, too."""
 _MATH = re.compile(r"\s*\\([(\[])(.*)\\([)\]])\s*", re.DOTALL)
 _PLAIN_ADDRESS = re.compile(r"[^\s()<>\\]+")
-LANGUAGE, AUTOMATIC = "language-", "text-x-trilium-auto"
+ADMONITIONS = ("note", "tip", "important", "caution", "warning")
 
 
 class Writer:
@@ -44,49 +47,51 @@ class Writer:
         self._address_of = address_of
         self._within: list[str] = []
 
-    def block(self, nodes: list[Node], *, marker: int = 0) -> str:
+    def block(self, nodes: list[Node], *, below: str = "") -> str:
         """Return the Markdown of one block: an element, or text and inline elements beside each other.
 
-        ``marker`` 1: a list with other markers, so that it does not go on the list before.
+        A list has other markers than one at the end of what it stands ``below``, so that it does not go on that.
         """
         first = nodes[0]
         if len(nodes) > 1 or not isinstance(first, Element) or first.tag not in BLOCKS:
             return self._paragraph(nodes)
-        return self._element(first, marker=marker)
+        return self._element(first, below)
 
-    def _element(self, one: Element, *, marker: int = 0) -> str:  # noqa: PLR0911 - one line a kind
+    def _element(self, one: Element, below: str = "") -> str:  # noqa: PLR0911 - one line a kind
         match one.tag:
             case "p":
                 return self._paragraph(one.children)
             case "h1" | "h2" | "h3" | "h4" | "h5" | "h6":
                 text = self.inline(one.children).replace("\\\n", " ").strip(COLLAPSED)
                 text = _protect_edges(text)
-                return f"{'#' * int(one.tag[1])} {_escape_heading(text)}" if text else ""
+                return f"{'#' * int(one.tag[1])} {escape_heading(text)}" if text else ""
             case "ul" | "ol":
-                return self._list(one, marker=marker)
+                return self._list(one, below)
             case "blockquote":
                 return _prefix(self.blocks(one.children), "> ", "> ")
+            case "aside" if one.has_class("admonition"):
+                return self._admonition(one)
             case "pre":
-                return self._code(one)
+                return _code(one)
             case "hr":
                 return "---"
             case "table":
                 return self._table(one)
-        inner = self.blocks(one.children)
+        inner = self.blocks(one.children, below)
         return inner or ("" if one.tag in ("div", "figcaption") else self._placeholder(one))
 
-    def blocks(self, nodes: list[Node]) -> str:
+    def blocks(self, nodes: list[Node], below: str = "") -> str:
         """Return the Markdown of several blocks."""
-        written = [(group, self.block(group, marker=mark)) for group, mark in grouped(nodes)]
-        return "\n\n".join(text for _, text in written if text)
+        written: list[str] = []
+        for group in grouped(nodes):
+            if text := self.block(group, below=written[-1] if written else below):
+                written.append(text)
+        return "\n\n".join(written)
 
     def _paragraph(self, nodes: list[Node]) -> str:
         text = self.inline(nodes).strip(COLLAPSED)
-        while text.endswith("\\"):  # a line break at the end shows nothing
-            shorter = text[:-1].rstrip(COLLAPSED)
-            if shorter.endswith("\\"):
-                break
-            text = shorter
+        while (len(text) - len(text.rstrip("\\"))) % 2:  # a line break at the end shows nothing
+            text = text[:-1].rstrip(COLLAPSED)
         lines = [_protect_edges(line.strip(COLLAPSED)) for line in text.split("\n")]
         return escape_lines("\n".join(lines))
 
@@ -97,24 +102,22 @@ class Writer:
         source = one.attributes.get("src")
         return f"[{one.tag}]({_address(source)})" if source else f"*({one.tag})*"
 
-    def _code(self, one: Element) -> str:
-        text, inner = (
-            one.all_text(),
-            [child for child in one.children if isinstance(child, Element)],
-        )
-        language = language_of(inner[0]) if inner else ""
-        text = text.removesuffix("\n")
-        ticks = max((len(run) for run in re.findall(r"`{3,}", text)), default=2) + 1
-        fence = "`" * ticks
-        return f"{fence}{language}\n{text}\n{fence}" if text else f"{fence}{language}\n{fence}"
+    def _admonition(self, one: Element) -> str:
+        inner = self.blocks(one.children)
+        first = grouped(one.children)[0][0] if inner else None
+        begins = not isinstance(first, Element) or first.tag not in BLOCKS or first.tag in _TEXTS
+        gap = ("\n" if begins else "\n\n") if inner else ""
+        return _prefix(f"[!{admonition_of(one).upper()}]{gap}{inner}", "> ", "> ")
 
-    def _list(self, one: Element, *, marker: int) -> str:
-        items = [child for child in one.children if isinstance(child, Element)]
+    def _list(self, one: Element, below: str) -> str:
+        items = items_of(one)
         number = one.attributes.get("start", "1")
         count = int(number) if number.isdecimal() and len(number) < 9 else 1  # noqa: PLR2004 - CommonMark
+        markers = "-*" if one.tag == "ul" else ".)"
+        mark = markers[_last_marker(below) == markers[0]]
         written = []
         for item in items:
-            bullet = "-*"[marker] if one.tag == "ul" else f"{count}{'.)'[marker]}"
+            bullet = mark if one.tag == "ul" else f"{count}{mark}"
             count += 1
             indent = " " * (len(bullet) + 1)
             written.append(_prefix(self.item(item), f"{bullet} ", indent).rstrip(" "))
@@ -129,8 +132,8 @@ class Writer:
             rest = [child for child in children if child is not label]
             children = [*label.children, *rest]
         text = ""
-        for group, mark in grouped(children):
-            if part := self.block(group, marker=mark):
+        for group in grouped(children):
+            if part := self.block(group, below=text):
                 text += ("\n" if _GOES_ON.match(part) else "\n\n") + part if text else part
         return box + text
 
@@ -151,7 +154,7 @@ class Writer:
 
     def cell(self, cell: Element) -> str:
         """Return the Markdown of a cell, but for the escape of ``|``."""
-        text = " ".join(part for group, _ in grouped(cell.children) if (part := self.block(group)))
+        text = " ".join(part for group in grouped(cell.children) if (part := self.block(group)))
         return _SPACES.sub(" ", text.replace("\\\n", " ")).strip()
 
     def inline(self, nodes: Iterable[Node]) -> str:
@@ -182,6 +185,8 @@ class Writer:
 
     def _inline_element(self, one: Element) -> str:  # noqa: PLR0911 - one line a kind
         tag = CANONICAL.get(one.tag, one.tag)
+        if tag == COMMENT:
+            return ""
         if tag in _INVISIBLE:
             return f"*({one.tag})*"
         if tag == "br":
@@ -204,32 +209,25 @@ class Writer:
         return inner or ("" if tag in ("span", "label", "input") else self._placeholder(one))
 
 
-def grouped(nodes: list[Node]) -> list[tuple[list[Node], int]]:
-    """Group nodes into blocks: block elements alone, inline ones together; with the list marker of each.
-
-    Whitespace between blocks belongs to none.
-    """
-    groups: list[tuple[list[Node], int]] = []
+def grouped(nodes: list[Node]) -> list[list[Node]]:
+    """Group nodes into blocks: block elements alone, inline ones together. Whitespace between blocks belongs to none."""
+    groups: list[list[Node]] = []
     run: list[Node] = []
-    last_list, mark = "", 0
-
-    def end_run() -> None:
-        nonlocal last_list, run
-        if any(isinstance(node, Element) or node.text.strip() for node in run):
-            groups.append((run, 0))
-            last_list = ""
-        run = []
-
-    for node in nodes:
-        if isinstance(node, Element) and node.tag in BLOCKS:
-            end_run()
-            mark = 1 - mark if node.tag == last_list else 0
-            last_list = node.tag if node.tag in ("ul", "ol") else ""
-            groups.append(([node], mark))
-        else:
+    for node in [*nodes, None]:
+        if isinstance(node, Text) or (node is not None and node.tag not in BLOCKS):
             run.append(node)
-    end_run()
+            continue
+        if any(isinstance(one, Element) or one.text.strip() for one in run):
+            groups.append(run)
+        run = []
+        if node is not None:
+            groups.append([node])
     return groups
+
+
+def items_of(one: Element) -> list[Element]:
+    """Return the items of a list, and what stands for one."""
+    return [child for child in one.children if isinstance(child, Element) and child.tag != COMMENT]
 
 
 def rows_of(table: Element) -> list[tuple[Element, list[Element]]]:
@@ -242,11 +240,35 @@ def has_head(table: Element) -> bool:
     return any(_elements(row, "th") for row in _elements(table, "tr")[:1])
 
 
-def language_of(code: Element) -> str:
-    """Return the language of a code block, '' if the editor guesses it."""
-    names = code.attributes.get("class", "").split()
-    language = next((name for name in names if name.startswith(LANGUAGE)), "")
-    return language.removeprefix(LANGUAGE).removeprefix(AUTOMATIC)
+def admonition_of(one: Element) -> str:
+    """Return the type of an admonition; one of another type is shown as a note."""
+    classes = one.attributes.get("class", "").split()
+    return next((name for name in classes if name in ADMONITIONS), ADMONITIONS[0])
+
+
+def code_parts(one: Element) -> list[tuple[Node, str]]:
+    """Return what the text of a code block is made of: texts, and line breaks."""
+    parts: list[tuple[Node, str]] = []
+    for child in one.children:
+        if isinstance(child, Text):
+            parts.append((child, child.text))
+        else:
+            parts += [(child, "\n")] if child.tag == "br" else code_parts(child)
+    return parts
+
+
+def code_element(pre: Element) -> Element | None:
+    """Return the element in a code block that names its language."""
+    return next((child for child in pre.children if isinstance(child, Element)), None)
+
+
+def _code(one: Element) -> str:
+    text, inner = "".join(part for _, part in code_parts(one)), code_element(one)
+    language = name_of(inner.attributes.get("class", "")) if inner else ""
+    text = text.removesuffix("\n")
+    ticks = max((len(run) for run in re.findall(r"`{3,}", text)), default=2) + 1
+    fence = "`" * ticks
+    return f"{fence}{language}\n{text}\n{fence}" if text else f"{fence}{language}\n{fence}"
 
 
 def _find(one: Element, tag: str) -> Element | None:
@@ -260,6 +282,14 @@ def _elements(one: Element, *tags: str) -> list[Element]:
         if isinstance(child, Element):
             found += [child] if child.tag in tags else _elements(child, *tags)
     return found
+
+
+def _last_marker(markdown: str) -> str:
+    """Return the marker of the list at the end of a text; '' if it ends with something else."""
+    lines = markdown.split("\n")
+    last = next((line for line in reversed(lines) if line and line[0] != " "), "")
+    found = _MARKER.match(last)
+    return (found[1] or found[2]) if found else ""
 
 
 def _prefix(text: str, first: str, other: str) -> str:
@@ -294,7 +324,8 @@ def _references(spaces: str) -> str:
     return "".join(f"&#{ord(one)};" if one != " " else one for one in spaces)
 
 
-def _escape_heading(text: str) -> str:
+def escape_heading(text: str) -> str:
+    """Escape what would end a heading."""
     words = text.rstrip("#")
     return text if words == text else f"{words}\\{text[len(words) :]}"
 

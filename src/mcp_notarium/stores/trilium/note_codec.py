@@ -215,6 +215,11 @@ def given(text: str, base: Revision | None, **fields: Any) -> Content:
     return Content(text, native=to_json(fields).decode() if fields else "")
 
 
+def is_markdown(revision: Revision) -> bool:
+    """Tell whether a note is HTML, which is Markdown here; the content of others is as it is."""
+    return bool(json.loads(revision.raw)["type"] == HTML)
+
+
 def as_it_was(revision: Revision) -> str:
     """Return what makes ``compose`` store an older revision as it was: its HTML, and the places of its labels.
 
@@ -330,11 +335,17 @@ def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str 
     try:
         return html_codec.edit(held["html"], text)
     except html_codec.WouldLose as refusal:
+        named = ", ".join(refusal.lines.values())
+        if refusal.broken:
+            raise StoreRejected(
+                f"HTML that is not well formed is in the way: {named}; nothing was saved",
+                subcategory="formatting",
+                resolution_hint="Change other lines, or ask the user to write this one anew in Trilium.",
+            ) from None
         raise StoreRejected(
-            f"this edit would lose what Markdown cannot show: {', '.join(refusal.what)}; nothing was saved",
+            f"this edit would lose what Markdown cannot show: {named}; nothing was saved",
             subcategory="formatting",
-            resolution_hint="Change one place of a line at a time. To replace a line, remove it in one save and "
-            "write it anew in another, if the user agrees to lose this.",
+            resolution_hint="Leave that as it is and change the words beside it, one place at a time.",
         ) from None
 
 

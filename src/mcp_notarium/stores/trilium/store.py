@@ -70,6 +70,7 @@ class TriliumStore:
         Retry.ASK,
         probe=True,
         titles=True,
+        is_markdown=note_codec.is_markdown,
         dates=False,
         versions=Versions.LISTED,
         compares=True,

@@ -73,6 +73,7 @@ class VaultStore:
         trash=True,
         tags_in_text=True,
         titles=True,
+        is_markdown=lambda _revision: True,
         folders=True,
         dates=False,
         exact=note_codec.EXACT,
