@@ -4,6 +4,8 @@ They are state: no store has them, except where its own history does. Then a row
 and holds no text. Rows belong to the id of their note; they go when the note is removed or hidden
 (``note_table.py``), by age, and oldest first when all together are too large. A note that was removed from here
 leaves one with a *keepsake*, if its store can make it again; a later note of its id does not take that away.
+Some versions *stay* for a day, whatever comes later: what a note was before the first change within it, and keepsakes.
+A version that has no room beside these is not kept. ``has_room`` tells that before the change.
 The row of number ``CREATION`` is no version: it says who made the note.
 """
 
@@ -30,7 +32,7 @@ _DAY = 86_400.0
 class VersionLimits:
     """Limit what is kept: in days, and in bytes of all versions of all notes. 0 days: keep none.
 
-    A process may go beyond the bytes by a sixteenth before it removes the oldest versions.
+    A process may go beyond the bytes by a sixteenth before it removes the oldest versions that need not stay.
     """
 
     days: int = 90
@@ -121,6 +123,24 @@ class VersionTable:
         content = Content(text, tuple(json.loads(tags)), bool(trash), title, set_then)
         return version, content
 
+    def native(self, note_id: str, number: int) -> str:
+        """Return what the version has in the store's own form; '' if that is nothing."""
+        found = self._db.row(_NATIVE, (note_id, number))
+        return "" if found is None or found[0] is None else found[0].decode()
+
+    def natives_since(self, note_id: str, number: int) -> list[str]:
+        """Return what this version and the newer ones have in the store's own form, the newest first."""
+        return [one.decode() for (one,) in self._db.rows(_NATIVES, (note_id, number))]
+
+    def has_room(self, size: int, *, now: float) -> bool:
+        """Tell whether a version of that many bytes can be kept: there is room beside those that stay."""
+        if not self.limits.days:
+            return False
+        room = self.limits.size - ROW_BYTES - size
+        if room >= self._db.number(_COST_SINCE, (now - _DAY,)):
+            return True  # beside all of this day
+        return room >= self._db.number(_COST_OF_STAYING, {"since": now - _DAY})
+
     def removed(self, note_id: str) -> list[Removed]:
         """Return what is kept of the notes of this id that were removed from here, the last one first."""
         found = []
@@ -149,15 +169,17 @@ class VersionTable:
         made: str | None,
         in_store: bool,
         keepsake: bytes | None = None,
+        native: bytes = b"",
     ) -> None:
         """Keep a revision that a write has replaced (or made), and remove what is over the limits.
 
         ``number``: its ``local_version``, or ``CREATION``. ``in_store``: the store keeps it under its etag.
+        ``native``: what the write has replaced, in the store's own form.
         """
         if self.limits.days:
             content = replaced.content
             size = len(content.text.encode())
-            held = (0 if in_store else size) + len(keepsake or b"")
+            held = (0 if in_store else size) + len(keepsake or b"") + len(native)
             self._db.run(
                 _KEEP,
                 (
@@ -168,11 +190,12 @@ class VersionTable:
                     json.dumps(sorted(content.properties)),
                     *((None, None) if in_store else (content.title, content.text)),
                     keepsake,
+                    native or None,
                 ),
             )
             self._uncounted += ROW_BYTES + held
         self.expire(at)
-        self._limit_size()
+        self._limit_size(at)
 
     def keep_ours(self, notes: Iterable[tuple[int, Revision]], *, at: float) -> list[tuple[int]]:
         """Keep what these notes (by their keys) say, and return those that these revisions leave saying it.
@@ -190,23 +213,35 @@ class VersionTable:
             self._uncounted += ROW_BYTES + (len(row[0].encode()) if row else 0)
         if replaced and self.limits.days:
             self._db.run_many(_KEEP_OURS, [(at, *key) for key in replaced])
-            self._limit_size()
+            self._limit_size(at)
         return same
 
     def keep_lost(self, base: Revision, *, number: int, at: float) -> None:
         """Keep a note that went elsewhere with what a write from here has made; it can be made again from that."""
         self.keep(base, number=number, at=at, by="", made=None, in_store=False, keepsake=b"")
 
-    def _limit_size(self) -> None:
-        """Remove the oldest versions beyond the size, where enough was kept since they were counted."""
+    def _limit_size(self, now: float) -> None:
+        """Remove versions beyond the size, where enough was kept since they were counted.
+
+        The oldest that need not stay go first, then the newest: what came first stays.
+        """
         if self._uncounted <= self.limits.size // _COUNTED_AGAIN:
             return
         self._uncounted = 0
         excess = self._db.number(_COST) - self.limits.size
-        while excess > 0:
-            pk, cost = self._db.rows(_OLDEST)[0]
-            self._db.run("DELETE FROM note_versions WHERE pk = ?", (pk,))
+        if excess <= 0:
+            return
+        staying = {pk for (pk,) in self._db.rows(_STAYING, {"since": now - _DAY})}
+        rows = self._db.rows(_BY_AGE)
+        first = [row for row in rows if row[0] not in staying]
+        last = [row for row in reversed(rows) if row[0] in staying]
+        gone = []
+        for pk, cost in (*first, *last):
+            if excess <= 0:
+                break
+            gone.append((pk,))
             excess -= cost
+        self._db.run_many("DELETE FROM note_versions WHERE pk = ?", gone)
 
     def expire(self, now: float) -> None:
         """Remove the versions that were replaced too long ago."""
@@ -246,27 +281,38 @@ WHERE note_id = ? AND number = ? AND number > {CREATION}
 """  # noqa: S608 - as above
 _COLUMNS = """
 note_id, number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made,
-tags_understood, tags, trash, properties, title, text, keepsake
+tags_understood, tags, trash, properties, title, text, keepsake, native
 """
 _KEEP = f"""
 INSERT OR REPLACE INTO note_versions({_COLUMNS})
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """  # noqa: S608 - as above
 _KEEP_OURS = f"""
 INSERT OR IGNORE INTO note_versions({_COLUMNS})
 SELECT n.id, n.local_version, n.server_version, b.modified_at, ?1, '', length(CAST(n.text AS BLOB)),
        length(CAST(n.text AS BLOB)), b.etag, NULL, b.tags_understood, n.tags, n.trash, n.properties, n.title,
-       n.text, NULL
+       n.text, NULL, NULL
 FROM notes n JOIN note_base b ON b.pk = n.pk
 WHERE n.pk = ?2
 """  # noqa: S608 - as above
 _KEEPSAKES = f"SELECT {_COLUMNS} FROM note_versions WHERE note_id = ? AND keepsake IS NOT NULL"  # noqa: S608 - as above
 _COST_OF_ONE = f"{ROW_BYTES} + held"
 _COST = f"SELECT sum({_COST_OF_ONE}) FROM note_versions INDEXED BY note_versions_age"  # noqa: S608 - constants of ours
-_OLDEST = f"""
-SELECT pk, {_COST_OF_ONE} FROM note_versions INDEXED BY note_versions_age
-ORDER BY replaced_at LIMIT 1
-"""  # noqa: S608 - as above
+_COST_SINCE = f"SELECT coalesce(sum({_COST_OF_ONE}), 0) FROM note_versions WHERE replaced_at > ?"  # noqa: S608 - as above
+_BY_AGE = f"SELECT pk, {_COST_OF_ONE} FROM note_versions INDEXED BY note_versions_age ORDER BY replaced_at, pk"  # noqa: S608 - as above
+_STAY = f"""
+FROM note_versions AS kept WHERE replaced_at > :since AND number > {CREATION} AND (keepsake IS NOT NULL OR NOT EXISTS (
+  SELECT 1 FROM note_versions AS earlier WHERE earlier.note_id = kept.note_id
+  AND earlier.number > {CREATION} AND earlier.number < kept.number AND earlier.replaced_at > :since
+))
+"""
+"""Those that stay."""
+_STAYING = f"SELECT pk {_STAY}"  # noqa: S608 - as above
+_COST_OF_STAYING = f"SELECT coalesce(sum({_COST_OF_ONE}), 0) {_STAY}"  # noqa: S608 - as above
+_NATIVE = "SELECT native FROM note_versions WHERE note_id = ? AND number = ?"
+_NATIVES = """
+SELECT native FROM note_versions WHERE note_id = ? AND number >= ? AND native IS NOT NULL ORDER BY number DESC
+"""
 _REMOVE = "DELETE FROM note_versions WHERE note_id IN (SELECT value FROM json_each(?))"
 _REMOVE_ORPHANS = """
 DELETE FROM note_versions

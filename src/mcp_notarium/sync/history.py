@@ -16,6 +16,7 @@ from mcp_notarium.errors import InvalidRequest, NotariumError, NoteNotFound, Ver
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.version_table import Makers, NoteVersion
 from mcp_notarium.stores.contract import Store, VersionedStore, Versions
+from mcp_notarium.stores.reviving import RevivingStore
 
 LIMIT = 10
 """Versions that the store is asked for at a time."""
@@ -165,6 +166,18 @@ class History:
             with suppress(NotariumError):
                 found.append(await self.content_at(note.id, row.local_version))
         return [one for one in found if one is not None]
+
+    def native_of(self, note_id: str, name: str, *, last: bool = False) -> str:
+        """Return what gives a note, beside the content of a version kept here, all of that version: ``Content.native``.
+
+        '' if the content says all. ``last``: only what the last save has replaced, which nothing has followed.
+        """
+        if not self._store.traits.revives or not (number := _number(name)):
+            return ""
+        if last:
+            return self._cache.versions.native(note_id, number)
+        store = cast("RevivingStore", self._store)  # its trait says so
+        return store.overlay(self._cache.versions.natives_since(note_id, number))
 
     async def read_replaced(self, note_id: str, *, client: str | None) -> Version:
         """Return what the last save of ``client`` (None: of any program, made here) has replaced.

@@ -94,6 +94,7 @@ class Journal:
         copied: bool = False,
         repair: bool = False,
         after: str = "",
+        replaced: bytes | None = None,
     ) -> PendingWrite:
         """Make an entry leased to this process from now on; it is not recorded yet.
 
@@ -113,6 +114,7 @@ class Journal:
             copied=copied,
             repair=repair,
             after=after,
+            replaced=replaced,
         )
 
     def make_id(self, store: Store, content: Content, *, seed: str, attempt: int) -> str:
@@ -191,6 +193,7 @@ class Journal:
         content: Content,
         body: bytes,
         note_id: str | None = None,
+        replaced: bytes | None = None,
     ) -> PendingWrite | None:
         """Record the entry again from ``base`` (None: a new note), under the same write_id.
 
@@ -206,6 +209,7 @@ class Journal:
             body=body,
             owner=self._owner,
             lease_until=now + self._lease,
+            replaced=replaced,
         )
         with self._cache.transaction(durable=True):
             entry = self._cache.journal.get(write.write_id)
@@ -325,6 +329,7 @@ class Journal:
                 by=write.client,
                 made=made,
                 in_store=self._store_has_versions,
+                native=write.replaced or b"",
             )
 
     def reject(self, write: PendingWrite, reason: str) -> None:

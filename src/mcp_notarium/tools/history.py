@@ -87,7 +87,7 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
         traits = app.library.traits  # where the title is the place of the note, it stays there
         title = old.content.title if traits.titles and not traits.folders else note.title
         content = replace(note.content, text=old.content.text, title=title)
-        return await _draft(app, note, await _as_it_was(app, note, content), old, call)
+        return await _draft(app, note, await _as_it_was(app, note, content, old), old, call)
 
     try:
         answer = await _save(app, draft, call, "restored")
@@ -112,7 +112,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         if request.local_version is not None:
             await find_at_version(app, note.id, request.local_version)
         old = await app.library.history.read_replaced(note.id, client=client)
-        content = await _as_it_was(app, note, old.content)
+        content = await _as_it_was(app, note, old.content, old, last=True)
         return await _draft(app, note, content, old, call, undoes=True)
 
     try:
@@ -124,8 +124,12 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         raise
 
 
-async def _as_it_was(app: App, note: Note, content: Content) -> Content:
-    """Add the form in which the store has kept an older text, if that says more than the text."""
+async def _as_it_was(
+    app: App, note: Note, content: Content, old: Version, *, last: bool = False
+) -> Content:
+    """Add what the store has of an older version beyond its content."""
+    if native := app.library.history.native_of(note.id, old.name, last=last):
+        return replace(content, native=native)
     if app.library.live is None or content.text == note.text:
         return content
     return replace(content, native=await app.library.live.as_it_was(note.id, content))

@@ -256,8 +256,8 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
     """Check what the note is to become; None: a new note. Raises ``InvalidRequest``, ``NotPermitted``."""
     old = Content("") if note is None else note.content
     if content.text != old.text:
-        longest = max(content.text, content.native, key=len)
-        _check_size(longest, app.library.traits.max_note_bytes)
+        native = "" if app.library.traits.revives else content.native
+        _check_size(max(content.text, native, key=len), app.library.traits.max_note_bytes)
         live = None if content.native else app.library.live
         given = live.given(note, content.text) if live is not None else None
         if given is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -41,6 +42,7 @@ from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import PROPERTIES
 from mcp_notarium.stores.memento.live import LiveMemento
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
+from mcp_notarium.stores.reviving import Replaced
 from mcp_notarium.threads import run_in_thread
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -145,6 +147,21 @@ class MementoStore:
             raise _missing_error(note_id)
         return found
 
+    async def find_replaced(self, note_id: str, body: bytes) -> Replaced:
+        """See ``RevivingStore.find_replaced``."""
+        return await run_in_thread(partial(self._find_replaced, note_id, body))
+
+    def _find_replaced(self, note_id: str, body: bytes) -> Replaced:
+        with self._file.reading() as opened:
+            found = NoteTable(*opened, self._user_id).replaced(note_id, body)
+        if found is None:
+            raise _missing_error(note_id)
+        return found
+
+    def overlay(self, natives: Sequence[str]) -> str:
+        """See ``RevivingStore.overlay``."""
+        return note_codec.overlay(natives)
+
     def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
         """See ``Store.compose``: the columns that change."""
         return note_codec.compose(base, content.cleaned(), now=now)
@@ -168,7 +185,7 @@ class MementoStore:
         return await run_in_thread(partial(self._push, write))
 
     def _push(self, write: PendingWrite) -> Acknowledgement:
-        change = note_codec.read_change(write.body)
+        change, about = note_codec.read_change(write.body), {"id": write.note_id}
         with self._file.writing() as opened:
             table = NoteTable(*opened, self._user_id)
             held = table.read(write.note_id)
@@ -178,9 +195,12 @@ class MementoStore:
                 if held is None:
                     table.insert(write.note_id, change)
                 elif not _is_ours(held, write):
-                    raise IdTaken("Memento has a note of this id", details={"id": write.note_id})
+                    raise IdTaken("Memento has a note of this id", details=about)
             else:
                 self._require(held, write.note_id, write.base_etag)
+                replaced = table.replaced(write.note_id, write.body) if change.columns else None
+                if replaced and write.replaced not in (None, replaced.native):
+                    raise VersionConflict("the note has changed in Memento", details=about)
                 status = PushStatus.STORED if change.columns else PushStatus.UNCHANGED
                 if change.columns:
                     table.update(write.note_id, change)
