@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.database import Database, Row
 from mcp_notarium.storage.hidden_note_filter import VisibilityFilter
 
 ROW_BYTES = 300
@@ -223,24 +223,15 @@ class VersionTable:
     def _limit_size(self, now: float) -> None:
         """Remove versions beyond the size, where enough was kept since they were counted.
 
-        The oldest that need not stay go first, then the newest: what came first stays.
+        What has no room beside those that stay goes first, then the oldest of the others.
         """
         if self._uncounted <= self.limits.size // _COUNTED_AGAIN:
             return
         self._uncounted = 0
-        excess = self._db.number(_COST) - self.limits.size
-        if excess <= 0:
+        if self._db.number(_COST) <= self.limits.size:
             return
         staying = {pk for (pk,) in self._db.rows(_STAYING, {"since": now - _DAY})}
-        rows = self._db.rows(_BY_AGE)
-        first = [row for row in rows if row[0] not in staying]
-        last = [row for row in reversed(rows) if row[0] in staying]
-        gone = []
-        for pk, cost in (*first, *last):
-            if excess <= 0:
-                break
-            gone.append((pk,))
-            excess -= cost
+        gone = _find_excess(self._db.rows(_BY_AGE), staying, self.limits.size)
         self._db.run_many("DELETE FROM note_versions WHERE pk = ?", gone)
 
     def expire(self, now: float) -> None:
@@ -265,6 +256,24 @@ class VersionTable:
             if visibility.find_rule_for(note_id, json.loads(tags), clear=bool(clear)) is not None
         ]
         self._db.run_many("DELETE FROM note_versions WHERE pk = ?", hidden)
+
+
+def _find_excess(rows: list[Row], staying: set[int], size: int) -> list[tuple[int]]:
+    """Return the keys of the rows (key and cost, oldest first) that have no room."""
+    gone = []
+    for pk, cost in rows:
+        if pk in staying and cost <= size:
+            size -= cost
+        elif pk in staying:
+            gone.append((pk,))
+    room = size
+    for pk, cost in reversed(rows):
+        if pk not in staying and cost <= room:
+            room -= cost
+        elif pk not in staying:
+            gone.append((pk,))
+            room = room if cost > size else 0  # else all that are older go, too
+    return gone
 
 
 _FACTS = (
@@ -305,10 +314,10 @@ FROM note_versions AS kept WHERE replaced_at > :since AND number > {CREATION} AN
   SELECT 1 FROM note_versions AS earlier WHERE earlier.note_id = kept.note_id
   AND earlier.number > {CREATION} AND earlier.number < kept.number AND earlier.replaced_at > :since
 ))
-"""
+"""  # noqa: S608 - as above
 """Those that stay."""
-_STAYING = f"SELECT pk {_STAY}"  # noqa: S608 - as above
-_COST_OF_STAYING = f"SELECT coalesce(sum({_COST_OF_ONE}), 0) {_STAY}"  # noqa: S608 - as above
+_STAYING = f"SELECT pk {_STAY}"
+_COST_OF_STAYING = f"SELECT coalesce(sum({_COST_OF_ONE}), 0) {_STAY}"
 _NATIVE = "SELECT native FROM note_versions WHERE note_id = ? AND number = ?"
 _NATIVES = """
 SELECT native FROM note_versions WHERE note_id = ? AND number >= ? AND native IS NOT NULL ORDER BY number DESC

@@ -291,18 +291,18 @@ class EntryReplay:
             return await self._pusher.keep_as_copy(write, instead=head)
         if step is Step.COPY and not write.copied:
             return await self._pusher.keep_as_copy(write, instead=head)
-        if write.replaced is not None and step in (Step.PUSH, Step.DONE):
-            return await self._update_beside(write, head)
-        if step is Step.PUSH:
-            return await self._send(write, head)
+        if step is Step.PUSH or (step is Step.DONE and write.replaced is not None):
+            return await self._push_update(write, head)
         if not self._journal.sees_revision(head):
             wanted = replace(wanted, tags=head.content.tags)  # the policy hides it now: keep it so
         if step is not Step.MERGE or wanted == head.content:
             return self._finish_with(write, head)
         return await self._send_rebased(write, head, wanted)
 
-    async def _update_beside(self, write: PendingWrite, head: Revision) -> PushResult:
-        """Finish a change of a note that its content does not show whole; only the store tells whether it has arrived."""
+    async def _push_update(self, write: PendingWrite, head: Revision) -> PushResult:
+        """Send a change. Where the content of a note does not show all of it, only the store tells whether it has arrived."""
+        if write.replaced is None:
+            return await self._send(write, head)
         try:
             found = await find_replaced(self._store, head.id, write.body)
         except VersionConflict:  # it takes back a change that another one has followed

@@ -167,12 +167,13 @@ class History:
                 found.append(await self.content_at(note.id, row.local_version))
         return [one for one in found if one is not None]
 
-    def native_of(self, note_id: str, name: str, *, last: bool = False) -> str:
-        """Return what gives a note, beside the content of a version kept here, all of that version: ``Content.native``.
+    def native_of(self, note_id: str, version: Version, *, last: bool = False) -> str:
+        """Return what gives a note, beside the content of a version, all of it that is kept here: ``Content.native``.
 
         '' if the content says all. ``last``: only what the last save has replaced, which nothing has followed.
         """
-        if not self._store.traits.revives or not (number := _number(name)):
+        number = _number(version.name)
+        if not self._store.traits.revives or version.removed or not number:
             return ""
         if last:
             return self._cache.versions.native(note_id, number)

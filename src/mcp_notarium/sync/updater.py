@@ -128,13 +128,17 @@ class Updater:
                 PushResult(PushOutcome.STORED, note.id, merged=True), content
             )
         body = self._store.compose(newest, wanted, now=self._clock())
+        replaced = await self._find_replaced(note.id, body)
+        if replaced == b"":  # it is so already
+            self._journal.adopt(newest, seen=seen)
+            return self._sender.make_saved(PushResult(PushOutcome.STORED, note.id), content)
         write = self._journal.make(
             note_id=note.id,
             kind=WriteKind.UPDATE,
             base_etag=newest.etag,
             content=wanted,
             body=body,
-            replaced=await self._find_replaced(note.id, body),
+            replaced=replaced,
         )
         self._require_free_name(write)
         following = self._links.make(write, links)

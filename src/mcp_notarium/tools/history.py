@@ -128,7 +128,7 @@ async def _as_it_was(
     app: App, note: Note, content: Content, old: Version, *, last: bool = False
 ) -> Content:
     """Add what the store has of an older version beyond its content."""
-    if native := app.library.history.native_of(note.id, old.name, last=last):
+    if native := app.library.history.native_of(note.id, old, last=last):
         return replace(content, native=native)
     if app.library.live is None or content.text == note.text:
         return content

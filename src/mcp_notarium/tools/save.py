@@ -20,6 +20,7 @@ from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.link_changes import describe, with_links
+from mcp_notarium.tools.losses import find_loss, question
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
     find_at_version,
@@ -48,7 +49,7 @@ class Draft:
     """Hold the content to write, and the questions a person has to agree to first.
 
     ``note``: as the caller has read it; None: a new one. ``on_newest``: made from the newest text, whatever
-    that is. ``links``: what links in other notes become.
+    that is. ``links``: what links in other notes become. ``loses``: it takes away for good what it replaces.
     """
 
     note: Note | None
@@ -56,6 +57,7 @@ class Draft:
     asks: tuple[str, ...]
     on_newest: bool = False
     links: Mapping[str, Changes] = field(default_factory=dict)
+    loses: bool = False
 
     @property
     def changes_nothing(self) -> bool:
@@ -85,7 +87,7 @@ async def carry_out(
 
     ``exact``: it is merged with nothing; see :meth:`Writer.save`.
     """
-    agreed = await drafting()
+    agreed = await _with_loss(app, await drafting(), call)
     if agreed.asks and not agreed.changes_nothing:
         app.usage_limits.require_write()
         await require_consent(call, " ".join(agreed.asks))
@@ -93,7 +95,7 @@ async def carry_out(
     async with app.library.writing(key):
         for attempt in range(1, _ATTEMPTS + 1):
             # Draft again: the note may have changed while the user was asked or another write ran.
-            draft = await drafting()
+            draft = await _with_loss(app, await drafting(), call)
             if draft.note is not None and draft.changes_nothing:
                 return draft, app.library.get(draft.note.id) or draft.note, None
             if draft.asks and draft != agreed:
@@ -106,20 +108,33 @@ async def carry_out(
                         note=draft.note,
                         content=draft.content,
                         act=call.act,
-                        exact=exact,
+                        exact=exact or draft.loses,
                         links=draft.links,
                     )
                 for _ in saved.relinked:
                     with app.usage_limits.write():
                         pass
             except VersionConflict as error:
-                if draft.note is None or exact:
+                if draft.note is None or exact or draft.loses:
                     raise
                 if not draft.on_newest or attempt == _ATTEMPTS:
                     raise add_overlaps(app, error, base=draft.note, mine=draft.content) from None
             else:
                 return draft, saved.note, saved
     raise AssertionError("the last attempt returns or raises")
+
+
+async def _with_loss(app: App, draft: Draft, call: CallContext) -> Draft:
+    """Add the question for what the draft would take away for good, unless the user calls at a terminal.
+
+    Raises ``NotPermitted`` if the policy forbids that.
+    """
+    if draft.note is None or draft.changes_nothing or call.client is None:
+        return draft
+    loss = await find_loss(app, draft.note, draft.content)
+    if loss is None:
+        return draft
+    return replace(draft, asks=(*draft.asks, question(app, draft.note, loss)), loses=True)
 
 
 def _check_shape(app: App, request: SaveRequest) -> None:

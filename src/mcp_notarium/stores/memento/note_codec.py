@@ -147,7 +147,7 @@ def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
     for name in _MADE:
         if base is None or then.get(name) != held.get(name):
             columns[name] = then.get(name)
-    if base is None or text != base.content.text or "content" in given:
+    if base is None or text != base.content.text or body != _body(base):
         columns["content"] = body
     if base is None or content.title != base.content.title:
         columns["title"] = content.title

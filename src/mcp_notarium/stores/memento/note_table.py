@@ -11,7 +11,6 @@ from mcp_notarium.domain.characters import has_lone_surrogate
 from mcp_notarium.errors import StoreRejected
 from mcp_notarium.stores.memento import dates, linked_rows, note_codec, users
 from mcp_notarium.stores.memento.database_file import Columns, DatabaseFile, quoted
-from mcp_notarium.stores.reviving import Replaced
 from mcp_notarium.stores.memento.note_codec import (
     EMBEDDING,
     HAS_IMAGES,
@@ -20,6 +19,7 @@ from mcp_notarium.stores.memento.note_codec import (
     Row,
     Value,
 )
+from mcp_notarium.stores.reviving import Replaced
 
 PORTION = 1000
 """Notes that are read at once. The app cannot commit meanwhile."""
@@ -129,7 +129,9 @@ class NoteTable:
         """Change these columns of a note, and what follows from that."""
         values: dict[str, Value] = {**change.columns, "updatedAt": self._date(change.at)}
         if change.rewords and EMBEDDING in self._columns:
-            values.setdefault(EMBEDDING, None)  # made of the old words, it would find the wrong note
+            values.setdefault(
+                EMBEDDING, None
+            )  # made of the old words, it would find the wrong note
         known = self._known(values)
         changes = ", ".join(f"{quoted(name)} = ?" for name in known)
         sql = f'UPDATE "Note" SET {changes} WHERE "id" = ?'  # noqa: S608 - the same
