@@ -16,7 +16,7 @@ from mcp_notarium.domain.link_rewriting import count_links
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import path_key, with_digits
 from mcp_notarium.domain.way_back import NOTE, TAGS, TEXT, TITLE, Keeping, find_loss, find_taken
-from mcp_notarium.errors import NoteNotFound, StoreRejected, VersionConflict
+from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
 from mcp_notarium.search.query import Query
 from mcp_notarium.storage import driver, duplicates, note_scan, tag_counts
 from mcp_notarium.storage.note_search import Found, Summary
@@ -27,6 +27,7 @@ from mcp_notarium.sync.judged_notes import JudgedNotes
 from mcp_notarium.sync.judged_pages import JudgedPages
 from mcp_notarium.sync.judged_rows import JudgedRows
 from mcp_notarium.sync.note_transfer import NoteTransfer
+from mcp_notarium.sync.write_errors import NOT_REMOVED, NOT_SAVED, add_outcome
 
 if TYPE_CHECKING:
     from mcp_notarium.domain.link_rewriting import Changes
@@ -251,19 +252,28 @@ class Library:
     async def find_loss(self, note: Note, content: Content, *, now: float) -> Loss | None:
         """Return what is lost for good if the note becomes ``content``. Raises what the store raises."""
         taken, native = find_taken(note.content, content), 0
-        with suppress(VersionConflict, NoteNotFound, StoreRejected):  # the save says that better
-            base = self._cache.notes.base(note.id)
-            body = self._store.compose(base, content.cleaned(), now=now)
-            if (found := await find_replaced(self._store, note.id, body)) is not None:
-                taken, native = (*taken, *found.names), len(found.native)
+        base = self._cache.notes.base(note.id)
+        try:
+            with suppress(
+                VersionConflict, NoteNotFound, StoreRejected
+            ):  # the save says that better
+                body = self._store.compose(base, content.cleaned(), now=now)
+                if (found := await find_replaced(self._store, note.id, body)) is not None:
+                    taken, native = (*taken, *found.names), len(found.native)
+        except StoreError as error:
+            raise add_outcome(error, NOT_SAVED) from None
         return find_loss(taken, self._keeping(note, native, now=now)) if taken else None
 
     async def find_removal_loss(self, note: Note, *, now: float) -> Loss | None:
         """Return what is lost for good if the note is removed. Raises what the store raises."""
         size = 0
         if self.traits.revives:
-            with suppress(NoteNotFound):
+            try:
                 size = len(await cast("RevivingStore", self._store).keepsake(note.id))
+            except NoteNotFound:
+                size = 0
+            except StoreError as error:
+                raise add_outcome(error, NOT_REMOVED) from None
         return find_loss([NOTE], self._keeping(note, size, now=now))
 
     def _keeping(self, note: Note, native: int, *, now: float) -> Keeping:
