@@ -53,7 +53,9 @@ if TYPE_CHECKING:
 _ANY_SEED = "0" * 32
 _KEPT = {
     Versions.NONE: frozenset[str](),
-    Versions.LISTED: frozenset({TITLE, TEXT}),
+    Versions.LISTED: frozenset(
+        {TEXT}
+    ),  # with its title then; a change of the title alone adds none
     Versions.BY_ETAG: frozenset({TITLE, TEXT, TAGS}),
 }
 """The parts of a note that a store keeps when they are replaced."""

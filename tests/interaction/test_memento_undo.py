@@ -136,3 +136,53 @@ async def test_an_undo_brings_back_every_column(both, change, columns):
         changed | {"embedding": None} if before["embedding"] != changed["embedding"] else changed
     )
     assert both.row() == after
+
+
+async def test_an_undo_does_not_take_back_what_the_app_has_changed_since(both):
+    both.app.put("n1", TEXT, **PLAIN)
+    await both.harness.sync()
+    await both.change("update_note", images=["ours"])
+    both.app.put("n1", TEXT, images='["of the app"]')
+    answer = await both.call("manage", action="undo", id="n1", confirm=True)
+    assert "changed_since" in str(answer.content) or "conflict" in str(answer.content).casefold()
+    assert both.row()["images"] == '["of the app"]'
+
+
+async def test_an_undo_of_one_column_leaves_what_the_app_has_set_in_others(both):
+    both.app.put("n1", TEXT, **PLAIN)
+    await both.harness.sync()
+    await both.change("update_note", isPinned=False)
+    both.app.put("n1", TEXT, images='["of the app"]', order=9, size="small")
+    before = both.row()
+    await both.undo()
+    assert both.row() == before | {"isPinned": 1}
+
+
+async def test_a_restored_version_has_all_that_later_changes_of_ours_replaced(both):
+    both.app.put("n1", TEXT, **LIST)
+    await both.harness.sync()
+    before = both.row()
+    version = (await both.does("get", id="n1"))["local_version"]
+    await both.change("update_note", color="red")
+    await both.change("save", text="quite another text")
+    await both.change("update_note", images=None, checkItems=[])
+    await both.change("update_note", images=["b"], color="blue")
+    note = await both.does("get", id="n1")
+    answer = await both.does(
+        "manage", action="restore_version", id="n1", version=str(version),
+        local_version=note["local_version"], confirm=True,
+    )  # fmt: skip
+    assert answer["status"] == "restored"
+    assert both.row() == before
+    await both.undo()
+    assert (both.row()["images"], both.row()["color"]) == ('["b"]', "blue")
+
+
+async def test_an_undo_does_not_bring_back_labels_that_were_not_replaced(both):
+    both.app.put("n1", TEXT, labels='[1,"odd"]', color="red")
+    await both.harness.sync()
+    before = both.row()
+    await both.change("update_note", labels=["new"], color="blue")
+    assert both.row()["labels"] == '["new"]'
+    await both.undo()
+    assert both.row() == before

@@ -76,6 +76,8 @@ class MementoStore:
         self.live_rows = LiveMemento(self._file, user_id)
         self._listed: dict[str, tuple[tuple[str, ...], int]] = {}
         """Mark -> the ids of the listing it belongs to, and its place there. One listing is kept."""
+        self._kept_of: dict[str, note_codec.Value] = {}
+        """Id -> when the note had changed last whose keepsake was given."""
 
     async def list_page(
         self,
@@ -142,9 +144,11 @@ class MementoStore:
 
     def _keepsake(self, note_id: str) -> bytes:
         with self._file.reading() as opened:
-            found = NoteTable(*opened, self._user_id).keepsake(note_id)
-        if found is None:
+            table = NoteTable(*opened, self._user_id)
+            shown, found = table.read(note_id), table.keepsake(note_id)
+        if shown is None or found is None:
             raise _missing_error(note_id)
+        self._kept_of[note_id] = shown["updatedAt"]
         return found
 
     async def find_replaced(self, note_id: str, body: bytes) -> Replaced:
@@ -185,7 +189,7 @@ class MementoStore:
         return await run_in_thread(partial(self._push, write))
 
     def _push(self, write: PendingWrite) -> Acknowledgement:
-        change, about = note_codec.read_change(write.body), {"id": write.note_id}
+        change = note_codec.read_change(write.body)
         with self._file.writing() as opened:
             table = NoteTable(*opened, self._user_id)
             held = table.read(write.note_id)
@@ -195,12 +199,12 @@ class MementoStore:
                 if held is None:
                     table.insert(write.note_id, change)
                 elif not _is_ours(held, write):
-                    raise IdTaken("Memento has a note of this id", details=about)
+                    raise IdTaken("Memento has a note of this id", details={"id": write.note_id})
             else:
                 self._require(held, write.note_id, write.base_etag)
                 replaced = table.replaced(write.note_id, write.body) if change.columns else None
                 if replaced and write.replaced not in (None, replaced.native):
-                    raise VersionConflict("the note has changed in Memento", details=about)
+                    raise _changed_error(write.note_id)
                 status = PushStatus.STORED if change.columns else PushStatus.UNCHANGED
                 if change.columns:
                     table.update(write.note_id, change)
@@ -225,13 +229,15 @@ class MementoStore:
             check_not_withdrawn()
             if held is not None:
                 self._require(held, note_id, etag)
+                if self._kept_of.pop(note_id, held["updatedAt"]) != held["updatedAt"]:
+                    raise _changed_error(note_id)  # of its images the etag tells nothing
                 table.delete(note_id)
 
     def _require(self, held: note_codec.Row | None, note_id: str, etag: str) -> None:
         if held is None:
             raise _missing_error(note_id)
         if note_codec.etag(held) != etag:
-            raise VersionConflict("the note has changed in Memento", details={"id": note_id})
+            raise _changed_error(note_id)
 
     async def describe(self) -> str:
         """Return how many notes the file has, and to whom new ones belong."""
@@ -254,6 +260,10 @@ def _is_ours(held: note_codec.Row, write: PendingWrite) -> bool:
     """Tell whether a row shows what the write would make."""
     made = note_codec.content_of(write.note_id, write.body).content
     return note_codec.revision(held).content == made
+
+
+def _changed_error(note_id: str) -> VersionConflict:
+    return VersionConflict("the note has changed in Memento", details={"id": note_id})
 
 
 def _missing_error(note_id: str) -> NoteNotFound:
