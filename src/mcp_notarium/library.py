@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from mcp_notarium.domain.link_rewriting import count_links
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import path_key, with_digits
-from mcp_notarium.domain.way_back import NOTE, TAGS, TEXT, TITLE, Keeping, find_loss, find_taken
+from mcp_notarium.domain.way_back import TAGS, TEXT, TITLE, Keeping, find_loss
 from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
 from mcp_notarium.search.query import Query
 from mcp_notarium.storage import driver, duplicates, note_scan, tag_counts
@@ -253,7 +253,8 @@ class Library:
 
     async def find_loss(self, note: Note, content: Content, *, now: float) -> Loss | None:
         """Return what is lost for good if the note becomes ``content``. Raises what the store raises."""
-        taken, native = find_taken(note.content, content), 0
+        beside: tuple[str, ...] = ()
+        native = 0
         base = self._cache.notes.base(note.id)
         try:
             with suppress(
@@ -261,10 +262,11 @@ class Library:
             ):  # the save says that better
                 body = self._store.compose(base, content.cleaned(), now=now)
                 if (found := await find_replaced(self._store, note.id, body)) is not None:
-                    taken, native = (*taken, *found.names), len(found.native)
+                    beside, native = found.names, len(found.native)
         except StoreError as error:
             raise add_outcome(error, NOT_SAVED) from None
-        return find_loss(taken, self._keeping(note, native, now=now)) if taken else None
+        keeping = self._keeping(note, native, now=now)
+        return find_loss(note.content, content, keeping, beside=beside)
 
     async def find_removal_loss(self, note: Note, *, now: float) -> Loss | None:
         """Return what is lost for good if the note is removed. Raises what the store raises."""
@@ -276,7 +278,7 @@ class Library:
                 size = 0
             except StoreError as error:
                 raise add_outcome(error, NOT_REMOVED) from None
-        return find_loss([NOTE], self._keeping(note, size, now=now))
+        return find_loss(note.content, None, self._keeping(note, size, now=now))
 
     def _keeping(self, note: Note, native: int, *, now: float) -> Keeping:
         versions, size = self._cache.versions, len(note.text.encode()) + native

@@ -38,18 +38,16 @@ class Loss:
     why: str
 
 
-def find_taken(old: Content, new: Content) -> tuple[str, ...]:
-    """Return the parts of ``old`` that are not in ``new``. Lines that are all there yet, in this order, are not taken."""
-    taken = {
-        TITLE: bool(old.title) and new.title != old.title,
-        TEXT: not _has_lines(new.text, old.text),
-        TAGS: not set(old.tags) <= set(new.tags),
-    }
-    return tuple(part for part, gone in taken.items() if gone)
+def find_loss(
+    old: Content, new: Content | None, keeping: Keeping, *, beside: Collection[str] = ()
+) -> Loss | None:
+    """Return what is lost for good if ``old`` becomes ``new`` (None: is removed); None if nothing is.
 
-
-def find_loss(taken: Collection[str], keeping: Keeping) -> Loss | None:
-    """Return what of the parts that a change takes cannot be brought back; None if all can."""
+    ``beside``: what else the change takes that no ``Content`` shows.
+    """
+    if keeping.days and keeping.fits and (new is not None or keeping.revives):
+        return None
+    taken = (NOTE,) if new is None else (*_find_taken(old, new), *beside)
     parts = tuple(part for part in taken if part not in keeping.by_store)
     if not parts:
         return None
@@ -57,9 +55,17 @@ def find_loss(taken: Collection[str], keeping: Keeping) -> Loss | None:
         return Loss(parts, "the note store cannot make a deleted note again")
     if not keeping.days:
         return Loss(parts, "no versions are kept (NOTARIUM_VERSION_DAYS is 0)")
-    if not keeping.fits:
-        return Loss(parts, "a version of it has no room (NOTARIUM_VERSION_MB)")
-    return None
+    return Loss(parts, "a version of it has no room (NOTARIUM_VERSION_MB)")
+
+
+def _find_taken(old: Content, new: Content) -> tuple[str, ...]:
+    """Return the parts of ``old`` that are not in ``new``. Lines that are all there yet, in this order, are not taken."""
+    taken = {
+        TITLE: bool(old.title) and new.title != old.title,
+        TEXT: not _has_lines(new.text, old.text),
+        TAGS: not set(old.tags) <= set(new.tags),
+    }
+    return tuple(part for part, gone in taken.items() if gone)
 
 
 def _has_lines(text: str, part: str) -> bool:
