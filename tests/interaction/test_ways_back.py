@@ -132,8 +132,10 @@ class Seen:
 
 
 @asynccontextmanager
-async def opened(folder, store, limits, *, mode=Mode.FULL, setting="ask", agrees=None):
+async def opened(folder, store, limits, *, mode=Mode.FULL, setting="ask", agrees=None, files=None):
     remote, names, state, cache = STORES[store](folder)
+    for name, text in (files or {}).items():
+        (folder / store / name).write_text(text)
     asked = []
 
     async def elicit(_context, params):
@@ -274,3 +276,17 @@ async def test_trilium_keeps_texts_itself_and_nothing_else(tmp_path, arguments, 
             assert (said == "", "cannot be brought back" in said) == (keeps, not keeps)
         harness.close()
         await store.close()
+
+
+async def test_links_in_other_notes_are_not_taken_away_in_silence(tmp_path):
+    async with opened(tmp_path, "vault", NEITHER, files={"other.md": "see [[n1]]\n"}) as seen:
+        before = seen.state()
+        note = {"id": "n1.md", "title": "n2"}
+        version = (await seen.client.call_tool("get", {"id": "n1.md"})).structured_content
+        note["local_version"] = version["local_version"]
+        note["rewrite_links"] = True
+        said = await seen.tell(SAVE, note)
+        assert "Change links in 1 other note? What they were cannot be brought back." in said
+        assert seen.state() == before
+        assert await seen.tell(SAVE, note | {"confirm": True}) == ""
+        assert seen.state()["other.md"] == "see [[n2]]\n"

@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mcp_notarium.domain.link_rewriting import rewrite_links
 from mcp_notarium.tools.call_context import name_note
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+    from mcp_notarium.domain.link_rewriting import Changes
     from mcp_notarium.domain.note import Content, Note
     from mcp_notarium.domain.way_back import Loss
 
@@ -29,7 +33,24 @@ async def find_loss(app: App, note: Note, content: Content | None) -> Loss | Non
     return loss
 
 
-def question(app: App, note: Note, loss: Loss) -> str:
-    """Return the question before a change with a loss."""
-    name = name_note(app, note.title or note.text, note_id=note.id)
-    return f"Change the {name}? What this replaces ({', '.join(loss.parts)}) cannot be brought back: {loss.why}."
+async def find_questions(
+    app: App, note: Note, content: Content, *, links: Mapping[str, Changes]
+) -> tuple[str, ...]:
+    """Return what a person has to be asked before the note becomes ``content``, and links in other notes change.
+
+    Raises ``NotPermitted`` if the policy forbids that.
+    """
+    asks = []
+    if (loss := await find_loss(app, note, content)) is not None:
+        name = name_note(app, note.title or note.text, note_id=note.id)
+        gone = f"What this replaces ({', '.join(loss.parts)}) cannot be brought back: {loss.why}."
+        asks.append(f"Change the {name}? {gone}")
+    others = 0
+    for note_id, changes in links.items():
+        if (other := app.library.get(note_id)) is not None:
+            relinked = replace(other.content, text=rewrite_links(other.text, changes))
+            others += await find_loss(app, other, relinked) is not None
+    if others:
+        notes = "1 other note" if others == 1 else f"{others} other notes"
+        asks.append(f"Change links in {notes}? What they were cannot be brought back.")
+    return tuple(asks)

@@ -20,7 +20,7 @@ from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.link_changes import describe, with_links
-from mcp_notarium.tools.losses import find_loss, question
+from mcp_notarium.tools.losses import find_questions
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
     find_at_version,
@@ -131,10 +131,8 @@ async def _with_loss(app: App, draft: Draft, call: CallContext) -> Draft:
     """
     if draft.note is None or draft.changes_nothing or call.client is None:
         return draft
-    loss = await find_loss(app, draft.note, draft.content)
-    if loss is None:
-        return draft
-    return replace(draft, asks=(*draft.asks, question(app, draft.note, loss)), loses=True)
+    asks = await find_questions(app, draft.note, draft.content, links=draft.links)
+    return replace(draft, asks=(*draft.asks, *asks), loses=True) if asks else draft
 
 
 def _check_shape(app: App, request: SaveRequest) -> None:
