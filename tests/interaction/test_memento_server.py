@@ -11,6 +11,7 @@ import pytest
 from support.long import LONG
 from support.memento_file import MementoFile
 from support.small_disk import SmallDisk
+from support.talker import call
 from support.whole import Server, store_environment, until
 
 pytestmark = pytest.mark.slow("each test starts a server of its own")
@@ -274,8 +275,9 @@ def test_pictures_that_no_version_has_room_for_stay_unless_the_user_agrees(tmp_p
     )  # fmt: skip
     before = app.run('SELECT * FROM "Note"')
     with Server(env) as server:
+        until(lambda: "n2" in json.dumps(server.ask(call(0, "get_notes"))))
         for tool, more in (("update_note", {"images": None}), ("delete_note", {})):
-            answer = server.call(tool, id="n2", **more)
-            assert "NOTARIUM_VERSION_MB" in json.dumps(answer), answer
+            answer = server.ask(call(1, tool, id="n2", **more))
+            assert "NOTARIUM_VERSION_MB" in answer["error"]["message"]
             assert app.run('SELECT * FROM "Note"') == before
         assert server.leave() == 0
