@@ -7,28 +7,33 @@ the store has answered.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.domain.blocks import Form
 from mcp_notarium.domain.link_rewriting import count_links
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import path_key, with_digits
+from mcp_notarium.domain.way_back import TAGS, TEXT, TITLE, Keeping, find_loss
+from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
 from mcp_notarium.search.query import Query
 from mcp_notarium.storage import driver, duplicates, note_scan, tag_counts
 from mcp_notarium.storage.note_search import Found, Summary
-from mcp_notarium.stores.contract import SEEDED, Ids
+from mcp_notarium.stores.contract import SEEDED, Ids, Versions
+from mcp_notarium.stores.reviving import find_replaced
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.judged_notes import JudgedNotes
 from mcp_notarium.sync.judged_pages import JudgedPages
 from mcp_notarium.sync.judged_rows import JudgedRows
 from mcp_notarium.sync.live_refresh import refresh
 from mcp_notarium.sync.note_transfer import NoteTransfer
+from mcp_notarium.sync.write_errors import NOT_REMOVED, NOT_SAVED, add_outcome
 
 if TYPE_CHECKING:
     from mcp_notarium.domain.link_rewriting import Changes
+    from mcp_notarium.domain.way_back import Loss
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
     from mcp_notarium.storage.duplicates import Hashes, Twin
@@ -41,12 +46,21 @@ if TYPE_CHECKING:
     from mcp_notarium.stores.live_notes import LiveNotes
     from mcp_notarium.stores.live_pages import LivePages
     from mcp_notarium.stores.live_rows import LiveRows
+    from mcp_notarium.stores.reviving import RevivingStore
     from mcp_notarium.sync.scheduler import Scheduler
     from mcp_notarium.sync.status import SyncStatus
     from mcp_notarium.sync.write_sender import Saved
     from mcp_notarium.sync.writer import Writer
 
 _ANY_SEED = "0" * 32
+_KEPT = {
+    Versions.NONE: frozenset[str](),
+    Versions.LISTED: frozenset(
+        {TEXT}
+    ),  # with its title then; a change of the title alone adds none
+    Versions.BY_ETAG: frozenset({TITLE, TEXT, TAGS}),
+}
+"""The parts of a note that a store keeps when they are replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +263,44 @@ class Library:
     def _has_links(self, note_id: str, changes: Changes) -> bool:
         note = self.get(note_id)
         return note is not None and count_links(note.text, changes) > 0
+
+    async def find_loss(self, note: Note, content: Content, *, now: float) -> Loss | None:
+        """Return what is lost for good if the note becomes ``content``. Raises what the store raises."""
+        beside: tuple[str, ...] = ()
+        native = 0
+        base = self._cache.notes.base(note.id)
+        try:
+            with suppress(
+                VersionConflict, NoteNotFound, StoreRejected
+            ):  # the save says that better
+                body = self._store.compose(base, content.cleaned(), now=now)
+                if (found := await find_replaced(self._store, note.id, body)) is not None:
+                    beside, native = found.names, len(found.native)
+        except StoreError as error:
+            raise add_outcome(error, NOT_SAVED) from None
+        keeping = self._keeping(note, native, now=now)
+        return find_loss(note.content, content, keeping, beside=beside)
+
+    async def find_removal_loss(self, note: Note, *, now: float) -> Loss | None:
+        """Return what is lost for good if the note is removed. Raises what the store raises."""
+        size = 0
+        if self.traits.revives:
+            try:
+                size = len(await cast("RevivingStore", self._store).keepsake(note.id))
+            except NoteNotFound:
+                size = 0
+            except StoreError as error:
+                raise add_outcome(error, NOT_REMOVED) from None
+        return find_loss(note.content, None, self._keeping(note, size, now=now))
+
+    def _keeping(self, note: Note, native: int, *, now: float) -> Keeping:
+        versions, size = self._cache.versions, len(note.text.encode()) + native
+        return Keeping(
+            by_store=_KEPT[self.traits.versions],
+            days=versions.limits.days,
+            fits=versions.has_room(size, now=now),
+            revives=self.traits.revives,
+        )
 
     async def save(
         self,

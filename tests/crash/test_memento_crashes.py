@@ -1,6 +1,7 @@
 """End the process at every step of a write to Memento's file: each write is there once or not at all, and finished later."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -33,6 +34,20 @@ async def create(client):
 
 async def change(client):
     await client.change(client.note("n1"), "old\nnew\n")
+
+
+async def strip(client):
+    """Take away what no text shows."""
+    note = client.note("n1")
+    content = replace(note.content, native='{"columns":{"color":"red","images":null}}')
+    await client.writer.save(note=note, content=content, exact=True)
+
+
+async def take_back(client):
+    note, history = client.note("n1"), History(client.cache, client.remote)
+    old = await history.read_replaced("n1", client=None)
+    native = history.native_of("n1", old, last=True)
+    await client.writer.save(note=note, content=replace(old.content, native=native), exact=True)
 
 
 async def remove(client):
@@ -79,16 +94,16 @@ def crash(folder, file, action, at, monkeypatch):
 
 
 @pytest.mark.slow("ends some ten processes, one after the other")
-@pytest.mark.parametrize("action", [create, change, remove, revive])
+@pytest.mark.parametrize("action", [create, change, strip, take_back, remove, revive])
 def test_a_write_that_ends_anywhere_is_whole_or_absent_and_finished_once(action, monkeypatch):
     for at in range(1, MOST_STEPS):
         with quick_folder() as folder:
             file = MementoFile(folder / "dev.db")
             file.put("n1", "old\n", images=IMAGES)
-            if action is revive:
+            if earlier := {revive: remove, take_back: strip}.get(action):
                 client = opened(folder, file)
                 asyncio.run(client.sync())
-                asyncio.run(remove(client))
+                asyncio.run(earlier(client))
                 end(client)
             crashed = crash(folder, file, action, at, monkeypatch)
             assert file.run("PRAGMA integrity_check") == [{"integrity_check": "ok"}]
@@ -104,6 +119,12 @@ def test_a_write_that_ends_anywhere_is_whole_or_absent_and_finished_once(action,
                 assert [(row["title"], row["labels"]) for row in made] == [("T", '["a b"]')]
             elif action is change:
                 assert rows["n1"]["content"] == "old\nnew\n"
+            elif action is strip:
+                assert (rows["n1"]["images"], rows["n1"]["color"]) == (None, "red")
+                asyncio.run(take_back(client))
+                assert (file.row("n1")["images"], file.row("n1")["color"]) == (IMAGES, "default")
+            elif action is take_back:
+                assert (rows["n1"]["images"], rows["n1"]["color"]) == (IMAGES, "default")
             elif action is revive:
                 assert rows["n1"]["images"] == IMAGES
             elif "n1" not in rows:

@@ -11,6 +11,7 @@ import pytest
 from support.long import LONG
 from support.memento_file import MementoFile
 from support.small_disk import SmallDisk
+from support.talker import call
 from support.whole import Server, store_environment, until
 
 pytestmark = pytest.mark.slow("each test starts a server of its own")
@@ -246,3 +247,37 @@ def test_the_native_tools_of_a_confined_server(env, app):
         assert gives("delete_note", id=made["id"]) == {"success": True, "message": "Note deleted"}
         assert server.leave() == 0
     assert len(app.run('SELECT * FROM "Note"')) == 2
+
+
+def test_without_versions_nobody_takes_anything_away_unasked(tmp_path, app):
+    env = store_environment(
+        tmp_path, "memento", MEMENTO_DATABASE=str(app.path), NOTARIUM_VERSION_DAYS="0"
+    )
+    before = app.run('SELECT * FROM "Note"')
+    with Server(env) as server:
+        server.loaded(2)
+        version = server.tool("get", id="n1")["local_version"]
+        given = {"id": "n1", "local_version": version, "text": "Plan B\n"}
+        refused = server.error("save", **given)
+        assert "NOTARIUM_VERSION_DAYS is 0" in refused["details"]["asks"]
+        assert app.run('SELECT * FROM "Note"') == before
+        server.tool("save", **given, confirm=True)
+        assert app.row("n1")["content"] == "Plan B\n"
+        server.tool("save", id="n1", append="more")
+        assert server.leave() == 0
+
+
+def test_pictures_that_no_version_has_room_for_stay_unless_the_user_agrees(tmp_path, app):
+    app.put("n2", "", images=json.dumps(["data:," + "x" * 2_000_000]))
+    env = store_environment(
+        tmp_path, "memento", MEMENTO_DATABASE=str(app.path), NOTARIUM_VERSION_MB="1",
+        NOTARIUM_TOOLS="native",
+    )  # fmt: skip
+    before = app.run('SELECT * FROM "Note"')
+    with Server(env) as server:
+        until(lambda: "n2" in json.dumps(server.ask(call(0, "get_notes"))))
+        for tool, more in (("update_note", {"images": None}), ("delete_note", {})):
+            answer = server.ask(call(1, tool, id="n2", **more))
+            assert "NOTARIUM_VERSION_MB" in answer["error"]["message"]
+            assert app.run('SELECT * FROM "Note"') == before
+        assert server.leave() == 0

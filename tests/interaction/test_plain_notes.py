@@ -10,14 +10,19 @@ from mcp_types import ElicitResult
 
 from mcp_notarium.domain.policy import Field, Limits, Mode, Policy
 from mcp_notarium.domain.visibility import Visibility
-from mcp_notarium.stores.contract import Changes, WriteGuard
+from mcp_notarium.stores.contract import Changes, Versions, WriteGuard
 from mcp_notarium.tools.toolsets import find_toolset, plain_notes_text
 from mcp_notarium.tools.toolsets.plain_notes_prompts import make_title
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
 
 pytestmark = pytest.mark.anyio
-LOCAL = {"titles": True, "changes": Changes.FEED, "write_guard": WriteGuard.CAS, "versions": False}
+LOCAL = {
+    "titles": True,
+    "changes": Changes.FEED,
+    "write_guard": WriteGuard.CAS,
+    "versions": Versions.NONE,
+}
 NAMES = ("AddNote", "GetNote", "ListNotes", "SearchNotes", "UpdateNote", "DeleteNote")
 SNAKE = ("add_note", "get_note", "list_notes", "search_notes", "update_note", "delete_note")
 START = 1_765_117_800.0  # 7 December 2025, 14:30 UTC

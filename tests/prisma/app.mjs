@@ -1,6 +1,7 @@
 // Write a file of Memento through the real Prisma client, as the app does: lines of JSON in, lines of JSON out.
 // {"op": "put", "id", "data"}, {"op": "row", "id"}, {"op": "remove", "id"}, {"op": "all"},
 // {"op": "race", "ids", "edits"}: adds a line to one of these notes, so many times, and reads all notes after each.
+// {"op": "busy", "id", "seconds"}: changes a note without a pause, and gives the milliseconds that each change took.
 import { createInterface } from 'node:readline'
 import { PrismaLibSQL } from '@prisma/adapter-libsql'
 import { PrismaClient } from './client/client.js'
@@ -40,12 +41,24 @@ async function race(ids, edits) {
   return lines
 }
 
+async function beBusy(id, seconds) {
+  const took = []
+  for (const end = performance.now() + seconds * 1000; performance.now() < end; ) {
+    const began = performance.now()
+    await waiting()
+    await prisma.note.update({ where: { id }, data: { content: `the app's ${took.length}\n`.repeat(200) } })
+    took.push(performance.now() - began)
+  }
+  return took
+}
+
 const actions = {
   put: ({ id, data }) => prisma.note.upsert({ where: { id }, create: { id, ...data }, update: data }),
   row: ({ id }) => prisma.note.findUnique({ where: { id } }),
   remove: ({ id }) => prisma.note.delete({ where: { id } }),
   all: () => prisma.note.findMany({ orderBy: [{ isPinned: 'desc' }, { order: 'asc' }, { updatedAt: 'desc' }] }),
   race: ({ ids, edits }) => race(ids, edits),
+  busy: ({ id, seconds }) => beBusy(id, seconds),
 }
 
 for await (const line of createInterface({ input: process.stdin })) {

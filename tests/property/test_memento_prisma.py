@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import time
 from contextlib import contextmanager
+from statistics import median
 
 import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable, VersionConflict
+from mcp_notarium.stores.memento import database_file
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.sync.history import History
 from support.long import LONG, dice
@@ -17,6 +20,7 @@ from support.sync_rig import Client
 
 SAVES = 60 if LONG else 20
 EDITS = 300 if LONG else 60
+BUSY_SECONDS = 20 if LONG else 6
 NOTES = ("alpha", "beta")
 START = "".join(f"line {number}\n" for number in range(8))
 BESIDE = {
@@ -127,3 +131,35 @@ def test_neither_side_loses_a_line_or_waits_in_vain(tmp_path):
     assert all(
         json.loads(row["labels"] or "[]") in ([], ["a"]) for row in file.run('SELECT * FROM "Note"')
     )
+
+
+def test_a_save_beside_a_busy_app_waits_as_long_as_the_app_does(tmp_path, monkeypatch):
+    waited, saved = [], []
+    wait = database_file._wait
+
+    def timed(act, seconds):
+        began = time.perf_counter()
+        try:
+            return wait(act, seconds)
+        finally:
+            waited.append((time.perf_counter() - began) * 1000)
+
+    async def agent(client, busy):
+        while not busy.done():
+            began = time.perf_counter()
+            await client.change(client.note("beta"), f"by us {len(saved)}\n")
+            saved.append((time.perf_counter() - began) * 1000)
+            await asyncio.sleep(0.05)
+        return await busy
+
+    async def run(app, client):
+        asked = asyncio.to_thread(app.ask, "busy", id="alpha", seconds=BUSY_SECONDS)
+        return await agent(client, asyncio.create_task(asked))
+
+    with both(tmp_path, "integer") as (_file, app, client):
+        monkeypatch.setattr(database_file, "_wait", timed)
+        took = asyncio.run(run(app, client))
+    assert len(took) > 20
+    assert len(saved) > 20
+    assert max(waited) <= 2 * max(took), "one wait of ours, and one change of the app"
+    assert median(saved) <= 4 * median(took), "a save waits to read twice, to begin, and to commit"

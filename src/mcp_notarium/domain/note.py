@@ -131,6 +131,8 @@ class PendingWrite:
     is this entry or was made before it, so nothing of it is copied again. ``repair``: it mends what an
     earlier push has left of a note, and is not mended again. ``client`` names the program that asked; ''
     if it is not known. ``after``: the write_id of one that must be stored first; '' if there is none.
+    ``replaced``: what an UPDATE replaces in the store's own form, as ``Content.native`` takes it: b'' if that is
+    nothing, None where the content says all.
     """
 
     write_id: str
@@ -148,3 +150,4 @@ class PendingWrite:
     repair: bool = False
     client: str = ""
     after: str = ""
+    replaced: bytes | None = None

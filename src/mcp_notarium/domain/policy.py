@@ -29,7 +29,7 @@ class Mode(StrEnum):
 
     READ_ONLY = "read-only"
     WRITE = "write"
-    """Everything but permanent deletion and the reset of the index."""
+    """Everything but permanent deletion, what else cannot be taken back, and the reset of the index."""
     FULL = "full"
 
 
@@ -127,6 +127,11 @@ class Policy:
         if action in _IRREVERSIBLE and self.mode is not Mode.FULL:
             return f"`{action}` is not permitted here."
         return None
+
+    def require_irreversible(self) -> None:
+        """Raise ``NotPermitted`` if nothing may be done that cannot be taken back."""
+        if self.mode is not Mode.FULL:
+            raise _refusal("This cannot be taken back, and such changes are not permitted here.")
 
     def require_edit(self, part: Field) -> None:
         """Raise ``NotPermitted`` if an existing note may not get other text or tags.

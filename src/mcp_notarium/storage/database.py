@@ -362,7 +362,7 @@ class Database:
 _CHECK_PAGES = "PRAGMA cipher_integrity_check"
 _PAGE = re.compile(r"page (\d+)")
 _NOT_AUTHENTIC = "a page of the database is not authentic"
-_TEXTS = re.compile(r"\b(?:text|body|raw|keepsake)\b|\bSELECT \*|\.\*")
+_TEXTS = re.compile(r"\b(?:text|body|raw|keepsake|native|replaced)\b|\bSELECT \*|\.\*")
 
 
 @lru_cache(256)

@@ -27,7 +27,8 @@ Shapes that matter:
 * ``note_versions`` has the revisions that our writes have replaced (``version_table.py``); ``text`` is NULL
   where the store keeps the revision, under ``etag``. Its ``number`` is a ``local_version``, ``made`` the etag of
   what the write has made of it, NULL if somebody else's change came into that. A ``keepsake`` has what the store
-  held of a note that was removed from here, so that it can be made again.
+  held of a note that was removed from here, so that it can be made again. ``native`` has, in the store's own form, what
+  the write has replaced beside text, title, tags and properties; ``journal.replaced`` has it before the write is sent.
 * ``note_names`` and ``note_links`` (``note_links.py``) have rows of stores with paths only: a note's path, name
   and aliases, and what it links to, each with the key by which they are compared.
 * ``merge_bases`` has the last revisions of each note that remote changes replaced (``merge_bases.py``).
@@ -261,7 +262,8 @@ STATEMENTS = (
       copied      INTEGER NOT NULL DEFAULT 0 CHECK (copied IN (0, 1)),
       client      TEXT NOT NULL DEFAULT '',
       repair      INTEGER NOT NULL DEFAULT 0 CHECK (repair IN (0, 1)),
-      after       TEXT NOT NULL DEFAULT ''
+      after       TEXT NOT NULL DEFAULT '',
+      replaced    BLOB
     ) STRICT
     """,
     """
@@ -284,8 +286,9 @@ STATEMENTS = (
       title           TEXT,
       text            TEXT,
       keepsake        BLOB,
+      native          BLOB,
       UNIQUE (note_id, number),
-      CHECK (held = iif(text IS NULL, 0, size) + coalesce(length(keepsake), 0))
+      CHECK (held = iif(text IS NULL, 0, size) + coalesce(length(keepsake), 0) + coalesce(length(native), 0))
     ) STRICT
     """,
     "CREATE INDEX note_versions_age ON note_versions(replaced_at, held)",

@@ -4,6 +4,8 @@ They are state: no store has them, except where its own history does. Then a row
 and holds no text. Rows belong to the id of their note; they go when the note is removed or hidden
 (``note_table.py``), by age, and oldest first when all together are too large. A note that was removed from here
 leaves one with a *keepsake*, if its store can make it again; a later note of its id does not take that away.
+Some versions *stay* for a day, whatever comes later: what a note was before the first change within it, and keepsakes.
+A version that has no room beside these is not kept. ``has_room`` tells that before the change.
 The row of number ``CREATION`` is no version: it says who made the note.
 """
 
@@ -15,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.database import Database, Row
 from mcp_notarium.storage.hidden_note_filter import VisibilityFilter
 
 ROW_BYTES = 300
@@ -30,7 +32,7 @@ _DAY = 86_400.0
 class VersionLimits:
     """Limit what is kept: in days, and in bytes of all versions of all notes. 0 days: keep none.
 
-    A process may go beyond the bytes by a sixteenth before it removes the oldest versions.
+    A process may go beyond the bytes by a sixteenth before it removes the oldest versions that need not stay.
     """
 
     days: int = 90
@@ -120,6 +122,24 @@ class VersionTable:
         content = Content(text, tuple(json.loads(tags)), bool(trash), title, set_then)
         return version, content
 
+    def native(self, note_id: str, number: int) -> str:
+        """Return what the version has in the store's own form; '' if that is nothing."""
+        found = self._db.row(_NATIVE, (note_id, number))
+        return "" if found is None or found[0] is None else found[0].decode()
+
+    def natives_since(self, note_id: str, number: int) -> list[str]:
+        """Return what this version and the newer ones have in the store's own form, the newest first."""
+        return [one.decode() for (one,) in self._db.rows(_NATIVES, (note_id, number))]
+
+    def has_room(self, size: int, *, now: float) -> bool:
+        """Tell whether a version of that many bytes can be kept: there is room beside those that stay."""
+        if not self.limits.days:
+            return False
+        room = self.limits.size - ROW_BYTES - size
+        if room >= self._db.number(_COST_SINCE, (now - _DAY,)):
+            return True  # beside all of this day
+        return room >= self._db.number(_COST_OF_STAYING, {"since": now - _DAY})
+
     def removed(self, note_id: str) -> list[Removed]:
         """Return what is kept of the notes of this id that were removed from here, the last one first."""
         found = []
@@ -148,15 +168,17 @@ class VersionTable:
         made: str | None,
         in_store: bool,
         keepsake: bytes | None = None,
+        native: bytes = b"",
     ) -> None:
         """Keep a revision that a write has replaced (or made), and remove what is over the limits.
 
         ``number``: its ``local_version``, or ``CREATION``. ``in_store``: the store keeps it under its etag.
+        ``native``: what the write has replaced, in the store's own form.
         """
         if self.limits.days:
             content = replaced.content
             size = len(content.text.encode())
-            held = (0 if in_store else size) + len(keepsake or b"")
+            held = (0 if in_store else size) + len(keepsake or b"") + len(native)
             self._db.run(
                 _KEEP,
                 (
@@ -167,11 +189,12 @@ class VersionTable:
                     json.dumps(sorted(content.properties)),
                     *((None, None) if in_store else (content.title, content.text)),
                     keepsake,
+                    native or None,
                 ),
             )
             self._uncounted += ROW_BYTES + held
         self.expire(at)
-        self._limit_size()
+        self._limit_size(at)
 
     def keep_ours(self, notes: Iterable[tuple[int, Revision]], *, at: float) -> list[tuple[int]]:
         """Keep what these notes (by their keys) say, and return those that these revisions leave saying it.
@@ -189,23 +212,26 @@ class VersionTable:
             self._uncounted += ROW_BYTES + (len(row[0].encode()) if row else 0)
         if replaced and self.limits.days:
             self._db.run_many(_KEEP_OURS, [(at, *key) for key in replaced])
-            self._limit_size()
+            self._limit_size(at)
         return same
 
     def keep_lost(self, base: Revision, *, number: int, at: float) -> None:
         """Keep a note that went elsewhere with what a write from here has made; it can be made again from that."""
         self.keep(base, number=number, at=at, by="", made=None, in_store=False, keepsake=b"")
 
-    def _limit_size(self) -> None:
-        """Remove the oldest versions beyond the size, where enough was kept since they were counted."""
+    def _limit_size(self, now: float) -> None:
+        """Remove versions beyond the size, where enough was kept since they were counted.
+
+        What has no room beside those that stay goes first, then the oldest of the others.
+        """
         if self._uncounted <= self.limits.size // _COUNTED_AGAIN:
             return
         self._uncounted = 0
-        excess = self._db.number(_COST) - self.limits.size
-        while excess > 0:
-            pk, cost = self._db.rows(_OLDEST)[0]
-            self._db.run("DELETE FROM note_versions WHERE pk = ?", (pk,))
-            excess -= cost
+        if self._db.number(_COST) <= self.limits.size:
+            return
+        staying = {pk for (pk,) in self._db.rows(_STAYING, {"since": now - _DAY})}
+        gone = _find_excess(self._db.rows(_BY_AGE), staying, self.limits.size)
+        self._db.run_many("DELETE FROM note_versions WHERE pk = ?", gone)
 
     def expire(self, now: float) -> None:
         """Remove the versions that were replaced too long ago."""
@@ -231,6 +257,24 @@ class VersionTable:
         self._db.run_many("DELETE FROM note_versions WHERE pk = ?", hidden)
 
 
+def _find_excess(rows: list[Row], staying: set[int], size: int) -> list[tuple[int]]:
+    """Return the keys of the rows (key and cost, oldest first) that have no room."""
+    gone = []
+    for pk, cost in rows:
+        if pk in staying and cost <= size:
+            size -= cost
+        elif pk in staying:
+            gone.append((pk,))
+    room = size
+    for pk, cost in reversed(rows):
+        if pk not in staying and cost <= room:
+            room -= cost
+        elif pk not in staying:
+            gone.append((pk,))
+            room = room if cost > size else 0  # else all that are older go, too
+    return gone
+
+
 _FACTS = (
     "number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made, "
     "coalesce(length(keepsake), 0) > 0"
@@ -245,27 +289,38 @@ WHERE note_id = ? AND number = ? AND number > {CREATION}
 """  # noqa: S608 - as above
 _COLUMNS = """
 note_id, number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made,
-tags_understood, tags, trash, properties, title, text, keepsake
+tags_understood, tags, trash, properties, title, text, keepsake, native
 """
 _KEEP = f"""
 INSERT OR REPLACE INTO note_versions({_COLUMNS})
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """  # noqa: S608 - as above
 _KEEP_OURS = f"""
 INSERT OR IGNORE INTO note_versions({_COLUMNS})
 SELECT n.id, n.local_version, n.server_version, b.modified_at, ?1, '', length(CAST(n.text AS BLOB)),
        length(CAST(n.text AS BLOB)), b.etag, NULL, b.tags_understood, n.tags, n.trash, n.properties, n.title,
-       n.text, NULL
+       n.text, NULL, NULL
 FROM notes n JOIN note_base b ON b.pk = n.pk
 WHERE n.pk = ?2
 """  # noqa: S608 - as above
 _KEEPSAKES = f"SELECT {_COLUMNS} FROM note_versions WHERE note_id = ? AND keepsake IS NOT NULL"  # noqa: S608 - as above
 _COST_OF_ONE = f"{ROW_BYTES} + held"
 _COST = f"SELECT sum({_COST_OF_ONE}) FROM note_versions INDEXED BY note_versions_age"  # noqa: S608 - constants of ours
-_OLDEST = f"""
-SELECT pk, {_COST_OF_ONE} FROM note_versions INDEXED BY note_versions_age
-ORDER BY replaced_at LIMIT 1
+_COST_SINCE = f"SELECT coalesce(sum({_COST_OF_ONE}), 0) FROM note_versions WHERE replaced_at > ?"  # noqa: S608 - as above
+_BY_AGE = f"SELECT pk, {_COST_OF_ONE} FROM note_versions INDEXED BY note_versions_age ORDER BY replaced_at, pk"  # noqa: S608 - as above
+_STAY = f"""
+FROM note_versions AS kept WHERE replaced_at > :since AND number > {CREATION} AND (keepsake IS NOT NULL OR NOT EXISTS (
+  SELECT 1 FROM note_versions AS earlier WHERE earlier.note_id = kept.note_id
+  AND earlier.number > {CREATION} AND earlier.number < kept.number AND earlier.replaced_at > :since
+))
 """  # noqa: S608 - as above
+"""Those that stay."""
+_STAYING = f"SELECT pk {_STAY}"
+_COST_OF_STAYING = f"SELECT coalesce(sum({_COST_OF_ONE}), 0) {_STAY}"
+_NATIVE = "SELECT native FROM note_versions WHERE note_id = ? AND number = ?"
+_NATIVES = """
+SELECT native FROM note_versions WHERE note_id = ? AND number >= ? AND native IS NOT NULL ORDER BY number DESC
+"""
 _REMOVE = "DELETE FROM note_versions WHERE note_id IN (SELECT value FROM json_each(?))"
 _REMOVE_ORPHANS = """
 DELETE FROM note_versions

@@ -137,7 +137,8 @@ class Traits:
     """Its notes are in the database of the index, its writes join the caller's transaction, and no method
     ever waits. One transaction then holds a write and what the index has of it, without a journal entry."""
     revives: bool = False
-    """A note that was removed can be made again under its id, with all that the store held of it."""
+    """A note that was removed can be made again under its id, with all that the store held of it, and one that
+    was changed can get back what its ``Content`` does not say."""
     shares_by_tag: bool = False
     """A tag that is an e-mail address shares the note with that person."""
     exact: str = ""
@@ -381,16 +382,6 @@ class VersionedStore(Store, Protocol):
         ``before``: the etag of the newest revision, or ``more`` of the page before. A page may be empty and
         not the last. A revision without the tags that the note had then has ``tags_understood`` False. One that
         cannot be read is left out. A note that is not there has none.
-        """
-
-
-class RevivingStore(Store, Protocol):
-    """Reach a store with the trait ``revives``."""
-
-    async def keepsake(self, note_id: str) -> bytes:
-        """Return all that the store holds of a note, as ``compose`` takes it in ``Content.native`` of a new one.
-
-        Raises ``NoteNotFound``.
         """
 
 

@@ -24,6 +24,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Ids, Retry, Store, Versions
+from mcp_notarium.stores.reviving import find_replaced
 from mcp_notarium.sync.conflict_copy import differences, same_but_blanks
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.listing_pages import require_usable
@@ -300,13 +301,29 @@ class EntryReplay:
             return await self._pusher.keep_as_copy(write, instead=head)
         if step is Step.COPY and not write.copied:
             return await self._pusher.keep_as_copy(write, instead=head)
-        if step is Step.PUSH:
-            return await self._send(write, head)
+        if step is Step.PUSH or (step is Step.DONE and write.replaced is not None):
+            return await self._push_update(write, head)
         if not self._journal.sees_revision(head):
             wanted = replace(wanted, tags=head.content.tags)  # the policy hides it now: keep it so
         if step is not Step.MERGE or wanted == head.content:
             return self._finish_with(write, head)
         return await self._send_rebased(write, head, wanted)
+
+    async def _push_update(self, write: PendingWrite, head: Revision) -> PushResult:
+        """Send a change. Where the content of a note does not show all of it, only the store tells whether it has arrived."""
+        if write.replaced is None:
+            return await self._send(write, head)
+        try:
+            found = await find_replaced(self._store, head.id, write.body)
+        except VersionConflict:  # it takes back a change that another one has followed
+            self._journal.finish(write, storing=[head], stored=False)
+            return PushResult(PushOutcome.STORED, head.id, merged=True)
+        if found is None or not found.native or head.etag != write.base_etag:
+            return self._finish_with(write, head)
+        rebased = self._journal.rebase(
+            write, base=head, content=write.content, body=write.body, replaced=found.native
+        )
+        return await self._send(rebased, head) if rebased else PushResult(PushOutcome.AGAIN)
 
     def _wanted(self, write: PendingWrite, head: Revision | Tombstone) -> tuple[Content, Content]:
         """Return what the store holds if the write has arrived, and what the note is to become.
@@ -324,7 +341,11 @@ class EntryReplay:
         self, write: PendingWrite, head: Revision, wanted: Content
     ) -> PushResult:
         body = self._store.compose(head, wanted, now=self._clock())
-        rebased = self._journal.rebase(write, base=head, content=wanted, body=body)
+        found = await find_replaced(self._store, head.id, body)
+        replaced = None if found is None else found.native
+        rebased = self._journal.rebase(
+            write, base=head, content=wanted, body=body, replaced=replaced
+        )
         return await self._send(rebased, head) if rebased else PushResult(PushOutcome.AGAIN)
 
     def _rewrote(self, head: Revision, sent: Content) -> bool:

@@ -16,6 +16,7 @@ from mcp_notarium.errors import InvalidRequest, NotariumError, NoteNotFound, Ver
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.version_table import Makers, NoteVersion
 from mcp_notarium.stores.contract import Store, VersionedStore, Versions
+from mcp_notarium.stores.reviving import RevivingStore
 
 LIMIT = 10
 """Versions that the store is asked for at a time."""
@@ -166,6 +167,19 @@ class History:
             with suppress(NotariumError):
                 found.append(await self.content_at(note.id, row.local_version))
         return [one for one in found if one is not None]
+
+    def native_of(self, note_id: str, version: Version, *, last: bool = False) -> str:
+        """Return what gives a note, beside the content of a version, all of it that is kept here: ``Content.native``.
+
+        '' if the content says all. ``last``: only what the last save has replaced, which nothing has followed.
+        """
+        number = _number(version.name)
+        if not self._store.traits.revives or version.removed or not number:
+            return ""
+        if last:
+            return self._cache.versions.native(note_id, number)
+        store = cast("RevivingStore", self._store)  # its trait says so
+        return store.overlay(self._cache.versions.natives_since(note_id, number))
 
     async def read_replaced(self, note_id: str, *, client: str | None) -> Version:
         """Return what the last save of ``client`` (None: of any program, made here) has replaced.

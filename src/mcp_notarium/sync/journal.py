@@ -67,6 +67,7 @@ class Journal:
         copied: bool = False,
         repair: bool = False,
         after: str = "",
+        replaced: bytes | None = None,
     ) -> PendingWrite:
         """Make an entry leased to this process from now on; it is not recorded yet.
 
@@ -86,6 +87,7 @@ class Journal:
             copied=copied,
             repair=repair,
             after=after,
+            replaced=replaced,
         )
 
     def make_id(self, store: Store, content: Content, *, seed: str, attempt: int) -> str:
@@ -164,6 +166,7 @@ class Journal:
         content: Content,
         body: bytes,
         note_id: str | None = None,
+        replaced: bytes | None = None,
     ) -> PendingWrite | None:
         """Record the entry again from ``base`` (None: a new note), under the same write_id.
 
@@ -179,6 +182,7 @@ class Journal:
             body=body,
             owner=self._owner,
             lease_until=now + self._lease,
+            replaced=replaced,
         )
         with self._cache.transaction(durable=True):
             entry = self._cache.journal.get(write.write_id)
@@ -303,6 +307,7 @@ class Journal:
                 by=write.client,
                 made=made,
                 in_store=self._store_has_versions,
+                native=write.replaced or b"",
             )
             if same:  # what the etag does not show has changed
                 self._cache.notes.renumber(base.id)

@@ -20,7 +20,8 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Ids, RevivingStore, Store
+from mcp_notarium.stores.contract import Ids, Store
+from mcp_notarium.stores.reviving import RevivingStore
 from mcp_notarium.sync.direct_write import DirectWriter
 from mcp_notarium.sync.entry_replay import EntryReplay
 from mcp_notarium.sync.journal import Journal

@@ -22,6 +22,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Ids, Store
+from mcp_notarium.stores.reviving import find_replaced
 from mcp_notarium.sync.entry_replay import ROUNDS, EntryReplay
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.link_writes import LinkWriter
@@ -132,12 +133,18 @@ class Updater:
             return self._sender.make_saved(
                 PushResult(PushOutcome.STORED, note.id, merged=True), content
             )
+        body = self._store.compose(newest, wanted, now=self._clock())
+        replaced = await self._find_replaced(note.id, body)
+        if replaced == b"":  # it is so already
+            self._journal.adopt(newest, seen=seen)
+            return self._sender.make_saved(PushResult(PushOutcome.STORED, note.id), content)
         write = self._journal.make(
             note_id=note.id,
             kind=WriteKind.UPDATE,
             base_etag=newest.etag,
             content=wanted,
-            body=self._store.compose(newest, wanted, now=self._clock()),
+            body=body,
+            replaced=replaced,
         )
         self._require_free_name(write)
         following = self._links.make(write, links)
@@ -152,6 +159,15 @@ class Updater:
         saved = self._sender.make_saved(result, content, merged=newest.content != note.content)
         waiting = {entry.note_id for entry in following} - {*relinked}
         return replace(saved, relinked=relinked, waiting=tuple(waiting))
+
+    async def _find_replaced(self, note_id: str, body: bytes) -> bytes | None:
+        try:
+            found = await find_replaced(self._store, note_id, body)
+        except VersionConflict:
+            raise changed_error(note_id, self._cache.notes.get(note_id)) from None
+        except (StoreError, LoginRequired) as error:
+            raise add_outcome(error, NOT_SAVED) from None
+        return None if found is None else found.native
 
     def _require_free_name(self, write: PendingWrite) -> None:
         """Raise ``InvalidRequest`` if the write gives the note an id that another one has, or that rules hide."""

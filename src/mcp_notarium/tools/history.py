@@ -125,7 +125,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
             await find_at_version(app, note.id, request.local_version)
         old = await app.library.history.read_replaced(note.id, client=client)
         wanted[:] = [old.content]
-        content = await _as_it_was(app, note, old.content, old, said)
+        content = await _as_it_was(app, note, old.content, old, said, last=True)
         return _asking(await _draft(app, note, content, old, call, undoes=True), said)
 
     try:
@@ -138,15 +138,17 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
 
 
 async def _as_it_was(
-    app: App, note: Note, content: Content, old: Version, said: list[str]
+    app: App, note: Note, content: Content, old: Version, said: list[str], *, last: bool = False
 ) -> Content:
     """Add what the store has of an older version beyond its content; ``said`` gets what is to be said if it has nothing."""
     said.clear()
+    if native := app.library.history.native_of(note.id, old, last=last):
+        return replace(content, native=native)
     if app.library.live is not None:
-        native = await app.library.live.as_it_was(note, old)
-        if native is None and content.text != note.text:
+        kept = await app.library.live.as_it_was(note, old)
+        if kept is None and content.text != note.text:
             said.append(_AS_TEXT)
-        return replace(content, native=native or "")
+        return replace(content, native=kept or "")
     if content.wording == (note.title, note.text):
         return content
     return replace(content, native=app.library.traits.exact)

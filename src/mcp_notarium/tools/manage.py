@@ -30,6 +30,7 @@ from mcp_notarium.tools.answers import (
     TagsAnswer,
 )
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
+from mcp_notarium.tools.losses import find_loss
 from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.requests import Action, ManageRequest
 from mcp_notarium.tools.save import with_properties
@@ -139,20 +140,16 @@ async def _remove(app: App, request: ManageRequest, call: CallContext) -> Manage
     _check_trashed(app, note)
     app.usage_limits.require_write()
     name = name_note(app, note.title or note.text, note_id=note.id)
-    await require_consent(call, f"Delete the {name} for good? {_way_back(app)}")
+    loss = await find_loss(app, note, None)
+    kept = f"For {app.config.version_days} days `restore_version` can bring it back."
+    back = kept if loss is None else f"It cannot be brought back: {loss.why}."
+    await require_consent(call, f"Delete the {name} for good? {back}")
     async with app.library.writing(request.id or ""):
         note = await _find_note(app, request)
         _check_trashed(app, note)
         with app.usage_limits.write():
             await app.library.remove(note, act=call.act)
     return ManageAnswer(id=note.id, status="deleted")
-
-
-def _way_back(app: App) -> str:
-    days = app.config.version_days
-    if app.library.traits.revives and days:
-        return f"For {days} days `restore_version` can bring it back."
-    return "It cannot be brought back."
 
 
 def _check_trashed(app: App, note: Note) -> None:

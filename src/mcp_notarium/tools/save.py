@@ -21,6 +21,7 @@ from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.link_changes import describe, with_links
+from mcp_notarium.tools.losses import find_questions
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
     find_at_version,
@@ -49,7 +50,7 @@ class Draft:
     """Hold the content to write, and the questions a person has to agree to first.
 
     ``note``: as the caller has read it; None: a new one. ``on_newest``: made from the newest text, whatever
-    that is. ``links``: what links in other notes become.
+    that is. ``links``: what links in other notes become. ``loses``: it takes away for good what it replaces.
     """
 
     note: Note | None
@@ -57,6 +58,7 @@ class Draft:
     asks: tuple[str, ...]
     on_newest: bool = False
     links: Mapping[str, Changes] = field(default_factory=dict)
+    loses: bool = False
 
     @property
     def changes_nothing(self) -> bool:
@@ -86,7 +88,7 @@ async def carry_out(
 
     ``exact``: it is merged with nothing; see :meth:`Writer.save`.
     """
-    agreed = await drafting()
+    agreed = await _with_loss(app, await drafting(), call)
     if agreed.asks and not agreed.changes_nothing:
         app.usage_limits.require_write()
         await require_consent(call, " ".join(agreed.asks))
@@ -94,7 +96,7 @@ async def carry_out(
     async with app.library.writing(key):
         for attempt in range(1, _ATTEMPTS + 1):
             # Draft again: the note may have changed while the user was asked or another write ran.
-            draft = await drafting()
+            draft = await _with_loss(app, await drafting(), call)
             if draft.note is not None and draft.changes_nothing:
                 return draft, app.library.get(draft.note.id) or draft.note, None
             if draft.asks and draft != agreed:
@@ -107,20 +109,31 @@ async def carry_out(
                         note=draft.note,
                         content=draft.content,
                         act=call.act,
-                        exact=exact,
+                        exact=exact or draft.loses,
                         links=draft.links,
                     )
                 for _ in saved.relinked:
                     with app.usage_limits.write():
                         pass
             except VersionConflict as error:
-                if draft.note is None or exact:
+                if draft.note is None or exact or draft.loses:
                     raise
                 if not draft.on_newest or attempt == _ATTEMPTS:
                     raise add_overlaps(app, error, base=draft.note, mine=draft.content) from None
             else:
                 return draft, saved.note, saved
     raise AssertionError("the last attempt returns or raises")
+
+
+async def _with_loss(app: App, draft: Draft, call: CallContext) -> Draft:
+    """Add the question for what the draft would take away for good, unless the user calls at a terminal.
+
+    Raises ``NotPermitted`` if the policy forbids that.
+    """
+    if draft.note is None or draft.changes_nothing or call.client is None:
+        return draft
+    asks = await find_questions(app, draft.note, draft.content, links=draft.links)
+    return replace(draft, asks=(*draft.asks, *asks), loses=True) if asks else draft
 
 
 def _check_shape(app: App, request: SaveRequest) -> None:
@@ -262,8 +275,8 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
     """Check what the note is to become; None: a new note. Raises ``InvalidRequest``, ``NotPermitted``."""
     old = Content("") if note is None else note.content
     if content.text != old.text:
-        longest = max(content.text, content.native, key=len)
-        _check_size(longest, app.library.traits.max_note_bytes)
+        native = "" if app.library.traits.revives else content.native
+        _check_size(max(content.text, native, key=len), app.library.traits.max_note_bytes)
         live = None if content.native else app.library.live
         given = live.given(note, content.text) if live is not None else None
         if given is not None:

@@ -24,12 +24,14 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.tools.answers import ManageAnswer, TagsAnswer
 from mcp_notarium.tools.call_context import CallContext, quote, require_consent
+from mcp_notarium.tools.losses import find_loss
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save_checks import check_tags, find_new_addresses
 from mcp_notarium.tools.sync_notice import still_loading, sync_part, wait_for_notes
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+    from mcp_notarium.domain.way_back import Loss
     from mcp_notarium.storage.tag_counts import TaggedNote
 
 MOST_TAGS = 300
@@ -75,8 +77,13 @@ async def rename(app: App, request: ManageRequest, call: CallContext) -> ManageA
         return ManageAnswer(status=status, notes=len(todo), note=f"Nothing was written: {said}.")
     app.usage_limits.require_write()
     now = todo[: app.usage_limits.writes_left]
-    await require_consent(call, _question(app, said, new, now=len(now), all_of=len(todo)))
-    return await _save_all(app, [one.id for one in now], old, new, call, left=len(todo) - len(now))
+    ask = _question(app, said, new, now=len(now), all_of=len(todo))
+    loss = await _find_loss(app, now[0].id, old, new)
+    if loss is not None:
+        ask += f" The old tags cannot be brought back: {loss.why}."
+    await require_consent(call, ask)
+    ids, left = [one.id for one in now], len(todo) - len(now)
+    return await _save_all(app, ids, old, new, call, left=left, loses=loss is not None)
 
 
 def _names(request: ManageRequest) -> tuple[str, str]:
@@ -132,7 +139,14 @@ def _question(app: App, said: str, new: str, *, now: int, all_of: int) -> str:
 
 
 async def _save_all(
-    app: App, ids: Sequence[str], old: str, new: str, call: CallContext, *, left: int
+    app: App,
+    ids: Sequence[str],
+    old: str,
+    new: str,
+    call: CallContext,
+    *,
+    left: int,
+    loses: bool,
 ) -> ManageAnswer:
     done: list[str] = []
     kept: list[str] = []
@@ -141,7 +155,7 @@ async def _save_all(
         if number % step == 0:
             await call.progress(number, len(ids), "Renaming the tag")
         try:
-            if await _save(app, note_id, old, new, call):
+            if await _save(app, note_id, old, new, call, loses=loses):
                 done.append(note_id)
         except (VersionConflict, StoreRejected, InvalidRequest):
             kept.append(note_id)
@@ -160,14 +174,29 @@ async def _save_all(
     return answer
 
 
-async def _save(app: App, note_id: str, old: str, new: str, call: CallContext) -> bool:
-    """Rename the tag of one note, as it is now; return whether it had to be saved."""
+async def _find_loss(app: App, note_id: str, old: str, new: str) -> Loss | None:
+    """Return what is lost for good if the tag of this note is renamed. Raises ``NotPermitted``."""
+    note = app.library.get(note_id)
+    if note is None:
+        return None
+    return await find_loss(app, note, replace(note.content, tags=renamed(note.tags, old, new)))
+
+
+async def _save(
+    app: App, note_id: str, old: str, new: str, call: CallContext, *, loses: bool
+) -> bool:
+    """Rename the tag of one note, as it is now; return whether it had to be saved.
+
+    Raises ``InvalidRequest`` if that takes something away for good and the question did not say so (``loses``).
+    """
     async with app.library.writing(note_id):
         note = app.library.get(note_id)
         if note is None or renamed(note.tags, old, new) == note.tags:
             return False
         content = replace(note.content, tags=renamed(note.tags, old, new))
         app.config.policy.require_write(note.id, note.content, content)
+        if not loses and await find_loss(app, note, content):
+            raise InvalidRequest("No version of the note could be kept; its tag was not renamed.")
         try:
             with app.usage_limits.write():
                 await app.library.save(note=note, content=content, act=call.act)

@@ -65,12 +65,44 @@ def test_the_oldest_go_first_when_all_are_too_large(cache):
     small = limited(cache, size=2 * (ROW_BYTES + 1000))
     text = "x" * 1000
     for number, note_id in enumerate("abc"):
-        keep(small, note(note_id, text), 1, at=NOW + number)
+        keep(small, note(note_id, text), 1, at=NOW + number * 2 * DAY)
     assert kept(small) == [("b", 1), ("c", 1)]
-    keep(small, note("d", text), 1, at=NOW + 9, in_store=True)
+    keep(small, note("d", text), 1, at=NOW + 6 * DAY, in_store=True)
     assert kept(small) == [("c", 1), ("d", 1)], "a row counts, too"
-    keep(small, note("e", text * 9), 1, at=NOW + 10)
-    assert kept(small) == [], "one that is too large alone is not kept"
+    keep(small, note("e", text * 9), 1, at=NOW + 8 * DAY)
+    assert kept(small) == [("c", 1), ("d", 1)], "one that is too large alone is not kept"
+
+
+def test_what_a_note_was_before_the_changes_of_a_day_stays(cache):
+    small = limited(cache, size=3 * (ROW_BYTES + 1000))
+    text = "x" * 1000
+    keep(small, note("a", text), 1, at=NOW)
+    for number in range(1, 9):
+        assert small.versions.has_room(1000, now=NOW + number)
+        keep(small, note("b", text), number, at=NOW + number)
+    assert kept(small) == [("a", 1), ("b", 1), ("b", 8)]
+    keep(small, note("c", text), 1, at=NOW + 10)
+    assert kept(small) == [("a", 1), ("b", 1), ("c", 1)]
+    assert not small.versions.has_room(1000, now=NOW + 11)
+    keep(small, note("d", text), 1, at=NOW + 11)
+    keep(small, note("a", text), 2, at=NOW + 12)
+    assert kept(small) == [("a", 1), ("b", 1), ("c", 1)], "what has no room is not kept"
+    assert small.versions.has_room(1000, now=NOW + DAY + 11)
+    keep(small, note("a", text), 2, at=NOW + DAY + 11)
+    assert kept(small) == [("b", 1), ("c", 1), ("a", 2)]
+
+
+def test_a_deleted_note_stays_for_a_day(cache):
+    small = limited(cache, size=2 * (ROW_BYTES + 1000))
+    keepsake = b"k" * 995
+    with small.transaction():
+        small.versions.keep(
+            note("a"), number=3, at=NOW, by="x", made=None, in_store=False, keepsake=keepsake
+        )
+    for number in range(4, 12):
+        keep(small, note("a", "x" * 1000), number, at=NOW + number)
+    assert ("a", 3) in kept(small)
+    assert small.versions.removed("a")[0].content.native == keepsake.decode()
 
 
 def test_versions_are_counted_when_a_sixteenth_more_may_be_there(cache):
@@ -81,10 +113,10 @@ def test_versions_are_counted_when_a_sixteenth_more_may_be_there(cache):
 
     large = limited(cache, size=64 * 1000)
     assert add(large, range(1, 66)) == [*range(1, 66)]
-    assert add(large, [66]) == [*range(3, 67)]
-    assert add(large, range(67, 71)) == [*range(3, 71)]
+    assert add(large, [66]) == [1, *range(4, 67)], "what it was before the changes of the day stays"
+    assert add(large, range(67, 71)) == [1, *range(4, 71)]
     another_process = limited(cache, size=64 * 1000)
-    assert add(another_process, [71]) == [*range(8, 72)]
+    assert add(another_process, [71]) == [1, *range(9, 72)]
 
 
 def test_with_no_days_nothing_is_kept(cache):

@@ -20,6 +20,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.protocol.call_pipeline import failure
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.merge_bases import PER_NOTE
+from mcp_notarium.stores.contract import Versions
 from mcp_notarium.tools import save
 from mcp_notarium.tools.requests import SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.save_answer import MOST_SHOWN, NOT_ALL_SHOWN
@@ -298,7 +299,7 @@ async def test_only_the_last_three_texts_are_kept_and_others_are_refused(harness
         await write(harness, id="n", local_version=9999, text="x")
 
 
-@pytest.mark.parametrize("keeps", [True, False], ids=["at the store", "here"])
+@pytest.mark.parametrize("keeps", [Versions.BY_ETAG, Versions.NONE], ids=["at the store", "here"])
 async def test_a_text_that_our_own_write_replaced_is_a_base_too(tmp_path, keeps):
     harness = ToolHarness(tmp_path, versions=keeps)
     version = await noted(harness, "one\ntwo\nthree\n")

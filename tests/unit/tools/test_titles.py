@@ -8,14 +8,19 @@ from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, NotPermitted, VersionConflict
-from mcp_notarium.stores.contract import Changes, WriteGuard
+from mcp_notarium.stores.contract import Changes, Versions, WriteGuard
 from mcp_notarium.tools import get, list, save  # noqa: A004 - the tools are called so
 from mcp_notarium.tools.requests import GetRequest, ListRequest, SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.untrusted_text import add_findings
 from support.tool_harness import ToolHarness
 
 pytestmark = pytest.mark.anyio
-LOCAL = {"titles": True, "changes": Changes.FEED, "write_guard": WriteGuard.CAS, "versions": False}
+LOCAL = {
+    "titles": True,
+    "changes": Changes.FEED,
+    "write_guard": WriteGuard.CAS,
+    "versions": Versions.NONE,
+}
 
 
 @pytest.fixture

@@ -3,6 +3,9 @@
 The app waits five seconds for a lock and then fails. So every transaction is short, reads are complete before
 anything else is done, and nothing of the file's own settings is changed. The file is never opened but by
 SQLite: closing another descriptor of it would drop SQLite's locks.
+
+SQLite's own way of waiting looks ten times a second in the end. An app that writes without a pause leaves gaps of a few
+milliseconds, which it would miss for seconds. So we look each millisecond ourselves, and keep a lock as shortly.
 """
 
 from __future__ import annotations
@@ -12,10 +15,13 @@ import secrets
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
 from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable
@@ -26,6 +32,8 @@ WRITE_SECONDS = 5.0
 """As long as the app itself waits."""
 STAMP_SECONDS = 0.5
 """Writes wait for it, and the next look comes soon."""
+LOOK_SECONDS = 0.001
+"""Between two looks whether the file is free."""
 _TRY_AGAIN = "Nothing was changed. Try again in a moment; the user may have to close what keeps the file busy."
 _MOVED = sqlite3.SQLITE_READONLY_DBMOVED
 _REASONS = {
@@ -50,6 +58,7 @@ _REASONS = {
     ),
 }
 _PRIMARY = 0xFF
+_Done = TypeVar("_Done")
 Columns = frozenset[str]
 Opened = tuple[sqlite3.Connection, Columns]
 """A connection inside a transaction, and the columns of the notes then."""
@@ -76,19 +85,20 @@ class DatabaseFile:
         """Return a value that is another one after any change by anybody else."""
         with self._in_use, _translated():
             kept = self._keep()
-            _wait_for_locks(kept.connection, STAMP_SECONDS)
-            (version,) = kept.connection.execute("PRAGMA data_version").fetchone()
+            ask = partial(kept.connection.execute, "PRAGMA data_version")
+            (version,) = _wait(lambda: ask().fetchone(), STAMP_SECONDS)
             return f"{kept.name}:{version}"
 
     @contextmanager
     def reading(self) -> Iterator[Opened]:
         """Read one state of the file, which stays while this is open. Raises ``StoreUnavailable``."""
         with _translated():
-            connection = self._connect(READ_SECONDS)
+            connection = self._connect()
             try:
                 connection.execute("PRAGMA query_only = ON")
                 connection.execute("BEGIN")
-                yield connection, _columns(connection)
+                columns = _wait(partial(_columns, connection), READ_SECONDS)  # takes the lock
+                yield connection, columns
             finally:
                 connection.close()
 
@@ -102,8 +112,7 @@ class DatabaseFile:
             try:
                 with _translated():
                     kept = self._keep()
-                    _wait_for_locks(kept.connection, WRITE_SECONDS)
-                    kept.connection.execute("BEGIN IMMEDIATE")
+                    _wait(partial(kept.connection.execute, "BEGIN IMMEDIATE"), WRITE_SECONDS)
                     yield kept.connection, _columns(kept.connection)
                     _commit(kept.connection)
             except BaseException:
@@ -122,7 +131,7 @@ class DatabaseFile:
         if self._kept is not None and self._kept.identity != identity:
             self._drop()
         if self._kept is None:
-            self._kept = _Kept(self._connect(WRITE_SECONDS), identity)
+            self._kept = _Kept(self._connect(), identity)
         return self._kept
 
     def _drop(self) -> None:
@@ -136,13 +145,13 @@ class DatabaseFile:
                 return
         raise OutcomeUnknown("Memento's database file was replaced while the note was stored")
 
-    def _connect(self, seconds: float) -> sqlite3.Connection:
-        """Open a connection; it never makes a file. Raises ``StoreUnavailable``."""
+    def _connect(self) -> sqlite3.Connection:
+        """Open a connection; it never makes a file, nor waits for a lock. Raises ``StoreUnavailable``."""
         self._identity()
         connection = sqlite3.connect(
             f"file:{quote(os.fspath(self._path))}?mode=rw",
             uri=True,
-            timeout=seconds,
+            timeout=0,
             isolation_level=None,
             check_same_thread=False,  # each call has a thread of its own
         )
@@ -151,6 +160,9 @@ class DatabaseFile:
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute(
+                "PRAGMA cache_spill = OFF"
+            )  # else a large change waits for readers midway
         except BaseException:
             connection.close()
             raise
@@ -171,14 +183,22 @@ class DatabaseFile:
         return found.st_dev, found.st_ino
 
 
-def _wait_for_locks(connection: sqlite3.Connection, seconds: float) -> None:
-    connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+def _wait(act: Callable[[], _Done], seconds: float) -> _Done:
+    """Return what ``act`` gives as soon as no lock of another program is in its way. Raises what SQLite raises."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return act()
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
+                raise
+        time.sleep(LOOK_SECONDS)
 
 
 def _commit(connection: sqlite3.Connection) -> None:
     """Commit. What fails for want of a lock or of room is undone, and nothing else is certain."""
     try:
-        connection.execute("COMMIT")
+        _wait(partial(connection.execute, "COMMIT"), WRITE_SECONDS)
     except sqlite3.Error as error:
         waits = connection.in_transaction and _code(error) == sqlite3.SQLITE_BUSY
         if waits or _code(error) == sqlite3.SQLITE_FULL:  # SQLite itself undoes it for want of room

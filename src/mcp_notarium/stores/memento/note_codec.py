@@ -9,15 +9,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mcp_notarium.domain.characters import escape_surrogates, replace_surrogates
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.errors import StoreProtocolError, StoreRejected
+from mcp_notarium.errors import StoreProtocolError, StoreRejected, VersionConflict
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.memento import checklist, dates
+from mcp_notarium.stores.reviving import Replaced
 
 VERSION = 1
 FLAGS = {"pinned": "isPinned", "archived": "isArchived", "markdown": "isMarkdown"}
@@ -37,8 +38,13 @@ Row = Mapping[str, Value]
 _MADE = ("type", "checkItems")
 """The columns that ``raw`` holds: text is made of them."""
 _WORDED = (*_MADE, "id", "title", "content")
+EMBEDDING = "embedding"
 _SPOKEN = frozenset({"title", "content", "checkItems"})
 """What an embedding is made of."""
+_UNSEEN = ("images",)
+"""The columns that a write may set and of which the etag does not tell one value from another."""
+_NO_IMAGES = (None, "", "[]", "null")
+_NO_COLOUR = (None, "", "default")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +133,8 @@ def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
     then = held | given
     said = given.get("content")
     before = said if isinstance(said, str) else _body(base)
-    if content.text == checklist.render(before, _items(then) or []):
+    same_words = content.text == checklist.render(before, _items(then) or [])
+    if same_words:
         body, items = before, None
     else:
         body, items = _split(then, before, content.text, seed=f"{now}")
@@ -135,19 +142,25 @@ def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
         then["checkItems"] = stringify(items)
     text = checklist.render(body, _items(then) or [])
     columns = {name: value for name, value in given.items() if name not in _WORDED}
+    if not same_words or _title(then.get("title", content.title)) != content.title:
+        columns.pop(EMBEDDING, None)  # made of other words
     for name in _MADE:
         if base is None or then.get(name) != held.get(name):
             columns[name] = then.get(name)
-    if base is None or text != base.content.text or "content" in given:
+    if base is None or text != base.content.text or body != _body(base):
         columns["content"] = body
     if base is None or content.title != base.content.title:
         columns["title"] = content.title
+    if "title" in given and _title(given["title"]) == content.title:
+        columns["title"] = given["title"]
+    columns.pop("labels", None)
     columns |= _labels(base, content, given) | _flags(base, content, given)
     at = round(base.modified_at * 1000) if base is not None and not columns else int(now * 1000)
     return to_json(
         {
             "columns": _pack_all(columns),
             "links": native.get("links", []),
+            "made": native.get("made", {}),
             "text": text,
             "tags": content.tags,
             "title": content.title,
@@ -208,6 +221,58 @@ def keepsake(row: Row, links: Sequence[LinkedRow]) -> bytes:
     return to_json({"columns": _pack_all(columns), "links": linked})
 
 
+def touched(body: bytes) -> tuple[str, ...]:
+    """Return the columns that a body of an update sets, ``updatedAt`` aside, and those that follow from them."""
+    change = read_change(body)
+    return (*change.columns, *((EMBEDDING,) if change.rewords else ()))
+
+
+def replaced(row: Row, body: bytes) -> Replaced:
+    """Return what a body replaces in a row of the columns ``touched``. Raises ``VersionConflict``: see ``find_replaced``."""
+    made: dict[str, str] = json.loads(body)["made"]
+    if any(_digest(row.get(name)) != digest for name, digest in made.items()):
+        raise VersionConflict("the note has changed in Memento since")
+    new = {EMBEDDING: None} | read_change(body).columns
+    old = {name: value for name, value in row.items() if value != new.get(name)}
+    if old.keys() <= {EMBEDDING}:
+        return Replaced()
+    unseen = {name: _digest(new[name]) for name in _UNSEEN if name in old}
+    native = to_json({"columns": _pack_all(old), "made": unseen})
+    return Replaced(native, tuple(_missed(old, new)))
+
+
+def overlay(natives: Sequence[str]) -> str:
+    """See ``RevivingStore.overlay``."""
+    columns: dict[str, Any] = {}
+    for native in natives:
+        columns |= json.loads(native)["columns"]
+    return to_json({"columns": columns}).decode() if columns else ""
+
+
+def _missed(old: Row, new: Row) -> Iterator[str]:
+    """Name what goes with these values that the content of the note does not say."""
+    if old.get("images") not in _NO_IMAGES:
+        yield "pictures"
+    if old.get("color") not in _NO_COLOUR:
+        yield "colour"
+    kept = parse_list(new.get("checkItems"))
+    kept = kept if isinstance(kept, list) else []
+    items = parse_list(old.get("checkItems"))
+    if isinstance(items, list) and any(item not in kept for item in items):
+        yield "items of the checklist"
+    if "labels" in old and not tags_of(old["labels"])[1]:
+        yield "labels"
+
+
+def _digest(value: Value) -> str:
+    said = value if isinstance(value, bytes) else str(value).encode()
+    return hashlib.sha256(said).hexdigest()
+
+
+def _title(value: Value) -> str | None:
+    return replace_surrogates(value) if isinstance(value, str) and value else None
+
+
 def stringify(value: Any) -> str:
     """Return JSON as ``JSON.stringify`` writes it."""
     text = json.dumps(_as_numbers(value), ensure_ascii=False, separators=(",", ":"))
@@ -251,8 +316,8 @@ def _unpack_all(row: Mapping[str, Any]) -> dict[str, Value]:
 
 def _labels(base: Revision | None, content: Content, given: Row) -> dict[str, Value]:
     """Return the column of the tags, if they change. Raises ``StoreRejected`` if some would be lost."""
-    if "labels" in given and tags_of(given["labels"]) == (content.tags, True):
-        return {}
+    if "labels" in given and tags_of(given["labels"])[0] == content.tags:
+        return {"labels": given["labels"]}
     if content.tags == (() if base is None else base.content.tags):
         return {}
     if base is not None and not base.tags_understood:
@@ -268,7 +333,9 @@ def _labels(base: Revision | None, content: Content, given: Row) -> dict[str, Va
 def _flags(base: Revision | None, content: Content, given: Row) -> dict[str, Value]:
     had = frozenset[str]() if base is None else base.content.properties
     return {
-        column: int(name in content.properties)
+        column: given[column]
+        if column in given and (given[column] == 1) == (name in content.properties)
+        else int(name in content.properties)
         for name, column in FLAGS.items()
         if column in given or (name in content.properties) != (name in had)
     }

@@ -11,7 +11,15 @@ from mcp_notarium.domain.characters import has_lone_surrogate
 from mcp_notarium.errors import StoreRejected
 from mcp_notarium.stores.memento import dates, linked_rows, note_codec, users
 from mcp_notarium.stores.memento.database_file import Columns, DatabaseFile, quoted
-from mcp_notarium.stores.memento.note_codec import HAS_IMAGES, SHOWN, Change, Row, Value
+from mcp_notarium.stores.memento.note_codec import (
+    EMBEDDING,
+    HAS_IMAGES,
+    SHOWN,
+    Change,
+    Row,
+    Value,
+)
+from mcp_notarium.stores.reviving import Replaced
 
 PORTION = 1000
 """Notes that are read at once. The app cannot commit meanwhile."""
@@ -87,6 +95,12 @@ class NoteTable:
         found = self._select(columns, '"id" = ?', note_id)
         return dict(found[0]) if found else None
 
+    def replaced(self, note_id: str, body: bytes) -> Replaced | None:
+        """Return what a body replaces in a note; None if there is no such note. Raises ``VersionConflict``."""
+        names = [quoted(name) for name in note_codec.touched(body) if name in self._columns]
+        found = self._select(", ".join(names) or "1", '"id" = ?', note_id)
+        return note_codec.replaced(dict(found[0]) if names else {}, body) if found else None
+
     def keepsake(self, note_id: str) -> bytes | None:
         """Return a whole note with the rows of other tables that go when it goes; None if there is no such note."""
         row = self.read(note_id, whole=True)
@@ -114,8 +128,10 @@ class NoteTable:
     def update(self, note_id: str, change: Change) -> None:
         """Change these columns of a note, and what follows from that."""
         values: dict[str, Value] = {**change.columns, "updatedAt": self._date(change.at)}
-        if change.rewords and "embedding" in self._columns:
-            values["embedding"] = None  # made of the old words, it would find the wrong note
+        if change.rewords and EMBEDDING in self._columns:
+            values.setdefault(
+                EMBEDDING, None
+            )  # made of the old words, it would find the wrong note
         known = self._known(values)
         changes = ", ".join(f"{quoted(name)} = ?" for name in known)
         sql = f'UPDATE "Note" SET {changes} WHERE "id" = ?'  # noqa: S608 - the same

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -41,6 +42,7 @@ from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import PROPERTIES
 from mcp_notarium.stores.memento.live import LiveMemento
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
+from mcp_notarium.stores.reviving import Replaced
 from mcp_notarium.threads import run_in_thread
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -74,6 +76,8 @@ class MementoStore:
         self.live_rows = LiveMemento(self._file, user_id)
         self._listed: dict[str, tuple[tuple[str, ...], int]] = {}
         """Mark -> the ids of the listing it belongs to, and its place there. One listing is kept."""
+        self._kept_of: dict[str, note_codec.Value] = {}
+        """Id -> when the note had changed last whose keepsake was given."""
 
     async def list_page(
         self,
@@ -140,10 +144,27 @@ class MementoStore:
 
     def _keepsake(self, note_id: str) -> bytes:
         with self._file.reading() as opened:
-            found = NoteTable(*opened, self._user_id).keepsake(note_id)
+            table = NoteTable(*opened, self._user_id)
+            shown, found = table.read(note_id), table.keepsake(note_id)
+        if shown is None or found is None:
+            raise _missing_error(note_id)
+        self._kept_of[note_id] = shown["updatedAt"]
+        return found
+
+    async def find_replaced(self, note_id: str, body: bytes) -> Replaced:
+        """See ``RevivingStore.find_replaced``."""
+        return await run_in_thread(partial(self._find_replaced, note_id, body))
+
+    def _find_replaced(self, note_id: str, body: bytes) -> Replaced:
+        with self._file.reading() as opened:
+            found = NoteTable(*opened, self._user_id).replaced(note_id, body)
         if found is None:
             raise _missing_error(note_id)
         return found
+
+    def overlay(self, natives: Sequence[str]) -> str:
+        """See ``RevivingStore.overlay``."""
+        return note_codec.overlay(natives)
 
     def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
         """See ``Store.compose``: the columns that change."""
@@ -181,6 +202,9 @@ class MementoStore:
                     raise IdTaken("Memento has a note of this id", details={"id": write.note_id})
             else:
                 self._require(held, write.note_id, write.base_etag)
+                replaced = table.replaced(write.note_id, write.body) if change.columns else None
+                if replaced and write.replaced not in (None, replaced.native):
+                    raise _changed_error(write.note_id)
                 status = PushStatus.STORED if change.columns else PushStatus.UNCHANGED
                 if change.columns:
                     table.update(write.note_id, change)
@@ -205,13 +229,15 @@ class MementoStore:
             check_not_withdrawn()
             if held is not None:
                 self._require(held, note_id, etag)
+                if self._kept_of.pop(note_id, held["updatedAt"]) != held["updatedAt"]:
+                    raise _changed_error(note_id)  # of its images the etag tells nothing
                 table.delete(note_id)
 
     def _require(self, held: note_codec.Row | None, note_id: str, etag: str) -> None:
         if held is None:
             raise _missing_error(note_id)
         if note_codec.etag(held) != etag:
-            raise VersionConflict("the note has changed in Memento", details={"id": note_id})
+            raise _changed_error(note_id)
 
     async def describe(self) -> str:
         """Return how many notes the file has, and to whom new ones belong."""
@@ -234,6 +260,10 @@ def _is_ours(held: note_codec.Row, write: PendingWrite) -> bool:
     """Tell whether a row shows what the write would make."""
     made = note_codec.content_of(write.note_id, write.body).content
     return note_codec.revision(held).content == made
+
+
+def _changed_error(note_id: str) -> VersionConflict:
+    return VersionConflict("the note has changed in Memento", details={"id": note_id})
 
 
 def _missing_error(note_id: str) -> NoteNotFound:

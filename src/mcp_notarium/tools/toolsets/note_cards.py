@@ -15,8 +15,9 @@ from mcp_notarium.domain.note import LONGEST_ID, Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
 from mcp_notarium.tools.answers import PlainAnswer
-from mcp_notarium.tools.call_context import CallContext
+from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
 from mcp_notarium.tools.catalog import Toolset
+from mcp_notarium.tools.losses import find_loss
 from mcp_notarium.tools.save import LARGEST_NOTE, Draft, carry_out, make_draft
 from mcp_notarium.tools.save_checks import check_tags, check_title
 from mcp_notarium.tools.tool import Tool
@@ -24,6 +25,7 @@ from mcp_notarium.tools.toolsets import note_cards_answers as answers
 from mcp_notarium.tools.toolsets.note_cards_requests import (
     Card,
     CreateNoteRequest,
+    DeleteNoteRequest,
     GetLabelsRequest,
     GetNotesRequest,
     NoteIdRequest,
@@ -74,11 +76,20 @@ async def toggle_archive(app: App, request: NoteIdRequest, call: CallContext) ->
     return await _toggle(app, request.id, "archived", call)
 
 
-async def delete(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:
-    """Remove a note; its last state stays in the history."""
+async def delete(app: App, request: DeleteNoteRequest, call: CallContext) -> PlainAnswer:
+    """Remove a note; its last state stays in the history. The user has to agree if it cannot."""
+    agreed = await answers.cards(app).refresh(_checked(request.id))
+    loss = await find_loss(app, agreed, None)
+    if loss is not None:
+        app.usage_limits.require_write()
+        name = name_note(app, agreed.title or agreed.text, note_id=agreed.id)
+        ask = f"Delete the {name} for good? It cannot be brought back: {loss.why}."
+        await require_consent(call, ask)
     for attempt in range(1, _ATTEMPTS + 1):
         async with app.library.writing(request.id):
             note = await answers.cards(app).refresh(_checked(request.id))
+            if (loss and note != agreed) or (not loss and await find_loss(app, note, None)):
+                raise VersionConflict("The note has changed just now; nothing was deleted.")
             try:
                 with app.usage_limits.write():
                     await app.library.remove(note, act=call.act)
@@ -260,7 +271,7 @@ _TOOLS = (
         name="delete_note",
         title="Delete a note",
         description="Delete a note by its id.",
-        request=NoteIdRequest,
+        request=DeleteNoteRequest,
         answer=PlainAnswer,
         handle=delete,
         destructive=True,

@@ -49,6 +49,12 @@ class NoteIdRequest(Wire):
     id: str = Described(description="Note ID")
 
 
+class DeleteNoteRequest(NoteIdRequest):
+    """Hold the arguments of ``delete_note``. ``confirm``: see ``save``; a refusal names it."""
+
+    confirm: StrictBool | None = Described(default=None, json_schema_extra=QUIET)
+
+
 class GetNotesRequest(Wire):
     """Hold the arguments of ``get_notes``. ``null`` is the default."""
 

@@ -1,0 +1,76 @@
+"""Decide whether what a change takes from a note can be brought back. Pure: facts in, a loss out.
+
+This is the one rule; every path that changes or removes a note asks it (``tools/losses.py``). A way back is a version that
+is kept here, or what the store itself keeps. What has none is lost for good: people have to agree to that under
+every setting, and the policy's mode ``write`` forbids it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from mcp_notarium.domain.note import Content
+
+TITLE, TEXT, TAGS = "title", "text", "tags"
+NOTE = "the whole note"
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Hold what is kept of a note before a change.
+
+    ``by_store``: the parts that the store keeps. ``days``: how long versions are kept here; 0: there are none. ``fits``:
+    a version with all parts has room beside those that stay. ``revives`` False: the store cannot make a removed note again.
+    """
+
+    by_store: frozenset[str]
+    days: int
+    fits: bool
+    revives: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Hold the parts of a note that a change would take away for good, and why."""
+
+    parts: tuple[str, ...]
+    why: str
+
+
+def find_loss(
+    old: Content, new: Content | None, keeping: Keeping, *, beside: Collection[str] = ()
+) -> Loss | None:
+    """Return what is lost for good if ``old`` becomes ``new`` (None: is removed); None if nothing is.
+
+    ``beside``: what else the change takes that no ``Content`` shows.
+    """
+    if keeping.days and keeping.fits and (new is not None or keeping.revives):
+        return None
+    taken = (NOTE,) if new is None else (*_find_taken(old, new), *beside)
+    parts = tuple(part for part in taken if part not in keeping.by_store)
+    if not parts:
+        return None
+    if NOTE in parts and not keeping.revives:
+        return Loss(parts, "the note store cannot make a deleted note again")
+    if not keeping.days:
+        return Loss(parts, "no versions are kept (NOTARIUM_VERSION_DAYS is 0)")
+    return Loss(parts, "a version of it has no room (NOTARIUM_VERSION_MB)")
+
+
+def _find_taken(old: Content, new: Content) -> tuple[str, ...]:
+    """Return the parts of ``old`` that are not in ``new``. Lines that are all there yet, in this order, are not taken."""
+    taken = {
+        TITLE: bool(old.title) and new.title != old.title,
+        TEXT: not _has_lines(new.text, old.text),
+        TAGS: not set(old.tags) <= set(new.tags),
+    }
+    return tuple(part for part, gone in taken.items() if gone)
+
+
+def _has_lines(text: str, part: str) -> bool:
+    """Tell whether a text has the lines of another one in their order; empty lines are none."""
+    if part in text:
+        return True
+    lines = iter(text.splitlines())
+    return all(line in lines for line in part.splitlines() if line.strip())

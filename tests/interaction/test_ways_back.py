@@ -1,0 +1,292 @@
+"""Every route to a loss that neither a version nor the store can undo, through a client: someone has to agree, always.
+
+``docs/tools.md`` lists the routes; each has a row here.
+"""
+
+import time
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import mcp_types as types
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from mcp_notarium.domain.policy import Mode, Policy
+from mcp_notarium.storage.version_table import ROW_BYTES, VersionLimits
+from mcp_notarium.stores.local.store import LocalStore
+from mcp_notarium.stores.memento.store import MementoStore
+from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.tools.toolsets import find_toolset
+from notarium_devtools.trilium import TriliumSimulator
+from support.cache_room import make
+from support.local_notebook import OtherProcess
+from support.memento_file import MementoFile
+from support.tool_client import connected
+from support.tool_harness import ToolHarness
+from support.trilium_client import open_trilium
+
+pytestmark = pytest.mark.anyio
+TEXT = "first line\nsecond line\n"
+NEITHER = VersionLimits(days=0)
+SMALL = VersionLimits(size=ROW_BYTES + 10)
+"""Too small for a version of the note."""
+IMAGES = '["data:image/png;base64,AAAA"]'
+ITEMS = '[{"id":"a","text":"milk","checked":false,"due":"tomorrow"}]'
+
+
+def memento(folder):
+    app = MementoFile(folder / "dev.db")
+    app.put(
+        "n1", TEXT, title="Plan", labels='["old"]', images=IMAGES, color="red", checkItems=ITEMS
+    )
+    store = MementoStore(app.path)
+    return store, "note_cards_both", lambda: app.run('SELECT * FROM "Note"'), None
+
+
+def vault(folder):
+    place = folder / "vault"
+    place.mkdir()
+    (place / "n1.md").write_text(f"---\ntags: [old]\n---\n{TEXT}")
+
+    def state():
+        return {one.name: one.read_text() for one in place.rglob("*.md")}
+
+    return VaultStore(place), "with_paths", state, None
+
+
+def local(folder):
+    cache = make(folder, key=None, name="cache.sqlite")
+    OtherProcess(cache).put("n1", TEXT, tags=("old",), title="Plan")
+    store = LocalStore(cache.database)
+
+    def state():
+        return cache.database.rows("SELECT id, title, text, tags FROM notes")
+
+    return store, "plain_notes_snake_both", state, cache
+
+
+STORES = {"memento": memento, "vault": vault, "local": local}
+SAVE, MANAGE = "save", "manage"
+ROUTES = [
+    # the store, the tool, its arguments
+    *((store, SAVE, {"text": "other"}) for store in STORES),
+    *((store, SAVE, {"find": "first", "replace": ""}) for store in STORES),
+    *(
+        (store, SAVE, {"text_patch": [{"operation": "deletion", "line_number": 1}]})
+        for store in STORES
+    ),
+    *((store, SAVE, {"title": "Other"}) for store in STORES),
+    *((store, SAVE, {"tags": []}) for store in STORES),
+    *((store, MANAGE, {"action": "rename_tag", "tag": "old", "new_tag": "new"}) for store in STORES),
+    ("memento", "update_note", {"images": None}),
+    ("memento", "update_note", {"images": []}),
+    ("memento", "update_note", {"images": ["data:,other"]}),
+    ("memento", "update_note", {"color": "blue"}),
+    ("memento", "update_note", {"checkItems": [{"id": "a", "text": "milk", "checked": False}]}),
+    ("memento", "update_note", {"checkItems": None}),
+    ("memento", "update_note", {"labels": []}),
+    ("memento", "update_note", {"title": None}),
+    ("memento", "update_note", {"content": "other"}),
+    ("memento", "delete_note", {}),
+    ("memento", MANAGE, {"action": "delete_permanently"}),
+    ("local", "update_note", {"content": "other"}),
+    ("local", "update_note", {"title": "Other"}),
+]  # fmt: skip
+NAMES = [f"{store}-{tool}-{arguments}" for store, tool, arguments in ROUTES]
+KEPT = [
+    # what takes nothing away; ``text`` stands for the text with more behind it
+    {"append": "third"},
+    {"prepend": "zeroth"},
+    {"text": ""},
+    {"tags": ["old", "new"]},
+]
+
+
+class Seen:
+    """A client, what it was asked, and how its notes lie in the store."""
+
+    def __init__(self, client, state, asked):
+        self.client, self.state, self.asked = client, state, asked
+
+    async def call(self, tool, arguments, **more):
+        """Call a tool on the note; return '' or the reason why not."""
+        given = dict(arguments)
+        if arguments.get("action") != "rename_tag":
+            note = await self.note()
+            given["id"] = note["id"]
+            if tool in (SAVE, MANAGE):
+                given["local_version"] = note["local_version"]
+        return await self.tell(tool, given | more)
+
+    async def tell(self, tool, arguments):
+        try:
+            answer = await self.client.call_tool(tool, arguments)
+        except MCPError as error:
+            return str(error)
+        return str(answer.content) if answer.is_error else ""
+
+    async def note(self):
+        rows = (await self.client.call_tool("list", {})).structured_content["content"]
+        answer = await self.client.call_tool("get", {"id": rows[0]["uuid"]})
+        return {"id": rows[0]["uuid"], **answer.structured_content}
+
+
+@asynccontextmanager
+async def opened(folder, store, limits, *, mode=Mode.FULL, setting="ask", agrees=None, files=None):
+    remote, names, state, cache = STORES[store](folder)
+    for name, text in (files or {}).items():
+        (folder / store / name).write_text(text)
+    asked = []
+
+    async def elicit(_context, params):
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"confirm": agrees})
+
+    policy = Policy(mode=mode)
+    toolset = find_toolset(names)
+    harness = ToolHarness(folder, policy=policy, remote=remote, cache=cache)
+    harness.now = time.time()
+    harness.app.cache.versions.limits = limits
+    harness.app = replace(harness.app, config=replace(harness.app.config, destructive=setting))
+    await harness.sync()
+    options = {} if agrees is None else {"elicitation_callback": elicit}
+    async with connected(harness.opened, toolset=toolset.permitted(policy), **options) as client:
+        yield Seen(client, state, asked)
+    await remote.close()
+    harness.close()
+
+
+@pytest.mark.parametrize("limits", [NEITHER, SMALL], ids=["no days", "no room"])
+@pytest.mark.parametrize("route", ROUTES, ids=NAMES)
+async def test_nothing_is_taken_away_for_good_unless_someone_agrees(tmp_path, route, limits):
+    store, tool, arguments = route
+    async with opened(tmp_path, store, limits) as seen:
+        before = seen.state()
+        said = await seen.call(tool, arguments)
+        assert "cannot be brought back" in said
+        assert "confirm" in said
+        assert ("NOTARIUM_VERSION_DAYS" if limits is NEITHER else "NOTARIUM_VERSION_MB") in said
+        assert seen.state() == before
+        assert await seen.call(tool, arguments, confirm=True) == ""
+        assert seen.state() != before
+
+
+@pytest.mark.parametrize("setting", ["elicit", "deny"])
+@pytest.mark.parametrize("route", ROUTES, ids=NAMES)
+async def test_no_argument_of_the_agent_stands_for_a_person(tmp_path, route, setting):
+    store, tool, arguments = route
+    async with opened(tmp_path, store, NEITHER, setting=setting) as seen:
+        before = seen.state()
+        assert f"NOTARIUM_DESTRUCTIVE={setting}" in await seen.call(tool, arguments, confirm=True)
+        assert seen.state() == before
+
+
+@pytest.mark.parametrize(("setting", "agrees"), [("ask", False), ("elicit", True), ("deny", True)])
+@pytest.mark.parametrize("route", ROUTES, ids=NAMES)
+async def test_a_person_who_can_be_asked_decides(tmp_path, route, setting, agrees):
+    store, tool, arguments = route
+    async with opened(tmp_path, store, NEITHER, setting=setting, agrees=agrees) as seen:
+        before = seen.state()
+        said = await seen.call(tool, arguments, confirm=True)
+        done = agrees and setting != "deny"
+        assert (said == "", seen.state() != before) == (done, done)
+        assert len(seen.asked) == (setting != "deny")
+        assert all("cannot be brought back" in one for one in seen.asked)
+
+
+@pytest.mark.parametrize("agrees", [True, None])
+@pytest.mark.parametrize("route", ROUTES, ids=NAMES)
+async def test_the_mode_write_forbids_it(tmp_path, route, agrees):
+    store, tool, arguments = route
+    async with opened(tmp_path, store, NEITHER, mode=Mode.WRITE, agrees=agrees) as seen:
+        before = seen.state()
+        assert "not permitted" in await seen.call(tool, arguments, confirm=True)
+        assert (seen.state(), seen.asked) == (before, [])
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("arguments", KEPT, ids=str)
+async def test_what_takes_nothing_away_needs_nobody(tmp_path, store, arguments):
+    async with opened(tmp_path, store, NEITHER, mode=Mode.WRITE, setting="deny") as seen:
+        before = seen.state()
+        if "text" in arguments:
+            arguments = {"text": (await seen.note())["text"] + "\nmore\n"}
+        assert await seen.call(SAVE, arguments) == ""
+        assert seen.state() != before
+
+
+@pytest.mark.parametrize("route", [one for one in ROUTES if "action" not in one[2]])
+async def test_what_a_version_keeps_needs_nobody(tmp_path, route):
+    store, tool, arguments = route
+    async with opened(tmp_path, store, VersionLimits(), mode=Mode.WRITE, setting="deny") as seen:
+        before = seen.state()
+        assert await seen.call(tool, arguments) == ""
+        assert seen.state() != before
+
+
+async def test_what_an_agent_writes_later_pushes_no_deleted_note_out(tmp_path):
+    room = VersionLimits(size=6000)
+    async with opened(tmp_path, "memento", room) as seen:
+        note, before = (await seen.note())["id"], seen.state()
+        assert await seen.call("delete_note", {}) == ""
+        refused = 0
+        for number in range(30):
+            text = f"{number} " * 100
+            made = await seen.client.call_tool("save", {"text": text})
+            target = {"id": made.structured_content["id"], "content": "other"}
+            said = await seen.tell("update_note", target)
+            if said:
+                assert "a version of it has no room" in said
+                assert await seen.tell("update_note", target | {"confirm": True}) == ""
+                refused += 1
+        assert 0 < refused < 30
+        history = await seen.client.call_tool("manage", {"action": "history", "id": note})
+        assert not history.is_error, history.content
+        (kept,) = history.structured_content["history"]
+        asks = {"action": "restore_version", "id": note, "version": kept["version"]}
+        answer = await seen.client.call_tool("manage", asks | {"confirm": True})
+        assert not answer.is_error
+        (row,) = [one for one in seen.state() if one["id"] == note]
+        assert row | {"updatedAt": 0} == before[0] | {"updatedAt": 0}
+
+
+TRILIUM_KEEPS = [
+    ({"text": "other"}, True),
+    ({"find": "first", "replace": ""}, True),
+    ({"title": "Other"}, False),
+    ({"tags": []}, False),
+]
+
+
+@pytest.mark.parametrize(("arguments", "keeps"), TRILIUM_KEEPS, ids=str)
+async def test_trilium_keeps_texts_itself_and_nothing_else(tmp_path, arguments, keeps):
+    async with TriliumSimulator().serving() as sim:
+        sim.write("note1234", "Plan", "<p>first line</p><p>second line</p>")
+        sim.document.set_attribute("attr1234", "note1234", "label", "old", "")
+        store = open_trilium(sim)
+        harness = ToolHarness(tmp_path, remote=store)
+        harness.app.cache.versions.limits = NEITHER
+        await harness.sync()
+        async with connected(harness.opened, toolset=find_toolset("titled")) as client:
+            seen = Seen(client, None, [])
+            note = await seen.note()
+            assert note["tags"] == ["old"]
+            given = {"id": "note1234", "local_version": note["local_version"], **arguments}
+            said = await seen.tell(SAVE, given)
+            assert (said == "", "cannot be brought back" in said) == (keeps, not keeps)
+        harness.close()
+        await store.close()
+
+
+async def test_links_in_other_notes_are_not_taken_away_in_silence(tmp_path):
+    async with opened(tmp_path, "vault", NEITHER, files={"other.md": "see [[n1]]\n"}) as seen:
+        before = seen.state()
+        note = {"id": "n1.md", "title": "n2"}
+        version = (await seen.client.call_tool("get", {"id": "n1.md"})).structured_content
+        note["local_version"] = version["local_version"]
+        note["rewrite_links"] = True
+        said = await seen.tell(SAVE, note)
+        assert "Change links in 1 other note? What they were cannot be brought back." in said
+        assert seen.state() == before
+        assert await seen.tell(SAVE, note | {"confirm": True}) == ""
+        assert seen.state()["other.md"] == "see [[n2]]\n"
