@@ -63,6 +63,7 @@ class ActName(StrEnum):
     CARRIED = "chain.carried"
     PRUNED = "chain.pruned"
     GAP = "chain.gap"
+    CUT = "chain.cut"
     START = "server.start"
     STOP = "server.stop"
     UNKNOWN_TOOL = "tool.unknown"

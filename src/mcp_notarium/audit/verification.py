@@ -32,6 +32,7 @@ class FaultKind(StrEnum):
     UNEXPECTED = "unexpected"
     CARRIED = "carried_over_broken"
     ANCHOR = "anchor"
+    REPLACED = "replaced"
 
 
 @dataclass(frozen=True, slots=True)

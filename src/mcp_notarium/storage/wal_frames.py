@@ -1,4 +1,4 @@
-"""Read which pages stand in the write-ahead log beside a database file.
+"""Read which pages stand in the write-ahead log beside a database file, and how far it reaches.
 
 The log is SQLite's: a header, then frames of a page each (sqlite.org/fileformat2.html, "The Write-Ahead Log").
 """
@@ -28,3 +28,14 @@ def pages_in_log(log: Path) -> set[int]:
     except OSError:
         pass
     return found
+
+
+def reaches(log: Path, frames: int, *, page_size: int) -> bool:
+    """Tell whether a log has so many frames; older ones behind its end do not count."""
+    try:
+        with log.open("rb", buffering=0) as file:
+            salt = file.read(_HEADER)[_SALT]
+            file.seek(_HEADER + (frames - 1) * (_FRAME_HEADER + page_size))
+            return file.read(_FRAME_HEADER)[_FRAME_SALT] == salt != b""
+    except OSError:
+        return False
