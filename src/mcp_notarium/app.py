@@ -219,7 +219,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
             *filter(None, found),
             *config.store.notices(config.store_settings),
         ),
-        rollback=None if missing is None or missing.outcomes else missing,
+        rollback=None if missing is None or missing.harmless else missing,
     )
 
 

@@ -114,10 +114,10 @@ class AnchorKeeper:
         return missing, unusable
 
     def _refuse_changes(self, missing: Rollback, witness: AnchorWitness) -> None:
-        """Put on record what is missing; let no change begin until the anchor fits, unless only outcomes are."""
+        """Put on record what is missing; let no change begin until the anchor fits, unless no change is."""
         rollback.note(missing, self._audit, self._opened.anchor, self._opened.database)
-        witness.fits = missing.outcomes
-        if missing.outcomes:
+        witness.fits = missing.harmless
+        if missing.harmless:
             return
 
         def refuse() -> RollbackSeen | None:

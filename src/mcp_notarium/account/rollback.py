@@ -42,15 +42,15 @@ class Rollback:
     missing: int = 0
     upto: int = 0
     mixed: bool = False
-    outcomes: bool = False
+    harmless: bool = False
     copy: str = ""
     fetched: bool = True
 
     @property
     def notice(self) -> str:
         """Return the notice of a start; ``audit_anchor.find_chain_notice`` knows it by its end."""
-        if self.outcomes:
-            return f"{self.words}. Nothing else is missing. {LOOK}"
+        if self.harmless:
+            return f"{self.words}. No change is among them. {LOOK}"
         return f"{self.words}. {self.ways_out} {LOOK}"
 
     @property
@@ -131,10 +131,10 @@ def find(
     elif missing <= 0:
         words = f"The audit chain is not the one that its anchor knows: {_OLDER}"
         return Rollback(words, before, upto=now.count, copy=newer_copy(), fetched=fetched)
-    outcomes = noted is None and now.count >= before.begun > 0
-    copy = "" if outcomes else newer_copy()
+    harmless = noted is None and now.count >= before.begun > 0
+    copy = "" if harmless else newer_copy()
     words = _describe(table, before, missing, upto)
-    return Rollback(words, before, missing, upto, outcomes=outcomes, copy=copy, fetched=fetched)
+    return Rollback(words, before, missing, upto, harmless=harmless, copy=copy, fetched=fetched)
 
 
 def replaced_error(*, fetched: bool) -> LockedError:
@@ -151,13 +151,13 @@ def describe_unusable(error: AnchorUnusable) -> str:
 def note(found: Rollback, audit: AuditLog, anchor: Anchor, database: Database) -> None:
     """Put on record what is missing, once. Never raises.
 
-    Missing outcomes are all that happened then, so the anchor follows the chain again.
+    If no change is missing, the anchor follows the chain again.
     """
     if found.mixed or not found.missing or _read_note(database, found.anchor) is not None:
         return
     facts = {"missing": found.missing, "upto": found.upto, "anchor": str(found.anchor.head)}
     audit.buffer(AuditEntry(at=audit.now(), act=ActName.CUT, facts=facts))
-    if audit.flush(wait=True) and found.outcomes:
+    if audit.flush(wait=True) and found.harmless:
         with suppress(Exception):
             anchor.accept(audit.table, database)
 

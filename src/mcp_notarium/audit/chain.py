@@ -64,6 +64,7 @@ class ActName(StrEnum):
     PRUNED = "chain.pruned"
     GAP = "chain.gap"
     CUT = "chain.cut"
+    ACCEPTED = "cli.audit.accept"
     START = "server.start"
     STOP = "server.stop"
     UNKNOWN_TOOL = "tool.unknown"

@@ -33,7 +33,7 @@ from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.account.rollback import Rollback
 from mcp_notarium.audit import export
-from mcp_notarium.audit.chain import AuditEntry, Head, Record
+from mcp_notarium.audit.chain import ActName, AuditEntry, Head, Record
 from mcp_notarium.audit.verification import Fault, FaultKind, Verification
 from mcp_notarium.cli import audit_lines, command_setup, console
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
@@ -48,7 +48,6 @@ from mcp_notarium.storage.database import Database
 
 BROKEN_EXIT = 3
 _ANCHORS = {FaultKind.ANCHOR, FaultKind.TAIL_CUT, FaultKind.FOREIGN, FaultKind.REPLACED}
-_ACCEPTED = "cli.audit.accept"
 _SHOWN_DIGITS = 16
 """Digits of a head in a question; redaction would take more of them for a key."""
 
@@ -192,7 +191,7 @@ def _accept(args: argparse.Namespace) -> int:
         kinds = sorted({fault.kind.value for fault in at_anchor})
         facts = {"anchor": kinds, "head": str(before.head)}
         chain.audit_log.record_begin(
-            AuditEntry(at=time.time(), act=_ACCEPTED, client=CLIENT, facts=facts)
+            AuditEntry(at=time.time(), act=ActName.ACCEPTED, client=CLIENT, facts=facts)
         )
         chain.anchor.accept(chain.audit_log.table, chain.database)
         after = chain.verify(None)
