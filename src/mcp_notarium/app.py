@@ -160,8 +160,10 @@ def _replaced_error(config: Config) -> LockedError:
 def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callable[[], None]) -> App:
     limits = VersionLimits(days=config.version_days, size=config.version_mb * 1024 * 1024)
     cache = Cache(opened.database, config.policy.visibility, limits)
-    audit = _audit(config, opened)
+    keys = audit_anchor.audit_keys(opened.data_key)
+    audit = AuditLog(opened.database, keys, clock=time.time, days=config.audit_days)
     missing, unusable = AnchorKeeper(config, opened, audit).start(on_replaced)
+    _begin_chain(config, opened, audit)
     tokens = StoredToken(
         cache.sync_state,
         owner=config.owner_hash,
@@ -229,17 +231,14 @@ def _owner_name() -> str:
     return make_owner_name()
 
 
-def _audit(config: Config, opened: OpenedCache) -> AuditLog:
-    """Return the audit log; a database without a record gets its first one, which says why."""
-    keys = audit_anchor.audit_keys(opened.data_key)
-    audit = AuditLog(opened.database, keys, clock=time.time, days=config.audit_days)
-    if audit.table.head().count == 0:
+def _begin_chain(config: Config, opened: OpenedCache, audit: AuditLog) -> None:
+    """Give a database without a record its first one, which says why."""
+    if not opened.database.read_only and audit.table.head().count == 0:
         why = "rebuilt" if opened.rebuilt else "created" if opened.created else "upgraded"
         has_older_files = opened.created and AccountFolder(config.account_dir).quarantine.is_dir()
         facts = {"why": why} | ({"older_files": "quarantine"} if has_older_files else {})
         with suppress(CacheBusy, CacheFull):  # the next record will fail, too
             audit.table.begin(time.time(), facts=facts)
-    return audit
 
 
 def _client_id(cache: Cache) -> str:

@@ -44,7 +44,7 @@ class AnchorWitness:
         self.fits = True
         self._watch = FileWatch(
             database.path,
-            least=lambda: anchor.read_checkpoint() if self.fits else 0,
+            least=self._least_checkpoint,
             read_main=lambda: checkpoints.read_main(database),
             on_replaced=self._note_replaced,
         )
@@ -70,6 +70,10 @@ class AnchorWitness:
         """Note that the main file has all up to this checkpoint. Never raises."""
         if self.fits and not self.replaced:
             self._anchor.advance(Anchored(Head(), checkpoint=number))
+
+    def _least_checkpoint(self) -> int:
+        said = self._anchor.read_alone() if self.fits else None
+        return 0 if said is None else said.checkpoint
 
     def _note_replaced(self) -> None:
         if self.fits:

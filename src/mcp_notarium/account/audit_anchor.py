@@ -131,13 +131,12 @@ class Anchor:
                 time.sleep(_PAUSE)
         raise AnchorUnusable("the anchor was changed, or belongs to another cache")
 
-    def read_checkpoint(self) -> int:
-        """Return the lowest number that the main file must have; 0 if nothing says so."""
+    def read_alone(self) -> Anchored | None:
+        """Read what it says without the database; None if that is nothing authentic."""
         with suppress(OSError):
             raw = read_private(self.folder.audit_anchor, most=_MAX_BYTES)
-            found = None if raw is None else self._parse(raw)
-            return 0 if found is None else found.checkpoint
-        return 0
+            return None if raw is None else self._parse(raw)
+        return None
 
     def write(self, table: AuditTable, database: Database, *, begun: int = 0) -> bool:
         """Write the chain's end; False if that failed or must not be done. Never raises."""

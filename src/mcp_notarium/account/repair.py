@@ -19,10 +19,10 @@ from mcp_notarium.account import (
     damage_marker,
     database_copies,
     generation_writer,
+    rollback,
     startup_outcomes,
     startup_table,
 )
-from mcp_notarium.account.audit_anchor import Anchor, audit_keys
 from mcp_notarium.account.database_creation import remove_prepared
 from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
 from mcp_notarium.account.inspection import Inspection
@@ -47,7 +47,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.private_files import replace_private, sync_folder
 from mcp_notarium.keys import key_file_store
-from mcp_notarium.storage import checkpoints, database_opener, integrity, table_copy
+from mcp_notarium.storage import database_opener, integrity, table_copy
 from mcp_notarium.storage.database_opener import Database, companions
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.note_table import NoteTable
@@ -101,7 +101,9 @@ def repair(
         keyfile, data_key = inspection.keyfile, inspection.data_key
         try:
             copy = _copy_damaged(writer, keyfile)
-            if whole_state and _is_older_than_log(writer, copy, keyfile, data_key):
+            if whole_state and rollback.describe_older_main(
+                folder, copy, keyfile.generation, data_key, keyfile.database_salt
+            ):
                 raise CacheDamaged("the database is older than the log beside it")
             damaged = _is_damaged(copy, keyfile, data_key)
             if damaged and _rebuild_search(copy, keyfile, data_key):
@@ -283,21 +285,6 @@ def _open(path: Path, found: KeyFile, data_key: DataKey) -> Database:
 def _lengthen(copy: Path) -> None:
     """Lengthen the copy: SQLite opens no file shorter than its first page says; holes cost no space."""
     os.truncate(copy, copy.stat().st_size * _MOST_CUT)
-
-
-def _is_older_than_log(
-    writer: GenerationWriter, copy: Path, found: KeyFile, data_key: DataKey
-) -> bool:
-    """Tell whether an older file was put in the place of the database while its log stayed."""
-    anchor = Anchor(writer.folder, found.generation, audit_keys(data_key).anchor)
-    if not database_opener.has_log(copy):
-        return False
-    try:
-        key = data_key.database_key(found.database_salt)
-        with closing(database_opener.connect(copy, key, read_only=True, without_log=True)) as main:
-            return checkpoints.read_number(main) < anchor.read_checkpoint()
-    except CacheError:
-        return False
 
 
 def _is_damaged(copy: Path, found: KeyFile, data_key: DataKey) -> bool:

@@ -8,19 +8,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 
-from mcp_notarium.account.audit_anchor import LOOK, Anchor, Anchored, AnchorUnusable, continues
-from mcp_notarium.audit.chain import ActName, AuditEntry, Head
+from mcp_notarium.account.audit_anchor import (
+    LOOK,
+    Anchor,
+    Anchored,
+    AnchorUnusable,
+    audit_keys,
+    continues,
+)
+from mcp_notarium.audit.chain import ActName, AuditEntry, ChainMac, Head
 from mcp_notarium.audit.verification import Fault, FaultKind
-from mcp_notarium.errors import LockedError, RollbackSeen, Verdict
-from mcp_notarium.storage import checkpoints
+from mcp_notarium.crypto.data_key import DataKey
+from mcp_notarium.errors import CacheError, LockedError, RollbackSeen, Verdict
+from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.storage import checkpoints, database_opener
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
 
+OLDER_THAN_LOG = "The database file was replaced by an older one beside its newer log"
 _OLDER = "an older copy of the database was put back, or its newest writes are lost"
 _MIXED = "pages of an older database are among those of the newest"
 _SEE_STATUS = (
@@ -108,23 +120,25 @@ def find(
     if before is None:
         return None
     # Each after what it is compared with: another server may be writing all of them.
-    main = checkpoints.read_main(database) if had_log else None
+    main, mixture = (None, "")
+    if had_log:
+        main, mixture = _read_main(database.open_without_log, table.chain_mac, before)
     whole = checkpoints.read_number(database)
     now, _ = table.end()
-    mixture = _describe_mixture(before, main, whole, table)
+    missing, upto = before.head.count - now.count, now.count
+    if not mixture:
+        mixture = _describe_mixture(before, main, whole, table)
+        if mixture and missing > 0:
+            mixture += f". {_describe(table, before, missing, upto)}"
     if mixture:
-        missing = max(0, before.head.count - now.count)
-        if missing:
-            mixture += f". {_describe(table, before, missing, now.count)}"
         return Rollback(
-            *(mixture, before, missing, now.count),
+            *(mixture, before, max(0, missing), upto),
             mixed=True,
             copy=newer_copy(),
             fetched=fetched,
         )
     if continues(table, before.head, now):
         return None
-    missing, upto = before.head.count - now.count, now.count
     noted = _read_note(database, before)
     if noted is not None:
         missing, upto = noted
@@ -135,6 +149,39 @@ def find(
     copy = "" if harmless else newer_copy()
     words = _describe(table, before, missing, upto)
     return Rollback(words, before, missing, upto, harmless=harmless, copy=copy, fetched=fetched)
+
+
+def describe_older_main(
+    folder: AccountFolder, path: Path, generation: str, data_key: DataKey | None, salt: bytes
+) -> str:
+    """Say that an older file is in the place of a database whose log stayed, and what it lacks; '' if not.
+
+    It opens the main file alone, and nothing if there is no log.
+    """
+    if not database_opener.has_log(path):
+        return ""
+    keys = audit_keys(data_key)
+    before = Anchor(folder, generation, keys.anchor).read_alone()
+    key = None if data_key is None else data_key.database_key(salt)
+    opens = partial(database_opener.connect, path, key, read_only=True, without_log=True)
+    return "" if before is None else _read_main(opens, keys.chain_mac, before)[1]
+
+
+def _read_main(
+    opens: Callable[[], Database], chain_mac: ChainMac, before: Anchored
+) -> tuple[int | None, str]:
+    """Return the number of the main file's checkpoint (None: it cannot be read now), and what it lacks if it is older."""
+    try:
+        with closing(opens()) as main:
+            number = checkpoints.read_number(main)
+            if number >= before.checkpoint:
+                return number, ""
+            table = AuditTable(main, chain_mac)
+            missing, upto = before.head.count - table.head().count, table.head().count
+            lacks = f". {_describe(table, before, missing, upto)}" if missing > 0 else ""
+            return number, f"{OLDER_THAN_LOG}{lacks}"
+    except (CacheError, LockedError):
+        return None, ""
 
 
 def replaced_error(*, fetched: bool) -> LockedError:
@@ -162,18 +209,14 @@ def note(found: Rollback, audit: AuditLog, anchor: Anchor, database: Database) -
             anchor.accept(audit.table, database)
 
 
-def _describe_mixture(
-    before: Anchored, main: int | None, whole: int, table: AuditTable
-) -> str | None:
+def _describe_mixture(before: Anchored, main: int | None, whole: int, table: AuditTable) -> str:
     if before.replaced:
         return f"At {_format(before.replaced)} a server met another file in the place of its open database"
-    if main is not None and main < before.checkpoint:
-        return "The database file was replaced by an older one beside its newer log"
     if main is not None and whole < main:
         return f"The log of the database lost its end after a part of it had been stored: {_MIXED}"
     if table.has_gap():
         return f"Records are missing among the newest of the audit chain: {_MIXED}"
-    return None
+    return ""
 
 
 def _describe(table: AuditTable, before: Anchored, missing: int, upto: int) -> str:

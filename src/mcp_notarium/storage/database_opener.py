@@ -25,6 +25,7 @@ from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.database import BUSY_SECONDS, MEMORY, Database
 from mcp_notarium.storage.driver import Connection
 from mcp_notarium.storage.integrity import PAGE_SIZE
+from mcp_notarium.storage.wal_frames import has_header
 
 __all__ = ["Database", "companions", "connect", "create"]
 
@@ -275,13 +276,14 @@ def _open(
 def _read_only_uri(path: Path, *, without_log: bool) -> str:
     """Return the URI under which SQLite reads a database and its WAL, and changes neither.
 
-    Without a WAL the file is complete; ``without_log`` says so of any. With a WAL, SQLite shares the index that a server keeps, or makes
+    Without a WAL the file is complete; ``without_log`` says so of any, and SQLite takes one without a header for none. With a WAL, SQLite shares the index that a server keeps, or makes
     one in memory if a killed server left it; the index file must exist, but may be empty. Raises
     ``LockedError`` if it does not exist and cannot be made.
     """
     _, log, index, _ = companions(path)
     name = f"{path.absolute().as_uri()}?mode=ro"
-    if without_log or not log.exists() or (log.stat().st_size == 0 and not index.exists()):
+    empty = not log.exists() or (log.stat().st_size == 0 and not index.exists())
+    if without_log or empty or (log.stat().st_size > 0 and not has_header(log)):
         return f"{name}&immutable=1"
     try:
         with suppress(FileExistsError):

@@ -1,0 +1,200 @@
+"""Put an older database in the place of the newest one, and cut its log: what was confirmed is never missing in silence."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from support.long import LONG, dice
+from support.whole import Server, run, store_environment
+
+pytestmark = [pytest.mark.slow("starts servers one after the other"), pytest.mark.timeout(900)]
+ROLLBACK = 19
+
+
+@pytest.fixture(name="env")
+def _env(tmp_path):
+    return store_environment(tmp_path, "local", LOCAL_COPIES="0")
+
+
+def database_of(env):
+    (found,) = Path(env["NOTARIUM_DATA_DIR"]).glob("*/*.sqlite.encrypted")
+    return found
+
+
+def save(server, texts, start=0):
+    """Confirmed saves of notes of their own."""
+    for text in texts:
+        server.tool("save", text=f"{text}\n" + "word " * 300)
+
+
+def worked(env, *texts):
+    with Server(env) as server:
+        save(server, texts)
+        assert server.leave() == 0
+
+
+def names(*parts):
+    return [f"{part}{number}" for part, count in parts for number in range(count)]
+
+
+def copied(env, folder):
+    """A copy of the database as a backup program makes it."""
+    return shutil.copyfile(database_of(env), folder / "older")
+
+
+def by_cp(older, database):
+    shutil.copyfile(older, database)
+
+
+def by_rename(older, database):
+    new = database.with_name(f".{database.name}.x1")
+    shutil.copyfile(older, new)
+    new.chmod(0o600)
+    new.replace(database)
+
+
+def left_over(env):
+    """Which of the confirmed notes are there, and whether a person and an agent are told that some may not be."""
+    status = run(env, "status", "--json")
+    verified = run(env, "audit", "verify")
+    doctor = run(env, "doctor", "--offline")
+    with Server(env) as server:
+        answer = server.result("save", text="one more")
+        said = json.loads(answer["content"][0]["text"])
+        refused = bool(answer.get("isError"))
+        if refused:
+            assert said["subcategory"] == "rollback_seen" or said["details"]["verdict"] in (
+                "rollback_seen",
+                "database_damaged",
+            ), said
+        listed = server.result("list", limit=100)
+        server.leave()
+    there = set()
+    if not listed.get("isError"):
+        there = {item["text"].split()[0] for item in listed["structuredContent"]["content"]}
+    codes = (status.returncode, verified.returncode, doctor.returncode)
+    return there, refused, codes
+
+
+def check(env, confirmed, *, told=False):
+    there, refused, codes = left_over(env)
+    missing = set(confirmed) - there
+    alarmed = refused or told
+    if missing:
+        assert alarmed, f"silent: {sorted(missing)} are missing, {codes}"
+    if refused:
+        assert codes[0] in (ROLLBACK, 13), codes
+        assert codes[1] == 3 or codes[0] == 13, codes
+        assert codes[2] == codes[0], codes
+    return missing, alarmed
+
+
+WAYS = {"cp": by_cp, "rename": by_rename}
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("way", WAYS)
+def test_an_older_database_under_a_running_server_is_told(env, tmp_path, way, end):
+    for earlier, later in ((3, 6), (40, 10)) if LONG else ((3, 6),):
+        shutil.rmtree(env["NOTARIUM_DATA_DIR"], ignore_errors=True)
+        worked(env, *names(("a", earlier)))
+        older = copied(env, tmp_path)
+        worked(env, *names(("b", later)))
+        with Server(env) as server:
+            save(server, names(("c", 2)))
+            WAYS[way](older, database_of(env))
+            refused = server.error("save", text="after")
+            assert "rollback_seen" in (refused["subcategory"], refused["details"].get("verdict"))
+            assert "again" not in refused["resolution_hint"]
+            if end == "stop":
+                server.leave()
+            else:
+                server.signal(signal.SIGKILL)
+        missing, alarmed = check(env, names(("a", earlier), ("b", later), ("c", 2)))
+        assert alarmed
+        assert missing
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_server_that_does_nothing_more_tells_it_at_the_next_start(env, tmp_path, way, end):
+    worked(env, *names(("a", 3)))
+    older = copied(env, tmp_path)
+    worked(env, *names(("b", 6)))
+    with Server(env) as server:
+        save(server, names(("c", 2)))
+        WAYS[way](older, database_of(env))
+        if end == "stop":
+            server.leave()
+        else:
+            server.signal(signal.SIGKILL)
+    missing, alarmed = check(env, names(("a", 3), ("b", 6), ("c", 2)))
+    assert alarmed
+    assert missing
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_older_database_between_two_runs_is_told_by_number_and_time(env, tmp_path, killed):
+    worked(env, *names(("a", 3)))
+    older = copied(env, tmp_path)
+    worked(env, *names(("b", 6)))
+    if killed:
+        with Server(env) as server:
+            save(server, ["c0"])
+            server.signal(signal.SIGKILL)
+    by_cp(older, database_of(env))
+    facts = json.loads(run(env, "status", "--json").stdout)
+    assert (facts["exit_code"], facts["verdict"]) == (ROLLBACK, "rollback_seen")
+    if not killed:
+        assert " audit records after number " in facts["message"]
+        assert " UTC) are missing, up to " in facts["message"]
+        assert facts["notes"] == 3
+    missing, alarmed = check(env, names(("a", 3), ("b", 6)))
+    assert alarmed
+    assert missing
+
+
+def spoilt(log, at, how):
+    content = bytearray(log.read_bytes())
+    if how == "flip":
+        content[at] ^= 0x40
+    elif how == "cut":
+        del content[at:]
+    log.write_bytes(bytes(content))
+    if how == "gone":
+        log.unlink()
+
+
+def test_a_log_that_lost_its_end_is_told_and_a_whole_one_is_not(env, tmp_path):
+    confirmed = names(("n", 12))
+    worked(env)
+    with Server(env) as server:
+        save(server, confirmed)
+        server.signal(signal.SIGKILL)
+    data, kept = Path(env["NOTARIUM_DATA_DIR"]), tmp_path / "kept"
+    shutil.copytree(data, kept)
+    size = database_of(env).with_name(f"{database_of(env).name}-wal").stat().st_size
+    chance = dice("logs")
+    places = sorted(chance.randrange(size) for _ in range(150 if LONG else 10))
+    cases = [("flip", at) for at in [0, 20, size - 1, *places]]
+    cases += [("cut", at) for at in [0, size - 5000, *places[::5]]]
+    cases += [("gone", 0), ("whole", 0)]
+    silent, lost = [], 0
+    for how, at in cases:
+        shutil.rmtree(data)
+        shutil.copytree(kept, data)
+        log = database_of(env).with_name(f"{database_of(env).name}-wal")
+        spoilt(log, at, how)
+        there, refused, codes = left_over(env)
+        missing = set(confirmed) - there
+        lost += bool(missing)
+        assert bool(missing) == refused, (how, at, size, sorted(missing), codes)
+        if refused:
+            assert codes == (ROLLBACK, 3, ROLLBACK), (how, at, codes)
+        else:
+            assert codes[0] == codes[2] == 0, (how, at, codes)
+    assert lost > 5
+    assert not silent
