@@ -3,11 +3,16 @@
 import json
 import shutil
 import signal
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 
+from notarium_devtools.trilium import TriliumSimulator
 from support.long import LONG, dice
+from support.talker import call
 from support.whole import Server, run, store_environment
 
 pytestmark = [pytest.mark.slow("starts servers one after the other"), pytest.mark.timeout(900)]
@@ -198,3 +203,75 @@ def test_a_log_that_lost_its_end_is_told_and_a_whole_one_is_not(env, tmp_path):
             assert codes[0] == codes[2] == 0, (how, at, codes)
     assert lost > 5
     assert not silent
+
+
+@contextmanager
+def trilium(hanging):
+    """A simulated server in a thread of its own; once ``hanging`` is set it answers no request that writes."""
+    sim, ready, ended = TriliumSimulator(), threading.Event(), threading.Event()
+    respond, met = sim.respond, threading.Event()
+
+    async def hang(request):
+        if hanging.is_set() and request.method != "GET":
+            met.set()
+            await anyio.sleep(60)
+        return await respond(request)
+
+    sim.respond = hang
+
+    async def serve():
+        async with sim.serving():
+            ready.set()
+            while not ended.is_set():  # noqa: ASYNC110 - set by another thread
+                await anyio.sleep(0.02)
+
+    thread = threading.Thread(target=anyio.run, args=(serve,), daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield sim, met
+    finally:
+        ended.set()
+        hanging.clear()
+        thread.join(10)
+
+
+@pytest.mark.parametrize("spoils", [True, False])
+def test_a_pending_write_that_a_cut_log_loses_is_told(tmp_path, spoils):
+    hanging = threading.Event()
+    with trilium(hanging) as (sim, met):
+        env = store_environment(tmp_path, "trilium", TRILIUM_URL=sim.url, TRILIUM_TOKEN=sim.token)
+        with Server(env) as server:
+            server.loaded(0)
+            for number in range(3):
+                server.tool("save", title=f"t{number}", text="text")
+            log = database_of(env).with_name(f"{database_of(env).name}-wal")
+            size = log.stat().st_size
+            hanging.set()
+            server.send(call(99, "save", title="pending", text="never answered"))
+            assert met.wait(20)
+            server.signal(signal.SIGKILL)
+        hanging.clear()
+        if spoils:
+            spoilt(log, size + 1000, "flip")
+        status = run(env, "status", "--json")
+        facts = json.loads(status.stdout)
+        assert facts["pending_writes"] == (0 if spoils else 1)
+        assert (status.returncode, run(env, "audit", "verify").returncode) == (
+            (ROLLBACK, 3) if spoils else (0, 0)
+        )
+        with Server(env) as server:
+            if spoils:
+                refused = server.error("save", title="more", text="text")
+                assert refused["subcategory"] == "rollback_seen"
+                assert server.tool("list")["total_items"] == 3
+            else:
+                server.tool("save", title="more", text="text")
+            server.leave()
+        if spoils:
+            assert run(env, "audit", "accept", "--yes").returncode == 0
+            assert run(env, "status").returncode == 0
+            with Server(env) as server:
+                server.tool("save", title="more", text="text")
+                server.leave()
+            assert run(env, "audit", "verify").returncode == 0
