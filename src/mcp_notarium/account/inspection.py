@@ -260,8 +260,9 @@ class Inspector:
                 raise
         except CacheDamaged:
             lacks = self._describe_older_main(inspection, path)
-            opening = Opening.MIXED if lacks else Opening.DAMAGED
-            return replace(inspection, seen=replace(seen, opening=opening, lacks=lacks))
+            if lacks:
+                return replace(inspection, seen=replace(seen, opening=Opening.MIXED, lacks=lacks))
+            return replace(inspection, seen=replace(seen, opening=Opening.DAMAGED))
         except CacheBusy:
             return replace(inspection, seen=replace(seen, opening=Opening.BUSY))
         seen = replace(seen, opening=Opening.OPENED, schema=schema_seen, found=identity)

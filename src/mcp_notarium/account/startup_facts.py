@@ -123,7 +123,7 @@ class Observations:
     files: Files = field(default_factory=Files)
     sample: PageSample | None = None
     opening: Opening = Opening.NOT_TRIED
-    lacks: str = ""
+    lacks: str = "the database is older than the log beside it"
     expected: Identity | None = None
     found: Identity | None = None
     schema: SchemaSeen | None = None

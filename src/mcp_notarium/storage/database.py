@@ -373,7 +373,7 @@ class Database:
         The last connection of all moves the log into the main file.
         """
         number = 0
-        if self.witness is not None and self._connection is not None and not self._is_another:
+        if self.witness is not None and self._is_closed_in_order():
             with suppress(CacheError), self.without_waiting():
                 number = self._number_checkpoint()
         connection, self._connection = self._connection, None
@@ -382,6 +382,10 @@ class Database:
                 connection.close()
         if number and not self._log.exists():
             self._checkpointed(number)
+
+    def _is_closed_in_order(self) -> bool:
+        """Tell whether closing this connection may move the log into the main file."""
+        return self._connection is not None and self._damage is None and not self._is_another
 
     @property
     def _log(self) -> Path:
