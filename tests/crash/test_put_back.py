@@ -205,6 +205,79 @@ def test_a_log_that_lost_its_end_is_told_and_a_whole_one_is_not(env, tmp_path):
     assert not silent
 
 
+def test_the_copy_with_the_newer_notes_is_named_and_ends_it(env, tmp_path):
+    env["LOCAL_COPIES"] = "5"
+    worked(env, "a0")
+    older = copied(env, tmp_path)
+    worked(env, "b0", "b1")
+    by_cp(older, database_of(env))
+    with Server(env) as server:
+        refused = server.error("save", text="more")
+        assert refused["subcategory"] == "rollback_seen"
+        assert not refused["retryable"]
+        assert server.tool("list")["total_items"] == 1
+        assert server.leave() == 0
+    hint = json.loads(run(env, "status", "--json").stdout)["resolution_hint"]
+    newest = max((database_of(env).parent / "copies").iterdir(), key=lambda path: path.name)
+    assert f"mcp-notarium restore {newest.name}`" in hint
+    assert run(env, "restore", newest.name, "--yes").returncode == 0
+    assert run(env, "status").returncode == 0
+    with Server(env) as server:
+        server.tool("save", text="more")
+        assert server.tool("list")["total_items"] == 4
+        assert server.leave() == 0
+    assert run(env, "audit", "verify").returncode == 0
+
+
+def test_a_person_may_accept_the_older_state_while_a_server_runs(env, tmp_path):
+    worked(env, "a0")
+    older = copied(env, tmp_path)
+    worked(env, "b0", "b1")
+    by_cp(older, database_of(env))
+    with Server(env) as server:
+        assert server.error("save", text="more")["subcategory"] == "rollback_seen"
+        done = run(env, "audit", "accept", "--yes")
+        assert done.returncode == 0, done.stdout + done.stderr
+        server.tool("save", text="more")
+        server.signal(signal.SIGKILL)
+    assert run(env, "status").returncode == 0
+    records = [json.loads(line) for line in run(env, "audit", "tail", "--json").stdout.splitlines()]
+    (cut,) = [record for record in records if record["act"] == "chain.cut"]
+    assert cut["facts"]["missing"] > 3
+    (accepted,) = [record for record in records if record["act"] == "cli.audit.accept"]
+    assert accepted["number"] > cut["number"]
+    assert run(env, "audit", "verify").returncode == 0
+
+
+def test_several_servers_that_move_the_log_and_are_killed_raise_no_alarm(env):
+    """The leader moves the log many times; each kill is at another place."""
+    chance, confirmed = dice("kills"), []
+    text = "many words " * 6000
+    for round_ in range(25 if LONG else 3):
+        with Server(env) as one, Server(env) as two:
+            servers = [one, two]
+            for number in range(chance.randrange(8, 40)):
+                server = chance.choice(servers)
+                saved = server.tool("save", text=f"r{round_}n{number}\n{text}")
+                confirmed.append(saved["id"])
+            if chance.random() < 0.3:
+                assert one.leave() == 0
+                two.tool("save", text="alone")
+            for server in servers:
+                if server.process.poll() is None:
+                    server.signal(signal.SIGKILL)
+        assert run(env, "status").returncode == 0
+        assert run(env, "audit", "verify").returncode == 0
+    anchor = json.loads(database_of(env).with_name("audit_anchor.json").read_bytes())
+    assert anchor["checkpoint"] > 3, "the log was never moved"
+    with Server(env) as server:
+        there = all(server.tool("get", id=note_id) for note_id in confirmed[-20:])
+        assert there
+        assert server.leave() == 0
+    facts = json.loads(run(env, "status", "--json").stdout)
+    assert facts["notices"] == []
+
+
 @contextmanager
 def trilium(hanging):
     """A simulated server in a thread of its own; once ``hanging`` is set it answers no request that writes."""

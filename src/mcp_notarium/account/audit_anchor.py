@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcp_notarium.audit.chain import AuditKeys, Head
@@ -103,6 +103,8 @@ class Anchor:
     folder: AccountFolder
     generation: str
     key: Secret | None
+    _known: dict[bytes, Anchored] = field(default_factory=dict, compare=False, repr=False)
+    """The last content that was proven authentic, or written here."""
 
     def read(self, database: Database) -> Anchored | None:
         """Read what it says; None if this chain has not been anchored yet.
@@ -184,7 +186,11 @@ class Anchor:
             if before is None or before.replaced:
                 return None
             after = before.advanced(now)
-            return None if after == before else self._content(after)
+            if after == before:
+                return None
+            content = self._content(after)
+            self._keep(content, after)
+            return content
 
         change_private(self.folder.audit_anchor, change, most=_MAX_BYTES)
 
@@ -200,9 +206,19 @@ class Anchor:
 
     def _parse(self, raw: bytes) -> Anchored | None:
         """Return what an authentic anchor says; None if it is not."""
+        known = self._known.get(raw)
+        if known is not None:
+            return known
         found = _read_fields(_decode(raw) or {})
         authentic = found is not None and hmac.compare_digest(raw, self._content(found))
-        return found if authentic else None
+        if found is None or not authentic:
+            return None
+        self._keep(raw, found)
+        return found
+
+    def _keep(self, raw: bytes, said: Anchored) -> None:
+        self._known.clear()
+        self._known[raw] = said
 
     def _content(self, said: Anchored) -> bytes:
         fields: dict[str, Any] = {
