@@ -15,7 +15,7 @@ from support.long import LONG, dice
 from support.talker import call
 from support.whole import Server, run, store_environment
 
-pytestmark = [pytest.mark.slow("starts servers one after the other"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow("starts servers one after the other"), pytest.mark.timeout(1800)]
 ROLLBACK = 19
 
 
@@ -29,7 +29,7 @@ def database_of(env):
     return found
 
 
-def save(server, texts, start=0):
+def save(server, texts):
     """Confirmed saves of notes of their own."""
     for text in texts:
         server.tool("save", text=f"{text}\n" + "word " * 300)
@@ -84,17 +84,16 @@ def left_over(env):
     return there, refused, codes
 
 
-def check(env, confirmed, *, told=False):
+def check(env, confirmed):
     there, refused, codes = left_over(env)
     missing = set(confirmed) - there
-    alarmed = refused or told
     if missing:
-        assert alarmed, f"silent: {sorted(missing)} are missing, {codes}"
+        assert refused, f"silent: {sorted(missing)} are missing, {codes}"
     if refused:
         assert codes[0] in (ROLLBACK, 13), codes
         assert codes[1] == 3 or codes[0] == 13, codes
         assert codes[2] == codes[0], codes
-    return missing, alarmed
+    return missing, refused
 
 
 WAYS = {"cp": by_cp, "rename": by_rename}
@@ -183,11 +182,11 @@ def test_a_log_that_lost_its_end_is_told_and_a_whole_one_is_not(env, tmp_path):
     shutil.copytree(data, kept)
     size = database_of(env).with_name(f"{database_of(env).name}-wal").stat().st_size
     chance = dice("logs")
-    places = sorted(chance.randrange(size) for _ in range(150 if LONG else 10))
+    places = sorted(chance.randrange(size) for _ in range(40 if LONG else 8))
     cases = [("flip", at) for at in [0, 20, size - 1, *places]]
     cases += [("cut", at) for at in [0, size - 5000, *places[::5]]]
     cases += [("gone", 0), ("whole", 0)]
-    silent, lost = [], 0
+    lost = 0
     for how, at in cases:
         shutil.rmtree(data)
         shutil.copytree(kept, data)
@@ -201,8 +200,7 @@ def test_a_log_that_lost_its_end_is_told_and_a_whole_one_is_not(env, tmp_path):
             assert codes == (ROLLBACK, 3, ROLLBACK), (how, at, codes)
         else:
             assert codes[0] == codes[2] == 0, (how, at, codes)
-    assert lost > 5
-    assert not silent
+    assert lost > 3
 
 
 def test_the_copy_with_the_newer_notes_is_named_and_ends_it(env, tmp_path):
