@@ -16,9 +16,17 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from mcp_notarium import logs
-from mcp_notarium.account import audit_anchor, opener
+from mcp_notarium.account import audit_anchor, opener, rollback
+from mcp_notarium.account.anchor_keeper import AnchorKeeper
+from mcp_notarium.account.rollback import Rollback
 from mcp_notarium.account.startup_actions import OpenedCache
-from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull, LockedError
+from mcp_notarium.errors import (
+    CacheBusy,
+    CacheDamaged,
+    CacheFull,
+    CacheReplaced,
+    LockedError,
+)
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.credentials import StoredToken
@@ -53,8 +61,8 @@ _SHARE = 0.5
 class App:
     """Hold everything a tool needs, for one account; valid while :func:`open_app` is open.
 
-    ``notices`` are sentences for the user about how the database was opened. ``clock`` gives
-    epoch seconds.
+    ``notices`` are sentences for the user about how the database was opened. ``rollback``: what it lacks, if
+    anything: then nothing is changed. ``clock`` gives epoch seconds.
     """
 
     config: Config
@@ -67,6 +75,7 @@ class App:
     usage_limits: UsageLimits
     library: Library
     notices: tuple[str, ...] = ()
+    rollback: Rollback | None = None
     clock: Callable[[], float] = time.time
 
     def all_notices(self) -> tuple[str, ...]:
@@ -109,9 +118,16 @@ async def open_app(
         opens = partial(opener.open_cache, config, read_only=True, whole=whole)
     opened = await run_in_thread(opens, too_late=OpenedCache.close)
     opened.database.on_damage(lambda: damaged(opener.damage_error(config)))
-    copies = None if read_only else _schedule_copies(config, opened, log)
+    loop = asyncio.get_running_loop()
+
+    def on_replaced() -> None:  # in any thread
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(damaged, _replaced_error(config))
+
     try:
-        app = _wire(config, opened, log)
+        app = _wire(config, opened, log, on_replaced)
+        writes_copies = not read_only and app.rollback is None
+        copies = _schedule_copies(config, opened, log) if writes_copies else None
         for notice in app.notices:
             log.warning("cache.notice", message=notice)
         try:
@@ -122,22 +138,32 @@ async def open_app(
                 yield app
             await _close(app, time_to_close)
         finally:
-            if not read_only and app.audit.flush(wait=True):
-                opened.anchor.write(app.audit.table, opened.database)
+            if not read_only and app.rollback is None and app.audit.flush(wait=True):
+                begun = app.audit.last_begun
+                opened.anchor.write(app.audit.table, opened.database, begun=begun)
         if copies is not None:
             with _marking_damage(opened):
                 finish = partial(copies.finish, time_to_close())
                 await run_in_thread(finish)
+    except CacheReplaced as error:
+        raise _replaced_error(config) from error
     except CacheDamaged as error:
         raise opener.damage_error(config) from error
     finally:
         opened.close()
 
 
-def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
+def _replaced_error(config: Config) -> LockedError:
+    return rollback.replaced_error(fetched=config.store.tables is None)
+
+
+def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callable[[], None]) -> App:
     limits = VersionLimits(days=config.version_days, size=config.version_mb * 1024 * 1024)
     cache = Cache(opened.database, config.policy.visibility, limits)
-    audit = _audit(config, opened)
+    keys = audit_anchor.audit_keys(opened.data_key)
+    audit = AuditLog(opened.database, keys, clock=time.time, days=config.audit_days)
+    missing, unusable = AnchorKeeper(config, opened, audit).start(on_replaced)
+    _begin_chain(config, opened, audit)
     tokens = StoredToken(
         cache.sync_state,
         owner=config.owner_hash,
@@ -177,7 +203,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
         log=log,
     )
     usage_limits = UsageLimits(config.policy.limits, cache, clock=time.time)
-    anchor_notice = opened.anchor.notice(audit.table, opened.database)
+    anchor_notice = missing.notice if missing is not None else unusable
     found = (anchor_notice, _describe_copies(config, opened, audit))
     library = Library(
         cache,
@@ -195,6 +221,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger) -> App:
             *filter(None, found),
             *config.store.notices(config.store_settings),
         ),
+        rollback=None if missing is None or missing.harmless else missing,
     )
 
 
@@ -204,17 +231,14 @@ def _owner_name() -> str:
     return make_owner_name()
 
 
-def _audit(config: Config, opened: OpenedCache) -> AuditLog:
-    """Return the audit log; a database without a record gets its first one, which says why."""
-    keys = audit_anchor.audit_keys(opened.data_key)
-    audit = AuditLog(opened.database, keys, clock=time.time, days=config.audit_days)
-    if audit.table.head().count == 0:
+def _begin_chain(config: Config, opened: OpenedCache, audit: AuditLog) -> None:
+    """Give a database without a record its first one, which says why."""
+    if not opened.database.read_only and audit.table.head().count == 0:
         why = "rebuilt" if opened.rebuilt else "created" if opened.created else "upgraded"
         has_older_files = opened.created and AccountFolder(config.account_dir).quarantine.is_dir()
         facts = {"why": why} | ({"older_files": "quarantine"} if has_older_files else {})
         with suppress(CacheBusy, CacheFull):  # the next record will fail, too
             audit.table.begin(time.time(), facts=facts)
-    return audit
 
 
 def _client_id(cache: Cache) -> str:

@@ -12,7 +12,8 @@
     ├── LoginRequired          OtherAccount
     ├── StoreError             StoreUnavailable, StoreTimeout, RateLimited, StoreRejected (DateRefused),
     │                          StoreProtocolError, OutcomeUnknown, CursorLost, RemoteVanished
-    └── CacheError             CacheBusy, StillLoading, CacheFull, NotRecorded, CacheDamaged
+    └── CacheError             CacheBusy, StillLoading, CacheFull, NotRecorded (RollbackSeen),
+                               CacheDamaged (CacheReplaced)
 
 The class says whose fault it is. Messages never carry note text, secrets, SQL or paths of other
 people's machines. Only the two entry points render them (``protocol`` and ``cli``).
@@ -408,8 +409,27 @@ class NotRecorded(CacheError):
     retryable = True
 
 
+class RollbackSeen(NotRecorded):
+    """The database lacks what was acknowledged; nothing is changed until a person has decided."""
+
+    subcategory = "rollback_seen"
+    http_status_code = 423
+    retryable = False
+
+
 class CacheDamaged(CacheError):
     """The database cannot be read although its key is right."""
 
     subcategory = "damaged"
     resolution_hint = ASK_DOCTOR
+
+
+class CacheReplaced(CacheDamaged):
+    """Another file has taken the place of the open database: what is read would be of both."""
+
+    subcategory = "rollback_seen"
+    http_status_code = 423
+    resolution_hint = (
+        "Ask the user to run `mcp-notarium status` and to restart the client: another database file was put in "
+        "the place of the one in use."
+    )

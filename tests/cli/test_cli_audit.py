@@ -136,7 +136,10 @@ def test_older_copy_of_the_database_is_found(
     assert fault["kind"] == "tail_cut"
     with Server(env) as server:
         (notice,) = server.tool("manage", action="get_stats")["stats"]["notices"]
-        assert "records before its anchor" in notice
+        assert " audit records after number " in notice
+        refused = server.error("save", text="not saved")
+        assert refused["subcategory"] == "rollback_seen"
+        assert " are missing, up to " in refused["message"]
         assert server.leave() == 0
     assert run(env, "audit", "verify").returncode == 3  # going on does not make it good
 
@@ -262,7 +265,7 @@ def test_doctor_warns_of_a_chain_as_status_does_and_says_what_to_do(
         server.tool("list")
         assert server.leave() == 0
     database.write_bytes(older)
-    for expected in ("before its anchor", "the anchor is missing"):
+    for expected in (" are missing, up to ", "the anchor is missing"):
         found = chain_in_doctor(env)
         assert found["state"] == "warn"
         assert expected in found["seen"]

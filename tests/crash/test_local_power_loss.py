@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import database_copies, opener
+from mcp_notarium.account import database_copies, opener, rollback
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.audit_table import AuditTable
@@ -48,6 +48,8 @@ def check_left(home, *, told):
         there = OtherProcess(cache).contents()
         index = {note_id: cache.notes.get(note_id).content for note_id in cache.notes.etags()}
         table = AuditTable(opened.database, audit_keys(opened.data_key).chain_mac)
+        assert rollback.find(opened.anchor, table, opened.database, had_log=opened.had_log) is None
+        said = opened.anchor.read(opened.database)
         records = list(table.records())
         versions = opened.database.rows(
             "SELECT text FROM note_versions WHERE number > 0 ORDER BY number"
@@ -63,6 +65,8 @@ def check_left(home, *, told):
         assert len(saves) >= done + 1
     ended = [record for record in records if record.act == "tool.save" and record.outcome == "ok"]
     assert len(ended) >= told
+    if told:
+        assert said is not None  # what is never there accuses nobody
     for copy in database_copies.list_copies(folder_of(config)):
         database_copies.require_authentic(copy.path, opened.data_key)
 

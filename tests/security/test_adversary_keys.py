@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mcp_notarium
-from mcp_notarium.account import slot_management
+from mcp_notarium.account import rollback, slot_management
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.audit.chain import AuditEntry
@@ -93,6 +93,10 @@ def spoilt(place, how):
     log.write_bytes(content)
 
 
+def _parts(opened, audit_log):
+    return opened.anchor, audit_log.table, opened.database
+
+
 @pytest.mark.parametrize("how", ["cut", "flipped"])
 def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
     """SQLite takes what is left for all there is; the anchor knows better."""
@@ -106,14 +110,15 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
             audit_log.record_begin(AuditEntry(at=number, act="tool.save"))
         assert opened.anchor.write(audit_log.table, opened.database)
         shutil.copytree(here, there)
-        assert opened.anchor.notice(audit_log.table, opened.database) is None
+        assert rollback.find(*_parts(opened, audit_log), had_log=False) is None
     spoilt(there, how)
     moved = account(there)
     with closing(open_cheaply(moved)) as opened:
         audit_log = AuditLog(
             opened.database, audit_keys(opened.data_key), clock=lambda: 5.0, days=365
         )
-        assert "before its anchor" in opened.anchor.notice(audit_log.table, opened.database)
+        found = rollback.find(*_parts(opened, audit_log), had_log=opened.had_log)
+        assert found.missing > 0
 
 
 def test_a_recovery_key_opens_until_it_is_disabled(tmp_path):

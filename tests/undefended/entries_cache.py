@@ -7,6 +7,7 @@ from undefended.defence import Defence
 _GUARD = "security/test_database_guard.py::test_a_statement_that_could_leak_or_destroy_is_denied"
 _OPENING = "unit/account/test_opener.py"
 _FILES = "security/test_database_files.py"
+_PUT_BACK = "crash/test_put_back.py"
 _CHAIN = "property/test_audit_chain.py"
 _NOTES = "unit/storage/test_note_table.py"
 _RELOAD = "unit/sync/test_index_reload.py"
@@ -200,28 +201,71 @@ CACHE = (
     ),
     Defence(
         "a start compares the chain with its anchor",
-        "account/audit_anchor.py",
-        "        if before is None or _continues(table, before, now):\n            return None\n        if before.count",
-        "        return None\n        if before.count",
+        "account/rollback.py",
+        "    if continues(table, before.head, now):\n",
+        "    if True:\n",
         (
             "unit/account/test_audit_anchor.py::test_start_says_that_the_end_is_missing",
             "security/test_adversary_keys.py::test_a_cut_log_is_said_at_the_next_start",
+            f"{_PUT_BACK}::test_a_log_that_lost_its_end_is_told_and_a_whole_one_is_not",
         ),
         (15, 16),
     ),
     Defence(
+        "no change begins in a database that lacks what the anchor knows",
+        "account/anchor_keeper.py",
+        "        self._audit.refusal = refuse\n",
+        "",
+        (f"{_PUT_BACK}::test_the_copy_with_the_newer_notes_is_named_and_ends_it",),
+        (15, 16),
+    ),
+    Defence(
+        "a server notices another file in the place of its open database",
+        "storage/witness.py",
+        "        if _place(found) != self._place:\n            self._fail()\n",
+        "",
+        (f"{_PUT_BACK}::test_an_older_database_under_a_running_server_is_told[rename-stop]",),
+        (16,),
+    ),
+    Defence(
+        "a server notices an older file that was written over its open database",
+        "storage/witness.py",
+        "        elif there < least:\n            self._fail()\n",
+        "",
+        (f"{_PUT_BACK}::test_an_older_database_under_a_running_server_is_told[cp-stop]",),
+        (16,),
+    ),
+    Defence(
+        "an older file beside a newer log is not taken for one state",
+        "account/rollback.py",
+        "            if number >= before.checkpoint:\n",
+        "            if True:\n",
+        (
+            "unit/account/test_rollback.py::test_an_older_file_beside_its_newer_log_is_told_and_not_opened",
+        ),
+        (16,),
+    ),
+    Defence(
+        "the anchor is written after the flush, never before",
+        "storage/database.py",
+        "                flushed = self.before_flush()\n",
+        "                flushed = self.before_flush()\n                flushed()\n",
+        ("crash/test_local_power_loss.py::test_what_was_answered_is_whole_after_a_power_cut",),
+        (15,),
+    ),
+    Defence(
         "an anchor that does not fit is evidence",
         "account/audit_anchor.py",
-        "                if before == now or not _continues(table, before, now):\n",
-        "                if before == now:\n",
+        "                    if before.replaced or not continues(table, before.head, now.head):\n",
+        "                    if before.replaced:\n",
         ("unit/account/test_audit_anchor.py::test_anchor_that_does_not_fit_is_never_overwritten",),
         (50,),
     ),
     Defence(
         "the anchor is authenticated",
         "account/audit_anchor.py",
-        "        if head is None or raw != self._content(head):\n",
-        "        if head is None:\n",
+        "        if found is None or not authentic:\n",
+        "        if found is None:\n",
         ("unit/account/test_audit_anchor.py::test_anchor_that_was_changed_is_not_believed",),
         (50,),
     ),

@@ -1,10 +1,10 @@
 """Keep the end of the audit chain outside the database, in ``audit_anchor.json``.
 
-A chain cannot prove that its tail was not cut; this file can. Servers write it at a clean stop and a
-re-encryption at its end, under the database's write lock, and only if the chain continues what it says:
-an anchor that does not fit is evidence and stays. It has a MAC under a subkey of the data key, and the
-number of records instead of a time. It does not detect that both files were replaced by copies of the
-same older day; a head that you noted elsewhere does.
+A chain cannot prove that its tail was not cut; this file can. After each flush of the database the chain's
+end is written over the old one, without a flush: the anchor may be behind the database, never ahead. It is written only
+if the chain continues what it says: an anchor that does not fit is evidence and stays. It has a MAC under a
+subkey of the data key, and the number of records instead of a time. It does not detect that both files were
+replaced by copies of the same older day; a head that you noted elsewhere does.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcp_notarium.audit.chain import AuditKeys, Head
@@ -23,17 +25,23 @@ from mcp_notarium.crypto.errors import KeyFileDamaged
 from mcp_notarium.errors import CacheError, NotariumError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import (
+    change_private,
     read_private,
     replace_private,
     temporary_pattern,
 )
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage import checkpoints
 from mcp_notarium.storage.audit_table import ANCHORED, AuditTable
 from mcp_notarium.storage.database import Database
 
 _FORMAT = "mcp-notarium-audit-anchor"
 _MAX_BYTES = 1024
+_LENGTH = 448
+"""Bytes of the file, filled with line feeds: it is written over in place, and a disk writes 512 bytes at once."""
 _MAC = re.compile(r"[0-9a-f]{64}")
+_READS, _PAUSE = 5, 0.002
+"""Another process may be writing just when it is read."""
 
 
 class AnchorUnusable(NotariumError):
@@ -62,49 +70,108 @@ def find_chain_notice(notices: Iterable[str]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Anchored:
+    """Hold what the anchor says that the disk has.
+
+    ``at``: when the last record was made (epoch milliseconds). ``begun``: the number of the last one that a change
+    began with. ``checkpoint``: the lowest number that the main file has (``storage/checkpoints``).
+    ``replaced``: when a server met another file in the place of its database (epoch milliseconds; 0: never).
+    """
+
+    head: Head
+    at: int = 0
+    begun: int = 0
+    checkpoint: int = 0
+    replaced: int = 0
+
+    def advanced(self, later: Anchored) -> Anchored:
+        """Return the newer of each; what was said once is never taken back."""
+        end = later if later.head.count > self.head.count else self
+        return Anchored(
+            end.head,
+            end.at,
+            max(self.begun, later.begun),
+            max(self.checkpoint, later.checkpoint),
+            self.replaced or later.replaced,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Anchor:
     """Hold the anchor of one generation ('' is the plain database)."""
 
     folder: AccountFolder
     generation: str
     key: Secret | None
+    _known: dict[bytes, Anchored] = field(default_factory=dict, compare=False, repr=False)
+    """The last content that was proven authentic, or written here."""
 
-    def read(self, database: Database) -> Head | None:
-        """Read the head it names; None if this chain has not been anchored yet.
+    def read(self, database: Database) -> Anchored | None:
+        """Read what it says; None if this chain has not been anchored yet.
 
         Raises ``AnchorUnusable`` if there should be an authentic one.
         """
         anchored = _was_anchored(database)
-        try:
-            raw = read_private(self.folder.audit_anchor, most=_MAX_BYTES)
-            fields = None if raw is None else canonical_json.decode(raw)
-        except (OSError, KeyFileDamaged):
-            raise AnchorUnusable("the anchor cannot be read") from None
-        if fields is None:
-            if anchored:
-                raise AnchorUnusable("the anchor is missing, and there was one")
-            return None
-        if fields.get("generation") != self.generation and not anchored:
-            return None  # of the database before this one; a crash came between switch and anchor
-        head = _parse_head(fields)
-        if head is None or raw != self._content(head):
-            raise AnchorUnusable("the anchor was changed, or belongs to another cache")
-        return head
+        for left in reversed(range(_READS)):
+            try:
+                raw = read_private(self.folder.audit_anchor, most=_MAX_BYTES)
+            except OSError:
+                raise AnchorUnusable("the anchor cannot be read") from None
+            fields = None if raw is None else _decode(raw)
+            if raw is None:
+                if anchored:
+                    raise AnchorUnusable("the anchor is missing, and there was one")
+                return None
+            if fields is not None and fields.get("generation") != self.generation and not anchored:
+                return (
+                    None  # of the database before this one; a crash came between switch and anchor
+                )
+            found = self._parse(raw)
+            if found is not None:
+                return found
+            if left:
+                time.sleep(_PAUSE)
+        raise AnchorUnusable("the anchor was changed, or belongs to another cache")
 
-    def write(self, table: AuditTable, database: Database) -> bool:
+    def read_alone(self) -> Anchored | None:
+        """Read what it says without the database; None if that is nothing authentic."""
+        with suppress(OSError):
+            raw = read_private(self.folder.audit_anchor, most=_MAX_BYTES)
+            return None if raw is None else self._parse(raw)
+        return None
+
+    def write(self, table: AuditTable, database: Database, *, begun: int = 0) -> bool:
         """Write the chain's end; False if that failed or must not be done. Never raises."""
         try:
-            now = _flush(table, database)
+            now = replace(_flush(table, database), begun=begun)
             with database.transaction():
                 before = self.read(database)
-                if before == now or not _continues(table, before, now):
-                    return before == now
+                if before is not None:
+                    if before.replaced or not continues(table, before.head, now.head):
+                        return False
+                    self._advance(now)
+                    return True
                 self._replace(now, database)
         except (CacheError, AnchorUnusable, OSError):
             return False
         return True
 
-    def accept(self, table: AuditTable, database: Database) -> Head:
+    def begin(self, table: AuditTable, database: Database) -> None:
+        """Write the first anchor of this chain, if there is none. Never raises."""
+        with suppress(CacheError, AnchorUnusable):
+            if self.read(database) is None:
+                self.write(table, database)
+
+    def note_replaced(self, at: float) -> None:
+        """Note that another file was met in the place of the database (epoch seconds). Never raises."""
+        self.advance(Anchored(Head(), replaced=int(at * 1000)))
+
+    def advance(self, now: Anchored) -> None:
+        """Note what the disk has by now; the caller's chain continues what the anchor says. Never raises."""
+        with suppress(OSError):
+            self._advance(now)
+
+    def accept(self, table: AuditTable, database: Database) -> None:
         """Write the chain's end, whatever the anchor says. The caller records that first.
 
         Raises ``CacheError`` and ``OSError``.
@@ -112,76 +179,101 @@ class Anchor:
         now = _flush(table, database)
         with database.transaction():
             self._replace(now, database)
-        return now
 
-    def _replace(self, now: Head, database: Database) -> None:
+    def _advance(self, now: Anchored) -> None:
+        def change(raw: bytes) -> bytes | None:
+            before = self._parse(raw)
+            if before is None or before.replaced:
+                return None
+            after = before.advanced(now)
+            if after == before:
+                return None
+            content = self._content(after)
+            self._keep(content, after)
+            return content
+
+        change_private(self.folder.audit_anchor, change, most=_MAX_BYTES)
+
+    def _replace(self, now: Anchored, database: Database) -> None:
         pattern = temporary_pattern(self.folder.audit_anchor.name)
         for left in self.folder.path.glob(pattern):
             left.unlink(
                 missing_ok=True
             )  # by a killed process: the caller's transaction keeps others out
+        now = replace(now, checkpoint=checkpoints.read_main(database) or 0)
         replace_private(self.folder.audit_anchor, self._content(now))
-        database.run(_MARK, (ANCHORED, str(now.count)))
+        database.run(_MARK, (ANCHORED, str(now.head.count)))
 
-    def notice(self, table: AuditTable, database: Database) -> str | None:
-        """Return the notice that the end of the chain is missing; else None.
-
-        Checks the end only. Raises ``CacheError``.
-        """
-        try:
-            before = self.read(database)
-        except AnchorUnusable as error:
-            return f"The end of the audit chain cannot be checked: {error.message}. {LOOK}"
-        now = table.head()  # after the anchor: another server may be writing both
-        if before is None or _continues(table, before, now):
+    def _parse(self, raw: bytes) -> Anchored | None:
+        """Return what an authentic anchor says; None if it is not."""
+        known = self._known.get(raw)
+        if known is not None:
+            return known
+        found = _read_fields(_decode(raw) or {})
+        authentic = found is not None and hmac.compare_digest(raw, self._content(found))
+        if found is None or not authentic:
             return None
-        if before.count > now.count:
-            gone = before.count - now.count
-            return (
-                f"The audit chain ends {gone:,} records before its anchor: an older copy of the "
-                f"database was put back, or its newest writes are lost. {LOOK}"
-            )
-        return f"The audit chain is not the one that its anchor knows. {LOOK}"
+        self._keep(raw, found)
+        return found
 
-    def _content(self, head: Head) -> bytes:
+    def _keep(self, raw: bytes, said: Anchored) -> None:
+        self._known.clear()
+        self._known[raw] = said
+
+    def _content(self, said: Anchored) -> bytes:
         fields: dict[str, Any] = {
             "format": _FORMAT,
             "version": 1,
             "generation": self.generation,
-            "count": head.count,
-            "head": head.mac,
+            "count": said.head.count,
+            "head": said.head.mac,
+            "at": said.at,
+            "begun": said.begun,
+            "checkpoint": said.checkpoint,
+            "replaced": said.replaced,
         }
         covered = canonical_json.encode(fields)
         if self.key is None:
             mac = hashlib.sha256(covered).hexdigest()
         else:
             mac = hmac.new(self.key.reveal(), covered, hashlib.sha256).hexdigest()
-        return canonical_json.encode(fields | {"mac": mac})
+        return canonical_json.encode(fields | {"mac": mac}).ljust(_LENGTH, b"\n")
 
 
-def _flush(table: AuditTable, database: Database) -> Head:
+def _flush(table: AuditTable, database: Database) -> Anchored:
     """Flush the chain, whose records of reads were not flushed, and return its end.
 
     If the anchor reached the disk before what it names, a power cut would look like a cut tail.
     """
     with database.transaction(durable=True):
-        head = table.head()
+        head, at = table.end()
         mark = str(head.count) if _was_anchored(database) else f"-{head.count}"
         database.run(_MARK, (ANCHORED, mark))  # something to flush, even if nothing else is new
-    return head
+    return Anchored(head, at)
 
 
-def _parse_head(fields: dict[str, Any]) -> Head | None:
-    count, mac = fields.get("count"), fields.get("head")
-    if type(count) is not int or count < 0 or not isinstance(mac, str) or not _MAC.fullmatch(mac):
+def _decode(raw: bytes) -> dict[str, Any] | None:
+    try:
+        return canonical_json.decode(raw.rstrip(b"\n"))
+    except KeyFileDamaged:
         return None
-    return Head(count, mac)
 
 
-def _continues(table: AuditTable, before: Head | None, now: Head) -> bool:
+def _read_fields(fields: dict[str, Any]) -> Anchored | None:
+    numbers = [fields.get(name) for name in ("count", "at", "begun", "checkpoint", "replaced")]
+    mac = fields.get("head")
+    if not isinstance(mac, str) or not _MAC.fullmatch(mac):
+        return None
+    if any(type(number) is not int or number < 0 for number in numbers):
+        return None
+    count, at, begun, checkpoint, replaced = numbers
+    return Anchored(Head(count, mac), at, begun, checkpoint, replaced)  # type: ignore[arg-type]
+
+
+def continues(table: AuditTable, before: Head, now: Head) -> bool:
     """Check whether the chain, which ends at ``now``, holds the anchor's record or has pruned it."""
-    if before is None or before.count == 0:
-        return now.count > 0
+    if before.count == 0:
+        return True
     if before.count > now.count:
         return False
     found = next(table.records(first=before.count, last=before.count), None)

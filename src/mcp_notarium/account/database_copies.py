@@ -166,6 +166,13 @@ def describe_age(
     return f"Notes have changed since the newest copy of the notebook, {days} days ago: {MAKE}"
 
 
+def find_newer(folder: AccountFolder, database: Database, tables: LentTables) -> str:
+    """Return the name of the newest copy if its notes are newer than those of the database, else ''."""
+    newest = next(iter(list_copies(folder)), None)
+    newer = newest is not None and newest.change > read_last_change(database, tables)
+    return newest.path.name if newest is not None and newer else ""
+
+
 def find_age_notice(notices: Iterable[str]) -> str | None:
     """Return what :func:`describe_age` has said of a database, if that is among the notices of its opening."""
     return next((one for one in notices if one.endswith(MAKE)), None)

@@ -188,14 +188,23 @@ class GenerationWriter:
         """
         keys = audit_keys(old_key)
         anchored, wrong = None, []
+        older = False
         try:
-            anchored = Anchor(self.folder, old_generation, keys.anchor).read(old)
+            said = Anchor(self.folder, old_generation, keys.anchor).read(old)
+            if said is not None:
+                anchored = said.head
+                older = (
+                    bool(said.replaced)
+                    or said.head.count > AuditTable(old, keys.chain_mac).head().count
+                )
+            if older and said is not None and said.replaced:
+                wrong.append("another file was put in the place of the database")
         except AnchorUnusable as error:
             wrong.append(error.message)
         except CacheError:
             if not rescuing:
                 raise
-        return carry_over(
+        complete = carry_over(
             AuditTable(old, keys.chain_mac),
             AuditTable(target, audit_keys(data_key).chain_mac),
             at=self.options.clock(),
@@ -204,6 +213,7 @@ class GenerationWriter:
             wrong=wrong,
             rescuing=rescuing,
         )
+        return complete and not older
 
     def switch(
         self, new_keyfile: KeyFile, *, replaced: Collection[Path], clear: Callable[[], None]

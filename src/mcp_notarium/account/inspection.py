@@ -15,7 +15,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mcp_notarium.account import damage_marker, startup_rows_before_open, startup_table
+from mcp_notarium.account import (
+    damage_marker,
+    rollback,
+    startup_rows_before_open,
+    startup_table,
+)
 from mcp_notarium.account.startup_facts import (
     Files,
     Identity,
@@ -254,11 +259,24 @@ class Inspector:
                 opened.close()
                 raise
         except CacheDamaged:
+            lacks = self._describe_older_main(inspection, path)
+            if lacks:
+                return replace(inspection, seen=replace(seen, opening=Opening.MIXED, lacks=lacks))
             return replace(inspection, seen=replace(seen, opening=Opening.DAMAGED))
         except CacheBusy:
             return replace(inspection, seen=replace(seen, opening=Opening.BUSY))
         seen = replace(seen, opening=Opening.OPENED, schema=schema_seen, found=identity)
         return replace(inspection, seen=seen, database=opened)
+
+    def _describe_older_main(self, inspection: Inspection, path: Path) -> str:
+        keyfile = inspection.keyfile
+        generation = keyfile.generation if keyfile is not None else ""
+        salt = keyfile.database_salt if keyfile is not None else b""
+        if not inspection.seen.files.wal:
+            return ""
+        return rollback.describe_older_main(
+            inspection.folder, path, generation, inspection.data_key, salt
+        )
 
     def _examine(self, inspection: Inspection, opened: Database, schema_seen: SchemaSeen) -> None:
         """Walk the database where the sampled pages do not prove it undamaged. Raises ``CacheDamaged``."""

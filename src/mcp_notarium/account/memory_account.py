@@ -24,13 +24,9 @@ class _NoLock(ServerLock):
 class _NoAnchor(Anchor):
     """Keep nothing of the audit chain, which ends with the process."""
 
-    def write(self, table: AuditTable, database: Database) -> bool:
-        del table, database
+    def write(self, table: AuditTable, database: Database, *, begun: int = 0) -> bool:
+        del table, database, begun
         return True
-
-    def notice(self, table: AuditTable, database: Database) -> str | None:
-        del table, database
-        return None
 
 
 def open_in_memory(config: Config) -> OpenedCache:

@@ -19,6 +19,7 @@ from mcp_notarium.account import (
     damage_marker,
     database_copies,
     generation_writer,
+    rollback,
     startup_outcomes,
     startup_table,
 )
@@ -100,6 +101,10 @@ def repair(
         keyfile, data_key = inspection.keyfile, inspection.data_key
         try:
             copy = _copy_damaged(writer, keyfile)
+            if whole_state and rollback.describe_older_main(
+                folder, copy, keyfile.generation, data_key, keyfile.database_salt
+            ):
+                raise CacheDamaged("the database is older than the log beside it")
             damaged = _is_damaged(copy, keyfile, data_key)
             if damaged and _rebuild_search(copy, keyfile, data_key):
                 if not _rebuild_search(folder.database(keyfile.generation), keyfile, data_key):

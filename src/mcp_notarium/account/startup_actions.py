@@ -44,7 +44,8 @@ _INTERRUPTED = "an earlier start or reset was interrupted"
 class OpenedCache:
     """Hold an open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
 
-    ``anchor`` keeps the end of the audit chain. ``rebuilt``: the cache replaced another.
+    ``anchor`` keeps the end of the audit chain. ``rebuilt``: the cache replaced another. ``had_log``: a log lay
+    beside the file when it was opened.
     """
 
     database: Database
@@ -55,6 +56,7 @@ class OpenedCache:
     server_lock: ServerLock
     anchor: Anchor
     rebuilt: bool = False
+    had_log: bool = False
 
     def close(self) -> None:
         """Close the database, release the lock. Never raises."""
@@ -231,6 +233,7 @@ class StartupActions:
             notices=(*notices, *_key_notice(inspection.key), *location_warnings(folder.path)),
             server_lock=server_lock,
             anchor=Anchor(folder, generation, audit_keys(new_cache.data_key).anchor),
+            had_log=inspection.seen.files.wal and not created,
         )
 
 

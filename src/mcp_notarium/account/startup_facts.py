@@ -33,11 +33,15 @@ class Unwrap(StrEnum):
 
 
 class Opening(StrEnum):
-    """Name what happened when the database was opened with a key that is proven right."""
+    """Name what happened when the database was opened with a key that is proven right.
+
+    ``MIXED``: it cannot be read, and the file is older than the log beside it.
+    """
 
     NOT_TRIED = "not_tried"
     OPENED = "opened"
     DAMAGED = "damaged"
+    MIXED = "mixed"
     BUSY = "busy"
 
 
@@ -91,6 +95,7 @@ class Observations:
     - ``change_unfinished``: a crash came between key file and copy, or left temporary files.
       ``copy_ahead``: the key vouches for a copy that is newer than the key file. ``rotated``: the day of
       the key's last change, if known.
+    - ``lacks``: what a file that is older than its log lacks.
     - ``only_copy``: the notes are in this database and nowhere else.
     """
 
@@ -118,6 +123,7 @@ class Observations:
     files: Files = field(default_factory=Files)
     sample: PageSample | None = None
     opening: Opening = Opening.NOT_TRIED
+    lacks: str = "the database is older than the log beside it"
     expected: Identity | None = None
     found: Identity | None = None
     schema: SchemaSeen | None = None

@@ -282,6 +282,7 @@ def _fill(template: str, seen: Observations) -> str:
     return _fit_hint(template, only_copy=seen.only_copy).format(
         driver=seen.driver_problem,
         reason=seen.reason,
+        lacks=seen.lacks,
         typo=seen.typo,
         weakness=seen.weakness,
         source=source,

@@ -63,6 +63,8 @@ class ActName(StrEnum):
     CARRIED = "chain.carried"
     PRUNED = "chain.pruned"
     GAP = "chain.gap"
+    CUT = "chain.cut"
+    ACCEPTED = "cli.audit.accept"
     START = "server.start"
     STOP = "server.stop"
     UNKNOWN_TOOL = "tool.unknown"

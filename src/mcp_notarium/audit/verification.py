@@ -32,6 +32,7 @@ class FaultKind(StrEnum):
     UNEXPECTED = "unexpected"
     CARRIED = "carried_over_broken"
     ANCHOR = "anchor"
+    REPLACED = "replaced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,8 @@ class ChainVerifier:
     _pruned: Head | None = None
     _carried: list[Head] = field(default_factory=list)
     _seen: dict[int, str] = field(default_factory=dict)
+    _cuts: list[Fault] = field(default_factory=list)
+    _cut_heads: list[str] = field(default_factory=list)
 
     def feed(self, record: Record) -> None:
         """Take the next record; its number is higher than the one before."""
@@ -101,7 +104,7 @@ class ChainVerifier:
     def result(self) -> Verification:
         """Return all faults, the earliest first."""
         faults = [*self._invalid_faults(), *self._faults, *self._beginning_faults()]
-        faults += self._anchor_faults() + self._expected_faults()
+        faults += self._cuts + self._anchor_faults() + self._expected_faults()
         faults.sort(key=lambda fault: fault.number)
         return Verification(self.head, self.first, tuple(faults[:MOST_FAULTS]), self._notes())
 
@@ -124,10 +127,18 @@ class ChainVerifier:
 
     def _read_chain_record(self, record: Record) -> None:
         """Read what an authentic record says about the chain itself."""
-        if record.act not in (ActName.PRUNED, ActName.CARRIED):
+        if record.act == ActName.ACCEPTED:
+            self._cuts.clear()
+        if record.act not in (ActName.PRUNED, ActName.CARRIED, ActName.CUT):
             return
         try:
             facts = json.loads(record.facts)
+            if record.act == ActName.CUT:
+                missing, first = int(facts["missing"]), int(facts["upto"]) + 1
+                words = f"the tail was cut: {missing} records are missing that the anchor knew at the next start"
+                self._cuts.append(Fault(FaultKind.TAIL_CUT, first, words))
+                self._cut_heads.append(str(facts["anchor"]))
+                return
             if record.act == ActName.PRUNED:
                 self._pruned = Head(int(facts["upto"]), str(facts["head"]))
                 return
@@ -174,6 +185,8 @@ class ChainVerifier:
 
     def _anchor_faults(self) -> list[Fault]:
         if self.anchored is None or self.anchored.count == 0:
+            return []
+        if self._cuts and str(self.anchored) in self._cut_heads:
             return []
         count, mac = self.anchored.count, self.anchored.mac
         if count > self.head.count:

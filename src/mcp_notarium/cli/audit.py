@@ -27,26 +27,27 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from mcp_notarium.account import opener
+from mcp_notarium.account import opener, rollback
+from mcp_notarium.account.anchor_keeper import AnchorWitness
 from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import CLIENT
+from mcp_notarium.account.rollback import Rollback
 from mcp_notarium.audit import export
-from mcp_notarium.audit.chain import AuditEntry, Head, Record
+from mcp_notarium.audit.chain import ActName, AuditEntry, Head, Record
 from mcp_notarium.audit.verification import Fault, FaultKind, Verification
 from mcp_notarium.cli import audit_lines, command_setup, console
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
-from mcp_notarium.errors import ConfigError, InvalidRequest, LockedError, Verdict
+from mcp_notarium.errors import CacheDamaged, ConfigError, InvalidRequest, LockedError, Verdict
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import create_private
-from mcp_notarium.storage import note_scan
+from mcp_notarium.storage import integrity, note_scan
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.database import Database
 
 BROKEN_EXIT = 3
-_ANCHORS = {FaultKind.ANCHOR, FaultKind.TAIL_CUT, FaultKind.FOREIGN}
-_ACCEPTED = "cli.audit.accept"
+_ANCHORS = {FaultKind.ANCHOR, FaultKind.TAIL_CUT, FaultKind.FOREIGN, FaultKind.REPLACED}
 _SHOWN_DIGITS = 16
 """Digits of a head in a question; redaction would take more of them for a key."""
 
@@ -95,6 +96,8 @@ class OpenChain:
     audit_log: AuditLog
     anchor: Anchor
     database: Database
+    had_log: bool = False
+    """A log lay beside the database when it was opened."""
 
     def verify(
         self, expected: Head | None, *, also: Callable[[Record], None] | None = None
@@ -103,11 +106,25 @@ class OpenChain:
         anchored = None
         faults: tuple[Fault, ...] = ()
         try:
-            anchored = self.anchor.read(self.database)
+            said = self.anchor.read(self.database)
+            anchored = None if said is None else said.head
+            found = self.find_rollback()
+            fault = None if found is None else found.fault()
+            faults = () if fault is None else (fault,)
         except AnchorUnusable as error:
             faults = (Fault(FaultKind.ANCHOR, 0, f"{error.message}. {error.person_hint}"),)
-        found = self.audit_log.table.verify(anchored=anchored, expected=expected, also=also)
-        return replace(found, faults=(*found.faults, *faults))
+        try:
+            seen = self.audit_log.table.verify(anchored=anchored, expected=expected, also=also)
+        except CacheDamaged:
+            if not faults:
+                raise
+            seen = Verification(Head(), 0, ())  # a mixture, which may make no sense
+        return replace(seen, faults=(*seen.faults, *faults))
+
+    def find_rollback(self) -> Rollback | None:
+        """Return what the database lacks. Raises ``AnchorUnusable``."""
+        table = self.audit_log.table
+        return rollback.find(self.anchor, table, self.database, had_log=self.had_log)
 
 
 @contextmanager
@@ -128,7 +145,25 @@ def open_chain(config: Config, *, read_only: bool = False) -> Iterator[OpenChain
     with closing(opener.open_cache(config, read_only=read_only)) as cache:
         keys = audit_keys(cache.data_key)
         audit_log = AuditLog(cache.database, keys, clock=time.time, days=config.audit_days)
-        yield OpenChain(audit_log, cache.anchor, cache.database)
+        chain = OpenChain(audit_log, cache.anchor, cache.database, cache.had_log)
+        if not read_only:
+            _keep_anchor(chain)
+        yield chain
+
+
+def _keep_anchor(chain: OpenChain) -> None:
+    """Let the database keep the anchor, if it lacks nothing of it; a mixture is noted there."""
+    found: Rollback | None = None
+    fits = True
+    try:
+        found = chain.find_rollback()
+    except AnchorUnusable:
+        fits = False
+    if found is not None and found.mixed:
+        chain.anchor.note_replaced(time.time())  # closing the database stores the mixture
+    witness = AnchorWitness(chain.anchor, chain.audit_log, chain.database)
+    witness.fits = fits and found is None
+    chain.database.witness = witness
 
 
 def _verify(args: argparse.Namespace) -> int:
@@ -156,16 +191,28 @@ def _accept(args: argparse.Namespace) -> int:
         ):
             talk("Nothing was changed.")
             return 1
+        if any(fault.kind is FaultKind.REPLACED for fault in at_anchor):
+            _require_one_state(chain.database)
         kinds = sorted({fault.kind.value for fault in at_anchor})
         facts = {"anchor": kinds, "head": str(before.head)}
         chain.audit_log.record_begin(
-            AuditEntry(at=time.time(), act=_ACCEPTED, client=CLIENT, facts=facts)
+            AuditEntry(at=time.time(), act=ActName.ACCEPTED, client=CLIENT, facts=facts)
         )
         chain.anchor.accept(chain.audit_log.table, chain.database)
         after = chain.verify(None)
     talk("On record, and there is a new anchor.")
     sys.stdout.write(_as_text(after) + "\n")
     return 0 if after.whole else BROKEN_EXIT
+
+
+def _require_one_state(database: Database) -> None:
+    """Demand that a mixture of two states can be read through. Raises ``CacheDamaged``."""
+    faults = integrity.walk(database, deep=True)
+    if faults:
+        raise CacheDamaged(
+            "the database is not consistent, so nothing was accepted",
+            resolution_hint="Run `mcp-notarium repair`, or put back a copy.",
+        )
 
 
 def _as_json(found: Verification) -> dict[str, Any]:

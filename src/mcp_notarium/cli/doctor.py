@@ -94,7 +94,7 @@ def _check_cache(
     """Return the findings about the database, its verdict first, and the exit code."""
     facts, inside = status.collect(config, whole=pages), check_folder(config)
     config = replace(config, on_unreadable="refuse")
-    if facts["exit_code"] == 0 and facts["cache"] == status.IN_ORDER:
+    if facts.get("cache") == status.IN_ORDER:
         try:
             inside += asyncio.run(
                 _check_open_cache(config, deep=deep, offline=offline, pages=pages)

@@ -183,6 +183,8 @@ async def _open_facts(config: Config, *, deep: bool, whole: bool) -> dict[str, A
     async with open_app(config, syncing=False, whole=whole, read_only=True) as app:
         checked = "every page" if whole else "a few pages"
         facts = _ok_facts(IN_ORDER) | _cache_facts(app) | {"checked": checked}
+        if app.rollback is not None:
+            facts |= describe_failure(app.rollback.locked())
     if not deep:
         return facts
     wrong, compared = check_pages(config, app.cache.database)
@@ -257,6 +259,8 @@ def format_facts(facts: dict[str, Any]) -> list[RenderableType]:
     shown += [name_account(f"note: {notice}") for notice in facts.get("notices", ())]
     if facts["exit_code"]:
         state = "LOCKED" if facts["exit_code"] in set(Verdict) else "NOT USABLE"
+        if "notes" in facts:
+            state = "NOTHING CAN BE SAVED"
         about = f"{state} ({facts['verdict']}, exit code {facts['exit_code']})"
         shown += [
             "",

@@ -13,6 +13,7 @@ import re
 import shutil
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ StepHook = Callable[[str], None]
 """Called with the name of each step once it is done; tests crash in it."""
 
 _TRIES = 3
+_LOCK_TRIES, _LOCK_PAUSE = 20, 0.001
 _FLAGS = ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK", "O_BINARY")
 _NO_LIST = {errno.ENODATA, errno.ENOTSUP} if sys.platform == "linux" else set()
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -92,6 +94,43 @@ def _sync_rename(path: Path, at: StepHook) -> None:
 def _compare(path: Path, content: bytes) -> None:
     if read_private(path, most=len(content)) != content:
         raise OSError(errno.EIO, "it reads back differently from the disk")
+
+
+def change_private(path: Path, change: Callable[[bytes], bytes | None], *, most: int) -> None:
+    """Write what ``change`` makes of a file's content over it, in place; None: it stays. Nothing is flushed.
+
+    One process at a time does so, except on Windows. Another one that reads meanwhile may see a part of each.
+    Raises ``OSError``; ``FileNotFoundError`` if the file is missing.
+    """
+    flags = os.O_RDWR | sum(getattr(os, name, 0) for name in _FLAGS)
+    descriptor = os.open(path, flags)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        _lock(descriptor)
+        content = change(os.read(descriptor, most + 1))
+        if content is not None:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Take the lock of an open file until it is closed. Raises ``BlockingIOError`` if that takes too long."""
+    if sys.platform == "win32":
+        return
+    import fcntl  # noqa: PLC0415 - POSIX only
+
+    for left in reversed(range(_LOCK_TRIES)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not left:
+                raise
+            time.sleep(_LOCK_PAUSE)
+        else:
+            return
 
 
 def create_private(path: Path, content: bytes, *, at: StepHook = ignore_step) -> None:

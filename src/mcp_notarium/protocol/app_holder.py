@@ -19,6 +19,7 @@ from mcp_notarium.errors import (
     CacheBusy,
     CacheDamaged,
     CacheError,
+    CacheReplaced,
     ConfigError,
     LockedError,
     NotariumError,
@@ -97,8 +98,12 @@ class AppHolder:
         self._letting_go.set()
 
     def reopen(self, error: NotariumError) -> None:
-        """Let go of a damaged database and open it again; the second time, refuse it for good."""
-        if self._reopened or self.locked or self._leaving.is_set():
+        """Let go of a damaged database and open it again; the second time, refuse it for good.
+
+        One in whose place another file was met is refused at once.
+        """
+        replaced = isinstance(error, LockedError) and error.verdict is Verdict.ROLLBACK_SEEN
+        if replaced or self._reopened or self.locked or self._leaving.is_set():
             self.lock(error)
             return
         self._reopened = True
@@ -113,7 +118,8 @@ class AppHolder:
         A write that was sent before may have been stored: it is not to be repeated after a repair.
         """
         if not self.locked:
-            return repairing_error() if isinstance(error, CacheDamaged) else error
+            damaged = isinstance(error, CacheDamaged) and not isinstance(error, CacheReplaced)
+            return repairing_error() if damaged else error
         refusal = self._refusal()
         if isinstance(error, OutcomeUnknown):
             error.details |= refusal.details

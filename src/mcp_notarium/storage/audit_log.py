@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
 from mcp_notarium.audit.chain import ActName, AuditEntry, AuditKeys, clean_client_name
-from mcp_notarium.errors import CacheDamaged, CacheError, NotRecorded
+from mcp_notarium.errors import CacheDamaged, CacheError, NotRecorded, RollbackSeen
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
 
@@ -50,6 +50,10 @@ class AuditLog:
         self._stopwatch = stopwatch
         self._tidied_at: float | None = None
         self.table = AuditTable(database, keys.chain_mac)
+        self.last_begun = 0
+        """Number of the newest record of this process that an act began with, 0 before."""
+        self.refusal: Callable[[], RollbackSeen | None] = lambda: None
+        """Returns why no act may begin, None if it may."""
 
     @property
     def waiting(self) -> int:
@@ -82,12 +86,19 @@ class AuditLog:
         If it is not ``durable``, the caller flushes it before the act begins. Raises ``NotRecorded`` or
         ``CacheDamaged`` with nothing stored: then the act must not begin.
         """
+        refusal = self.refusal()
+        if refusal is not None:
+            raise refusal
+        before = self.last_begun
         try:
             with self._db.transaction(durable=durable):
-                yield self.table.append([*self._due(), entry], durable=durable).count
-        except CacheDamaged:
-            raise
-        except CacheError as error:
+                number = self.table.append([*self._due(), entry], durable=durable).count
+                self.last_begun = number  # the flush at the end of the transaction may tell it
+                yield number
+        except BaseException as error:
+            self.last_begun = before
+            if not isinstance(error, CacheError) or isinstance(error, CacheDamaged):
+                raise
             raise not_recorded_error(error) from error
         self._forget_due()
 

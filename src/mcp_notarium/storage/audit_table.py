@@ -31,6 +31,8 @@ ANCHORED = "audit_anchored"
 _BELOW_ALL_NUMBERS = -(1 << 63)
 """Below every number that a row can have; our own begin with 1."""
 _SLICE = 500
+_COUNTED = 500
+"""Records at the end of the chain whose numbers each start counts."""
 _UNREADABLE = "not all of it could be read"
 _MOST_PRUNED = 20_000
 """Records that one transaction removes: other processes wait for it."""
@@ -47,6 +49,19 @@ class AuditTable:
         """Return the end of the chain; the beginning of all chains if it is empty."""
         row = self._db.row("SELECT number, mac FROM audit ORDER BY number DESC LIMIT 1")
         return Head() if row is None else Head(*row)
+
+    def end(self) -> tuple[Head, int]:
+        """Return the end of the chain, and when its last record was made (epoch milliseconds; 0: no record)."""
+        row = self._db.row("SELECT number, mac, at_ms FROM audit ORDER BY number DESC LIMIT 1")
+        return (Head(), 0) if row is None else (Head(row[0], row[1]), row[2])
+
+    def has_gap(self) -> bool:
+        """Tell whether a number is missing among the newest records."""
+        first = self.head().count - _COUNTED
+        row = self._db.row(
+            "SELECT count(*), min(number), max(number) FROM audit WHERE number > ?", (first,)
+        )
+        return row is not None and row[0] > 0 and row[0] != row[2] - row[1] + 1
 
     def append(self, entries: Iterable[AuditEntry], *, durable: bool) -> Head:
         """Add records in the caller's transaction, or in their own; return the new head.

@@ -33,7 +33,7 @@ class Cache:
         self.search = SearchIndex(database)
         self.sync_state = SyncState(database)
         self.journal = JournalTable(database)
-        self._flusher = WalFlusher(database.path)
+        self._flusher = WalFlusher(database.path, database.before_flush)
 
     async def flush(self) -> None:
         """Wait until the disk has what was committed. Raises ``CacheError``."""

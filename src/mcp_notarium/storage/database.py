@@ -18,7 +18,8 @@ from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.driver import SQL_ERROR, Connection, copy_pages, translate
-from mcp_notarium.storage.wal_frames import pages_in_log
+from mcp_notarium.storage.wal_frames import pages_in_log, reaches
+from mcp_notarium.storage.witness import Witness
 from mcp_notarium.threads import run_in_thread
 
 MEMORY = Path(":memory:")
@@ -35,6 +36,8 @@ _PORTIONS = (1000, 50)
 a millisecond, so a load that does this row by row takes twice as long beside one that is busy."""
 _VALUES = re.compile(r"VALUES (\([?, ]+\))")
 
+_PAGE_SIZE = 4096
+_NO_CACHE = 64 << 10
 _SECOND_CACHE = 8 << 20
 """Bytes of pages that a second connection keeps in memory: a quarter of the first's. A load is as fast."""
 
@@ -62,10 +65,12 @@ class Database:
         authorizer: Authorizer,
         reconnect: Callable[..., Database],
         read_only: bool = False,
+        is_another: bool = False,
     ) -> None:
         self.path = path
         self.encrypted = encrypted
         self.read_only = read_only
+        self._is_another = is_another
         self.checkpointer = False
         self._reconnect = reconnect
         self._connection: Connection | None = connection
@@ -74,6 +79,9 @@ class Database:
         self._damage_callbacks: list[Callable[[], None]] = []
         self._failures = (driver_error, MemoryError, OverflowError)
         self._durable: bool | None = None  # of the open transaction; None: no transaction is open
+        self._moving_log = False
+        self.witness: Witness | None = None
+        """Knows outside the file what it must hold; those of :meth:`open_another` share it."""
 
     @property
     def in_memory(self) -> bool:
@@ -96,7 +104,13 @@ class Database:
         Raises what ``database_opener.connect`` raises.
         """
         self._live()
-        return self._reconnect(page_cache=_SECOND_CACHE)
+        opened = self._reconnect(page_cache=_SECOND_CACHE, is_another=True)
+        opened.witness = self.witness
+        return opened
+
+    def open_without_log(self) -> Database:
+        """Open the main file alone, as it is without its log, for reading; raises as :meth:`open_another`."""
+        return self._reconnect(read_only=True, without_log=True, page_cache=_NO_CACHE)
 
     async def run_aside(self, work: Callable[[Database], _Result]) -> _Result:
         """Return what ``work`` returns: a long query, run in a thread through a connection of its own.
@@ -124,7 +138,12 @@ class Database:
         return self._reconnect(read_only=read_only)
 
     def mark_damaged(self, damage: str) -> None:
-        """Close the connection for good because the file is damaged; run the callbacks once."""
+        """Close the connection for good because the file is damaged; run the callbacks once.
+
+        A file in the place of the one that was opened is not damage.
+        """
+        if self.witness is not None and self.witness.replaced:
+            return
         first, self._damage = self._damage is None, damage
         self.close()
         for callback in self._damage_callbacks if first else ():
@@ -194,12 +213,17 @@ class Database:
         if self._durable is not None:
             msg = "transactions do not nest"
             raise RuntimeError(msg)
+        if self.witness is not None:
+            self.witness.require_same_file(writing=True)
         if durable:
             self.run("PRAGMA synchronous = FULL")
         self.run("BEGIN IMMEDIATE")
         self._durable = durable
+        flushed: Callable[[], None] = _nothing
         try:
             yield
+            if durable:
+                flushed = self.before_flush()
             self.run("COMMIT")
         except BaseException:
             self._roll_back()
@@ -211,6 +235,9 @@ class Database:
                     CacheError
                 ):  # or what commits by itself afterwards would be flushed, too
                     self.run("PRAGMA synchronous = NORMAL")
+        flushed()
+        if self.checkpointer:
+            self._move_long_log()
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -257,15 +284,58 @@ class Database:
         """Return the schema version in the file; 0 in a new file."""
         return self.number("PRAGMA user_version")
 
+    def before_flush(self) -> Callable[[], None]:
+        """Note what a flush of the log puts on the disk; return what is called after it. Raises ``CacheError``."""
+        return _nothing if self.witness is None else self.witness.before_flush(self)
+
     def set_checkpointer(self, wanted: bool) -> None:  # noqa: FBT001 - reads as a setter
         """Set whether this connection moves the WAL into the main file. At most one of all may."""
-        self.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES if wanted else 0}")
+        self._live()
         self.checkpointer = wanted
 
     def checkpoint(self) -> bool:
         """Move the whole WAL into the main file and empty it; False if readers prevented it."""
+        number = self._number_checkpoint()
         found = self.row("PRAGMA wal_checkpoint(TRUNCATE)")
-        return found is not None and found[0] == 0
+        done = found is not None and found[0] == 0
+        if done:
+            self._checkpointed(number)
+        return done
+
+    def _move_long_log(self) -> None:
+        """Move a long WAL into the main file as far as readers permit. Never raises: the commit before counts.
+
+        SQLite would do so by itself, without a number.
+        """
+        if self._moving_log or not reaches(self._log, CHECKPOINT_PAGES, page_size=_PAGE_SIZE):
+            return
+        self._moving_log = True
+        try:
+            with suppress(CacheError):
+                number = self._number_checkpoint()
+                found = self.row("PRAGMA wal_checkpoint(PASSIVE)")
+                if found is not None and found[0] == 0 and found[1] == found[2]:
+                    self._checkpointed(number)
+                    self._number_checkpoint()  # begins the log anew
+        finally:
+            self._moving_log = False
+
+    def _number_checkpoint(self) -> int:
+        """Raise the number of the checkpoint that follows; 0 if that is not possible now."""
+        if self.read_only or self.in_memory or self._durable is not None:
+            return 0
+        try:
+            with self.transaction():
+                self.run("UPDATE checkpoints SET number = number + 1")
+                return self.number("SELECT number FROM checkpoints")
+        except CacheDamaged:
+            raise
+        except CacheError:
+            return 0
+
+    def _checkpointed(self, number: int) -> None:
+        if self.witness is not None and number:
+            self.witness.checkpointed(number)
 
     def require_authentic(self) -> None:
         """Demand that every page of the main file is authentic, also while others write to it.
@@ -298,11 +368,28 @@ class Database:
         return total
 
     def close(self) -> None:
-        """Close the file. Idempotent; never raises."""
+        """Close the file. Idempotent; never raises.
+
+        The last connection of all moves the log into the main file.
+        """
+        number = 0
+        if self.witness is not None and self._is_closed_in_order():
+            with suppress(CacheError), self.without_waiting():
+                number = self._number_checkpoint()
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(*self._failures):
                 connection.close()
+        if number and not self._log.exists():
+            self._checkpointed(number)
+
+    def _is_closed_in_order(self) -> bool:
+        """Tell whether closing this connection may move the log into the main file."""
+        return self._connection is not None and self._damage is None and not self._is_another
+
+    @property
+    def _log(self) -> Path:
+        return self.path.with_name(f"{self.path.name}-wal")
 
     def _roll_back(self) -> None:
         # A full disk may already have rolled back; a damaged file has closed the connection.
@@ -312,6 +399,8 @@ class Database:
 
     def _do(self, action: Callable[[Connection, Any], Any], parameters: Any) -> Any:
         connection = self._live()
+        if self.witness is not None and self._durable is None:
+            self.witness.require_same_file(writing=False)
         try:
             return action(connection, parameters)
         except UnicodeEncodeError:
@@ -329,6 +418,8 @@ class Database:
         if type(meaning) is CacheError and self._connection is not None:
             meaning = self._damage_behind_error(self._connection) or meaning
         if isinstance(meaning, CacheDamaged):
+            if self.witness is not None:
+                self.witness.require_same_file(writing=True)
             self.mark_damaged(meaning.message)
         return meaning
 
@@ -338,8 +429,7 @@ class Database:
         for _ in range(MOST_CHECKS if bad else 0):
             lines = connection.execute(_CHECK_PAGES).fetchall()
             numbers = {int(number) for (line,) in lines for number in _PAGE.findall(line)}
-            log = self.path.with_name(f"{self.path.name}-wal")
-            bad = bool(lines) and not (numbers and numbers <= pages_in_log(log))
+            bad = bool(lines) and not (numbers and numbers <= pages_in_log(self._log))
             if not bad:
                 break
         return bad
@@ -357,6 +447,10 @@ class Database:
             if getattr(error, "sqlite_errorcode", 0) == SQL_ERROR:
                 return CacheDamaged("the database stopped being readable")
         return None
+
+
+def _nothing() -> None:
+    """Do nothing after a flush of which nobody outside keeps an account."""
 
 
 _CHECK_PAGES = "PRAGMA cipher_integrity_check"

@@ -25,6 +25,7 @@ from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.database import BUSY_SECONDS, MEMORY, Database
 from mcp_notarium.storage.driver import Connection
 from mcp_notarium.storage.integrity import PAGE_SIZE
+from mcp_notarium.storage.wal_frames import has_header
 
 __all__ = ["Database", "companions", "connect", "create"]
 
@@ -100,6 +101,8 @@ def connect(
     *,
     memory_security: bool = False,
     read_only: bool = False,
+    without_log: bool = False,
+    is_another: bool = False,
     page_cache: int = PAGE_CACHE,
 ) -> Database:
     """Open an existing database; the caller has proved the key and checks the schema next.
@@ -107,7 +110,8 @@ def connect(
     Raises ``LockedError`` (DATABASE_MISSING, UNSAFE_PATH) before the file is touched, and
     ``CacheDamaged``, ``CacheBusy`` or ``CacheFull`` when it does not open. A new connection does
     not checkpoint until ``set_checkpointer(True)``. ``read_only``: neither the file nor its log is
-    changed, also not by closing. ``page_cache``: bytes of pages that it keeps in memory.
+    changed, also not by closing. ``without_log``: the main file alone is read. ``is_another``: this
+    process has a first connection to it. ``page_cache``: bytes of pages that it keeps in memory.
     """
     _check_key_form(key)
     _require_private(path)
@@ -116,6 +120,8 @@ def connect(
         key,
         memory_security=memory_security,
         read_only=read_only,
+        without_log=without_log,
+        is_another=is_another,
         page_cache=page_cache,
     )
 
@@ -219,6 +225,8 @@ def _open(
     *,
     memory_security: bool,
     read_only: bool = False,
+    without_log: bool = False,
+    is_another: bool = False,
     page_cache: int = PAGE_CACHE,
 ) -> Database:
     driver.require_suitable(driver.facts())
@@ -227,7 +235,7 @@ def _open(
     authorizer = Authorizer()
     try:
         connection = dbapi.connect(
-            _read_only_uri(path) if read_only else os.fspath(path),
+            _read_only_uri(path, without_log=without_log) if read_only else os.fspath(path),
             flags=(_READONLY | _NAMED_BY_URI if read_only else _READWRITE)
             | _NOFOLLOW
             | _EXTENDED_CODES,  # without CREATE: never a silent new database
@@ -245,6 +253,7 @@ def _open(
         driver_error=dbapi.Error,
         authorizer=authorizer,
         read_only=read_only,
+        is_another=is_another,
         reconnect=partial(
             connect,
             path,
@@ -264,16 +273,17 @@ def _open(
     return database
 
 
-def _read_only_uri(path: Path) -> str:
+def _read_only_uri(path: Path, *, without_log: bool) -> str:
     """Return the URI under which SQLite reads a database and its WAL, and changes neither.
 
-    Without a WAL the file is complete. With a WAL, SQLite shares the index that a server keeps, or makes
+    Without a WAL the file is complete; ``without_log`` says so of any, and SQLite takes one without a header for none. With a WAL, SQLite shares the index that a server keeps, or makes
     one in memory if a killed server left it; the index file must exist, but may be empty. Raises
     ``LockedError`` if it does not exist and cannot be made.
     """
     _, log, index, _ = companions(path)
     name = f"{path.absolute().as_uri()}?mode=ro"
-    if not log.exists() or (log.stat().st_size == 0 and not index.exists()):
+    empty = not log.exists() or (log.stat().st_size == 0 and not index.exists())
+    if without_log or empty or (log.stat().st_size > 0 and not has_header(log)):
         return f"{name}&immutable=1"
     try:
         with suppress(FileExistsError):

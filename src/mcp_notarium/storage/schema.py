@@ -93,6 +93,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "sync_metadata": Table(Kind.STATE, ("key",)),
         "audit": Table(Kind.STATE),
         "schema_migrations": Table(Kind.STATE),
+        "checkpoints": Table(Kind.STATE),
     }
     | {name: Table(Kind.STATE, key) for lent in _LENT for name, key in lent.keys.items()}
 )
@@ -355,6 +356,9 @@ STATEMENTS = (
     END
     """,
     *(statement for lent in _LENT for statement in lent.statements),
+    # One row on a page of its own: the main file is read without its log, where it may be of several times.
+    "CREATE TABLE checkpoints (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL) STRICT",
+    "INSERT INTO checkpoints VALUES (1, 0)",
 )
 RENUMBERING: Final = tuple(lent.renumber for lent in _LENT)
 """Statements that raise the numbers of stores to at least ``:least``, and above those of their rows."""

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from mcp_notarium.errors import CacheError, CacheFull
@@ -17,10 +18,14 @@ _PAUSE = 0.003
 
 
 class WalFlusher:
-    """Flush the write-ahead log of one database. SQLite has no locks on this file that closing it could drop."""
+    """Flush the write-ahead log of one database. SQLite has no locks on this file that closing it could drop.
 
-    def __init__(self, database: Path) -> None:
+    ``before`` is called before each flush, and what it returns after it.
+    """
+
+    def __init__(self, database: Path, before: Callable[[], Callable[[], None]]) -> None:
         self._path = database.with_name(f"{database.name}-wal")
+        self._before = before
         self._next: asyncio.Future[None] | None = None
         self._flushed_at = -_PAUSE
 
@@ -37,12 +42,16 @@ class WalFlusher:
         self._next = None
         self._flushed_at = waited_for.get_loop().time()
         try:
+            flushed = self._before()
             _flush(self._path)
+        except CacheError as error:
+            waited_for.set_exception(error)
         except OSError as error:
             kind = CacheFull if error.errno in _FULL else CacheError
             said = os_errors.describe(error)
             waited_for.set_exception(kind(f"the disk does not take what was written: {said}"))
         else:
+            flushed()
             waited_for.set_result(None)
 
 

@@ -80,7 +80,7 @@ def test_clean_stop_leaves_an_anchor_that_nobody_else_can_read(config):
 
 
 def test_anchor_removes_what_a_killed_process_left(config):
-    worked(config)
+    worked(config, stopping=False)
     left = folder_of(config).path / ".audit_anchor.json.0123456789ab.tmp"
     left.touch(mode=0o600)
     worked(config)
@@ -121,7 +121,7 @@ def test_crash_between_flush_and_first_anchor_is_no_fault(config, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(audit_anchor, "replace_private", crash)
             assert not made.anchor.write(made.audit_log.table, made.database)
-        assert made.anchor.notice(made.audit_log.table, made.database) is None
+        assert made.find_rollback() is None
         assert made.verify(None).whole
         assert made.anchor.write(made.audit_log.table, made.database)
     assert verdict(config).whole
@@ -130,15 +130,18 @@ def test_crash_between_flush_and_first_anchor_is_no_fault(config, monkeypatch):
 def test_start_says_that_the_end_is_missing(config):
     worked(config)
     with chain(config) as made:
-        assert made.anchor.notice(made.audit_log.table, made.database) is None
+        assert made.find_rollback() is None
     cut(config, 1)
     with chain(config) as made:
-        assert "2 records before its anchor" in made.anchor.notice(
-            made.audit_log.table, made.database
-        )
+        found = made.find_rollback()
+    assert (found.missing, found.upto, found.mixed) == (2, 1, False)
+    assert found.notice.startswith(
+        "2 audit records after number 1 (1970-01-01 00:00:00 UTC) are missing, up to "
+        "1970-01-01 00:00:02 UTC: an older copy"
+    )
     folder_of(config).audit_anchor.unlink()
-    with chain(config) as made:
-        assert "anchor is missing" in made.anchor.notice(made.audit_log.table, made.database)
+    with chain(config) as made, pytest.raises(AnchorUnusable, match="anchor is missing"):
+        made.find_rollback()
 
 
 def test_anchor_finds_a_cut_tail(config):

@@ -196,7 +196,6 @@ def test_the_newest_sound_copy_is_restored_and_numbers_go_on(config):
     assert kept.items() <= {name: old.get(name) for name in kept}.items()
     with closing(open_cheaply(config)) as opened:
         assert opened.database.number(TABLES.last_change) >= NOW
-        assert opened.anchor.notice is not None
         facts = opened.database.rows("SELECT facts FROM audit ORDER BY number DESC LIMIT 1")
         assert '"why":"restored"' in facts[0][0].replace(" ", "")
     assert change(config, n1="five").name in names(config)

@@ -1,0 +1,158 @@
+"""Compare an opened database with its anchor, and let it keep the anchor from then on.
+
+A database that lacks what the anchor knows is read and not changed, until a person has decided; a mixture of two
+states is not opened.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from mcp_notarium.account import rollback
+from mcp_notarium.account.audit_anchor import Anchor, Anchored, AnchorUnusable
+from mcp_notarium.account.rollback import Rollback
+from mcp_notarium.account.startup_actions import OpenedCache
+from mcp_notarium.audit.chain import Head
+from mcp_notarium.config import Config
+from mcp_notarium.errors import CacheError, RollbackSeen
+from mcp_notarium.storage import checkpoints
+from mcp_notarium.storage.audit_log import AuditLog
+from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.witness import FileWatch
+
+
+class AnchorWitness:
+    """Be the witness of one open database; see ``storage.witness.Witness``.
+
+    ``on_replaced`` is called once, when another file was met in its place. ``fits``: the chain continues what
+    the anchor says. If not, the anchor is evidence, and nothing is written to it.
+    """
+
+    def __init__(
+        self,
+        anchor: Anchor,
+        audit: AuditLog,
+        database: Database,
+        *,
+        on_replaced: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._anchor = anchor
+        self._audit = audit
+        self._on_replaced = on_replaced
+        self.fits = True
+        self._watch = FileWatch(
+            database.path,
+            least=self._least_checkpoint,
+            read_main=lambda: checkpoints.read_main(database),
+            on_replaced=self._note_replaced,
+        )
+
+    @property
+    def replaced(self) -> bool:
+        """Tell whether another file was met in the place of the open one."""
+        return self._watch.replaced
+
+    def require_same_file(self, *, writing: bool) -> None:
+        """Raise ``CacheReplaced`` if another file, or an older one, is in the place of the open one."""
+        self._watch.require_same_file(writing=writing)
+
+    def before_flush(self, database: Database) -> Callable[[], None]:
+        """Note the end of the chain; return what writes it to the anchor. Raises ``CacheError``."""
+        if not self.fits:
+            return lambda: None
+        head, at = AuditTable(database, self._audit.table.chain_mac).end()
+        now = Anchored(head, at, begun=self._audit.last_begun)
+        return lambda: self._anchor.advance(now)
+
+    def checkpointed(self, number: int) -> None:
+        """Note that the main file has all up to this checkpoint. Never raises."""
+        if self.fits and not self.replaced:
+            self._anchor.advance(Anchored(Head(), checkpoint=number))
+
+    def _least_checkpoint(self) -> int:
+        said = self._anchor.read_alone() if self.fits else None
+        return 0 if said is None else said.checkpoint
+
+    def _note_replaced(self) -> None:
+        if self.fits:
+            self._anchor.note_replaced(time.time())
+        self._on_replaced()
+
+
+class AnchorKeeper:
+    """Compare the database of one opened account with its anchor."""
+
+    def __init__(self, config: Config, opened: OpenedCache, audit: AuditLog) -> None:
+        self._stored = config.store.persistent
+        self._tables = config.store.tables
+        self._opened = opened
+        self._audit = audit
+
+    def start(self, on_replaced: Callable[[], None]) -> tuple[Rollback | None, str | None]:
+        """Return what the database lacks, or the notice why the anchor cannot tell.
+
+        ``on_replaced`` is called, in any thread, when another file is met in the place of the open one. Raises
+        ``LockedError`` if the database is a mixture, and ``CacheError``.
+        """
+        if not self._stored:
+            return None, None
+        missing, unusable = None, None
+        try:
+            missing = self._find()
+        except AnchorUnusable as error:
+            unusable = rollback.describe_unusable(error)
+        anchor, database = self._opened.anchor, self._opened.database
+        if missing is not None and missing.mixed:
+            if not database.read_only:
+                anchor.note_replaced(time.time())  # closing it stores the mixture
+            raise missing.locked()
+        if not database.read_only:
+            witness = AnchorWitness(anchor, self._audit, database, on_replaced=on_replaced)
+            database.witness = witness
+            if missing is not None:
+                self._refuse_changes(missing, witness)
+            elif unusable is None:
+                anchor.begin(self._audit.table, database)
+        return missing, unusable
+
+    def _refuse_changes(self, missing: Rollback, witness: AnchorWitness) -> None:
+        """Put on record what is missing; let no change begin until the anchor fits, unless no change is."""
+        rollback.note(missing, self._audit, self._opened.anchor, self._opened.database)
+        witness.fits = missing.harmless
+        if missing.harmless:
+            return
+
+        def refuse() -> RollbackSeen | None:
+            try:
+                found = self._find()
+            except (AnchorUnusable, CacheError):
+                found = missing
+            if found is not None:
+                return found.refusal()
+            witness.fits = True
+            self._audit.refusal = lambda: None
+            return None
+
+        self._audit.refusal = refuse
+
+    def _find(self) -> Rollback | None:
+        opened = self._opened
+        return rollback.find(
+            opened.anchor,
+            self._audit.table,
+            opened.database,
+            had_log=opened.had_log,
+            fetched=self._tables is None,
+            newer_copy=self._find_newer_copy,
+        )
+
+    def _find_newer_copy(self) -> str:
+        if self._tables is None:
+            return ""
+        from mcp_notarium.account import database_copies  # noqa: PLC0415 - no other store needs it
+
+        return database_copies.find_newer(
+            self._opened.anchor.folder, self._opened.database, self._tables
+        )

@@ -1,0 +1,348 @@
+"""Put an older database in the place of the newest one, and cut its log: what was confirmed is never missing in silence."""
+
+import json
+import shutil
+import signal
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from notarium_devtools.trilium import TriliumSimulator
+from support.long import LONG, dice
+from support.talker import call
+from support.whole import Server, run, store_environment
+
+pytestmark = [pytest.mark.slow("starts servers one after the other"), pytest.mark.timeout(1800)]
+ROLLBACK = 19
+
+
+@pytest.fixture(name="env")
+def _env(tmp_path):
+    return store_environment(tmp_path, "local", LOCAL_COPIES="0")
+
+
+def database_of(env):
+    (found,) = Path(env["NOTARIUM_DATA_DIR"]).glob("*/*.sqlite.encrypted")
+    return found
+
+
+def save(server, texts):
+    """Confirmed saves of notes of their own."""
+    for text in texts:
+        server.tool("save", text=f"{text}\n" + "word " * 300)
+
+
+def worked(env, *texts):
+    with Server(env) as server:
+        save(server, texts)
+        assert server.leave() == 0
+
+
+def names(*parts):
+    return [f"{part}{number}" for part, count in parts for number in range(count)]
+
+
+def copied(env, folder):
+    """A copy of the database as a backup program makes it."""
+    return shutil.copyfile(database_of(env), folder / "older")
+
+
+def by_cp(older, database):
+    shutil.copyfile(older, database)
+
+
+def by_rename(older, database):
+    new = database.with_name(f".{database.name}.x1")
+    shutil.copyfile(older, new)
+    new.chmod(0o600)
+    new.replace(database)
+
+
+def left_over(env):
+    """Which of the confirmed notes are there, and whether a person and an agent are told that some may not be."""
+    status = run(env, "status", "--json")
+    verified = run(env, "audit", "verify")
+    doctor = run(env, "doctor", "--offline")
+    with Server(env) as server:
+        answer = server.result("save", text="one more")
+        said = json.loads(answer["content"][0]["text"])
+        refused = bool(answer.get("isError"))
+        if refused:
+            assert said["subcategory"] == "rollback_seen" or said["details"]["verdict"] in (
+                "rollback_seen",
+                "database_damaged",
+            ), said
+        listed = server.result("list", limit=100)
+        server.leave()
+    there = set()
+    if not listed.get("isError"):
+        there = {item["text"].split()[0] for item in listed["structuredContent"]["content"]}
+    codes = (status.returncode, verified.returncode, doctor.returncode)
+    return there, refused, codes
+
+
+def check(env, confirmed):
+    there, refused, codes = left_over(env)
+    missing = set(confirmed) - there
+    if missing:
+        assert refused, f"silent: {sorted(missing)} are missing, {codes}"
+    if refused:
+        assert codes[0] in (ROLLBACK, 13), codes
+        assert codes[1] == 3 or codes[0] == 13, codes
+        assert codes[2] == codes[0], codes
+    return missing, refused
+
+
+WAYS = {"cp": by_cp, "rename": by_rename}
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("way", WAYS)
+def test_an_older_database_under_a_running_server_is_told(env, tmp_path, way, end):
+    for earlier, later in ((3, 6), (40, 10)) if LONG else ((3, 6),):
+        shutil.rmtree(env["NOTARIUM_DATA_DIR"], ignore_errors=True)
+        worked(env, *names(("a", earlier)))
+        older = copied(env, tmp_path)
+        worked(env, *names(("b", later)))
+        with Server(env) as server:
+            save(server, names(("c", 2)))
+            WAYS[way](older, database_of(env))
+            refused = server.error("save", text="after")
+            assert "rollback_seen" in (refused["subcategory"], refused["details"].get("verdict"))
+            assert "again" not in refused["resolution_hint"]
+            if end == "stop":
+                server.leave()
+            else:
+                server.signal(signal.SIGKILL)
+        missing, alarmed = check(env, names(("a", earlier), ("b", later), ("c", 2)))
+        assert alarmed
+        assert missing
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_server_that_does_nothing_more_tells_it_at_the_next_start(env, tmp_path, way, end):
+    worked(env, *names(("a", 3)))
+    older = copied(env, tmp_path)
+    worked(env, *names(("b", 6)))
+    with Server(env) as server:
+        save(server, names(("c", 2)))
+        WAYS[way](older, database_of(env))
+        if end == "stop":
+            server.leave()
+        else:
+            server.signal(signal.SIGKILL)
+    missing, alarmed = check(env, names(("a", 3), ("b", 6), ("c", 2)))
+    assert alarmed
+    assert missing
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_older_database_between_two_runs_is_told_by_number_and_time(env, tmp_path, killed):
+    worked(env, *names(("a", 3)))
+    older = copied(env, tmp_path)
+    worked(env, *names(("b", 6)))
+    if killed:
+        with Server(env) as server:
+            save(server, ["c0"])
+            server.signal(signal.SIGKILL)
+    by_cp(older, database_of(env))
+    facts = json.loads(run(env, "status", "--json").stdout)
+    assert (facts["exit_code"], facts["verdict"]) == (ROLLBACK, "rollback_seen")
+    if not killed:
+        assert " audit records after number " in facts["message"]
+        assert " UTC) are missing, up to " in facts["message"]
+        assert facts["notes"] == 3
+    missing, alarmed = check(env, names(("a", 3), ("b", 6)))
+    assert alarmed
+    assert missing
+
+
+def spoilt(log, at, how):
+    content = bytearray(log.read_bytes())
+    if how == "flip":
+        content[at] ^= 0x40
+    elif how == "cut":
+        del content[at:]
+    log.write_bytes(bytes(content))
+    if how == "gone":
+        log.unlink()
+
+
+def test_a_log_that_lost_its_end_is_told_and_a_whole_one_is_not(env, tmp_path):
+    confirmed = names(("n", 12))
+    worked(env)
+    with Server(env) as server:
+        save(server, confirmed)
+        server.signal(signal.SIGKILL)
+    data, kept = Path(env["NOTARIUM_DATA_DIR"]), tmp_path / "kept"
+    shutil.copytree(data, kept)
+    size = database_of(env).with_name(f"{database_of(env).name}-wal").stat().st_size
+    chance = dice("logs")
+    places = sorted(chance.randrange(size) for _ in range(40 if LONG else 8))
+    cases = [("flip", at) for at in [0, 20, size - 1, *places]]
+    cases += [("cut", at) for at in [0, size - 5000, *places[::5]]]
+    cases += [("gone", 0), ("whole", 0)]
+    lost = 0
+    for how, at in cases:
+        shutil.rmtree(data)
+        shutil.copytree(kept, data)
+        log = database_of(env).with_name(f"{database_of(env).name}-wal")
+        spoilt(log, at, how)
+        there, refused, codes = left_over(env)
+        missing = set(confirmed) - there
+        lost += bool(missing)
+        assert bool(missing) == refused, (how, at, size, sorted(missing), codes)
+        if refused:
+            assert codes == (ROLLBACK, 3, ROLLBACK), (how, at, codes)
+        else:
+            assert codes[0] == codes[2] == 0, (how, at, codes)
+    assert lost > 3
+
+
+def test_the_copy_with_the_newer_notes_is_named_and_ends_it(env, tmp_path):
+    env["LOCAL_COPIES"] = "5"
+    worked(env, "a0")
+    older = copied(env, tmp_path)
+    worked(env, "b0", "b1")
+    by_cp(older, database_of(env))
+    with Server(env) as server:
+        refused = server.error("save", text="more")
+        assert refused["subcategory"] == "rollback_seen"
+        assert not refused["retryable"]
+        assert server.tool("list")["total_items"] == 1
+        assert server.leave() == 0
+    hint = json.loads(run(env, "status", "--json").stdout)["resolution_hint"]
+    newest = max((database_of(env).parent / "copies").iterdir(), key=lambda path: path.name)
+    assert f"mcp-notarium restore {newest.name}`" in hint
+    assert run(env, "restore", newest.name, "--yes").returncode == 0
+    assert run(env, "status").returncode == 0
+    with Server(env) as server:
+        server.tool("save", text="more")
+        assert server.tool("list")["total_items"] == 4
+        assert server.leave() == 0
+    assert run(env, "audit", "verify").returncode == 0
+
+
+def test_a_person_may_accept_the_older_state_while_a_server_runs(env, tmp_path):
+    worked(env, "a0")
+    older = copied(env, tmp_path)
+    worked(env, "b0", "b1")
+    by_cp(older, database_of(env))
+    with Server(env) as server:
+        assert server.error("save", text="more")["subcategory"] == "rollback_seen"
+        done = run(env, "audit", "accept", "--yes")
+        assert done.returncode == 0, done.stdout + done.stderr
+        server.tool("save", text="more")
+        server.signal(signal.SIGKILL)
+    assert run(env, "status").returncode == 0
+    records = [json.loads(line) for line in run(env, "audit", "tail", "--json").stdout.splitlines()]
+    (cut,) = [record for record in records if record["act"] == "chain.cut"]
+    assert cut["facts"]["missing"] > 3
+    (accepted,) = [record for record in records if record["act"] == "cli.audit.accept"]
+    assert accepted["number"] > cut["number"]
+    assert run(env, "audit", "verify").returncode == 0
+
+
+def test_several_servers_that_move_the_log_and_are_killed_raise_no_alarm(env):
+    """The leader moves the log many times; each kill is at another place."""
+    chance, confirmed = dice("kills"), []
+    text = "many words " * 6000
+    for round_ in range(25 if LONG else 3):
+        with Server(env) as one, Server(env) as two:
+            servers = [one, two]
+            for number in range(chance.randrange(8, 40)):
+                server = chance.choice(servers)
+                saved = server.tool("save", text=f"r{round_}n{number}\n{text}")
+                confirmed.append(saved["id"])
+            if chance.random() < 0.3:
+                assert one.leave() == 0
+                two.tool("save", text="alone")
+            for server in servers:
+                if server.process.poll() is None:
+                    server.signal(signal.SIGKILL)
+        assert run(env, "status").returncode == 0
+        assert run(env, "audit", "verify").returncode == 0
+    anchor = json.loads(database_of(env).with_name("audit_anchor.json").read_bytes())
+    assert anchor["checkpoint"] > 3, "the log was never moved"
+    with Server(env) as server:
+        there = all(server.tool("get", id=note_id) for note_id in confirmed[-20:])
+        assert there
+        assert server.leave() == 0
+    facts = json.loads(run(env, "status", "--json").stdout)
+    assert facts["notices"] == []
+
+
+@contextmanager
+def trilium(hanging):
+    """A simulated server in a thread of its own; once ``hanging`` is set it answers no request that writes."""
+    sim, ready, ended = TriliumSimulator(), threading.Event(), threading.Event()
+    respond, met = sim.respond, threading.Event()
+
+    async def hang(request):
+        if hanging.is_set() and request.method != "GET":
+            met.set()
+            await anyio.sleep(60)
+        return await respond(request)
+
+    sim.respond = hang
+
+    async def serve():
+        async with sim.serving():
+            ready.set()
+            while not ended.is_set():  # noqa: ASYNC110 - set by another thread
+                await anyio.sleep(0.02)
+
+    thread = threading.Thread(target=anyio.run, args=(serve,), daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield sim, met
+    finally:
+        ended.set()
+        hanging.clear()
+        thread.join(10)
+
+
+@pytest.mark.parametrize("spoils", [True, False])
+def test_a_pending_write_that_a_cut_log_loses_is_told(tmp_path, spoils):
+    hanging = threading.Event()
+    with trilium(hanging) as (sim, met):
+        env = store_environment(tmp_path, "trilium", TRILIUM_URL=sim.url, TRILIUM_TOKEN=sim.token)
+        with Server(env) as server:
+            server.loaded(0)
+            for number in range(3):
+                server.tool("save", title=f"t{number}", text="text")
+            log = database_of(env).with_name(f"{database_of(env).name}-wal")
+            size = log.stat().st_size
+            hanging.set()
+            server.send(call(99, "save", title="pending", text="never answered"))
+            assert met.wait(20)
+            server.signal(signal.SIGKILL)
+        hanging.clear()
+        if spoils:
+            spoilt(log, size + 1000, "flip")
+        status = run(env, "status", "--json")
+        facts = json.loads(status.stdout)
+        assert facts["pending_writes"] == (0 if spoils else 1)
+        assert (status.returncode, run(env, "audit", "verify").returncode) == (
+            (ROLLBACK, 3) if spoils else (0, 0)
+        )
+        with Server(env) as server:
+            if spoils:
+                refused = server.error("save", title="more", text="text")
+                assert refused["subcategory"] == "rollback_seen"
+                assert server.tool("list")["total_items"] == 3
+            else:
+                server.tool("save", title="more", text="text")
+            server.leave()
+        if spoils:
+            assert run(env, "audit", "accept", "--yes").returncode == 0
+            assert run(env, "status").returncode == 0
+            with Server(env) as server:
+                server.tool("save", title="more", text="text")
+                server.leave()
+            assert run(env, "audit", "verify").returncode == 0
