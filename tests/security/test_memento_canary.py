@@ -136,7 +136,7 @@ def test_neither_logs_nor_errors_say_what_the_file_holds(tmp_path, app):
     ):
         done = run(env, *arguments)
         written += done.stdout.encode() + done.stderr.encode()
-    assert b"u1 (notes: 1)" in written, "doctor says whose notes there are"
+    assert "“u1” (notes: 1)".encode() in written, "doctor says whose notes there are"
     assert b"sync.cycle_failed" in log.read_bytes()
     said_by_the_agent = ("canary-99cc", "canary-aadd")  # an error repeats an unknown id
     of_the_file = [word for word in WORDS if word not in said_by_the_agent]

@@ -154,7 +154,7 @@ def test_a_file_of_several_users_is_refused_until_one_is_named(app, store, opens
         lambda: push(store, "n1", Content("y"), made),
         lambda: asyncio.run(store.delete("n1", etag=made.etag, write_id="0d")),
     ):
-        with pytest.raises(StoreUnavailable, match=r"is not set: u1, u2$") as caught:
+        with pytest.raises(StoreUnavailable, match=r"is not set: “u1”, “u2”$") as caught:
             call()
         assert "set MEMENTO_USER_ID" in caught.value.resolution_hint
     for call in (
