@@ -110,7 +110,7 @@ def misfortunes(server, app):
     away.replace(app.path)
     app.run("INSERT INTO \"User\" VALUES ('u2', ?, ?, 1)", (f"{NAME} 2", f"2{MAIL}"))
     fail()
-    assert all("MEMENTO_USER_ID is not set: u1" in one for one in errors[-2:])
+    assert all("MEMENTO_USER_ID is not set: \\u201cu1" in one for one in errors[-2:])
     return errors
 
 

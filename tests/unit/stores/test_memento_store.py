@@ -162,7 +162,7 @@ def test_a_file_of_several_users_is_refused_until_one_is_named(app, store, opens
         lambda: asyncio.run(store.describe()),
         lambda: asyncio.run(store.live_rows.find("", archived=True, arranged=True)),
     ):
-        with pytest.raises(StoreUnavailable, match=r": u1 \(notes: 1\), u2 \(notes: 1\)$"):
+        with pytest.raises(StoreUnavailable, match=r": “u1” \(notes: 1\), “u2” \(notes: 1\)$"):
             call()
     assert app.row("n1")["content"] == "x"
     with pytest.raises(StoreUnavailable, match="names none of them"):
