@@ -233,8 +233,8 @@ def test_two_real_servers_answer_the_same_bytes_with_and_without_hidden_notes(tm
             answer, others = (masked(server.result(tool, **arguments)) for server in servers)
             if tool != "manage" and not answer.get("isError"):
                 answer["content"] = others["content"] = None  # the same JSON, with clocks
-            for one in (answer, others):
-                for part in one["content"] or ():
+            for side in (answer, others):
+                for part in side["content"] or ():
                     part["text"] = same_word(part["text"])
             assert answer == others, (tool, arguments)
         for server in servers:
