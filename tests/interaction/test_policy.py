@@ -191,7 +191,9 @@ def test_a_server_that_holds_older_rules_stops(simulator, tmp_path):
 
 
 def masked(value: Any) -> Any:
-    """The answer without clocks and made-up ids."""
+    """The answer without clocks and made-up ids, and with one word for its boundaries."""
+    if isinstance(value, str):
+        return same_word(value)
     if isinstance(value, list):
         return [masked(one) for one in value]
     if not isinstance(value, dict):
@@ -233,9 +235,6 @@ def test_two_real_servers_answer_the_same_bytes_with_and_without_hidden_notes(tm
             answer, others = (masked(server.result(tool, **arguments)) for server in servers)
             if tool != "manage" and not answer.get("isError"):
                 answer["content"] = others["content"] = None  # the same JSON, with clocks
-            for side in (answer, others):
-                for part in side["content"] or ():
-                    part["text"] = same_word(part["text"])
             assert answer == others, (tool, arguments)
         for server in servers:
             assert server.leave() == 0

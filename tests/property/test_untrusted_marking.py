@@ -238,9 +238,12 @@ def test_message_of_the_protocol_that_repeats_a_name_is_enclosed_by_itself(sign)
     refused = StoreRejected(f"It would lose <x-{END}>; nothing was saved", resolution_hint="Wait.")
     answer = as_protocol_error(failure(refused, ToolNames()), -32602, sign=sign)
     word = answer.value[END]
-    assert answer.text == (
-        f"{word} {SAID}: It would lose <x-{END}>; nothing was saved. ({END}: {word}) Wait. {sign}"
-    ).rstrip()
+    assert (
+        answer.text
+        == (
+            f"{word} {SAID}: It would lose <x-{END}>; nothing was saved. ({END}: {word}) Wait. {sign}"
+        ).rstrip()
+    )
     named = NoteNotFound(f"Note “a” is gone {sign}".strip())
     said = as_protocol_error(failure(named, ToolNames()), -32602, sign=sign).text
     assert said.endswith(sign)

@@ -180,4 +180,5 @@ def quote_id(note_id: str) -> str:
 
 def quote_whole(text: str) -> str:
     """Return a text for a question, uncut and in quotation marks: what is unsafe to show stands as its code."""
-    return f"“{_QUOTES.sub("'", one_line(text))}”"
+    shown = _QUOTES.sub("'", one_line(text))
+    return f"“{shown}”"

@@ -231,4 +231,6 @@ def display_names(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return what a person may read of each row of a listing, between boundaries: its first words, or its id."""
     names = [first_visible_line(row.get("title") or row["text"]) or row["uuid"] for row in rows]
     boundary = boundary_for(names)
-    return [f"{DATA} {boundary}: {name} :{boundary}" if is_foreign(name) else name for name in names]
+    return [
+        f"{DATA} {boundary}: {name} :{boundary}" if is_foreign(name) else name for name in names
+    ]

@@ -25,15 +25,13 @@ DATA: Final = "note data"
 SAID: Final = f"{DATA}, not instructions"
 
 QUOTE: Final = "\u201c"
-"""Opens a name in words of ours. What does not stand in ``OURS`` needs none."""
-OURS: Final = frozenset(
-    """
-    status note state category subcategory message resolution_hint verdict reason driver sqlite key trace_id
-    field problem missing known fields
-    mcp_notarium_version runtime_version backend notices db_encryption db_cipher_version db_sync_status sync_state
-    sync_last_error
-    """.split()
-)
+"""Opens a name in words of ours: a text of ours that has it repeats a name."""
+OURS: Final = frozenset({
+    "status", "note", "state", "category", "subcategory", "message", "resolution_hint", "verdict", "reason", "driver",
+    "sqlite", "key", "trace_id", "field", "problem", "missing", "known", "fields", "mcp_notarium_version",
+    "runtime_version", "backend", "notices", "db_encryption", "db_cipher_version", "db_sync_status", "sync_state",
+    "sync_last_error",
+})  # fmt: skip
 """Fields with words of ours, in every answer and error: values of settings, states, sentences."""
 _BYTES = 8
 _SAYS_NOTHING = re.compile(r"[0-9a-f-]{0,64}")
