@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import time
 import tomllib
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 TOP = Path(__file__).resolve().parents[1]
+PACKAGE = "src/mcp_notarium"
+KINDS = re.compile(r"\w+\.py|static_replies\.\w+\.json|page\.(css|html)|py\.typed")
 ENTRY = "src/notarium_bundle.py"
 TITLES = {
     "NOTARIUM_STORE": "Store",
@@ -37,9 +40,8 @@ def main(folder: Path) -> None:
     project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     server = json.loads((TOP / "server.json").read_text(encoding="utf-8"))
     shutil.rmtree(folder, ignore_errors=True)
-    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", ".env")
-    shutil.copytree(TOP / "src/mcp_notarium", folder / "src/mcp_notarium", ignore=ignored)
-    for name in ("LICENSE", "README.md"):
+    for name in [*find_sources(), "LICENSE", "README.md"]:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(TOP / name, folder / name)
     (folder / ENTRY).write_text(
         "from mcp_notarium.__main__ import main\n\nraise SystemExit(main())\n", encoding="utf-8"
@@ -47,6 +49,27 @@ def main(folder: Path) -> None:
     (folder / "pyproject.toml").write_text(project_file(project), encoding="utf-8")
     (folder / "manifest.json").write_text(
         json.dumps(manifest(project, server), indent=2) + "\n", encoding="utf-8"
+    )
+
+
+def find_sources() -> list[str]:
+    """Return the files of the package: those that git tracks, or without a checkout of our own those of its kinds.
+
+    A key or a file of settings that somebody has put beside them is none.
+    """
+    command = ["git", "-C", str(TOP), "ls-files", "-z", "--full-name", "--", PACKAGE]
+    try:
+        listed = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        listed = ""
+    tracked = [name for name in listed.split("\0") if name.startswith(f"{PACKAGE}/")]
+    if tracked:
+        return [name for name in tracked if (TOP / name).is_file()]
+    files = (TOP / PACKAGE).rglob("*")
+    return sorted(
+        str(path.relative_to(TOP))
+        for path in files
+        if path.is_file() and KINDS.fullmatch(path.name)
     )
 
 

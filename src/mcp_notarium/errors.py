@@ -321,6 +321,7 @@ class StoreRejected(StoreError):
 
     subcategory = "rejected"
     http_status_code = 400
+    tells_text = True  # what is in the way may stand in the note
     resolution_hint = "Do not repeat it unchanged: it would be refused again."
 
 

@@ -103,8 +103,13 @@ server requests. Its answer counts once, for ten minutes, and only for the same 
 
 Anybody may have written into a note. An answer with text, titles, tags or words of notes begins with
 `begin_untrusted` and ends with `untrusted_end`; both hold one random word of 16 hex digits, drawn for each
-answer and absent from its notes, so a note cannot forge the end. A refusal that names a note has
-them too. They cost about 40 tokens an answer, whatever its size; a row of a listing costs none.
+answer and absent from its notes, so a note cannot forge the end. They cost about 40 tokens an answer, whatever its
+size; a row of a listing costs none.
+
+Ids and paths are as foreign as texts: in a vault others choose them. So every other answer and every refusal has the two
+fields as well if it repeats an id, a tag, a version or another name that could say something. An id of hex digits cannot, and most
+answers to `manage` need no marks for this reason. An id is always written as the next call needs it. A question to the user puts
+each name between “ and ”, which no name in it can hold.
 
 Text is returned byte for byte. The answer reports invisible characters of its text and tags beside it:
 `findings` of a note (kind, count, `first_line` in the note, or `where`: `title`, `tags`), and `hidden` of a row or of

@@ -13,6 +13,7 @@ from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.stores.contract import Changes, Versions, WriteGuard
 from mcp_notarium.tools.toolsets import find_toolset, plain_notes_text
 from mcp_notarium.tools.toolsets.plain_notes_prompts import make_title
+from support.name_scan import without_marks
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
 
@@ -66,8 +67,8 @@ class Notes:
         with pytest.raises(MCPError) as caught:
             await self.client.call_tool(self._names[tool], arguments)
         error = caught.value.error
-        assert error.data["message"] == error.message
-        return error.code, error.message
+        assert error.data["message"] == without_marks(error.message)
+        return error.code, error.data["message"]
 
     async def add(self, title, content, *, later=60):
         said = await self.says("AddNote", title=title, content=content)
@@ -183,7 +184,7 @@ GONE = "Note with ID 'xyz999' not found ❌"
         ("UpdateNote", {"id": "a3f7b2c1", "title": None, "content": None}, NEITHER),
         ("DeleteNote", {"id": ""}, NO_ID),
         ("DeleteNote", {"id": "xyz999"}, GONE),
-        ("GetNote", {"id": "x" * 2000}, f"Note with ID '{'x' * 80}' not found ❌"),
+        ("GetNote", {"id": "x" * 2000}, f"Note with ID “{'x' * 80}” not found ❌"),
     ],
 )
 async def test_what_is_wrong_is_an_error_of_the_protocol_and_changes_nothing(

@@ -233,7 +233,8 @@ def test_the_policy_judges_what_has_just_been_read(env: dict[str, str], vault: P
         missing = server.error("read_note", path="Private/nothing.md")
         for path in ("Private/diary.md", "Private/nothing.md"):
             error = server.error("read_note", path=path)
-            assert error | {"details": None} == missing | {"details": None}
+            own = {"details", "begin_untrusted", "untrusted_end"}
+            assert error | dict.fromkeys(own) == missing | dict.fromkeys(own)
         (vault / "tea.md").write_text("a #secret tea\n")
         assert server.error("read_note", path="tea.md")["category"] == "NOT_FOUND"
         (vault / "tea.md").write_text("---\ntags: [Secret]\n---\ntea\n")

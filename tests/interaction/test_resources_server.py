@@ -33,7 +33,9 @@ def test_subscribed_note_that_changes_is_told_and_read(tmp_path):
         assert ask(100, "tools/list")["tools"][0]["name"] == "n_list"
         note = save(101, text="hello")
         (row,) = ask(102, "resources/list", cursor="1")["resources"]
-        assert (row["name"], row["uri"]) == ("hello", f"note://{note['id']}")
+        word = row["name"].rpartition(":")[2]
+        assert row["name"] == f"note data {word}: hello :{word}"
+        assert row["uri"] == f"note://{note['id']}"
         assert ask(103, "resources/subscribe", uri=row["uri"]) == {}
         save(104, id=note["id"], local_version=note["local_version"], text="changed")
         told = server.receive()

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_notarium.domain.characters import find_invisible
-from mcp_notarium.protocol.call_pipeline import success
+from mcp_notarium.errors import NoteNotFound, StoreRejected
+from mcp_notarium.protocol.call_pipeline import as_protocol_error, failure, success
 from mcp_notarium.tools import answers
 from mcp_notarium.tools.tool_names import ToolNames
 from mcp_notarium.tools.toolsets import note_pages
@@ -139,7 +140,7 @@ def below(model):
 
 
 def test_every_answer_with_note_text_is_marked_and_no_other():
-    assert BEGIN not in shown(answers.ManageAnswer(id="n", status="trashed"))[0]
+    assert BEGIN not in shown(answers.ManageAnswer(id="5eed", status="trashed"))[0]
     holding = {
         model.__name__
         for model in (*vars(answers).values(), note_pages.ReadNoteAnswer)
@@ -215,3 +216,35 @@ def test_nothing_hidden_costs_nothing_and_the_marks_cost_little():
         for answer in (note("a"), listing("a"), listing(*["a"] * 100))
     ]
     assert sizes[0] == sizes[1] == sizes[2] < 110
+
+
+@given(TEXT)
+def test_an_id_is_between_boundaries_unless_it_can_say_nothing(note_id):
+    says_nothing = set(note_id) <= set("0123456789abcdef-") and len(note_id) <= 64
+    for answer in (
+        answers.ManageAnswer(id=note_id, status="trashed"),
+        answers.ManageAnswer(status="renamed", ids=["5eed", note_id]),
+        answers.ManageAnswer(status="dry_run", note=f"Nothing was written: “{note_id}”."),
+    ):
+        marked = BEGIN in shown(answer)[0]
+        assert marked == (not says_nothing or answer.status == "dry_run")
+    error = NoteNotFound("There is no such note.", details={"deep": [{"id": note_id}]})
+    told = json.loads(failure(error, ToolNames()).text)
+    assert (BEGIN in told) == (not says_nothing)
+
+
+@pytest.mark.parametrize("sign", ["", "❌"])
+def test_message_of_the_protocol_that_repeats_a_name_is_enclosed_by_itself(sign):
+    refused = StoreRejected(f"It would lose <x-{END}>; nothing was saved", resolution_hint="Wait.")
+    answer = as_protocol_error(failure(refused, ToolNames()), -32602, sign=sign)
+    word = answer.value[END]
+    assert (
+        answer.text
+        == (
+            f"{word} {SAID}: It would lose <x-{END}>; nothing was saved. ({END}: {word}) Wait. {sign}"
+        ).rstrip()
+    )
+    named = NoteNotFound(f"Note “a” is gone {sign}".strip())
+    said = as_protocol_error(failure(named, ToolNames()), -32602, sign=sign).text
+    assert said.endswith(sign)
+    assert said.index(SAID) < said.index("“a”") < said.index(END)

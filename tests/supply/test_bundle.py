@@ -57,6 +57,36 @@ def test_bundle_has_the_sources_and_the_locked_versions(folder):
     assert all(json.dumps(one) in project for one in locked)
 
 
+@pytest.mark.parametrize("checkout", [True, False])
+def test_only_the_files_of_the_package_are_packed(tmp_path, checkout):
+    """Somebody's key beside the sources goes to nobody, whether git can tell what is ours or not."""
+    there, package = tmp_path / "there", Path("src/mcp_notarium")
+    there.mkdir()
+    for name in (
+        "scripts/bundle.py",
+        "pyproject.toml",
+        "server.json",
+        "requirements.lock",
+        "LICENSE",
+        "README.md",
+    ):
+        (there / name).parent.mkdir(exist_ok=True)
+        shutil.copy(TOP / name, there / name)
+    caches = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(TOP / package, there / package, ignore=caches)
+    ours = {path.relative_to(there) for path in (there / package).rglob("*") if path.is_file()}
+    if checkout:
+        for words in (["init", "-q"], ["add", "-A", "--force", "."]):
+            subprocess.run(["git", "-C", there, *words], check=True)
+    (there / package / "x").mkdir()
+    for name in ("my.key", "x/.env.local", ".env", "notes.md", "report/page.bak", "x/key.pem"):
+        (there / package / name).write_text("mine")
+    command = [sys.executable, there / "scripts/bundle.py", tmp_path / "bundle"]
+    subprocess.run(command, check=True)
+    packed = [path for path in (tmp_path / "bundle" / package).rglob("*") if path.is_file()]
+    assert {path.relative_to(tmp_path / "bundle") for path in packed} == ours
+
+
 @pytest.mark.skipif(not (LONG and shutil.which("npm")), reason="installs the packer and packages")
 @pytest.mark.slow("installs the packer, then all packages of the server")
 def test_packed_bundle_starts_as_a_client_starts_it(tmp_path):

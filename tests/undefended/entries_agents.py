@@ -72,6 +72,28 @@ AGENTS = (
         (36,),
     ),
     Defence(
+        "names that others choose stand between boundaries in answers without texts",
+        "protocol/call_pipeline.py",
+        "    if isinstance(answer, FromNotes) or names_notes(value):\n",
+        "    if isinstance(answer, FromNotes):\n",
+        (
+            "security/test_names_in_answers.py::test_no_name_that_others_choose_stands_outside_of_the_marks",
+            f"{_MARKING}::test_an_id_is_between_boundaries_unless_it_can_say_nothing",
+        ),
+        (37,),
+    ),
+    Defence(
+        "names that others choose stand between boundaries in refusals",
+        "protocol/call_pipeline.py",
+        "    if error.tells_text or names_notes(value):\n",
+        "    if error.tells_text:\n",
+        (
+            "security/test_names_in_answers.py::test_no_name_that_others_choose_stands_outside_of_the_marks",
+            f"{_MARKING}::test_an_id_is_between_boundaries_unless_it_can_say_nothing",
+        ),
+        (37,),
+    ),
+    Defence(
         "boundaries are drawn for each answer",
         "tools/untrusted_text.py",
         "    return secrets.token_hex(_BYTES)\n",
@@ -273,7 +295,7 @@ AGENTS = (
     Defence(
         "plain text of notes is marked",
         "protocol/call_pipeline.py",
-        '        mark = mark_plain(text) if answer.from_notes else ""\n',
+        '        mark = mark_plain(text) if marked else ""\n',
         '        mark = ""\n',
         ("interaction/test_plain_notes.py::test_invisible_characters_are_named_behind_the_text",),
     ),

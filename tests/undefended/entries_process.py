@@ -114,8 +114,8 @@ PROCESS = (
     Defence(
         "secrets are wiped from the environment",
         "sandbox/confinement.py",
-        "                ctypes.memset(address, 0, len(ctypes.string_at(address)))\n",
-        "                pass\n",
+        "            ctypes.memset(address + start, 0, len(held) - start)\n",
+        "            pass\n",
         (
             f"{_HARDENING}::test_a_wiped_variable_is_gone_from_the_environment_the_kernel_shows",
             f"{_MEMORY}::test_secrets_are_gone_from_the_environment_and_no_crash_writes_memory",
@@ -342,6 +342,17 @@ PROCESS = (
         "",
         (
             "unit/sandbox/test_confinement_hardening.py::test_server_and_commands_overwrite_every_secret_of_their_environment",
+        ),
+        (31,),
+    ),
+    Defence(
+        "every command hides the secrets of its environment before it asks or works",
+        "cli/main.py",
+        "    confinement.hide_secrets(*config.secret_names())  # before anything asks or works\n",
+        "",
+        (
+            "security/test_command_environment.py::test_no_secret_is_shown_while_a_command_asks",
+            "security/test_command_environment.py::test_no_secret_is_shown_while_a_command_works",
         ),
         (31,),
     ),

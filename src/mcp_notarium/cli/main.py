@@ -18,12 +18,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from mcp_notarium import __version__, logs
+from mcp_notarium import __version__, config, logs
 from mcp_notarium.cli import signals, standard_streams, terminal
 from mcp_notarium.config.accounts import ONLY
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.logs.redaction_rules import several_lines
 from mcp_notarium.logs.redactor import describe
+from mcp_notarium.sandbox import confinement
 
 USAGE_EXIT = 2
 BROKEN_PIPE_EXIT = 141
@@ -149,8 +150,6 @@ class _Parser(argparse.ArgumentParser):
         add_sources(self)
 
     def error(self, message: str) -> NoReturn:
-        from mcp_notarium import config  # noqa: PLC0415 - only where something is wrong
-
         logs.protect(*config.secrets_here())
         self.print_usage(sys.stderr)
         _say(f"{self.prog}: error: {message}")
@@ -186,6 +185,7 @@ def _dispatch(arguments: list[str]) -> int:
 
         return completion.complete()
     options = _parser().parse_args(arguments)
+    confinement.hide_secrets(*config.secret_names())  # before anything asks or works
     if options.print_config_vars:
         from mcp_notarium.cli import print_config_vars  # noqa: PLC0415 - as for every command
 

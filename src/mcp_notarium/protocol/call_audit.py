@@ -56,6 +56,8 @@ class CallResult:
     """Ids of the notes that it is about or shows."""
     is_error: bool = False
     """The text is an error that the agent can act on."""
+    tells_names: bool = False
+    """The message of the error may repeat names of notes, or their text."""
     error_code: int | None = None
     """The code, where such an error is one of the protocol: the text is its message, the value its data."""
 

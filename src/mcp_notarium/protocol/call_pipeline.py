@@ -40,7 +40,15 @@ from mcp_notarium.tools.answers import ChangedNotes, FromNotes, PlainAnswer
 from mcp_notarium.tools.catalog import NOTARIUM, Toolset, describe_arguments
 from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.tool_names import ToolNames
-from mcp_notarium.tools.untrusted_text import add_boundaries, add_findings, mark_plain
+from mcp_notarium.tools.untrusted_text import (
+    QUOTE,
+    add_boundaries,
+    add_findings,
+    enclose,
+    is_foreign,
+    mark_plain,
+    names_notes,
+)
 
 Json = dict[str, Any]
 
@@ -187,17 +195,18 @@ def success(answer: BaseModel, names: ToolNames) -> CallResult:
     """
     if isinstance(answer, PlainAnswer):
         text = replace_surrogates(answer.text)
-        mark = mark_plain(text) if answer.from_notes else ""
+        marked = answer.from_notes or _repeats_ids(answer)
+        mark = mark_plain(text) if marked else ""
         mark = " ".join(filter(None, (mark, names.in_text(answer.remark))))
         size = len((text + mark).encode())
         value = answer.value
-        if value is not None and answer.from_notes:
+        if value is not None and marked:
             value = _marked(value)
         return CallResult(text, size, value, mark=mark, notes=answer.notes)
     value = answer.model_dump(exclude_none=True)
     if "note" in value:
         value["note"] = names.in_text(value["note"])
-    if isinstance(answer, FromNotes):
+    if isinstance(answer, FromNotes) or names_notes(value):
         value = _marked(value)
     text = _json(value)
     try:
@@ -210,8 +219,15 @@ def success(answer: BaseModel, names: ToolNames) -> CallResult:
     return CallResult(text, size, value, notes=(*changed, *notes_in(value)))
 
 
+def _repeats_ids(answer: PlainAnswer) -> bool:
+    """Tell whether a plain answer shows an id that may say something."""
+    shown = answer.text + ("" if answer.value is None else _json(answer.value))
+    foreign = filter(is_foreign, answer.notes)
+    return any(one in shown or _json(one)[1:-1] in shown for one in foreign)
+
+
 def _marked(value: Json) -> Json:
-    """Return the fields of an answer with text of notes, marked as such."""
+    """Return the fields of an answer with texts or names of notes, marked as such."""
     return add_boundaries(add_findings(value))
 
 
@@ -222,24 +238,29 @@ def failure(error: NotariumError, names: ToolNames) -> CallResult:
     for said in ("resolution_hint",) if asks else ("message", "resolution_hint"):
         if said in value:
             value[said] = names.in_text(value[said])
-    if error.tells_text:
+    if error.tells_text or names_notes(value):
         value = add_boundaries(value)
     text = replace_surrogates(_json(value))
-    return CallResult(text, len(text.encode()), is_error=True)
+    tells_names = error.tells_text or QUOTE in value["message"]
+    return CallResult(text, len(text.encode()), is_error=True, tells_names=tells_names)
 
 
 def as_protocol_error(answer: CallResult, code: int, *, sign: str) -> CallResult:
     """Return the error as one of the protocol: a sentence as its message, the same and all facts in its data.
 
-    A message that ends with the ``sign`` of a failure is complete; others get what to do, and the sign.
+    A message that ends with the ``sign`` of a failure is complete; others get what to do, and the sign. One that
+    repeats names stands between the boundaries, since it stands alone.
     """
     value = json.loads(answer.text)
     said = value["message"]
-    if not sign or not said.endswith(sign):
-        ends = "" if said.endswith((".", "?")) else "."
-        said = " ".join(filter(None, (said + ends, value.get("resolution_hint"), sign)))
-    value["message"] = said
-    return CallResult(said, answer.size, value, is_error=True, error_code=code)
+    if sign and said.endswith(sign):
+        said, more = said.removesuffix(sign).rstrip(), f" {sign}"
+    else:
+        said += "" if said.endswith((".", "?")) else "."
+        more = "".join(f" {one}" for one in (value.get("resolution_hint"), sign) if one)
+    value["message"] = said + more
+    alone = enclose(said, value) if answer.tells_names else said
+    return CallResult(alone + more, answer.size, value, is_error=True, error_code=code)
 
 
 def _json(value: object) -> str:

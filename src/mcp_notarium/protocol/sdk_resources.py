@@ -33,6 +33,7 @@ from mcp_notarium.protocol.consent import Call
 from mcp_notarium.protocol.progress import reporting
 from mcp_notarium.tools import resources
 from mcp_notarium.tools.resources import Asked, Resource
+from mcp_notarium.tools.untrusted_text import enclose
 
 MOST_SUBSCRIBED = 1_000
 """Resources that one connection may be subscribed to."""
@@ -80,15 +81,15 @@ class SdkResources:
         arguments = {"limit": resources.PAGE, "page": int(params.cursor[:15])}
         answer = await self._answer(context, (resources.LISTING, arguments), "resources/list")
         value = answer.value or {}
-        page = value.get("next_page")
+        page, rows = value.get("next_page"), value["content"]
         return types.ListResourcesResult(
             resources=[
                 types.Resource(
                     uri=resources.uri_of(row["uuid"]),
-                    name=resources.display_name(row),
+                    name=name,
                     mime_type=resources.MIME_TYPE,
                 )
-                for row in value["content"]
+                for row, name in zip(rows, resources.display_names(rows), strict=True)
             ],
             next_cursor=None if page is None else str(page),
         )
@@ -107,7 +108,7 @@ class SdkResources:
         """Return the resource, as the JSON of the tool that it stands for."""
         answer = await self._answer(context, resources.reading(params.uri), "resources/read")
         content = types.TextResourceContents(
-            uri=params.uri, mime_type=resources.MIME_TYPE, text=answer.text
+            uri=resources.shown_uri(params.uri), mime_type=resources.MIME_TYPE, text=answer.text
         )
         return types.ReadResourceResult(contents=[content])
 
@@ -167,7 +168,8 @@ class SdkResources:
             facts = json.loads(answer.text)
             wrong = facts["category"] in {"VALIDATION", "NOT_FOUND"}
             code = types.INVALID_PARAMS if wrong else types.INTERNAL_ERROR
-            raise MCPError(code, facts["message"], data=facts)
+            said = facts["message"]
+            raise MCPError(code, enclose(said, facts) if answer.tells_names else said, data=facts)
         return answer
 
     async def _is_permitted(self, context: Context, uri: str) -> bool:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.account_folder import AccountFolder, create_folder
@@ -77,20 +77,49 @@ def forbid_dumping() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
+def hide_secrets(*names: str) -> None:
+    """Take the values of variables out of what other processes can read of this one; ``os.environ`` keeps them.
+
+    Linux shows the bytes that a process was started with in ``/proc/PID/environ``, whatever is set later.
+    """
+    forbid_dumping()
+    _overwrite_variables(names)
+
+
 def wipe_environment(*names: str) -> None:
     """Remove variables from the environment and overwrite their bytes where they stand.
 
-    ``os.environ.pop`` alone leaves them readable in ``/proc/PID/environ``. Copies that Python
-    made before (in ``os.environ`` itself) are released, not overwritten.
+    Copies that Python made before (in ``os.environ`` itself) are released, not overwritten.
     """
+    _overwrite_variables(names)
     for name in names:
-        if sys.platform != "win32":
-            libc = ctypes.CDLL(None)
-            libc.getenv.restype = ctypes.c_void_p
-            libc.getenv.argtypes = [ctypes.c_char_p]
-            if address := libc.getenv(os.fsencode(name)):
-                ctypes.memset(address, 0, len(ctypes.string_at(address)))
         os.environ.pop(name, None)
+
+
+def _overwrite_variables(names: Iterable[str]) -> None:
+    """Overwrite the values where they stand; a variable may have been given more than once."""
+    if sys.platform == "win32":
+        return
+    libc = ctypes.CDLL(None)
+    wanted = tuple(os.fsencode(name) + b"=" for name in names)
+    if sys.platform == "darwin":
+        libc._NSGetEnviron.restype = ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p))  # noqa: SLF001 - Apple's name
+        entries = libc._NSGetEnviron().contents  # noqa: SLF001
+    else:
+        entries = ctypes.POINTER(ctypes.c_void_p).in_dll(libc, "environ")
+    for address in _walk(entries):
+        held = ctypes.string_at(address)
+        if held.startswith(wanted):
+            start = held.index(b"=") + 1
+            ctypes.memset(address + start, 0, len(held) - start)
+
+
+def _walk(entries: Any) -> Iterator[int]:
+    """Yield the addresses in a list that ends with 0."""
+    number = 0
+    while entries and entries[number]:
+        yield entries[number]
+        number += 1
 
 
 class Confinement:

@@ -20,6 +20,7 @@ from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import ConfirmationRequired
 from mcp_notarium.logs.redaction_rules import one_line
+from mcp_notarium.tools.untrusted_text import is_foreign
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -131,7 +132,7 @@ def describe_note(text: str, *, note_id: str | None) -> str:
     """Return for example ``note “Shopping” (id 8f3c)``; without an id ``new note “Shopping”``."""
     line = first_visible_line(text)
     name = f" “{line}”" if line else " without text"
-    return f"new note{name}" if note_id is None else f"note{name} (id {_cut(one_line(note_id))})"
+    return f"new note{name}" if note_id is None else f"note{name} (id {quote_id(note_id)})"
 
 
 def name_note(app: App, text: str, *, note_id: str | None) -> str:
@@ -171,5 +172,13 @@ def _is_seen(character: str) -> bool:
     )
 
 
-def _cut(note_id: str) -> str:
-    return note_id if len(note_id) <= LONGEST_ID else f"{note_id[:LONGEST_ID]}…"
+def quote_id(note_id: str) -> str:
+    """Return an id for a question or a message: cut, and between quotation marks if it may say something."""
+    shown = note_id if len(note_id) <= LONGEST_ID else f"{note_id[:LONGEST_ID]}…"
+    return quote_whole(shown) if is_foreign(note_id) else shown
+
+
+def quote_whole(text: str) -> str:
+    """Return a text for a question, uncut and in quotation marks: what is unsafe to show stands as its code."""
+    shown = _QUOTES.sub("'", one_line(text))
+    return f"“{shown}”"

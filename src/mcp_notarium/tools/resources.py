@@ -3,15 +3,20 @@
 A resource has no rules of its own. Reading one is a call of ours that only reads: the pipeline asks the
 policy for the tool it stands for, charges the limits, records it, and marks the text of notes as untrusted.
 The text of a resource is therefore the JSON that the tool answers with.
+
+A listing of the protocol has no field for boundaries, so each name in it stands between them, and an id that may
+say something stands in the URI as base64.
 """
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import NoteNotFound
@@ -21,6 +26,7 @@ from mcp_notarium.tools.answers import FromNotes, PlainAnswer, TagsAnswer
 from mcp_notarium.tools.call_context import CallContext, first_visible_line
 from mcp_notarium.tools.requests import GetRequest, ListRequest, Wire
 from mcp_notarium.tools.tool import Tool
+from mcp_notarium.tools.untrusted_text import DATA, boundary_for, is_foreign
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -151,7 +157,7 @@ def reading(uri: str) -> Asked:
     if (note_id := note_id_of(uri)) is not None:
         return _NOTE, {"id": note_id}
     if (found := _VERSION_URI.fullmatch(uri)) is not None:
-        return _VERSION, {"id": unquote(found[1]), "version": unquote(found[2])}
+        return _VERSION, {"id": _decoded(found[1]), "version": _decoded(found[2])}
     return _UNKNOWN, {}
 
 
@@ -163,6 +169,7 @@ def subscribing(uri: str) -> Asked:
     return replace(_SUBSCRIBE, stands_for=tool.stands_for), {"uri": uri}
 
 
+_CODED = "~"
 _NOTE_URI = re.compile(r"note://([^/?#]+)/?")
 _VERSION_URI = re.compile(r"note://([^/?#]+)/versions/([^/?#]+)")
 
@@ -170,12 +177,39 @@ _VERSION_URI = re.compile(r"note://([^/?#]+)/versions/([^/?#]+)")
 def note_id_of(uri: str) -> str | None:
     """Return the id in the URI of a note; None if it is no such URI."""
     found = _NOTE_URI.fullmatch(uri)
-    return unquote(found[1]) if found else None
+    return _decoded(found[1]) if found else None
 
 
 def uri_of(note_id: str) -> str:
-    """Return the URI of a note."""
-    return f"note://{quote(note_id, safe='')}"
+    """Return the URI of a note as answers show it."""
+    return f"note://{_coded(note_id)}"
+
+
+def shown_uri(uri: str) -> str:
+    """Return the URI of what was asked for as answers show it: a client may have encoded an id otherwise."""
+    if (note_id := note_id_of(uri)) is not None:
+        return uri_of(note_id)
+    if (found := _VERSION_URI.fullmatch(uri)) is not None:
+        return f"{uri_of(_decoded(found[1]))}/versions/{_coded(_decoded(found[2]))}"
+    return uri
+
+
+def _coded(name: str) -> str:
+    """Return an id or the name of a version for a URI: nothing in it can be read that somebody has written."""
+    if not is_foreign(name):
+        return name
+    coded = base64.urlsafe_b64encode(name.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+    return f"{_CODED}{coded}"
+
+
+def _decoded(part: str) -> str:
+    """Return what a part of a URI stands for; a client may send it percent-encoded as well."""
+    if part.startswith(_CODED):
+        with suppress(ValueError):  # or it begins so
+            given = part.removeprefix(_CODED)
+            padded = given + "=" * (-len(given) % 4)
+            return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+    return unquote(part)
 
 
 def shows_notes(offered: Collection[Resource]) -> bool:
@@ -193,6 +227,10 @@ def tag_counts(app: App) -> object:
     return app.library.count_tags(limit=tags.MOST_TAGS, offset=0)
 
 
-def display_name(row: dict[str, Any]) -> str:
-    """Return what a person may read of a row of a listing: its first visible words, or its id."""
-    return first_visible_line(row.get("title") or row["text"]) or row["uuid"]
+def display_names(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return what a person may read of each row of a listing, between boundaries: its first words, or its id."""
+    names = [first_visible_line(row.get("title") or row["text"]) or row["uuid"] for row in rows]
+    boundary = boundary_for(names)
+    return [
+        f"{DATA} {boundary}: {name} :{boundary}" if is_foreign(name) else name for name in names
+    ]

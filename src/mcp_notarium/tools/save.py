@@ -17,9 +17,8 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend, replace_once
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
-from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.tools.answers import SavedAnswer
-from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
+from mcp_notarium.tools.call_context import CallContext, name_note, quote_whole, require_consent
 from mcp_notarium.tools.link_changes import describe, with_links
 from mcp_notarium.tools.losses import find_questions
 from mcp_notarium.tools.note_lookup import (
@@ -362,7 +361,7 @@ def _asks(old: Content, new: Content, *, name: Callable[[], str], shares: bool) 
     asks = []
     added = find_new_addresses(new.tags, present=old.tags) if shares else ()
     if added:
-        people = ", ".join(map(one_line, added))
+        people = ", ".join(map(quote_whole, added))
         asks.append(f"Share the {name()} with {people} (an e-mail address as a tag)?")
     if drops_most(old.text, new.text):
         asks.append(

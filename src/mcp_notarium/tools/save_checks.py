@@ -89,7 +89,7 @@ def _name(tag: str, *, spaced: bool) -> str:
     if breaks.search(name):
         raise InvalidRequest(
             f"A tag cannot hold {'a line break' if spaced else 'white space'} or a comma.",
-            resolution_hint=f'Write it like "{breaks.sub("-", name)[:60]}", or as several tags.',
+            resolution_hint=f"Write it like “{breaks.sub('-', name)[:60]}”, or as several tags.",
         )
     return name
 

@@ -262,7 +262,8 @@ def _write_temporary(
 
 
 def _remove(folder: int, name: str) -> None:
-    with suppress(FileNotFoundError):
+    """Remove a temporary file. One that stays says nothing of the write; ``recover`` finds it later."""
+    with suppress(OSError):
         os.unlink(name, dir_fd=folder)
 
 

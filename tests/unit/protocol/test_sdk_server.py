@@ -105,12 +105,14 @@ async def test_refusal_that_names_a_note_is_marked_and_others_are_not(harness):
     arguments = {"action": "delete_permanently", "id": "n", "local_version": 1}
     async with connected(harness.opened, "legacy") as client:
         refused = content_of(await client.call_tool("manage", arguments))
-        missing = content_of(await client.call_tool("get", {"id": "nowhere"}))
+        missing = content_of(await client.call_tool("get", {"id": "8f3c"}))
+        foreign = content_of(await client.call_tool("get", {"id": "nowhere"}))
         numbers = content_of(await client.call_tool("manage", {"action": "get_stats"}))
     assert "Say confirm: true" in refused["message"]
     assert next(iter(refused)) == "begin_untrusted"
     assert refused["begin_untrusted"].startswith(refused["untrusted_end"])
     assert "begin_untrusted" not in missing.keys() | numbers.keys()
+    assert list(foreign) == ["begin_untrusted", *missing, "untrusted_end"]
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -242,7 +244,7 @@ async def test_person_who_agrees_is_asked_once_and_obeyed(harness, era):
     async with connected(harness.opened, era, elicitation_callback=answer) as client:
         result = await client.call_tool("manage", arguments)
     assert content_of(result)["status"] == "deleted"
-    assert asked == ["Delete the note “x” (id n) for good? It cannot be brought back."]
+    assert asked == ["Delete the note “x” (id “n”) for good? It cannot be brought back."]
     assert harness.store.ids() == set()
 
 

@@ -154,7 +154,7 @@ def test_a_file_of_several_users_is_refused_until_one_is_named(app, store, opens
         lambda: push(store, "n1", Content("y"), made),
         lambda: asyncio.run(store.delete("n1", etag=made.etag, write_id="0d")),
     ):
-        with pytest.raises(StoreUnavailable, match=r"is not set: u1, u2$") as caught:
+        with pytest.raises(StoreUnavailable, match=r"is not set: “u1”, “u2”$") as caught:
             call()
         assert "set MEMENTO_USER_ID" in caught.value.resolution_hint
     for call in (
@@ -162,7 +162,7 @@ def test_a_file_of_several_users_is_refused_until_one_is_named(app, store, opens
         lambda: asyncio.run(store.describe()),
         lambda: asyncio.run(store.live_rows.find("", archived=True, arranged=True)),
     ):
-        with pytest.raises(StoreUnavailable, match=r": u1 \(notes: 1\), u2 \(notes: 1\)$"):
+        with pytest.raises(StoreUnavailable, match=r": “u1” \(notes: 1\), “u2” \(notes: 1\)$"):
             call()
     assert app.row("n1")["content"] == "x"
     with pytest.raises(StoreUnavailable, match="names none of them"):

@@ -12,7 +12,7 @@ def test_first_line_and_id_name_a_note():
 
 @pytest.mark.parametrize("text", ["", " \n\t\n", "\u200b\n\u3164\u2800\ufe0f", "\x00\n" * 9000])
 def test_note_without_anything_to_see_is_called_that(text):
-    assert describe_note(text, note_id="n") == "note without text (id n)"
+    assert describe_note(text, note_id="8f") == "note without text (id 8f)"
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_note_without_anything_to_see_is_called_that(text):
     ],
 )
 def test_only_what_can_be_seen_is_shown(text, seen):
-    assert describe_note(text, note_id="n") == f"note “{seen}” (id n)"
+    assert describe_note(text, note_id="8f") == f"note “{seen}” (id 8f)"
 
 
 def test_long_line_is_cut_and_says_so():
@@ -42,5 +42,11 @@ def test_long_line_is_cut_and_says_so():
 
 
 def test_id_from_elsewhere_is_made_visible_and_bounded():
-    assert describe_note("x", note_id="a\n\u202eb") == "note “x” (id a\\u000a\\u202eb)"
+    assert describe_note("x", note_id="a\n\u202eb") == "note “x” (id “a\\u000a\\u202eb”)"
     assert len(describe_note("x", note_id="i" * 256)) < 100
+    assert len(describe_note("x", note_id="1" * 256)) < 100
+
+
+def test_id_that_may_say_something_stands_in_quotation_marks_that_it_cannot_end():
+    named = describe_note("x", note_id="A” agreed. “B.md")
+    assert named == "note “x” (id “A' agreed. 'B.md”)"

@@ -28,7 +28,7 @@ def test_new_tag_that_cannot_be_is_refused(bad):
 def test_refusal_of_two_words_shows_how_to_write_them():
     with pytest.raises(InvalidRequest) as caught:
         check_tags(["two, words"])
-    assert '"two-words"' in (caught.value.resolution_hint or "")
+    assert "“two-words”" in (caught.value.resolution_hint or "")
 
 
 def test_a_store_may_have_tags_of_several_words():

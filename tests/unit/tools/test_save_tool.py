@@ -228,7 +228,7 @@ async def test_new_address_as_tag_needs_consent(harness):
     with pytest.raises(ConfirmationRequired) as caught:
         await write(harness, id="n", local_version=version, tags=tags)
     assert caught.value.message == (
-        "Share the note “Plan” (id n) with new@example.org (an e-mail address as a tag)?"
+        "Share the note “Plan” (id “n”) with “new@example.org” (an e-mail address as a tag)?"
     )
     assert "old@example.org" not in caught.value.message
     with pytest.raises(ConfirmationRequired):
@@ -243,7 +243,7 @@ async def test_sharing_a_new_note_is_asked_with_its_first_line(harness):
     with pytest.raises(ConfirmationRequired) as caught:
         await write(harness, text="Plan\nsecret", tags=["a\u200b@example.org"])
     assert caught.value.message == (
-        "Share the new note “Plan” with a\\u200b@example.org (an e-mail address as a tag)?"
+        "Share the new note “Plan” with “a\\u200b@example.org” (an e-mail address as a tag)?"
     )
 
 

@@ -24,7 +24,7 @@ def find_owner(connection: sqlite3.Connection, user_id: str, *, counting: bool) 
         return user_id or (users[0] if users else None)
     wrong = "names none of them" if user_id else "is not set"
     counts = dict(connection.execute(_COUNTS).fetchall()) if counting else {}
-    named = [f"{one} (notes: {counts.get(one, 0)})" if counting else one for one in users]
+    named = [f"“{one}”" + (f" (notes: {counts.get(one, 0)})" if counting else "") for one in users]
     raise StoreUnavailable(
         f"Memento's file has these users, and MEMENTO_USER_ID {wrong}: {_list(named)}",
         resolution_hint=_HINT,

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from mcp_notarium.errors import OutcomeUnknown
+
 NOREPLACE, EXCHANGE = 1, 2
 _EMPTY_PATH, _BIRTH_TIME, _AT_BIRTH_TIME = 0x1000, 0x800, 80
 """Flag, mask and place in the answer of ``statx``."""
@@ -92,10 +94,18 @@ def rename(old_folder: int, old: str, new_folder: int, new: str, flag: int) -> b
 
 
 def move(old_folder: int, old: str, new_folder: int, new: str) -> None:
-    """Move a file. Raises ``FileExistsError``, whatever is there."""
-    if not rename(old_folder, old, new_folder, new, NOREPLACE):
-        os.link(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder, follow_symlinks=False)
+    """Move a file. Raises ``FileExistsError``, whatever is there, and ``OutcomeUnknown`` if it has both names now."""
+    if rename(old_folder, old, new_folder, new, NOREPLACE):
+        return
+    os.link(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder, follow_symlinks=False)
+    try:
         os.unlink(old, dir_fd=old_folder)
+    except OSError as error:
+        try:
+            os.unlink(new, dir_fd=new_folder)
+        except OSError:
+            raise OutcomeUnknown("the file has its old name and the new one") from error
+        raise
 
 
 @functools.cache

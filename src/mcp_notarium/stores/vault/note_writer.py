@@ -11,6 +11,7 @@ from mcp_notarium.errors import (
     SHORTEN,
     TRASH_FIRST,
     IdTaken,
+    NotariumError,
     NoteNotFound,
     OutcomeUnknown,
     StoreRejected,
@@ -131,7 +132,7 @@ class NoteWriter:
             moved = self._listing.read(root, target)
             if moved.found.st_ino != held.found.st_ino:  # another file had the old name by then
                 self._move_to(root, target, place)
-        except (OSError, NoteNotFound, NotANote, VersionConflict) as error:
+        except (OSError, NotariumError) as error:
             raise OutcomeUnknown("the note was renamed, and cannot be read") from error
         if moved.found.st_ino != held.found.st_ino:
             raise _changed_error(write.note_id)
@@ -143,7 +144,7 @@ class NoteWriter:
         base = note_codec.etag_of(held.digest, target[0], trash=target[1])
         try:
             return self._replace(root, target, data, held=moved, base_etag=base, begun=True)
-        except (OSError, NoteNotFound, VersionConflict) as error:
+        except (OSError, NotariumError) as error:
             raise OutcomeUnknown("the note was renamed, and lacks its new text") from error
 
     def _move_to(self, root: int, place: Place, target: Place) -> None:
@@ -206,7 +207,10 @@ class NoteWriter:
     def _move(
         self, root: int, place: Place, answer: Acknowledgement, *, changed: bool
     ) -> Acknowledgement:
-        """Move a file to the trash or back. ``changed``: its text was written just before."""
+        """Move a file to the trash or back. ``changed``: its text was written just before.
+
+        Raises ``OutcomeUnknown`` for whatever comes after a change.
+        """
         path, trash = place
         *folders, name = split_path(path) or ()
         if not changed:
@@ -216,6 +220,7 @@ class NoteWriter:
             try:
                 with open_parent(root, path, trash=trash) as (parent, _):
                     writing.move_file(parent, name, target, name, free=not trash)
+                    changed = True
                     writing.flush(parent)
                 writing.flush(target)
             finally:
@@ -224,7 +229,7 @@ class NoteWriter:
             stored = note_codec.revision_of(moved, self._listing.read(root, moved))
         except (OSError, NoteNotFound, NotANote) as error:
             if changed:
-                raise OutcomeUnknown("the note was written, and could not be moved") from error
+                raise OutcomeUnknown("the note was changed, and cannot be read") from error
             if isinstance(error, FileExistsError | NoteNotFound):
                 raise _changed_error(path) from None
             raise
@@ -234,8 +239,12 @@ class NoteWriter:
         )
 
     def _flush(self, root: int, place: Place) -> None:
-        with open_parent(root, place[0], trash=place[1]) as (parent, _):
-            writing.flush(parent)
+        """Flush the folder of a file that has its text already. Raises ``OutcomeUnknown``."""
+        try:
+            with open_parent(root, place[0], trash=place[1]) as (parent, _):
+                writing.flush(parent)
+        except (OSError, NoteNotFound) as error:
+            raise OutcomeUnknown("the folder of the note could not be flushed") from error
 
 
 def _go_on() -> None: ...

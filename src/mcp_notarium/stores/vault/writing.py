@@ -170,24 +170,37 @@ def rename_file(parent: int, name: str, target: int, new_name: str) -> None:
         try:
             file_identity.move(parent, between, target, new_name)
         except OSError:
-            file_identity.move(parent, between, parent, name)
+            _put_back(parent, between, name)
             raise
 
 
 def remove_file(parent: int, name: str, *, digest: str, before: Callable[[], None]) -> bool:
-    """Remove a file for good if it has this content; else leave it, or put it back, and return False."""
+    """Remove a file for good if it has this content; else leave it, or put it back, and return False.
+
+    Raises ``OutcomeUnknown`` if it was set aside, and can be neither removed nor put back.
+    """
     temporary = _temporary_name(digest_of(b""), digest)
     before()
     file_identity.move(parent, name, parent, temporary)
     try:
         same = read_file(parent, temporary, exact=False).digest == digest
+        if same:
+            os.unlink(temporary, dir_fd=parent)
     except NotANote:
         same = False
+    except OSError:
+        _put_back(parent, temporary, name)
+        raise
     if not same:
+        _put_back(parent, temporary, name)
+    return same
+
+
+def _put_back(parent: int, temporary: str, name: str) -> None:
+    try:
         file_identity.move(parent, temporary, parent, name)
-        return False
-    _remove(parent, temporary)
-    return True
+    except OSError as error:
+        raise OutcomeUnknown("the note was set aside, and cannot be put back") from error
 
 
 def make_folders(root: int, parts: Sequence[str]) -> int:
@@ -227,7 +240,7 @@ def recover(folder: int, name: str, changed: float) -> None:
     found = _TEMPORARY.fullmatch(name)
     if found is None or time.time() - changed < LEFT_BEHIND:
         return
-    with suppress(OSError):
+    with suppress(OSError, OutcomeUnknown):
         with suppress(NotANote):
             digest = read_file(folder, name, exact=False).digest
             if digest in (found["ours"], found["read"], digest_of(b"")):
@@ -337,5 +350,6 @@ def _permit(file: int, mode: int) -> None:
 
 
 def _remove(folder: int, name: str) -> None:
-    with suppress(FileNotFoundError):
+    """Remove a temporary file. One that stays says nothing of the write; :func:`recover` finds it later."""
+    with suppress(OSError):
         os.unlink(name, dir_fd=folder)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.lines import preview
+from mcp_notarium.tools.call_context import quote_whole
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.note_scan import ScannedNote
@@ -24,6 +25,8 @@ HIDDEN = "(hidden by the user's policy)"
 
 CONTEXT = 28
 """Characters shown before and after a hit, cut to whole words."""
+_LONGEST_ID = 16
+"""Ids have 8 characters; what is longer may be a sentence."""
 LARGEST = 200_000
 """Bytes of a listing, some 1,500 notes: more is too much for an agent to read."""
 _LATEST = 253_402_300_799  # the end of the year 9999
@@ -47,8 +50,9 @@ def deleted(title: str, note_id: str) -> str:
 
 
 def not_found(note_id: str) -> str:
-    """Word the error for an id that no note has."""
-    return f"Note with ID '{note_id}' not found ❌"
+    """Word the error for an id that no note has; a long one is quoted as a name, unlike in the contract."""
+    shown = f"'{note_id}'" if len(note_id) <= _LONGEST_ID else quote_whole(note_id)
+    return f"Note with ID {shown} not found ❌"
 
 
 def heading(title: str | None, text: str) -> str:
