@@ -7,6 +7,7 @@ all be deleted.
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -25,7 +26,6 @@ from support.simplenote_client import MemoryTokens
 
 URL = os.environ.get("NOTARIUM_TEST_TRILIUM_URL", "")
 TOKEN = os.environ.get("NOTARIUM_TEST_TRILIUM_TOKEN", "")
-_PREFIX = "contract_"
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 
 
@@ -85,43 +85,46 @@ def open_store() -> TriliumStore:
 
 
 class Renaming:
-    """The store, with longer ids at the server: Trilium refuses the contract's ``n1``."""
+    """The store, with longer ids at the server: Trilium refuses the contract's ``n1``.
+
+    Each store has its own, for a note that is made under the id of a deleted one gets that one's revisions.
+    """
 
     def __init__(self, store: TriliumStore) -> None:
         self._store = store
+        self._prefix = f"contract_{secrets.token_hex(3)}_"
+
+    def far(self, note_id: str) -> str:
+        return self._prefix + note_id
+
+    def _near(self, note_id: str) -> str:
+        return note_id.removeprefix(self._prefix)
+
+    def _renamed(self, revision: Revision) -> Revision:
+        return replace(revision, id=self._near(revision.id))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
     async def list_page(self, **options: object) -> ListingPage:
         page = await self._store.list_page(**options)
-        return replace(page, entries=tuple(replace(one, id=_near(one.id)) for one in page.entries))
+        return replace(
+            page, entries=tuple(replace(one, id=self._near(one.id)) for one in page.entries)
+        )
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
-        return _renamed(await self._store.get(_far(note_id), etag=etag))
+        return self._renamed(await self._store.get(self.far(note_id), etag=etag))
 
     async def push(self, write):
-        answer = await self._store.push(replace(write, note_id=_far(write.note_id)))
-        return replace(answer, revision=_renamed(answer.revision))
+        answer = await self._store.push(replace(write, note_id=self.far(write.note_id)))
+        return replace(answer, revision=self._renamed(answer.revision))
 
     async def list_versions(self, note_id: str, **options: object) -> VersionPage:
-        page = await self._store.list_versions(_far(note_id), **options)
-        return replace(page, revisions=tuple(map(_renamed, page.revisions)))
+        page = await self._store.list_versions(self.far(note_id), **options)
+        return replace(page, revisions=tuple(map(self._renamed, page.revisions)))
 
     async def delete(self, note_id: str, **options: object) -> None:
-        await self._store.delete(_far(note_id), **options)
-
-
-def _far(note_id: str) -> str:
-    return _PREFIX + note_id
-
-
-def _near(note_id: str) -> str:
-    return note_id.removeprefix(_PREFIX)
-
-
-def _renamed(revision: Revision) -> Revision:
-    return replace(revision, id=_near(revision.id))
+        await self._store.delete(self.far(note_id), **options)
 
 
 class RealBench:
@@ -132,14 +135,14 @@ class RealBench:
         self.store = Renaming(open_store())
 
     async def put(self, note_id, text, *, tags=(), trash=False) -> None:
-        await self.person.write(_far(note_id), "", html_codec.to_html(text))
-        await self.person.label(_far(note_id), *tags)
+        await self.person.write(self.store.far(note_id), "", html_codec.to_html(text))
+        await self.person.label(self.store.far(note_id), *tags)
 
     async def remove(self, note_id) -> None:
-        await self.person.ask("DELETE", f"/notes/{_far(note_id)}")
+        await self.person.ask("DELETE", f"/notes/{self.store.far(note_id)}")
 
     async def text(self, note_id) -> str:
-        return html_codec.to_markdown(await self.person.read(_far(note_id)))
+        return html_codec.to_markdown(await self.person.read(self.store.far(note_id)))
 
     def forget_cursors(self) -> None:
         """There are none."""

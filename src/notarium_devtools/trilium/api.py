@@ -362,7 +362,7 @@ class Etapi:
                 "current_title": note.title,
                 "canBeUndeleted": True,
             }
-            for note, _, _ in self.document.deleted.values()
+            for note, *_ in self.document.deleted.values()
         ]
         return json_answer(200, gone)
 

@@ -48,7 +48,7 @@ class Document:
         self.branches: dict[str, Branch] = {}
         self.attributes: dict[str, Attribute] = {}
         self.attachments: dict[str, Attachment] = {}
-        self.deleted: dict[str, tuple[Note, list[Branch], list[Attribute]]] = {}
+        self.deleted: dict[str, tuple[Note, list[Branch], list[Attribute], list[Attachment]]] = {}
         self.wanted_images: dict[str, str] = {}
         """Addresses of images of other hosts that are to be fetched, and for which note."""
         self.downloaded: dict[str, str] = {}
@@ -143,20 +143,24 @@ class Document:
 
     def _bury(self, note_id: str, branches: list[Branch]) -> None:
         owned = self.owned(note_id)
+        attached = self.attachments_of(note_id)
         for attribute in owned:
             del self.attributes[attribute.id]
-        self.deleted[note_id] = (self.notes.pop(note_id), branches, owned)
+        for one in attached:
+            del self.attachments[one.id]
+        self.deleted[note_id] = (self.notes.pop(note_id), branches, owned, attached)
         self.changes += 2
         for branch in self.children(note_id):
             self.unplace(branch)
 
     def undelete(self, note_id: str) -> None:
         """Bring a deleted note back, with its labels."""
-        note, branches, owned = self.deleted.pop(note_id)
+        note, branches, owned, attached = self.deleted.pop(note_id)
         note.changed = self.clock()
         self.notes[note_id] = note
         self.branches |= {branch.id: branch for branch in branches}
         self.attributes |= {attribute.id: attribute for attribute in owned}
+        self.attachments |= {one.id: one for one in attached}
         self.changes += 2
 
     # Attributes
@@ -219,10 +223,13 @@ class Document:
         *,
         created: float | None = None,
     ) -> Note:
-        """Make a note, or overwrite the one of that id without a trace."""
+        """Make a note, or overwrite the one of that id without a trace. Revisions of a deleted one come back."""
         now = self.clock()
         note = Note(note_id, title, kind, mime, content, now if created is None else created, now)
-        self.deleted.pop(note_id, None)
+        before = self.notes.get(note_id)
+        if note_id in self.deleted:
+            before = self.deleted.pop(note_id)[0]
+        note.revisions = [] if before is None else before.revisions
         self.notes[note_id] = note
         self.changes += 4
         return note
