@@ -85,46 +85,55 @@ def open_store() -> TriliumStore:
 
 
 class Renaming:
-    """The store, with longer ids at the server: Trilium refuses the contract's ``n1``.
-
-    Each store has its own, for a note that is made under the id of a deleted one gets that one's revisions.
-    """
+    """The store, with longer ids at the server: Trilium refuses the contract's ``n1``."""
 
     def __init__(self, store: TriliumStore) -> None:
         self._store = store
-        self._prefix = f"contract_{secrets.token_hex(3)}_"
-
-    def far(self, note_id: str) -> str:
-        return self._prefix + note_id
-
-    def _near(self, note_id: str) -> str:
-        return note_id.removeprefix(self._prefix)
-
-    def _renamed(self, revision: Revision) -> Revision:
-        return replace(revision, id=self._near(revision.id))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
     async def list_page(self, **options: object) -> ListingPage:
         page = await self._store.list_page(**options)
-        return replace(
-            page, entries=tuple(replace(one, id=self._near(one.id)) for one in page.entries)
-        )
+        return replace(page, entries=tuple(replace(one, id=_near(one.id)) for one in page.entries))
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
-        return self._renamed(await self._store.get(self.far(note_id), etag=etag))
+        return _renamed(await self._store.get(_far(note_id), etag=etag))
 
     async def push(self, write):
-        answer = await self._store.push(replace(write, note_id=self.far(write.note_id)))
-        return replace(answer, revision=self._renamed(answer.revision))
+        answer = await self._store.push(replace(write, note_id=_far(write.note_id)))
+        return replace(answer, revision=_renamed(answer.revision))
 
     async def list_versions(self, note_id: str, **options: object) -> VersionPage:
-        page = await self._store.list_versions(self.far(note_id), **options)
-        return replace(page, revisions=tuple(map(self._renamed, page.revisions)))
+        page = await self._store.list_versions(_far(note_id), **options)
+        return replace(page, revisions=tuple(map(_renamed, page.revisions)))
 
     async def delete(self, note_id: str, **options: object) -> None:
-        await self._store.delete(self.far(note_id), **options)
+        await self._store.delete(_far(note_id), **options)
+
+
+class _Prefix:
+    """What ids begin with: of each bench otherwise, for a note under the id of a deleted one gets its revisions."""
+
+    now = ""
+
+    def renew(self) -> None:
+        self.now = f"contract_{secrets.token_hex(3)}_"
+
+
+_PREFIX = _Prefix()
+
+
+def _far(note_id: str) -> str:
+    return _PREFIX.now + note_id
+
+
+def _near(note_id: str) -> str:
+    return note_id.removeprefix(_PREFIX.now)
+
+
+def _renamed(revision: Revision) -> Revision:
+    return replace(revision, id=_near(revision.id))
 
 
 class RealBench:
@@ -132,17 +141,18 @@ class RealBench:
 
     def __init__(self, person: Person) -> None:
         self.person = person
+        _PREFIX.renew()
         self.store = Renaming(open_store())
 
     async def put(self, note_id, text, *, tags=(), trash=False) -> None:
-        await self.person.write(self.store.far(note_id), "", html_codec.to_html(text))
-        await self.person.label(self.store.far(note_id), *tags)
+        await self.person.write(_far(note_id), "", html_codec.to_html(text))
+        await self.person.label(_far(note_id), *tags)
 
     async def remove(self, note_id) -> None:
-        await self.person.ask("DELETE", f"/notes/{self.store.far(note_id)}")
+        await self.person.ask("DELETE", f"/notes/{_far(note_id)}")
 
     async def text(self, note_id) -> str:
-        return html_codec.to_markdown(await self.person.read(self.store.far(note_id)))
+        return html_codec.to_markdown(await self.person.read(_far(note_id)))
 
     def forget_cursors(self) -> None:
         """There are none."""

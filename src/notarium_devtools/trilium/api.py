@@ -88,7 +88,7 @@ class Etapi:
             answer = json_answer(
                 404, {"message": f"Router not found for request {request.method} {target}"}
             )
-        return finish(request, answer, self.document.clock())
+        return finish(request, answer)
 
     def _route(self, request: Request) -> Response:
         parts = [part for part in request.segments if part]

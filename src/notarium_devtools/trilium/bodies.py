@@ -12,7 +12,6 @@ import hashlib
 import json
 from datetime import datetime
 from email.message import Message
-from email.utils import formatdate
 from typing import Any
 from urllib.parse import quote
 
@@ -153,12 +152,12 @@ def header(request: Request, name: str) -> str:
     return request.headers.get(name, "")
 
 
-def finish(request: Request, answer: Response, now: float) -> Response:
-    """Add date and weak ETag, answer 304 where it is known, compress, and leave out what HEAD does not get."""
+def finish(request: Request, answer: Response) -> Response:
+    """Add the weak ETag, answer 304 where it is known, compress, and leave out what HEAD does not get."""
     body, headers, status = answer.body, answer.headers, answer.status
     digest = base64.b64encode(hashlib.sha1(body, usedforsecurity=False).digest()).decode()[:27]
     tag = f'"{len(body):x}-{digest}"'
-    headers = (*headers, ("ETag", f"W/{tag}"), ("Date", formatdate(now, usegmt=True)))
+    headers = (*headers, ("ETag", f"W/{tag}"))
     known = {one.strip().removeprefix("W/") for one in header(request, "if-none-match").split(",")}
     if status == 200 and tag in known:  # noqa: PLR2004
         return Response(304, b"", answer.content_type, headers)

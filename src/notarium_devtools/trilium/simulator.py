@@ -9,6 +9,8 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from email.utils import formatdate
 
 from notarium_devtools.simperium.api import Request, Response
 from notarium_devtools.simperium.faults import Faults
@@ -101,7 +103,9 @@ class TriliumSimulator:
         """Answer a request; one that the server would never answer waits for an hour."""
         self.before_request(request)
         try:
-            return await self.etapi.respond(request)
+            answer = await self.etapi.respond(request)
+            date = formatdate(self.document.clock(), usegmt=True)
+            return replace(answer, headers=(*answer.headers, ("Date", date)))
         except NoAnswer:
             await asyncio.sleep(_FOREVER)
             raise
