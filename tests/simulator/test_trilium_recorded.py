@@ -51,7 +51,11 @@ NOT_SIMULATED = {
     "search.relation": "a query about relations",
     "login.ok": "the token was cut out of the recording",
 }
-NEWEST_ONLY = {"rev.get", "rev.content", "protected.revisions", "setup.status"}
+NEWEST_ONLY = {
+    "rev.get", "rev.content", "protected.revisions", "setup.status", "create.bad-type",
+    "async.attachments", "async.attachments-after-drop",
+}  # fmt: skip
+"""The older servers were not asked."""
 BODIES = {
     "content.put-octet": "<p>octet ✓</p>".encode(),
     "content.put-latin1": "<p>é</p>".encode("latin-1"),
@@ -247,4 +251,4 @@ def test_the_simulator_answers_as_the_real_server_did(version: str) -> None:
         compared += 1
         wrong += [f"{pair['name']}{fault}" for fault in faults(pair, answer)]
     assert not wrong, "\n".join(wrong)
-    assert compared >= 269
+    assert compared >= 266

@@ -7,6 +7,7 @@ all be deleted.
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -25,7 +26,6 @@ from support.simplenote_client import MemoryTokens
 
 URL = os.environ.get("NOTARIUM_TEST_TRILIUM_URL", "")
 TOKEN = os.environ.get("NOTARIUM_TEST_TRILIUM_TOKEN", "")
-_PREFIX = "contract_"
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 
 
@@ -116,12 +116,24 @@ class Renaming:
         await self._store.delete(_far(note_id), **options)
 
 
+class _Prefix:
+    """What ids begin with: of each bench otherwise, for a note under the id of a deleted one gets its revisions."""
+
+    now = ""
+
+    def renew(self) -> None:
+        self.now = f"contract_{secrets.token_hex(3)}_"
+
+
+_PREFIX = _Prefix()
+
+
 def _far(note_id: str) -> str:
-    return _PREFIX + note_id
+    return _PREFIX.now + note_id
 
 
 def _near(note_id: str) -> str:
-    return note_id.removeprefix(_PREFIX)
+    return note_id.removeprefix(_PREFIX.now)
 
 
 def _renamed(revision: Revision) -> Revision:
@@ -133,6 +145,7 @@ class RealBench:
 
     def __init__(self, person: Person) -> None:
         self.person = person
+        _PREFIX.renew()
         self.store = Renaming(open_store())
 
     async def put(self, note_id, text, *, tags=(), trash=False) -> None:

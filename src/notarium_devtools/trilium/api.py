@@ -28,10 +28,6 @@ from notarium_devtools.trilium.records import Note, branch_object, utc_date
 from notarium_devtools.trilium.search import Search
 from notarium_devtools.trilium.versions import Version
 
-_TYPES = (
-    "text, code, render, file, image, search, relationMap, book, noteMap, mermaid, canvas, webView, "
-    "launcher, doc, contentWidget, mindMap, spreadsheet, llmChat"
-)
 _MIMES = {
     "text": "text/html",
     "code": "text/plain",
@@ -199,7 +195,7 @@ class Etapi:
             "buildRevision": "7cbff47078012e32279c110c49b904bd24dcecb3",
             "dataDirectory": "/data/trilium",
             "clipperProtocolVersion": "1.0",
-            "utcDateTime": utc_date(self.document.clock()).replace(" ", "T"),
+            "utcDateTime": utc_date(self.document.started).replace(" ", "T"),
         }
         return json_answer(200, body)
 
@@ -243,7 +239,7 @@ class Etapi:
             case "PUT", "content":
                 return lambda request: self._put_content(request, note_id)
             case "POST", "revision":
-                return lambda _request: self._add_revision(note_id)
+                return lambda request: self._add_revision(request, note_id)
             case "GET", "attachments":
                 return lambda _request: json_answer(200, self.parts.attachments_of(note_id))
             case "GET", "revisions" if self.version.revisions:
@@ -256,10 +252,9 @@ class Etapi:
         body = self.parts.object(request)
         check_properties(body, _CREATABLE)
         content, kind = body.get("content"), body.get("type")
-        if kind is not None and kind not in _TYPES.split(", "):
-            raise invalid(
-                "type", f"'{kind}' is not a valid note type, allowed types are: {_TYPES}."
-            )
+        types = self.version.types
+        if kind is not None and kind not in types.split(", "):
+            raise invalid("type", f"'{kind}' is not a valid note type, allowed types are: {types}.")
         if "noteId" in body and not self._is_possible_id(body["noteId"]):
             raise invalid(
                 "noteId",
@@ -282,6 +277,7 @@ class Etapi:
         ):
             if missing:
                 raise Failure(500, "GENERIC", message)
+        self._check_image(kind, body.get("mime", ""))
         note = self.document.create(
             body.get("noteId") or self.document.make_id(),
             body.get("title", "New note"),
@@ -294,11 +290,20 @@ class Etapi:
             request, "trilium-local-now-datetime"
         )
         note.local_changed = header(request, "trilium-local-now-datetime")
+        if self.version.scans_creations:
+            self.document.scan(note)
         position, prefix = body.get("notePosition"), body.get("prefix")
         branch = self.document.place(note.id, str(parent), position=position, prefix=prefix)
         return json_answer(
             201, {"note": self.document.note_object(note), "branch": branch_object(branch)}
         )
+
+    def _check_image(self, kind: object, mime: str) -> None:
+        if self.version.image_mimes and kind == "image" and mime and not mime.startswith("image/"):
+            message = (
+                f"MIME type '{mime}' is not allowed for image notes. MIME must start with 'image/'."
+            )
+            raise Failure(400, "INVALID_MIME_FOR_IMAGE", message)
 
     def _is_possible_id(self, note_id: str) -> bool:
         return _ENTITY_ID.fullmatch(note_id) is not None and len(note_id) >= self.shortest_id
@@ -310,9 +315,12 @@ class Etapi:
         for name in ("title", "type", "mime"):
             if name in body and not isinstance(body[name], str):
                 raise invalid(name, f"'{body[name]}' is not a string.")
+        self._check_image(body.get("type", note.type), body.get("mime", note.mime))
         self.document.keep_old_state(note)
         note.title, note.type = body.get("title", note.title), body.get("type", note.type)
         note.mime = body.get("mime", note.mime)
+        if "utcDateCreated" in body:
+            note.created = seconds_of(body["utcDateCreated"])
         self.document.touch(note)
         return json_answer(200, self.document.note_object(note))
 
@@ -334,8 +342,10 @@ class Etapi:
         self.document.set_content(note, body.encode() if isinstance(body, str) else body)
         return Response(204)
 
-    def _add_revision(self, note_id: str) -> Response:
-        self.document.add_revision(self.parts.note(note_id))
+    def _add_revision(self, request: Request, note_id: str) -> Response:
+        body = parse_body(request, self.version)
+        said = body.get("description", "") if isinstance(body, dict) else ""
+        self.document.add_revision(self.parts.note(note_id), description=said, source="etapi")
         return Response(204)
 
     def _undelete(self, note_id: str) -> Response:
@@ -354,7 +364,7 @@ class Etapi:
                 "current_title": note.title,
                 "canBeUndeleted": True,
             }
-            for note, _, _ in self.document.deleted.values()
+            for note, *_ in self.document.deleted.values()
         ]
         return json_answer(200, gone)
 

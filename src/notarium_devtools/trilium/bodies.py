@@ -52,7 +52,8 @@ def parse_body(request: Request, version: Version) -> Any:
     kind = given.get_content_type() if given["content-type"] else ""
     match kind:
         case "text/plain":
-            return request.body.decode(given.get_content_charset("utf-8"), "replace")
+            text = request.body.decode(given.get_content_charset("utf-8"), "replace")
+            return text.removeprefix("\ufeff")
         case "application/octet-stream":
             return request.body
         case "application/json":
@@ -99,8 +100,9 @@ def seconds_of(utc: str) -> float:
     return datetime.fromisoformat(utc).timestamp()
 
 
-def revision_object(note_id: str, old: OldState) -> dict[str, Any]:
+def revision_object(note_id: str, old: OldState, version: Version) -> dict[str, Any]:
     """Return a revision as the API shows it."""
+    labels = {"description": old.description, "source": old.source}
     return {
         "revisionId": old.id,
         "noteId": note_id,
@@ -108,6 +110,7 @@ def revision_object(note_id: str, old: OldState) -> dict[str, Any]:
         "mime": old.mime,
         "isProtected": False,
         "title": old.title,
+        **(labels if version.labelled_revisions else {}),
         "blobId": blob_id(old.content),
         "dateLastEdited": local_date(old.edited),
         "dateCreated": local_date(old.created),
@@ -153,9 +156,10 @@ def finish(request: Request, answer: Response) -> Response:
     """Add the weak ETag, answer 304 where it is known, compress, and leave out what HEAD does not get."""
     body, headers, status = answer.body, answer.headers, answer.status
     digest = base64.b64encode(hashlib.sha1(body, usedforsecurity=False).digest()).decode()[:27]
-    etag = f'W/"{len(body):x}-{digest}"'
-    headers = (*headers, ("ETag", etag))
-    if status == 200 and header(request, "if-none-match") == etag:  # noqa: PLR2004
+    tag = f'"{len(body):x}-{digest}"'
+    headers = (*headers, ("ETag", f"W/{tag}"))
+    known = {one.strip().removeprefix("W/") for one in header(request, "if-none-match").split(",")}
+    if status == 200 and tag in known:  # noqa: PLR2004
         return Response(304, b"", answer.content_type, headers)
     if "gzip" in header(request, "accept-encoding") and len(body) > _GZIP_FROM:
         body, headers = gzip.compress(body, 1, mtime=0), (*headers, ("Content-Encoding", "gzip"))

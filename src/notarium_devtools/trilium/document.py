@@ -25,22 +25,22 @@ from notarium_devtools.trilium.records import (
     local_date,
     utc_date,
 )
+from notarium_devtools.trilium.texts import Scan, for_revision, show_downloaded
+from notarium_devtools.trilium.versions import Version
 
 ROOT, HIDDEN = "root", "_hidden"
 _ALPHABET = string.ascii_letters + string.digits
-_DATA_IMAGE = re.compile(r'(<img\b[^>]*?\bsrc=")data:(image/[\w+.-]+);base64,([^"]*)(")')
-_WEB_IMAGE = re.compile(r'(<img\b[^>]*?\bsrc=")https?://[^"]*(")')
-_KEPT_IMAGE = re.compile(r"api/attachments/(\w+)/image/")
 REVISION_SECONDS = 600
 
 
 class Document:
     """Hold everything of one server. ``clock`` gives epoch seconds; ``make_id`` gives new ids."""
 
-    def __init__(self, clock: Callable[[], float], *, auto_revisions: bool) -> None:
+    def __init__(self, clock: Callable[[], float], version: Version) -> None:
         self.clock = clock
+        self.started = clock()
         self.make_id: Callable[[], str] = _random_id
-        self.auto_revisions = auto_revisions
+        self.version = version
         self.session_open = False
         """A person has a protected session open: then titles of protected notes are readable."""
         self.changes = 1
@@ -48,8 +48,11 @@ class Document:
         self.branches: dict[str, Branch] = {}
         self.attributes: dict[str, Attribute] = {}
         self.attachments: dict[str, Attachment] = {}
-        self.deleted: dict[str, tuple[Note, list[Branch], list[Attribute]]] = {}
-        self._to_download: set[str] = set()
+        self.deleted: dict[str, tuple[Note, list[Branch], list[Attribute], list[Attachment]]] = {}
+        self.wanted_images: dict[str, str] = {}
+        """Addresses of images of other hosts that are to be fetched, and for which note."""
+        self.downloaded: dict[str, str] = {}
+        """The attachments that were made of such images."""
         self._indexed: tuple[int, int, int] | None = None
         self._lists: tuple[
             dict[str, list[Branch]], dict[str, list[Branch]], dict[str, list[Attribute]]
@@ -140,20 +143,24 @@ class Document:
 
     def _bury(self, note_id: str, branches: list[Branch]) -> None:
         owned = self.owned(note_id)
+        attached = self.attachments_of(note_id)
         for attribute in owned:
             del self.attributes[attribute.id]
-        self.deleted[note_id] = (self.notes.pop(note_id), branches, owned)
+        for one in attached:
+            del self.attachments[one.id]
+        self.deleted[note_id] = (self.notes.pop(note_id), branches, owned, attached)
         self.changes += 2
         for branch in self.children(note_id):
             self.unplace(branch)
 
     def undelete(self, note_id: str) -> None:
         """Bring a deleted note back, with its labels."""
-        note, branches, owned = self.deleted.pop(note_id)
+        note, branches, owned, attached = self.deleted.pop(note_id)
         note.changed = self.clock()
         self.notes[note_id] = note
         self.branches |= {branch.id: branch for branch in branches}
         self.attributes |= {attribute.id: attribute for attribute in owned}
+        self.attachments |= {one.id: one for one in attached}
         self.changes += 2
 
     # Attributes
@@ -216,10 +223,13 @@ class Document:
         *,
         created: float | None = None,
     ) -> Note:
-        """Make a note, or overwrite the one of that id without a trace."""
+        """Make a note, or overwrite the one of that id without a trace. Revisions of a deleted one come back."""
         now = self.clock()
         note = Note(note_id, title, kind, mime, content, now if created is None else created, now)
-        self.deleted.pop(note_id, None)
+        before = self.notes.get(note_id)
+        if note_id in self.deleted:
+            before = self.deleted.pop(note_id)[0]
+        note.revisions = [] if before is None else before.revisions
         self.notes[note_id] = note
         self.changes += 4
         return note
@@ -231,63 +241,85 @@ class Document:
 
     def set_content(self, note: Note, content: bytes) -> None:
         """Replace a note's content, and images in it as the server does. The same content changes nothing."""
+        self.keep_old_state(note)
         if content == note.content:
             return
-        self.keep_old_state(note)
         note.content = content
-        if note.type == "text":
-            text = content.decode("utf-8", "replace")
-            text = _DATA_IMAGE.sub(lambda found: self._attach(note, found), text)
-            note.content = text.encode()
-            if _WEB_IMAGE.search(text):
-                self._to_download.add(note.id)
-            kept = set(_KEPT_IMAGE.findall(text))
-            for one in self.attachments.values():
-                if one.owner_id == note.id:
-                    one.unused_since = None if one.id in kept else self.clock()
+        self.scan(note)
         self.touch(note)
         self.changes += 1
 
-    def download_images(self) -> None:
-        """Replace images of other hosts by attachments: what the server does seconds after a write."""
-        for note_id in self._to_download & self.notes.keys():
-            note = self.notes[note_id]
-            made = self._add_attachment(note, "image/png", b"downloaded")
-            address = f"api/attachments/{made.id}/image/image.png"
-            note.content = _WEB_IMAGE.sub(rf"\g<1>{address}\g<2>", note.content.decode()).encode()
+    def scan(self, note: Note) -> None:
+        """Change and note what the server does in and about a text that was written."""
+        if note.type == "text":
+            note.content = Scan(self, note).run(note.content.decode("utf-8", "replace")).encode()
+
+    def download_images(self, fetch: Callable[[str], bytes | None] | None = None) -> None:
+        """Replace images of other hosts by attachments: what the server does seconds after a write.
+
+        ``fetch`` gives the image at an address, None if there is none.
+        """
+        for address, note_id in self.wanted_images.items():
+            image = b"downloaded" if fetch is None else fetch(address)
+            note = self.notes.get(note_id)
+            if note is None or image is None:
+                continue
+            title = address.rpartition("/")[2] or "image.png"
+            made = self.attach(note_id, "image", "image/png", title, image)
+            self.downloaded[address] = made.id
+            note.content = show_downloaded(note.content.decode(), address, made).encode()
+            self.scan(note)
             self.touch(note)
-        self._to_download.clear()
+        self.wanted_images.clear()
 
-    def _attach(self, note: Note, found: re.Match[str]) -> str:
-        made = self._add_attachment(note, found[2], base64.b64decode(found[3] + "=="))
-        return f"{found[1]}api/attachments/{made.id}/image/inline%20image{found[4]}"
-
-    def _add_attachment(self, note: Note, mime: str, content: bytes) -> Attachment:
-        title = f"inline image.{mime.partition('/')[2]}"
-        made = Attachment(self.make_id(), note.id, "image", mime, title, 10, content, self.clock())
+    def attach(self, owner_id: str, role: str, mime: str, title: str, content: bytes) -> Attachment:
+        """Make an attachment of a note or a revision."""
+        made = Attachment(self.make_id(), owner_id, role, mime, title, 10, content, self.clock())
         self.attachments[made.id] = made
+        self.changes += 2
         return made
 
+    def attachments_of(self, owner_id: str) -> list[Attachment]:
+        """Return the attachments of a note or a revision."""
+        return [one for one in self.attachments.values() if one.owner_id == owner_id]
+
     def keep_old_state(self, note: Note) -> None:
-        """Keep a revision before a change, if this version of the server does and none is recent."""
+        """Keep a revision before a write, if this version of the server does and none is recent."""
         now = self.clock()
         recent = any(now - old.created < REVISION_SECONDS for old in note.revisions)
-        if self.auto_revisions and not recent and now - note.created > REVISION_SECONDS:
+        versioned = note.type not in ("file", "image") and not self._label(
+            note.id, "disableVersioning"
+        )
+        if (
+            self.version.revisions
+            and versioned
+            and not recent
+            and now - note.created >= REVISION_SECONDS
+        ):
             self.add_revision(note)
 
-    def add_revision(self, note: Note) -> None:
-        """Keep what the note is now."""
+    def add_revision(self, note: Note, *, description: str = "", source: str = "auto") -> None:
+        """Keep what the note is now, with copies of its attachments."""
+        revision_id, content = self.make_id(), note.content
+        copies = [
+            (one, self.attach(revision_id, one.role, one.mime, one.title, one.content))
+            for one in self.attachments_of(note.id)
+        ]
+        if note.type == "text" and copies:
+            content = for_revision(content.decode("utf-8", "replace"), copies).encode()
         old = OldState(
-            self.make_id(),
-            note.title,
-            note.type,
-            note.mime,
-            note.content,
-            note.changed,
-            self.clock(),
-        )
+            revision_id, note.title, note.type, note.mime, content, note.changed, self.clock(),
+            description, source,
+        )  # fmt: skip
         note.revisions.insert(0, old)
+        limit = self._label(note.id, "versioningLimit")
+        if limit is not None and limit.value.isdigit():
+            del note.revisions[int(limit.value) :]
         self.changes += 1
+
+    def _label(self, note_id: str, name: str) -> Attribute | None:
+        found = (one for one in self.effective(note_id) if (one.type, one.name) == ("label", name))
+        return next(found, None)
 
     def visible_title(self, note: Note) -> str:
         """Return the title as the API shows it: ciphertext of a protected note, unless a session is open."""

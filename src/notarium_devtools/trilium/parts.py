@@ -191,17 +191,18 @@ class Parts:
         body = self.object(request)
         if "ownerId" not in body and not self.version.orphans:
             raise Failure(500, "GENERIC", "Missing owner ID.")
-        made = Attachment(
-            self.document.make_id(), body.get("ownerId", ""), body["role"], body["mime"], body["title"], 10,
-            body.get("content", "").encode(), self.document.clock(),
-        )  # fmt: skip
-        self.document.attachments[made.id] = made
+        content = body.get("content", "").encode()
+        made = self.document.attach(
+            body.get("ownerId", ""), body["role"], body["mime"], body["title"], content
+        )
         shown = self._attachment_object(made)
         return json_answer(201, {key: shown[key] for key in list(shown)[:9]})
 
     def _patch_attachment(self, request: Request, attachment_id: str) -> Response:
         one, body = self._attachment(attachment_id), self.object(request)
-        one.title = body.get("title", one.title)
+        check_properties(body, {"role", "mime", "title", "position"})
+        one.role, one.mime = body.get("role", one.role), body.get("mime", one.mime)
+        one.title, one.position = body.get("title", one.title), body.get("position", one.position)
         return json_answer(200, self._attachment_object(one))
 
     def _put_attachment(self, request: Request, attachment_id: str) -> Response:
@@ -215,8 +216,7 @@ class Parts:
     def attachments_of(self, note_id: str) -> list[dict[str, Any]]:
         """Return a note's attachments."""
         self.note(note_id)
-        owned = [one for one in self.document.attachments.values() if one.owner_id == note_id]
-        return [self._attachment_object(one) for one in owned]
+        return [self._attachment_object(one) for one in self.document.attachments_of(note_id)]
 
     def _attachment_object(self, one: Attachment) -> dict[str, Any]:
         since = one.unused_since
@@ -240,7 +240,7 @@ class Parts:
         if note.protected:
             return []
         return [
-            revision_object(note.id, old) | {"contentLength": len(old.content)}
+            revision_object(note.id, old, self.version) | {"contentLength": len(old.content)}
             for old in note.revisions
         ]
 
@@ -249,7 +249,7 @@ class Parts:
         for note in self.document.notes.values():
             for old in note.revisions:
                 if [old.id] == rest:
-                    return json_answer(200, revision_object(note.id, old))
+                    return json_answer(200, revision_object(note.id, old, self.version))
                 if [old.id, "content"] == rest:
                     return content_answer(old)
         raise Failure(404, "REVISION_NOT_FOUND", f"Revision '{rest[0]}' not found.")

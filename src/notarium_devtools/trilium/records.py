@@ -70,6 +70,8 @@ class OldState:
     content: bytes
     edited: float
     created: float
+    description: str = ""
+    source: str = "auto"
 
 
 @dataclass(slots=True)

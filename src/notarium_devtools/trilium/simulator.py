@@ -38,7 +38,7 @@ class TriliumSimulator:
         self.password = password
         self.faults = Faults()
         traits = VERSIONS[version]
-        self.document = Document(clock, auto_revisions=traits.revisions)
+        self.document = Document(clock, traits)
         self.etapi = Etapi(self.document, traits, password, Parts(self.document, traits))
         self.token = self.etapi.issue_token()
         self.before_request: Callable[[Request], None] = lambda _request: None
