@@ -139,7 +139,7 @@ async def world(folder: Path) -> AsyncIterator[World]:
         harness = ToolHarness(folder, remote=store)
         found = World(simulator, service, harness)
         await harness.sync()
-        async with connected(harness.opened, seconds=30) as client:
+        async with connected(harness.opened, seconds=900) as client:
             found.client = client
             yield found
         await store.close()
@@ -226,6 +226,7 @@ NAMES = [str(lie) for lie in Liar(None).all()]
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["as read", "changed elsewhere since"])
+@pytest.mark.timeout(900)
 @pytest.mark.slow("twelve calls for each of the lies")
 def test_a_wrong_answer_never_becomes_the_note(folder: Path, moved: bool) -> None:
     async def scenario() -> list[str]:

@@ -44,8 +44,13 @@ def instead(status: int, body: bytes = b"", **headers: str) -> Twist:
 
 
 def says(change: Body, **headers: str) -> Twist:
-    """The true answer with another body, and other headers."""
-    return lambda to, answer: to.sendall(hostile.of(answer, change(answer.body), **headers))
+    """The true answer with another body, and other headers; an error is passed on as it is."""
+
+    def send(to: socket.socket, answer: Answer) -> None:
+        body = change(answer.body) if answer.status == 200 else answer.body
+        to.sendall(hostile.of(answer, body, **headers))
+
+    return send
 
 
 def fields(change: Callable[[Fields], Any]) -> Twist:
