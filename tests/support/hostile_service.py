@@ -79,6 +79,7 @@ class HostileService:
     def __init__(self, simulator: Simulator) -> None:
         self.simulator = simulator
         self.twists: dict[str, Twist] = {}
+        self.withheld: set[str] = set()
         self.met: Counter[str] = Counter()
         self.over: Counter[str] = Counter()
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -114,16 +115,22 @@ class HostileService:
                 connection.shutdown(socket.SHUT_RDWR)
 
     @contextmanager
-    def twisted(self, kind: str, twist: Twist) -> Iterator[None]:
-        """The twist is active while this is entered; waiting long polls are cut at both ends."""
+    def twisted(self, kind: str, twist: Twist, *, carried_out: bool = True) -> Iterator[None]:
+        """The twist is active while this is entered; waiting long polls are cut at both ends.
+
+        ``carried_out`` False: the simulator never hears of these calls.
+        """
         with self._changing:
             self.twists[kind] = twist
+            if not carried_out:
+                self.withheld.add(kind)
             self.cut()
         try:
             yield
         finally:
             with self._changing:
                 del self.twists[kind]
+                self.withheld.discard(kind)
                 self.cut()
 
     def _accept(self) -> None:
@@ -151,8 +158,11 @@ class HostileService:
             return False
         headers = http.client.parse_headers(requests)
         body = requests.read(int(headers.get("content-length", 0)))
-        answer = self._true(words[0], words[1], dict(headers.items()), body)
         kind = kind_of(words[0], urlsplit(words[1]).path)
+        if kind in self.withheld:
+            answer = Answer(0, {}, b"", words[1])
+        else:
+            answer = self._true(words[0], words[1], dict(headers.items()), body)
         with self._changing:
             if connection not in self._open:
                 return False

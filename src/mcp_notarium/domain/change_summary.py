@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import takewhile
 
-from mcp_notarium.domain.lines import shorten, split_lines
+from mcp_notarium.domain.lines import shared_ends, shorten, split_lines
 from mcp_notarium.domain.note import Content
 
 WIDTH = 60
@@ -48,14 +47,17 @@ def summarize_change(
 
 
 def _text_change(old: str, new: str) -> tuple[str, str]:
-    before, after = split_lines(old), split_lines(new)
+    head, tail = shared_ends(old, new)
+    before, after = (
+        split_lines(old[head : len(old) - tail]),
+        split_lines(new[head : len(new) - tail]),
+    )
     added, removed = Counter(after) - Counter(before), Counter(before) - Counter(after)
     counts = [f"{sign}{side.total()}" for sign, side in (("+", added), ("-", removed)) if side]
     if not counts:
         return "lines moved", ""
-    equal = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after)))  # noqa: B905 - to the end of the shorter
-    changed = [line for line in after[equal:] if line in added]
-    changed += [line for line in before[equal:] if line in removed]
+    changed = [line for line in after if line in added]
+    changed += [line for line in before if line in removed]
     first = next((line for line in changed if line.strip()), "")
     unit = "line" if added.total() + removed.total() == 1 else "lines"
     return f"{' '.join(counts)} {unit}", _shown(first)

@@ -193,6 +193,36 @@ def find_partners(
     return _Matcher(first, second, budget=budget).run()
 
 
+def _common_start(first: Sequence[str], start: int, second: Sequence[str], begin: int) -> int:
+    """Return how many items are equal from these places on. Slices are compared: no item is looked at here."""
+    most = min(len(first) - start, len(second) - begin)
+    size, step = 0, 1
+    while step:
+        step = min(step, most - size)
+        ends = size + step
+        if step and first[start + size : start + ends] == second[begin + size : begin + ends]:
+            size, step = ends, 2 * step
+        else:
+            step //= 2
+    return size
+
+
+def _common_end(first: Sequence[str], second: Sequence[str], *, most: int) -> int:
+    """Return how many items are equal at the ends of both, at most ``most``."""
+    size, step = 0, 1
+    while step:
+        step = min(step, most - size)
+        ends = size + step
+        if step and (
+            first[len(first) - ends : len(first) - size]
+            == second[len(second) - ends : len(second) - size]
+        ):
+            size, step = ends, 2 * step
+        else:
+            step //= 2
+    return size
+
+
 def find_changes(base: Sequence[str], side: Sequence[str]) -> list[Change]:
     """Return what the side changed, in order; no two touch, and each stands as late as it can.
 
@@ -213,13 +243,19 @@ def find_changes(base: Sequence[str], side: Sequence[str]) -> list[Change]:
 
 
 def _raw_changes(base: Sequence[str], side: Sequence[str]) -> Iterator[Change]:
-    low = start = 0
-    for index, other in enumerate([*find_partners(base, side), len(side)]):
+    head = _common_start(base, 0, side, 0)
+    tail = _common_end(base, side, most=min(len(base), len(side)) - head)
+    inner, other_inner = base[head : len(base) - tail], side[head : len(side) - tail]
+    low = start = head
+    partners = (
+        find_partners(inner, other_inner) if inner and other_inner else [NO_PARTNER] * len(inner)
+    )
+    for index, other in enumerate([*partners, len(other_inner)], head):
         if other == NO_PARTNER:
             continue
-        if index > low or other > start:
-            yield Change(low, index, start, other)
-        low, start = index + 1, other + 1
+        if index > low or head + other > start:
+            yield Change(low, index, start, head + other)
+        low, start = index + 1, head + other + 1
 
 
 def _shift_late(
@@ -239,7 +275,6 @@ def _shift_late(
 
 def _slide(change: Change, base: Sequence[str], side: Sequence[str], *, limit: int) -> Change:
     """Return a change that only adds or only deletes as late as it can stand."""
-    low, high, start, stop = change.low, change.high, change.start, change.stop
-    while high < limit and (side[start] if change.adds_only else base[low]) == base[high]:
-        low, high, start, stop = low + 1, high + 1, start + 1, stop + 1
-    return Change(low, high, start, stop)
+    moving, begin = (side, change.start) if change.adds_only else (base, change.low)
+    by = min(_common_start(base, change.high, moving, begin), limit - change.high)
+    return Change(change.low + by, change.high + by, change.start + by, change.stop + by)

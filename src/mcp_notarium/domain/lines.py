@@ -6,7 +6,9 @@ a line: a lone ``\r``, form feed, U+0085, U+2028 and U+2029 are ordinary charact
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 CRLF = "\r\n"
@@ -17,6 +19,8 @@ WIDTH = 80
 LONGEST_FIRST_LINE = 200
 
 _BACK = 12
+_NEAR = 1024
+_WORD = re.compile(r"\S")
 _JOINER = "\u200d"
 _ATTACHED = frozenset({_JOINER, "\u200c", "\u0e33", "\u0eb3", "\uff9e", "\uff9f"})
 _HEADS = frozenset(
@@ -48,6 +52,54 @@ def split_lines(text: str) -> list[str]:
     if rest:
         lines.append(rest)
     return lines
+
+
+def count_lines(text: str) -> int:
+    """Return how many lines :func:`split_lines` makes of the text."""
+    return text.count(LF) + bool(text and not text.endswith(LF))
+
+
+def start_of(text: str, number: int) -> int:
+    """Return where the line of this number (from 1) starts; the length of the text if it has fewer lines.
+
+    Halves the text until the place is near: splitting a text of millions of lines takes much longer.
+    """
+    wanted, low, high = number - 1, 0, len(text)
+    if wanted > text.count(LF):
+        return high
+    while high - low > _NEAR:
+        middle = (low + high) // 2
+        before = text.count(LF, low, middle)
+        if before >= wanted:
+            high = middle
+        else:
+            wanted, low = wanted - before, middle
+    for _ in range(wanted):
+        low = text.index(LF, low) + 1
+    return low
+
+
+def shared_ends(one: str, other: str) -> tuple[int, int]:
+    """Return how many characters of whole equal lines two texts begin with, and, of the rest, end with."""
+    most = min(len(one), len(other))
+    head = _longest(lambda size: one.startswith(other[:size]), most)
+    if head < max(len(one), len(other)):
+        head = one.rfind(LF, 0, head) + 1
+    tail = _longest(lambda size: one.endswith(other[len(other) - size :]), most - head)
+    places = [(text, len(text) - tail) for text in (one, other)]
+    if not all(at == head or text[at - 1] == LF for text, at in places):
+        begins = one.find(LF, len(one) - tail)
+        tail = len(one) - begins - 1 if begins >= 0 else 0
+    return head, tail
+
+
+def _longest(holds: Callable[[int], bool], most: int) -> int:
+    """Return the largest size up to ``most`` that holds, where every smaller one does, too."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+    return low
 
 
 def end_of(line: str) -> str:
@@ -83,8 +135,16 @@ def preview(text: str, lines: int = 1) -> str:
     Each is cut after at most 80 characters, never inside a visible character. A note of white space
     only gives ``(empty note)``.
     """
-    nonblank = (line for line in map(str.strip, text.split(LF)) if line)
-    return LF.join(map(shorten, islice(nonblank, lines))) or EMPTY
+    return LF.join(map(shorten, islice(_nonblank(text), lines))) or EMPTY
+
+
+def _nonblank(text: str) -> Iterator[str]:
+    """Yield the lines that are not blank, trimmed."""
+    at = 0
+    while found := _WORD.search(text, at):
+        start, end = found.start(), text.find(LF, found.start())
+        at = len(text) if end < 0 else end
+        yield text[start:at].rstrip()
 
 
 def first_line(text: str) -> str:

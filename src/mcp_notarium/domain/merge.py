@@ -22,11 +22,43 @@ from dataclasses import dataclass, field
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.diff import Change, find_changes
-from mcp_notarium.domain.lines import LF, content_of, end_of, newline_of, split_lines, with_end
+from mcp_notarium.domain.lines import CRLF, LF, end_of, newline_of, split_lines, with_end
 from mcp_notarium.domain.note import Content
 
 _Line = tuple[str, str]
 """The words of a line, and its end."""
+
+
+@dataclass(slots=True)
+class _Lines:
+    """Hold lines: their words and their ends. Texts of millions of lines are split as a whole."""
+
+    texts: list[str]
+    ends: list[str]
+
+    @classmethod
+    def of(cls, text: str) -> _Lines:
+        """Split a text."""
+        texts = text.replace(CRLF, LF).split(LF)
+        last = LF if not texts[-1] else ""
+        if not texts[-1]:
+            texts.pop()
+        with_return = text.count(CRLF)
+        if with_return in (0, text.count(LF)):
+            ends = [CRLF if with_return else LF] * len(texts)
+            if not last and ends:
+                ends[-1] = ""
+            return cls(texts, ends)
+        return cls(texts, [*map(end_of, split_lines(text))])
+
+    def part(self, start: int, stop: int) -> list[_Line]:
+        """Return some of the lines one by one."""
+        return list(zip(self.texts[start:stop], self.ends[start:stop], strict=True))
+
+    def add(self, lines: Sequence[_Line]) -> None:
+        """Append lines."""
+        self.texts += [text for text, _ in lines]
+        self.ends += [end for _, end in lines]
 
 
 @dataclass(slots=True)
@@ -75,7 +107,7 @@ def merge(base: str, mine: str, theirs: str) -> str | None:
         return theirs
     if theirs == base:
         return mine
-    run = _Merge(*map(_lines_of, (base, mine, theirs)))
+    run = _Merge(*map(_Lines.of, (base, mine, theirs)))
     if run.overlaps:
         return None
     final_end = _final_end(base, mine, theirs)
@@ -86,7 +118,7 @@ def find_overlaps(base: str, mine: str, theirs: str) -> list[Overlap]:
     """Return the lines for which :func:`merge` gives no text; none if it gives one."""
     if mine in (base, theirs) or theirs == base:
         return []
-    return _Merge(*map(_lines_of, (base, mine, theirs))).overlaps
+    return _Merge(*map(_Lines.of, (base, mine, theirs))).overlaps
 
 
 class _Merge:
@@ -95,17 +127,17 @@ class _Merge:
     ``mine_shift``, ``theirs_shift``: how many lines further down each side is than the base.
     """
 
-    def __init__(self, base: list[_Line], mine: list[_Line], theirs: list[_Line]) -> None:
+    def __init__(self, base: _Lines, mine: _Lines, theirs: _Lines) -> None:
         self.base, self.mine, self.theirs = base, mine, theirs
         self.mine_shift = self.theirs_shift = 0
         self.overlaps: list[Overlap] = []
-        self.merged: list[_Line] = []
+        self.merged = _Lines([], [])
         at = 0
-        for block in _blocks(*map(_texts_of, (base, mine, theirs))):
-            self.merged += self._keep(at, block[0].low)
-            self.merged += self._block([self._piece(cluster) for cluster in block])
+        for block in _blocks(base.texts, mine.texts, theirs.texts):
+            self._keep(at, block[0].low)
+            self.merged.add(self._block([self._piece(cluster) for cluster in block]))
             at = block[-1].high
-        self.merged += self._keep(at, len(base))
+        self._keep(at, len(base.texts))
 
     def _piece(self, cluster: _Cluster) -> _Piece:
         mine_low, theirs_low = cluster.low + self.mine_shift, cluster.low + self.theirs_shift
@@ -113,8 +145,8 @@ class _Merge:
         self.theirs_shift += sum(change.growth for change in cluster.theirs)
         return _Piece(
             cluster,
-            self.mine[mine_low : cluster.high + self.mine_shift],
-            self.theirs[theirs_low : cluster.high + self.theirs_shift],
+            self.mine.part(mine_low, cluster.high + self.mine_shift),
+            self.theirs.part(theirs_low, cluster.high + self.theirs_shift),
             theirs_low,
         )
 
@@ -139,17 +171,15 @@ class _Merge:
             before = None if shared else (piece.cluster, lines)
         return merged
 
-    def _keep(self, at: int, stop: int) -> list[_Line]:
-        """Return lines that neither side changed, with the line end that either side gave them."""
-        return [
-            (text, _merge_end(base, mine, theirs))
-            for (text, base), (_, mine), (_, theirs) in zip(
-                self.base[at:stop],
-                self.mine[at + self.mine_shift : stop + self.mine_shift],
-                self.theirs[at + self.theirs_shift : stop + self.theirs_shift],
-                strict=True,
-            )
-        ]
+    def _keep(self, at: int, stop: int) -> None:
+        """Take over lines that neither side changed, with the line end that either side gave them."""
+        base = self.base.ends[at:stop]
+        mine = self.mine.ends[at + self.mine_shift : stop + self.mine_shift]
+        theirs = self.theirs.ends[at + self.theirs_shift : stop + self.theirs_shift]
+        kept = base == mine and "" not in theirs
+        ends = theirs if kept else [*map(_merge_end, base, mine, theirs)]
+        self.merged.texts += self.base.texts[at:stop]
+        self.merged.ends += ends
 
     def _resolve(self, piece: _Piece) -> list[_Line] | None:
         cluster, mine, theirs = piece.cluster, piece.mine, piece.theirs
@@ -163,7 +193,7 @@ class _Merge:
         if all(part.adds_only for part in parts):
             return _join_additions(theirs, mine)
         if not any(part.growth for part in parts):
-            return _line_by_line(_texts_of(self.base[cluster.low : cluster.high]), mine, theirs)
+            return _line_by_line(self.base.texts[cluster.low : cluster.high], mine, theirs)
         return None
 
 
@@ -226,10 +256,6 @@ def _find_shared_border(
     if not (sides_differ and one_sided and adds):
         return 0
     return _find_overlap(_texts_of(lines), _texts_of(block))[0]
-
-
-def _lines_of(text: str) -> list[_Line]:
-    return [(content_of(line), end_of(line)) for line in split_lines(text)]
 
 
 def _texts_of(lines: Sequence[_Line]) -> list[str]:
@@ -297,15 +323,23 @@ def _final_end(base: str, mine: str, theirs: str) -> bool:
     return decided_by.endswith(LF)
 
 
-def _join(lines: list[_Line], *, newline: str, final_end: bool) -> str:
+def _join(lines: _Lines, *, newline: str, final_end: bool) -> str:
     """Join the lines to a text; no two of them run together, no empty last line is lost."""
-    if not lines:
+    if not lines.texts:
         return ""
-    parts = [text + end if end else with_end(text, newline) for text, end in lines]
-    last = lines[-1][0]
+    *before, last = lines.texts
+    *ends, end = lines.ends
+    one = ends[0] if ends and ends.count(ends[0]) == len(ends) else ""
+    parts = (
+        before
+        if one
+        else [t + e if e else with_end(t, newline) for t, e in zip(before, ends, strict=True)]
+    )
     if not final_end and last:
-        parts[-1] = last
-    return "".join(parts)
+        end = ""
+    elif not end:
+        last, end = with_end(last, newline), ""
+    return one.join([*parts, last]) + end
 
 
 def merge_tags(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:

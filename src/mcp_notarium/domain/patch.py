@@ -24,6 +24,7 @@ Versions are not compared here; the caller makes sure that the numbers refer to 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -33,6 +34,7 @@ from mcp_notarium.domain.lines import (
     CRLF,
     LF,
     content_of,
+    count_lines,
     end_of,
     newline_of,
     split_lines,
@@ -43,6 +45,9 @@ from mcp_notarium.errors import PatchError
 Kind = Literal["addition", "modification", "deletion"]
 _NAMED = 10
 """Lines that an error names, at most."""
+_MOST_PLACES = 1000
+"""Places of a text that are counted."""
+_WORD = re.compile(r"\S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ def apply_patch(text: str, operations: Sequence[Operation], *, form: Form = Form
 
 def append(text: str, value: str, *, form: Form = Form.LINES) -> str:
     """Return the text with these lines after its last one."""
-    operation = Operation("addition", len(split_lines(text)) + 1, value)
+    operation = Operation("addition", count_lines(text) + 1, value)
     return apply_patch(text, [operation], form=form)
 
 
@@ -104,14 +109,13 @@ def prepend(text: str, value: str, *, below_title: bool, form: Form = Form.LINES
     ``below_title``: the first line that is not blank is the title, so they stand below that and the blank
     lines after it.
     """
-    blank = [not line.strip() for line in split_lines(text)]
-    line = 1
-    if below_title and False in blank:
-        below = blank.index(False) + 1
-        line += below + next(
-            (n for n, one in enumerate(blank[below:]) if not one), len(blank) - below
-        )
-    return apply_patch(text, [Operation("addition", line, value)], form=form)
+    title = _WORD.search(text) if below_title else None
+    if title is None:
+        return apply_patch(text, [Operation("addition", 1, value)], form=form)
+    ends = text.find(LF, title.start()) + 1 or len(text)
+    following = _WORD.search(text, ends)
+    above = text.count(LF, 0, following.start()) if following else count_lines(text)
+    return apply_patch(text, [Operation("addition", above + 1, value)], form=form)
 
 
 def replace_once(text: str, find: str, replacement: str) -> str:
@@ -134,7 +138,7 @@ def replace_once(text: str, find: str, replacement: str) -> str:
 def _not_once_error(count: int, lines: Sequence[int]) -> PatchError:
     named = ", ".join(map(str, lines)) + (f" and {count - _NAMED} more" if count > _NAMED else "")
     error = PatchError(
-        f"`find` is in the note {count} times, from lines {named}."
+        f"`find` is in the note {count}{' or more' * (count == _MOST_PLACES)} times, from lines {named}."
         if count
         else "`find` is nowhere in the note.",
         details={"found": count, "line_numbers": list(lines)},
@@ -147,12 +151,12 @@ def _not_once_error(count: int, lines: Sequence[int]) -> PatchError:
 
 
 def _places(text: str, find: str) -> list[int]:
-    """Return where ``find`` begins, places that overlap included."""
+    """Return where ``find`` begins, places that overlap included; at most ``_MOST_PLACES``."""
     if not find:
         raise PatchError("`find` is empty.", resolution_hint="Give the text to be replaced.")
     places: list[int] = []
     start = text.find(find)
-    while start >= 0:
+    while start >= 0 and len(places) < _MOST_PLACES:
         places.append(start)
         start = text.find(find, start + 1)
     return places
@@ -195,12 +199,15 @@ def _replace_lines(
 ) -> list[str]:
     """Return the new lines; those that were the text's last may still lack an end."""
     patched: list[str] = []
-    for number, line in enumerate(lines, start=1):
+    at = 1
+    for number in sorted({*added, *replaced} - {len(lines) + 1}):
+        patched += lines[at - 1 : number - 1]
         patched += [with_end(content, newline) for content in added.get(number, ())]
-        if (contents := replaced.get(number)) is None:
-            patched.append(line)
-        else:
-            patched += [with_end(content, end_of(line) or newline) for content in contents]
+        end, at = end_of(lines[number - 1]) or newline, number
+        if (contents := replaced.get(number)) is not None:
+            patched += [with_end(content, end) for content in contents]
+            at += 1
+    patched += lines[at - 1 :]
     appended = added.get(len(lines) + 1, ())
     if appended and patched and not end_of(patched[-1]):
         patched[-1] = with_end(patched[-1], newline)

@@ -133,6 +133,8 @@ class Traits:
     """A write sets the date of its change, and an answer shows that date."""
     keeps_dates: bool = False
     """A new note can have the dates of ``Content.dates``."""
+    fixed_creation: bool = False
+    """A note keeps its date of making: an answer with another one is about another note."""
     in_database: bool = False
     """Its notes are in the database of the index, its writes join the caller's transaction, and no method
     ever waits. One transaction then holds a write and what the index has of it, without a journal entry."""

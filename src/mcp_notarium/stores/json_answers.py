@@ -30,13 +30,18 @@ def parse_json(body: bytes, *, deepest: int | None = DEEPEST, most: int = MOST_V
 
     ``deepest`` None leaves that to the caller, who looks at each note by itself, so that one does
     not spoil the page of the others. Raises ``StoreProtocolError``; and ``AnswerTooLarge`` for
-    what a single note in it may be to blame for: too many values, too deep to be read at all, or
-    a number that is none or has thousands of digits.
+    what a single note in it may be to blame for: too many values, too deep to be read at all, a name twice
+    in one object, or a number that is none or has thousands of digits.
     """
     if _values_in(body, most) > most:
         raise AnswerTooLarge("the note store answered more values than can be taken at once")
     try:
-        value = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
+        value = json.loads(
+            body.decode(),
+            parse_constant=_refuse,
+            parse_float=_finite,
+            object_pairs_hook=_without_repeats,
+        )
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise StoreProtocolError("the note store answered something that is not JSON") from None
     except (ValueError, RecursionError):
@@ -71,6 +76,13 @@ def _values_in(body: bytes, most: int) -> int:
 
 def _separators_in(body: bytes) -> int:
     return body.count(b",") + body.count(b"[") + body.count(b"{")
+
+
+def _without_repeats(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(members)
+    if len(value) != len(members):
+        raise ValueError("a name twice in one object")
+    return value
 
 
 def _refuse(_name: str) -> NoReturn:

@@ -28,7 +28,7 @@ from mcp_notarium.stores.reviving import find_replaced
 from mcp_notarium.sync.conflict_copy import differences, same_but_blanks
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.listing_pages import require_usable
-from mcp_notarium.sync.note_fetch import get_newest
+from mcp_notarium.sync.note_fetch import get_newest, get_proven
 from mcp_notarium.sync.note_locks import NoteLock
 from mcp_notarium.sync.push import Pusher, is_final
 from mcp_notarium.sync.push_decisions import (
@@ -180,7 +180,7 @@ class EntryReplay:
             if made is not None:
                 require_usable(made.id)
             return write, made or Tombstone(write.note_id)
-        head = await get_newest(self._store, write.note_id)
+        head = await get_proven(self._cache, self._store, write.note_id, fed=False)
         if isinstance(head, Tombstone) and (moved := await self._find_under_new_name(write)):
             return self._journal.rename(write, moved.id), moved
         return write, head

@@ -19,9 +19,9 @@ from mcp_notarium.errors import (
     StoreRejected,
 )
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Changes, Store
+from mcp_notarium.stores.contract import Changes, Entry, Store
 from mcp_notarium.sync.backoff import ItemBackoff
-from mcp_notarium.sync.pull_decisions import Confirmed, Missing, Remote, lags_behind
+from mcp_notarium.sync.pull_decisions import Confirmed, Missing, Remote, contradicts, lags_behind
 
 ITEM_SECONDS = 4.0
 """Seconds that all others wait for one note or write; retries of its request included."""
@@ -29,6 +29,7 @@ LONGEST_ITEM_SECONDS = 32.0
 """The limit for an unresolved note, which comes after the news: its time doubles with each failure."""
 FETCHES = 8
 """Notes fetched at the same time. One batch asks for no more notes that failed before."""
+_LOOKS = 2
 
 
 @dataclass(slots=True)
@@ -110,6 +111,57 @@ async def get_newest(store: Store, note_id: str) -> Revision | Tombstone:
         return await store.get(note_id)
     except NoteNotFound:
         return Tombstone(note_id)
+
+
+async def get_proven(
+    cache: Cache, store: Store, note_id: str, *, fed: bool = True
+) -> Revision | Tombstone:
+    """Fetch the newest revision, as far as index and change feed bear it out.
+
+    Raises ``StoreProtocolError`` for an answer that cannot be a state of the note after the one in the index, and,
+    where there is a feed, for a revision or a removal that it does not tell of. ``fed`` False: the index may be
+    behind the feed, because the note has an unfinished write.
+    """
+    for _ in range(_LOOKS):  # the first answer may have been a copy of before
+        known = cache.notes.base(note_id)
+        newest = await get_newest(store, note_id)
+        if known is None:
+            return newest
+        if isinstance(newest, Revision):
+            if contradicts(known, newest, dated=store.traits.fixed_creation):
+                continue
+            if newest.etag == known.etag:
+                return newest
+        if not fed or await _is_told(cache, store, newest):
+            return newest
+    raise StoreProtocolError(
+        "the note store answered something that cannot be the note now",
+        resolution_hint="Try again in a few minutes. If it stays, `manage` action `reset_cache` fetches all notes "
+        "again.",
+    )
+
+
+async def _is_told(cache: Cache, store: Store, newest: Revision | Tombstone) -> bool:
+    """Tell whether the feed, if there is one, has told of this revision or removal.
+
+    A lost cursor proves no removal: the listing that follows it tells.
+    """
+    cursor = cache.sync_state.cursor()
+    if Changes.FEED not in store.traits.changes or cursor is None:
+        return True
+    try:
+        page = await store.changes(cursor, wait=False, base_of=cache.notes.base)
+    except CursorLost:
+        return isinstance(newest, Revision)
+    told: Revision | Entry | Tombstone = (
+        next((one for one in page.changes if one.id == newest.id), None)
+        or cache.notes.base(newest.id)  # a sync may have taken it in since
+        or Tombstone(newest.id)
+    )
+    if isinstance(newest, Tombstone) or isinstance(told, Tombstone):
+        return isinstance(newest, Tombstone) and isinstance(told, Tombstone)
+    same_text = isinstance(told, Entry) or told.content == newest.content
+    return same_text and told.etag == newest.etag
 
 
 async def check_store_serves(cache: Cache, store: Store) -> None:

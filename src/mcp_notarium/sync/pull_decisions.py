@@ -22,6 +22,7 @@ REMOVAL_COUNT = 10
 """Active notes that may disappear at once without halting: as many as a person deletes in an evening."""
 SWEEP_SHARE = 0.10
 """In larger accounts this share of all notes may be missing from a full listing."""
+_SAME_SECOND = 1.0
 TOMBSTONE_SHARE = 0.50
 """The share that one answer of the change feed may remove: tombstones are stated, not inferred."""
 
@@ -230,6 +231,21 @@ def plan(local: Local, remote: Remote) -> Action:
     if isinstance(content, Revision):
         return Action(move, remote.id, content)
     return Action(Move.FETCH, remote.id)
+
+
+def contradicts(known: Revision, answer: Revision, *, dated: bool) -> bool:
+    """Tell whether the answer cannot be what the note is after ``known``, as far as that can be known.
+
+    ``dated``: a note keeps its date of making. A note that was removed and made again contradicts as well, until
+    a sync has seen that.
+    """
+    if known.server_version is None or answer.server_version is None:
+        return False
+    if answer.server_version == known.server_version:
+        return answer.content != known.content
+    undated = known.created_at == known.modified_at
+    other = dated and not undated and abs(known.created_at - answer.created_at) >= _SAME_SECOND
+    return other or answer.server_version < known.server_version
 
 
 def lags_behind(answer: Revision | Tombstone, remote: Remote) -> bool:

@@ -25,7 +25,7 @@ from mcp_notarium.stores.reviving import RevivingStore
 from mcp_notarium.sync.direct_write import DirectWriter
 from mcp_notarium.sync.entry_replay import EntryReplay
 from mcp_notarium.sync.journal import Journal
-from mcp_notarium.sync.note_fetch import get_newest
+from mcp_notarium.sync.note_fetch import get_proven
 from mcp_notarium.sync.note_locks import NoteLocks
 from mcp_notarium.sync.push import NOT_STORED, Pusher
 from mcp_notarium.sync.write_errors import NOT_REMOVED, add_outcome, changed_error, gone_error
@@ -124,7 +124,7 @@ class Remover:
         """
         seen = self._cache.notes.etag(note_id)
         with suppress(NotariumError):
-            newest = await get_newest(self._store, note_id)
+            newest = await get_proven(self._cache, self._store, note_id)
             gone = isinstance(newest, Tombstone) or not self._journal.sees_revision(newest)
             if gone and self._store.traits.ids is Ids.NAMED:
                 return True

@@ -26,9 +26,8 @@ from mcp_notarium.stores.reviving import find_replaced
 from mcp_notarium.sync.entry_replay import ROUNDS, EntryReplay
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.link_writes import LinkWriter
-from mcp_notarium.sync.note_fetch import get_newest
+from mcp_notarium.sync.note_fetch import get_proven
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
-from mcp_notarium.sync.pull_decisions import Known, RemoteState, remote_state
 from mcp_notarium.sync.push import Pusher
 from mcp_notarium.sync.push_decisions import Attempt, Step, decide, held_for_update
 from mcp_notarium.sync.push_results import PushOutcome, PushResult
@@ -179,12 +178,7 @@ class Updater:
             raise name_taken_error(write.note_id)
 
     async def _fetch_newest(self, note_id: str, seen: str | None, *, first: bool) -> Revision:
-        newest = await get_newest(self._store, note_id)
-        base = self._cache.notes.base(note_id)
-        known = Known(base.etag, base.server_version) if base else None
-        if remote_state(known, newest) is RemoteState.OLDER:
-            # Either the note was made again, or this answer is stale. Only a second request tells.
-            newest = await get_newest(self._store, note_id)
+        newest = await get_proven(self._cache, self._store, note_id)
         if isinstance(newest, Tombstone) or not self._journal.sees_revision(newest):
             # A note that was hidden elsewhere is gone to the caller here.
             self._forget(newest, seen=seen)

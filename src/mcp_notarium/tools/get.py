@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.headings import find_headings
-from mcp_notarium.domain.lines import split_lines
+from mcp_notarium.domain.lines import LF, count_lines, split_lines, start_of
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, VersionConflict
@@ -229,19 +229,22 @@ def cut_portion(
     character if ``most`` allows any. Raises ``InvalidRequest`` if ``start`` lies beyond the last line or ``character`` beyond
     the end of that line.
     """
-    lines = split_lines(text)
-    first, total = start or 1, len(lines)
+    first, total = start or 1, count_lines(text)
     _check_place("Line", first, total, "lines", of="the note")
-    chosen = lines[first - 1 : first - 1 + count if count else total]
-    skipped = (character or 1) - 1
-    if skipped:
-        _check_place("Character", skipped + 1, len(chosen[0]), "characters", of=f"line {first}")
-        chosen = [chosen[0][skipped:], *chosen[1:]]
+    place = begin = start_of(text, first)
+    if skipped := (character or 1) - 1:
+        ends = text.find(LF, begin) + 1 or len(text)
+        _check_place("Character", skipped + 1, ends - begin, "characters", of=f"line {first}")
+        begin += skipped
+    # No character takes less than a byte: what lies further on does not fit, nor does a line that is cut there.
+    near = split_lines(text[begin : begin + max(0, most) + 1])
+    chosen = near[:count] if count else near
     kept, rest = _leading(chosen, most), None
     if chosen and not kept:
         kept = [_beginning(chosen[0], most)]
         end = skipped + len(kept[0])
-        rest = end + 1 if end < len(lines[first - 1]) else None
+        ends = text.find(LF, place) + 1 or len(text)
+        rest = end + 1 if place + end < ends else None
     follows = first + len(kept) - (rest is not None)
     return Portion(
         text="".join(kept),
@@ -265,7 +268,7 @@ def _check_place(what: str, wanted: int, last: int, unit: str, *, of: str) -> No
 
 def _leading(lines: list[str], limit: int) -> list[str]:
     """Return as many leading lines as fit into ``limit`` bytes."""
-    if sum(map(len, lines)) < limit and json_bytes("".join(lines)) <= limit:
+    if json_bytes("".join(lines)) <= limit:
         return lines
     used = len('""')
     for index, line in enumerate(lines):

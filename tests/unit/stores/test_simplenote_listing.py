@@ -63,7 +63,10 @@ def test_what_is_no_entry_is_left_out_and_counted_beside_others(odd: Any) -> Non
 
 @pytest.mark.parametrize("odd", [None, True, 1.5, -1, "1", [], {}, 10**18])
 def test_a_note_without_a_version_number_is_asked_for_by_itself(odd: Any) -> None:
-    items = [{"id": "a", "v": odd, "d": {"content": "x"}}, {"id": "b", "v": 1, "d": {}}]
+    items = [
+        {"id": "a", "v": odd, "d": {"content": "x"}},
+        {"id": "b", "v": 1, "d": {"content": ""}},
+    ]
     first, second = page_from(_answer(index=items), mark=None, with_content=True).entries
     assert first == Entry("a", "")
     assert isinstance(second, Revision)

@@ -19,6 +19,7 @@ from mcp_notarium.errors import (
     StillLoading,
     VersionConflict,
 )
+from mcp_notarium.stores.contract import ChangePage, Entry
 from mcp_notarium.tools import get, manage, save
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.requests import GetRequest, ListRequest, ManageRequest, SaveRequest
@@ -433,7 +434,11 @@ def test_a_note_whose_tags_were_spoilt_a_moment_before_takes_no_text(make_harnes
         spelt = {"raw": b"labels: private", "tags_understood": False}
         return replace(revision, etag="r2", server_version=2, **spelt)
 
+    async def told(cursor, **_how):
+        return ChangePage((Entry("a", "r2", 2),), cursor)
+
     monkeypatch.setattr(harness.remote, "get", spoilt)
+    monkeypatch.setattr(harness.remote, "changes", told)
     with pytest.raises(NoteNotFound):
         saved(harness, id="a", local_version=1, text="new")
     assert harness.store.text("a") == "text"

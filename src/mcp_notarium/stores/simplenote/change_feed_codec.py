@@ -23,6 +23,7 @@ from mcp_notarium.stores.simplenote.note_codec import (
     etag_of,
     fields_of,
     has_address,
+    is_note,
     revision_from,
     version_from,
 )
@@ -126,7 +127,7 @@ def _apply_steps(
             raise DoesNotFit
         fields = apply_to_object(fields, step.operations)
         version = step.after
-    if version is None or version != newest:
+    if version is None or version != newest or not is_note(fields):
         raise DoesNotFit
     return revision_from(note_id, fields, version=version)
 

@@ -1,18 +1,17 @@
 """Convert Simplenote's note objects to revisions and back, and its listings to pages. Pure.
 
-It never fails on what a note holds, only on what is not an object: old accounts have notes with
-missing fields, dates in milliseconds, ``deleted`` as a number and fields of other programs. A value
-that it does not understand reads as empty and stays untouched in ``raw``:
+It fails on what is no note (no object, or no text in it: Simplenote takes no note without one), never on the
+rest: old accounts have notes with missing fields, dates in milliseconds, ``deleted`` as a number and fields of
+other programs. A value that it does not understand reads as empty and stays untouched in ``raw``:
 
-* ``content`` that is no string reads as empty text, ``tags`` that is no list as no tags, and an
-  item of ``tags`` that is no string is left out;
+* ``tags`` that is no list reads as no tags, and an item of ``tags`` that is no string is left out;
 * dates above 1e11 are milliseconds; a missing modification date is the creation date, else 0;
 * lone surrogates read as U+FFFD.
 
 ``raw`` is the object as JSON, without ``content`` where that is the revision's text. An object that
 stays whole is wrapped in a list.
 
-A page of a listing is read whole or not at all. A single note in it that is no object, is nested too
+A page of a listing is read whole or not at all. A single note in it that is no note, is nested too
 deeply or has no version number becomes an entry without content, so it neither hides nor spoils its
 neighbours. One without an id, or with one that no URL can hold (other clients make such notes by
 mistake), is left out and counted.
@@ -40,6 +39,8 @@ Fields = dict[str, Any]
 
 LONGEST_PLACE = 1024
 """Most characters of a cursor or mark; those of the service have some 24."""
+SAME_SECOND = 1.0
+"""Dates that differ by less may be one date, in other units."""
 _LARGEST_SECONDS = 1e11
 _LONGEST_VERSION = 18
 
@@ -63,17 +64,22 @@ def revision_from(note_id: str, fields: Fields, *, version: int | None) -> Revis
 
 def fields_from(value: Any) -> Fields:
     """Return ``value`` as a note object. Raises ``StoreProtocolError`` if it is none."""
-    if not isinstance(value, dict):
-        raise StoreProtocolError("Simplenote answered a note that is not an object")
-    return value
+    if not is_note(value):
+        raise StoreProtocolError("Simplenote answered a note that is no object with a text")
+    found: Fields = value
+    return found
+
+
+def is_note(value: Any) -> bool:
+    """Tell whether ``value`` is an object with a text."""
+    return isinstance(value, dict) and isinstance(value.get("content"), str)
 
 
 def fields_of(revision: Revision) -> Fields:
     """Return the whole object behind a revision."""
     stored = json.loads(revision.raw)
-    if isinstance(stored, list):
-        return fields_from(stored[0])
-    return {"content": revision.content.text} | fields_from(stored)
+    whole: Fields = stored[0] if isinstance(stored, list) else stored
+    return {"content": revision.content.text} | whole
 
 
 def compose_fields(base: Fields | None, content: Content, *, now: float) -> Fields:
@@ -227,7 +233,7 @@ def _entry(item: Any, *, with_content: bool) -> Revision | Entry:
     if version is None:
         return Entry(note_id, "")  # it will be fetched: that answer has a version of its own
     fields = item.get("d")
-    if with_content and isinstance(fields, dict) and not deeper_than(fields, DEEPEST):
+    if with_content and is_note(fields) and not deeper_than(fields, DEEPEST):
         return revision_from(note_id, fields, version=version)
     return Entry(note_id, etag_of(version), version)
 

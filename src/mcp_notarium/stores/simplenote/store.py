@@ -81,6 +81,7 @@ class SimplenoteStore:
         trash=True,
         properties=note_codec.PROPERTIES,
         keeps_dates=True,
+        fixed_creation=True,
         shares_by_tag=True,
         max_note_bytes=1_000_000,  # unpublished: people report refusals from about there
     )
@@ -172,8 +173,8 @@ class SimplenoteStore:
             raise _missing_error(note_id)
         fields = note_codec.fields_from(_value(reply))
         found = version_in(reply)
-        if found is None:
-            raise StoreProtocolError("Simplenote answered a note without a version")
+        if found is None or version not in (None, found):
+            raise StoreProtocolError("Simplenote answered a note without its version number")
         return note_codec.revision_from(note_id, fields, version=found)
 
     def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:

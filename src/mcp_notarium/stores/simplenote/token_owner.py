@@ -21,7 +21,6 @@ from mcp_notarium.stores.simplenote.urls import NOTES, Urls
 
 _REFUSED = frozenset({401, 403})
 _UNKNOWN = frozenset({400, 404})
-_SAME_SECOND = 1.0
 """Other programs round the date of creation to a whole number."""
 
 
@@ -96,7 +95,7 @@ def _is_sample_note(reply: Reply, sample: SampleNote) -> bool:
         raise StoreProtocolError(f"Simplenote answered with status {reply.status}")
     fields = note_codec.fields_from(parse_json(reply.body, deepest=None))
     created = note_codec.revision_from(sample[0], fields, version=None).created_at
-    return "creationDate" not in fields or abs(created - sample[1]) < _SAME_SECOND
+    return "creationDate" not in fields or abs(created - sample[1]) < note_codec.SAME_SECOND
 
 
 def _other_account_error(named: str) -> OtherAccount:

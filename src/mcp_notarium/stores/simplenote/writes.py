@@ -1,7 +1,9 @@
 """Write one note to Simplenote: push and guarded delete, and the meaning of each answer.
 
 While an earlier try of a write may have arrived, a refusal proves nothing and becomes
-``OutcomeUnknown``. This module merges nothing, and sends a write again only after status 440.
+``OutcomeUnknown``. So does an answer that cannot follow from the write: an old version number, another
+note's date of making, or "nothing to change" over another text. This module merges nothing, and sends a write
+again only after status 440.
 """
 
 from __future__ import annotations
@@ -73,12 +75,16 @@ class NoteWrites:
             # The service sometimes fails on its own diff; the same whole object may pass.
             reply = await self._account.send(request)
         if reply.ok:
-            return await self._read_stored(write.note_id, reply, next_version=(base or 0) + 1)
-        if reply.status in (_REPEATED, _EMPTY_CHANGE):
-            head = await self._head(write.note_id)
-            if reply.status == _REPEATED:
-                return _acknowledgement(head, PushStatus.REPEATED, next_version=(base or 0) + 1)
-            return Acknowledgement(head, PushStatus.UNCHANGED, alone=head.server_version == base)
+            return await self._read_stored(write, reply, base=base or 0)
+        if reply.status == _REPEATED:
+            head = await self._head_after(write, least=(base or 0) + 1)
+            return _acknowledgement(head, PushStatus.REPEATED, next_version=(base or 0) + 1)
+        if reply.status == _EMPTY_CHANGE:
+            head = await self._head_after(write, least=base or 0)
+            alone = head.server_version == base
+            if alone and head.content != _sent(write).content:
+                raise _contradiction_error()
+            return Acknowledgement(head, PushStatus.UNCHANGED, alone=alone)
         if reply.status in _BASE_UNKNOWN and base is not None and not reply.in_doubt:
             await self._raise_conflict(write.note_id)
         raise _refusal_error(reply)
@@ -114,21 +120,32 @@ class NoteWrites:
         )
 
     async def _read_stored(
-        self, note_id: str, reply: Reply, *, next_version: int
+        self, write: PendingWrite, reply: Reply, *, base: int
     ) -> Acknowledgement:
-        """Read the note from the answer to a stored write; fetch it if the answer does not have it."""
-        version = version_in(reply)
-        try:
-            fields = note_codec.fields_from(parse_json(reply.body))
-        except StoreProtocolError:
-            version = None
-        if version is None:
-            head = await self._head(note_id)
-            return _acknowledgement(head, PushStatus.STORED, next_version=next_version)
-        revision = note_codec.revision_from(note_id, fields, version=version)
+        """Read the note from the answer to a stored write; fetch it if the answer is not what was sent.
+
+        That answer and the fetched note must then agree, as far as they are of one version.
+        """
+        answer = _note_in(write.note_id, reply)
+        version = answer.server_version if answer else None
+        if answer is None or version is None or version <= base:
+            head = await self._head_after(write, least=base + 1)
+            return _acknowledgement(head, PushStatus.STORED, next_version=base + 1)
+        if answer.content != _sent(write).content:
+            head = await self._head_after(write, least=version)
+            if head.server_version == version and head.content != answer.content:
+                raise _contradiction_error()
         # Every stored write makes the next number.
         before = note_codec.etag_of(version - 1) if version > 1 else None
-        return _acknowledgement(revision, PushStatus.STORED, before, next_version=next_version)
+        return _acknowledgement(answer, PushStatus.STORED, before, next_version=base + 1)
+
+    async def _head_after(self, write: PendingWrite, *, least: int) -> Revision:
+        """Fetch the newest revision after a write. Raises ``OutcomeUnknown`` if it cannot be that."""
+        head = await self._head(write.note_id)
+        other = abs(head.created_at - _sent(write).created_at) >= note_codec.SAME_SECOND
+        if (head.server_version or 0) < least or other:
+            raise _contradiction_error()
+        return head
 
     async def _head(self, note_id: str) -> Revision:
         """Fetch the newest revision after a write was answered; without it the outcome is unknown."""
@@ -161,6 +178,28 @@ def _acknowledgement(
     version = revision.server_version
     first = note_codec.etag_of(next_version) if version is None or version > next_version else None
     return Acknowledgement(revision, status, before, alone=version == next_version, first=first)
+
+
+def _note_in(note_id: str, reply: Reply) -> Revision | None:
+    """Return the note in the answer to a write; None if there is none, or no number."""
+    version = version_in(reply)
+    try:
+        fields = note_codec.fields_from(parse_json(reply.body))
+    except StoreProtocolError:
+        return None
+    return note_codec.revision_from(note_id, fields, version=version)
+
+
+def _sent(write: PendingWrite) -> Revision:
+    return note_codec.revision_from(
+        write.note_id, note_codec.fields_from(parse_json(write.body)), version=None
+    )
+
+
+def _contradiction_error() -> OutcomeUnknown:
+    return OutcomeUnknown(
+        "Simplenote confirmed the write, but what it shows is not what came of it"
+    )
 
 
 def _conflict_error(note_id: str) -> VersionConflict:
