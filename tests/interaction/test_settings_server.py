@@ -173,3 +173,26 @@ def test_a_path_of_windows_is_not_looked_for_in_the_working_folder(
     assert done.returncode == 1
     assert b"is a Windows path" in done.stderr
     assert str(tmp_path).encode() not in done.stderr.replace(str(tmp_path / "data").encode(), b"")
+
+
+@pytest.mark.slow("starts doctor for several stores")
+def test_doctor_names_the_place_of_the_notes_that_cannot_be_used_before_the_first_start(
+    tmp_path: Path,
+) -> None:
+    places = {
+        ("vault", "VAULT_PATH"): "no-such-folder",
+        ("memento", "MEMENTO_DATABASE"): "no-such.db",
+        ("trilium", "TRILIUM_URL"): "",
+    }
+    for (store, name), place in places.items():
+        value = str(tmp_path / place) if place else "http://127.0.0.1:9"
+        env = store_environment(tmp_path, store, TRILIUM_TOKEN="x_y") | {name: value}
+        done = subprocess.run(
+            [*SERVE, "doctor", "--json"], env=env, cwd=tmp_path, capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+        found = {one["name"]: one for one in json.loads(done.stdout)["findings"]}
+        assert found["service"]["state"] == "warn"
+        assert found["service"]["hint"]
+        assert place in found["service"]["seen"]
+        assert place == "" or name in found["service"]["seen"]
+    assert not (tmp_path / "data").exists()
