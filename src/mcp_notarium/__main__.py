@@ -27,16 +27,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     serving = _parse_serve(arguments)
     terminal = os.isatty(0)
-    if serving is None or "_ARGCOMPLETE" in os.environ or (terminal and not arguments):
-        from mcp_notarium.cli import main as cli  # noqa: PLC0415 - argparse, only for the commands
-
-        return cli.run(arguments)
-    notice = _TERMINAL_NOTICE if terminal else ""
-    from mcp_notarium.protocol.server import serve  # noqa: PLC0415 - a command does not need the server
-
     try:
+        if serving is None or "_ARGCOMPLETE" in os.environ or (terminal and not arguments):
+            from mcp_notarium.cli import main as cli  # noqa: PLC0415 - argparse, only for the commands
+
+            return cli.run(arguments)
+        notice = _TERMINAL_NOTICE if terminal else ""
+        from mcp_notarium.protocol.server import serve  # noqa: PLC0415 - a command does not need the server
+
         return serve(env_file=serving.get(_ENV_FILE), account=serving.get(_ACCOUNT), notice=notice)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # while modules were imported
+        if serving is None:
+            sys.stderr.write("\nInterrupted. Nothing was changed.\n")
         return 130
 
 

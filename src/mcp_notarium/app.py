@@ -99,6 +99,7 @@ async def open_app(
     read_only: bool = False,
     heal: bool = False,
     damaged: Callable[[LockedError], None] = _ignore_damage,
+    in_memory: bool = False,
 ) -> AsyncIterator[App]:
     """Open the app, with sync running unless ``syncing`` is False; close it on leaving.
 
@@ -106,11 +107,11 @@ async def open_app(
     first. ``read_only``: change no file of the folder, and keep the visibility rules of the index.
     ``heal``: repair a damaged database, if that loses nothing. ``damaged`` is called once, in the event
     loop, if the database turns out to be damaged while it is open; ``CacheDamaged`` raised inside leaves as
-    ``LockedError``.
+    ``LockedError``. ``in_memory``: with an empty database that ends with it, whatever the store.
     """
     log = log or logs.get("app")
     opens = partial(opener.open_with_policy, config, whole=whole, heal=heal)
-    if not config.store.persistent:
+    if in_memory or not config.store.persistent:
         from mcp_notarium.account import memory_account  # noqa: PLC0415 - no other store needs it
 
         opens = partial(memory_account.open_in_memory, config)

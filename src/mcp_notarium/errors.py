@@ -10,8 +10,9 @@
     ├── NoteNotFound
     ├── VersionConflict
     ├── LoginRequired          OtherAccount
-    ├── StoreError             StoreUnavailable, StoreTimeout, RateLimited, StoreRejected (DateRefused),
-    │                          StoreProtocolError, OutcomeUnknown, CursorLost, RemoteVanished
+    ├── StoreError             StoreUnavailable (StorePlaceUnusable), StoreTimeout, RateLimited,
+    │                          StoreRejected (DateRefused), StoreProtocolError, OutcomeUnknown, CursorLost,
+    │                          RemoteVanished
     └── CacheError             CacheBusy, StillLoading, CacheFull, NotRecorded (RollbackSeen),
                                CacheDamaged (CacheReplaced)
 
@@ -288,6 +289,13 @@ class StoreUnavailable(StoreError):
     http_status_code = 503
     retryable = True
     resolution_hint = "Notes in the cache can still be read. Try this again in a few minutes."
+
+
+class StorePlaceUnusable(StoreUnavailable):
+    """The folder or file that a setting names is not there, or is not one that can be used."""
+
+    subcategory = "place_unusable"
+    retryable = False
 
 
 class StoreTimeout(StoreError):

@@ -45,8 +45,9 @@ def _env(simulator: Simulator, tmp_path: Path) -> dict[str, str]:
 
 def printed(env: dict[str, str], *arguments: str) -> dict[str, object]:
     done = run(env, "policy", *arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    facts = json.loads(done.stdout)
+    assert done.returncode == (0 if facts.get("allowed", True) else 1), done.stderr
+    return facts
 
 
 def test_show_names_every_rule_and_its_origin(env):
@@ -92,6 +93,7 @@ def test_explain_says_why(env, tmp_path):
         assert server.leave() == 0
     kept = printed(env, "explain", "kept", "manage")
     assert (kept["visible"], kept["rule"]) == (False, 'hidden_tags "private"')
+    assert kept["allowed"] is False
     assert "delete_permanently" in kept["refused"]
     assert kept["permitted"] == [
         "trash",
@@ -109,7 +111,7 @@ def test_explain_says_why(env, tmp_path):
     assert printed(env, "explain", "no", "such", "words", "save")["visible"] is None
     said = run(env, "policy", "explain", "kept", "save").stdout
     assert 'Note kept is hidden by hidden_tags "private".' in said
-    assert "`save` is not offered to agents." in said
+    assert said.splitlines()[-1].startswith("Verdict: no. `save` is refused")
     (tmp_path / "cache" / "policy.toml").write_text('mode = "full"')
     later = printed(env, "explain", "kept", "get")
     assert "until a server is restarted" in later["remark"]

@@ -162,12 +162,12 @@ def test_every_question_is_answered_at_a_terminal(simulator: Simulator, home: Pa
         terminal.answer("does not accept this code. Type the one of the newest e-mail.", "")
         terminal.answer("Code from the e-mail: ", "no code!\n")
         terminal.answer("Code from the e-mail: ", lambda: f"{simulator.sent_codes[-1].code}\n")
-        terminal.answer("Make a recovery key", "y")
+        terminal.answer("Make a recovery key", "y\r")
         asked = terminal.finds(r"Type group (\d) of 9: ")
         (shown,) = re.findall(r"(?:[0-9A-Z]{4}-){8}[0-9A-Z]{4}", terminal.screen)
         terminal.type(f"{shown.split('-')[int(asked[1]) - 1]}\n")
         terminal.answer("Which programs shall use the notes?", SPACE + "\n")
-        terminal.answer("Add the server `notarium` to Zed?", "n")
+        terminal.answer("Add the server `notarium` to Zed?", "n\r")
         assert terminal.ends() == 0, terminal.screen
     assert "1 note is here" in terminal.screen
     assert len(simulator.sent_codes) == 1
@@ -251,8 +251,8 @@ def test_a_passphrase_is_typed_twice_and_kept_for_servers_if_one_agrees(home: Pa
         terminal.answer("The two differ.", "")
         terminal.answer("New passphrase", f"{PASSPHRASE}\n")
         terminal.answer("The same once more", f"{PASSPHRASE}\n")
-        terminal.answer("Keep it in a file", "y")
-        terminal.answer("Add the server `notarium` to Cursor?", "y")
+        terminal.answer("Keep it in a file", "y\r")
+        terminal.answer("Add the server `notarium` to Cursor?", "y\r")
         assert terminal.ends() == 0, terminal.screen
     assert PASSPHRASE not in terminal.screen
     kept = home / ".config/mcp-notarium/local.key"
@@ -289,8 +289,8 @@ def test_a_passphrase_that_nothing_keeps_is_asked_by_commands_and_given_to_no_cl
         terminal.answer("Passphrase: ", f"{PASSPHRASE}s\n")
         terminal.answer("does not open the notes that are here", "")
         terminal.answer("Passphrase: ", f"{PASSPHRASE}\n")
-        terminal.answer("Keep it in a file", "y")
-        terminal.answer("Add the server `notarium` to Cursor?", "n")
+        terminal.answer("Keep it in a file", "y\r")
+        terminal.answer("Add the server `notarium` to Cursor?", "n\r")
         assert terminal.ends() == 0, terminal.screen
     assert (home / ".config/mcp-notarium/local.key").read_text() == f"{PASSPHRASE}\n"
 
@@ -395,10 +395,10 @@ def test_a_mistyped_address_and_a_refused_token_are_corrected_at_once(home: Path
             terminal.answer("Address of the Trilium server", "localhost:8080\n")
             terminal.answer("is not a URL", "")
             terminal.answer("Address of the Trilium server", "\x15http://127.0.0.1:9\n")
-            terminal.answer("Correct the account and try again?", "y")
+            terminal.answer("Correct the account and try again?", "y\r")
             terminal.answer("Address of the Trilium server", f"\x15{service.url}\n")
             terminal.answer("does not accept the token", "")
-            terminal.answer("Log in now instead?", "y")
+            terminal.answer("Log in now instead?", "y\r")
             terminal.answer("Password of the Trilium server", f"{service.password}\n")
             assert terminal.ends() == 0, terminal.screen
         assert "1 note is here" in terminal.screen
@@ -480,6 +480,9 @@ def test_another_place_for_the_key_of_a_database_is_a_rotation(home: Path) -> No
     made = home / "new.key"
     assert run(bare(home), "generate-key", "--file", str(made)).returncode == 0
     rotated = run(bare(home), "rotate-key", "--new-key-file", str(made))
+    told = " ".join(rotated.stderr.split())
+    assert f"{made.name} is its key file from now on" in told
+    assert "local.key still holds the old key, which opens nothing here any more" in told
     assert rotated.returncode == 0, rotated.stderr
     assert accounts(home)["local"]["DB_ENCRYPTION_KEY_FILE"] == str(made)
     assert run(bare(home), "status").returncode == 0
@@ -532,7 +535,9 @@ def test_a_second_notebook_is_another_account_and_another_server(home: Path) -> 
     done = run(bare(home), "setup", "--yes", "--store", "local", *second)
     assert done.returncode == 0, done.stderr
     assert list(cursor(home)) == ["notarium", "notarium-diary"]
-    assert "there are several accounts: local, diary" in run(bare(home), "status").stderr
+    several = run(bare(home), "status").stderr
+    assert "there are 2 accounts" in several
+    assert "`--account local` (local), `--account diary` (local)" in " ".join(several.split())
     assert run(bare(home), "status", "--account", "diary").returncode == 0
     kept = run(bare(home), "backup", str(home / "diary.backup"), "--account", "diary")
     assert "mcp-notarium --account diary restore --backup" in kept.stderr

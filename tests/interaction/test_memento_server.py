@@ -143,7 +143,7 @@ class Misfortunes:
 
     def gone(self):
         away = self.app.path.rename(self.app.path.with_name("away.db"))
-        self.refuses("lost\n", "cannot be reached")
+        self.refuses("lost\n", "cannot be used")
         self.shows("n1", "after the lock\n")
         away.rename(self.app.path)
         self.save("it is back\n")

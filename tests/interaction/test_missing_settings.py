@@ -214,3 +214,19 @@ def test_an_invalid_setting_ends_the_process_with_any_client(
         assert talker.leave()[0] == 1
         assert next(iter(wrong)) in critical(talker.errors())
         assert not talker.rest()
+
+
+def test_an_account_that_is_set_up_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / ".config/mcp-notarium"
+    folder.mkdir(parents=True)
+    (folder / "accounts.toml").write_text('[diary]\nkey = "keychain"\nNOTARIUM_STORE = "local"\n')
+    (folder / "accounts.toml").chmod(0o600)
+    with server(tmp_path, {}) as talker:
+        _, *results = by_handshake(talker)
+        for result in results:
+            error = json.loads(result["content"][0]["text"])
+            assert "`--account diary`" in error["resolution_hint"]
+            assert "setup" not in error["resolution_hint"]
+        talker.hang_up()
+        assert talker.leave()[0] == 1
+        assert "`--account diary`" in critical(talker.errors())

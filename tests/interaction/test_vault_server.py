@@ -207,8 +207,8 @@ def test_without_its_folder_it_says_so(env: dict[str, str], vault: Path) -> None
     with Server(env) as server:
         until(lambda: server.tool("manage", action="get_stats")["stats"]["db_sync_error_count"] > 0)
         error = server.error("save", text="x\n")
-        assert error["subcategory"] == "unavailable"
-        assert "the folder of the vault cannot be used" in error["message"]
+        assert (error["subcategory"], error["retryable"]) == ("place_unusable", False)
+        assert str(vault) in error["message"].replace("~", str(vault.parent))
         assert server.leave() == 0
 
 

@@ -29,6 +29,7 @@ from mcp_notarium.cli.terminal import (
     ask_line,
     ask_secret,
     ask_yes,
+    can_ask,
     say_unless_copied,
     talk,
 )
@@ -251,6 +252,11 @@ def run_purge(args: argparse.Namespace) -> int:
 
 
 def _require_consent(config: Config) -> None:
+    if not can_ask():
+        raise InvalidRequest(
+            "there is no terminal to ask on; nothing was removed",
+            resolution_hint="Run `mcp-notarium purge` in a terminal, or with `--yes`.",
+        )
     talk(f"Everything in {config.account_dir} will be destroyed, the quarantine too.")
     if config.store.truth is Truth.LOCAL:
         talk("Your notes are in there, and nowhere else.")

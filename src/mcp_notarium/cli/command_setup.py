@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _OPTIONS = {
     "--json": "print JSON",
-    "--yes": "do not ask",
+    "--yes": "answer every question with yes",
     "--ask-key": "ask for a key instead of taking the configured one",
     "--allow-weak": "accept a passphrase that can be guessed",
 }

@@ -102,6 +102,8 @@ def _check_cache(
         except (LockedError, CacheError) as error:
             facts = status.describe_failure(error)
         inside += _check_passphrase(config)
+    elif facts["exit_code"] == 0 and not offline:
+        inside += asyncio.run(_check_without_cache(config))
     if any(one.name == "pages" and one.state == BAD for one in inside):
         facts = status.describe_failure(opener.damage_error(config))
     return [_verdict_finding(facts), *inside], facts["exit_code"]
@@ -169,6 +171,12 @@ async def _check_open_cache(
         if not offline:
             found.append(await _check_service(app))
     return [_check_pages(config, app.cache.database, deep=deep), *found] if pages else found
+
+
+async def _check_without_cache(config: Config) -> list[Finding]:
+    """Check what the store needs before there is a cache. Makes none."""
+    async with open_app(config, syncing=False, read_only=True, in_memory=True) as app:
+        return [*_check_place(app), await _check_service(app)]
 
 
 def _check_pages(config: Config, database: Database, *, deep: bool) -> Finding:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import difflib
+import unicodedata
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.app import App, open_app
@@ -36,8 +37,13 @@ from mcp_notarium.tools.answers import ManageAnswer, VersionRow
 from mcp_notarium.tools.note_lookup import find_note
 from mcp_notarium.tools.requests import ManageRequest
 
+if TYPE_CHECKING:
+    from mcp_notarium.storage.note_search import Summary
+
 _SYNC_SECONDS = 15.0
 _MOST_NAMED = 10
+_MOST_COMPARED = 1000
+"""Notes with the words whose titles are compared with what was typed."""
 _HINTS = {
     "nothing_to_undo": "`mcp-notarium history NOTE` lists what `mcp-notarium restore-version` can bring back.",
     "changed_since": "`mcp-notarium history NOTE` lists what came; `mcp-notarium restore-version` drops that, too.",
@@ -236,7 +242,7 @@ async def _named_errors() -> AsyncIterator[None]:
 
 
 async def find_named(app: App, named: str) -> Note:
-    """Return the note with this id, or the only one that has these words.
+    """Return the note with this id, the only one with this title, or the only one that has these words.
 
     Raises ``NoteNotFound``, and lists the notes if there are several.
     """
@@ -244,9 +250,11 @@ async def find_named(app: App, named: str) -> Note:
         return await find_note(app, named)
     except NoteNotFound:
         found = await app.library.find(
-            search_parser.parse(named), limit=_MOST_NAMED, offset=0, preview_lines=1
+            search_parser.parse(named), limit=_MOST_COMPARED, offset=0, preview_lines=1
         )
-    only = app.library.get(found.notes[0].id) if found.total == 1 else None
+    titled = [one for one in found.notes if _same_title(one, named)]
+    alone = titled if len(titled) == 1 else found.notes[: found.total == 1]
+    only = app.library.get(alone[0].id) if alone else None
     if only is not None:
         return only
     if not found.total:
@@ -254,13 +262,27 @@ async def find_named(app: App, named: str) -> Note:
             "no note has this id or these words",
             resolution_hint="`mcp-notarium search WORDS` lists notes; the policy may hide some.",
         )
-    for one in found.notes:
+    first = (titled or list(found.notes))[:_MOST_NAMED]
+    for one in first:
         talk(f"  {one_line(note_title(one.title, one.head))}  {one_line(one.id)}")
-    shown = "" if len(found.notes) == found.total else f", of which {len(found.notes)} are above"
+    if titled:
+        raise NoteNotFound(
+            f"{len(titled):,} notes have this title", resolution_hint="Give the id of one."
+        )
+    shown = "" if len(first) == found.total else f", of which {len(first)} are above"
     raise NoteNotFound(
         f"{found.total:,} notes have these words{shown}",
         resolution_hint="Give the id of one, or more words.",
     )
+
+
+def _same_title(one: Summary, named: str) -> bool:
+    return _plain_title(note_title(one.title, one.head)) == _plain_title(named)
+
+
+def _plain_title(title: str) -> str:
+    """Return a title without the signs of a Markdown heading, for comparing."""
+    return " ".join(unicodedata.normalize("NFC", title).lstrip("# ").casefold().split())
 
 
 async def _find_told(app: App, named: str) -> Note:

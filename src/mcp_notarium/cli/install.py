@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.cli import client_files, console, questions
+from mcp_notarium.cli import client_files, console, questions, signals
 from mcp_notarium.cli.client_files import ClientFile
 from mcp_notarium.cli.questions import Choice
 from mcp_notarium.cli.server_check import check_server
@@ -34,6 +34,9 @@ _TEMPORARY = {"archive-v0", "environments-v2"}
 """Folders of ``uvx``, whose programs may be gone tomorrow."""
 _CACHES = {".cache", "cache", "caches"}
 """Where ``pipx run`` keeps a program for some days."""
+
+_ADDED = "What was added so far stays; `mcp-notarium uninstall` takes it out."
+_TAKEN_OUT = "What was taken out so far stays so; `mcp-notarium install` adds it again."
 
 
 def add_install_arguments(parser: argparse.ArgumentParser) -> None:
@@ -136,6 +139,7 @@ def _install_one(
         return None
     client_files.keep_copy(file)
     client_files.write(file, after)
+    signals.note_change(_ADDED)
     then = ". ".join(filter(None, (one.reload, one.trust)))
     console.done(f"{one.title}: {display_path(file.path)}. {then}.")
     written: Mapping[str, Any] = client_files.servers_of(_read(one))[name]
@@ -202,6 +206,7 @@ def _uninstall_one(one: Client, account: str, *, yes: bool) -> bool:
         ):
             continue
         client_files.write(file, after)
+        signals.note_change(_TAKEN_OUT)
         console.done(f"{one.title}: `{name}` is out of {display_path(file.path)}. {one.reload}.")
     if names and not client_files.ours(_read(one)):
         client_files.drop_copy(file)

@@ -82,6 +82,7 @@ async def _log_in(config: Config, login: Login, args: argparse.Namespace) -> int
                 _restore_token(app, before)
                 raise
     talk(f"Logged in. {config.store.title} accepts the token; it is stored for servers.")
+    talk("Running servers use it at once. `mcp-notarium sync` loads the notes now.")
     return 0
 
 

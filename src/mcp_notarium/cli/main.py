@@ -52,6 +52,7 @@ GROUPS = {
         "completion": Command("completion", "let the shell complete commands and options"),
     },
     "Notes": {
+        "list": Command("notes", "list the newest notes"),
         "search": Command("notes", "find notes by words, tags and dates"),
         "show": Command("notes", "show a note"),
         "sync": Command("notes", "bring the notes in step with the store now"),
@@ -90,6 +91,11 @@ GROUPS = {
     },
 }
 COMMANDS = {name: one for group in GROUPS.values() for name, one in group.items()}
+_WORDS: dict[str, Callable[[list[str]], list[str]]] = {
+    "help": lambda rest: [*rest[:1], "--help"],
+    "version": lambda _rest: ["--version"],
+}
+"""What people type for an option."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -197,6 +203,8 @@ def _dispatch(arguments: list[str]) -> int:
 
         _parser().print_help()
         return overview.run()
+    if options.command in _WORDS:
+        return _dispatch(_WORDS[options.command](options.rest))
     command = COMMANDS.get(options.command)
     if command is None:
         meant = suggest(options.command, COMMANDS) or "; see mcp-notarium --help"
@@ -289,9 +297,9 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(error: NotariumError) -> int:
-    _say(f"mcp-notarium: {terminal.name_account(error.message)}")
+    _say(f"mcp-notarium: {terminal.name_account(error.message)}", clean=logs.scrub_for_terminal)
     if error.person_hint:
-        _say(f"→ {terminal.name_account(error.person_hint)}")
+        _say(f"→ {terminal.name_account(error.person_hint)}", clean=logs.scrub_for_terminal)
     return error.exit_code
 
 
@@ -304,9 +312,9 @@ def _show_unexpected(error: Exception) -> int:
     return 1
 
 
-def _say(text: str) -> None:
+def _say(text: str, *, clean: Callable[[str], str] = logs.scrub) -> None:
     with suppress(OSError, ValueError):
-        line = terminal.fit(several_lines(logs.scrub(text)), sys.stderr) + "\n"
+        line = terminal.fit(several_lines(clean(text)), sys.stderr) + "\n"
         encoding = sys.stderr.encoding or "utf-8"
         sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
         sys.stderr.flush()

@@ -43,6 +43,15 @@ _MOST_ROWS = 1000
 
 def _add_search_arguments(arguments: argparse.ArgumentParser) -> None:
     arguments.add_argument("words", nargs="+", metavar="WORDS", help=parser.FILTERS)
+    _add_row_arguments(arguments)
+
+
+def _add_list_arguments(arguments: argparse.ArgumentParser) -> None:
+    arguments.add_argument("words", nargs="*", metavar="WORDS", help=parser.FILTERS)
+    _add_row_arguments(arguments)
+
+
+def _add_row_arguments(arguments: argparse.ArgumentParser) -> None:
     arguments.epilog = "The exit code is 0 without a hit, too; --json says how many there are."
     arguments.add_argument("-n", type=int, default=20, metavar="COUNT", help="how many (20)")
     command_setup.options("--json")(arguments)
@@ -65,7 +74,7 @@ async def _search(args: argparse.Namespace) -> int:
     facts = {"total": found.total, "notes": [_as_json(one) for one in found.notes]}
     print_data(facts, [line for one in found.notes for line in _hit(one)], as_json=args.json)
     if not args.json:
-        _say_count(found)
+        _say_count(found, args.words)
     return 0
 
 
@@ -89,9 +98,9 @@ def _hit(one: Summary) -> list[Any]:
     return [title.append(tags, style="cyan"), *(Padding(x, (0, 0, 0, 2)) for x in (*match, place))]
 
 
-def _say_count(found: Found) -> None:
+def _say_count(found: Found, words: list[str]) -> None:
     if not found.total:
-        console.say("No note has all of these words.")
+        console.say("No note has all of these words." if words else "There are no notes yet.")
         return
     console.say(
         f"{len(found.notes):,} of {counted(found.total, 'note')}. `mcp-notarium show {shlex.quote(found.notes[0].id)}` shows "
@@ -209,6 +218,7 @@ async def _count(app: App) -> int | None:
 
 COMMANDS = {
     "search": (_add_search_arguments, run_search),
+    "list": (_add_list_arguments, run_search),
     "show": (_add_show_arguments, run_show),
     "sync": (command_setup.options("--json"), run_sync),
 }

@@ -25,6 +25,7 @@ from mcp_notarium.domain.policy import TOOLS, Policy
 from mcp_notarium.errors import ConfigError, NotPermitted
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.logs.redaction_rules import one_line
+from mcp_notarium.report.words import listed
 from mcp_notarium.search import parser
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.sync.status import read_status
@@ -44,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file", type=Path, nargs="?", metavar="FILE", help="default: the one that holds"
     )
     explaining = actions.add_parser(
-        "explain", help="why an agent may see a note, or use a tool on it"
+        "explain",
+        help="whether and why an agent may use a tool on a note (exit code 0: yes)",
     )
     explaining.add_argument("note", metavar="NOTE", nargs="+", help="its id, or words of it alone")
     explaining.add_argument("tool", choices=TOOLS, metavar="TOOL", help=", ".join(TOOLS))
@@ -73,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         return _show(loaded.policy, as_json=args.json)
     facts = explain(loaded.config, " ".join(args.note), args.tool)
     print_data(facts, "\n".join(_describe(facts)), as_json=args.json)
-    return 0
+    return 0 if facts["allowed"] else 1
 
 
 def _report_valid(found: FoundPolicy, *, as_json: bool) -> int:
@@ -142,7 +144,7 @@ def explain(config: Config, named: str, tool: str) -> dict[str, Any]:
 
     They are what the database knows: it has no words of notes that are hidden.
     """
-    return _explain_note(config, named) | _explain_tool(config.policy, tool)
+    return _add_verdict(_explain_note(config, named) | _explain_tool(config.policy, tool))
 
 
 def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
@@ -216,10 +218,28 @@ def _describe(facts: dict[str, Any]) -> list[str]:
         None: [f"Note {note} is not in the cache."],
     }[facts["visible"]]
     lines += [facts["remark"]] if "remark" in facts else []
-    if not facts["offered"]:
-        lines.append(f"`{facts['tool']}` is not offered to agents.")
-    lines += [f"`{name}` is permitted." for name in facts["permitted"] if facts["offered"]]
-    return lines + [f"`{name}` is refused: {why}" for name, why in facts["refused"].items()]
+    return [*lines, facts["verdict"]]
+
+
+def _add_verdict(facts: dict[str, Any]) -> dict[str, Any]:
+    """Add whether an agent may use the tool on this note, in one sentence."""
+    tool, refused = facts["tool"], facts["refused"]
+    permitted = facts["permitted"] if facts["offered"] else []
+    if not permitted:
+        allowed, why = False, next(iter(refused.values()), "it is not offered to agents")
+        verdict = f"Verdict: no. `{tool}` is refused: {why.rstrip('.')}."
+    elif facts["visible"] is False:
+        allowed = False
+        verdict = f"Verdict: no. For `{tool}` there is no such note: it is hidden from agents."
+    elif facts["visible"] is None:
+        allowed, verdict = (
+            None,
+            f"Verdict: unknown. `{tool}` is permitted, and the note is not known here.",
+        )
+    else:
+        but = f", but not {listed([f'`{one}`' for one in refused])}" if refused else ""
+        allowed, verdict = True, f"Verdict: yes. An agent may use `{tool}` on this note{but}."
+    return facts | {"allowed": allowed, "verdict": verdict}
 
 
 def _format_value(value: Any) -> str:

@@ -55,8 +55,8 @@ def ask_text(
 
 
 def confirm(question: str, *, default: bool, option: str) -> bool:
-    """Ask a yes-or-no question."""
-    return bool(_ask(_require(option).confirm, question, default=default))
+    """Ask a yes-or-no question, whose answer ends with Enter: a key typed too early answers no other one."""
+    return bool(_ask(_require(option).confirm, question, default=default, auto_enter=False))
 
 
 def _require(option: str) -> Any:

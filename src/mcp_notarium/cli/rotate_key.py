@@ -11,6 +11,7 @@ import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from mcp_notarium.account import keychain_slot, reencryption, slot_rotation
 from mcp_notarium.account.database_creation import kdf_policy
@@ -27,7 +28,7 @@ from mcp_notarium.cli.terminal import (
     talk,
 )
 from mcp_notarium.config import Config
-from mcp_notarium.config.accounts import Account
+from mcp_notarium.config.accounts import KEY_FILE, Account
 from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
 from mcp_notarium.crypto.slot_changes import describe_slot
@@ -341,6 +342,23 @@ def _tell_account(account: Account, args: argparse.Namespace) -> None:
         return
     setup_key.remember(moved)
     talk(f"The account `{account.name}` uses the new key; restart its clients.")
+    if moved.key == "file":
+        _tell_key_files(account, moved)
+
+
+def _tell_key_files(before: Account, after: Account) -> None:
+    """Tell which file is the account's key file from now on, and offer to remove the old one."""
+    new = Path(after.variables[KEY_FILE])
+    talk(f"{display_path(new)} is its key file from now on: keep it there.")
+    old = Path(before.variables[KEY_FILE]) if before.key == "file" else None
+    if old is None or old == new or not old.is_file():
+        return
+    kept = f"{display_path(old)} still holds the old key, which opens nothing here any more."
+    if can_ask() and ask_yes(f"{kept} Remove it?"):
+        old.unlink()
+        talk(f"{display_path(old)} is removed.")
+    else:
+        talk(f"note: {kept} Old backups may need it; else delete it.")
 
 
 COMMANDS = {"rotate-key": (add_arguments, run)}

@@ -93,9 +93,10 @@ def choose_account(
             resolution_hint=f"{known} {_SETUP}",
         )
     if len(found) > 1:
+        named = ", ".join(f"`--account {one.name}` ({one.store})" for one in found.values())
         raise AccountError(
-            f"there are several accounts: {', '.join(found)}",
-            resolution_hint="Name one: `--account NAME`.",
+            f"there are {len(found)} accounts, and it is not said which one is meant",
+            resolution_hint=f"Add one of these to the command: {named}.",
         )
     return next(iter(found.values()), None)
 

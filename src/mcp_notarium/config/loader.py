@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.config import policy_file, settings
+from mcp_notarium.config import accounts, policy_file, settings
 from mcp_notarium.config.accounts import Account, AccountError
 from mcp_notarium.config.common_variables import COMMON, STORE, secret_names
 from mcp_notarium.config.policy_file import FoundPolicy
@@ -32,6 +33,7 @@ from mcp_notarium.stores import registry
 from mcp_notarium.stores.kind import StoreKind
 
 _SETUP = "Run `mcp-notarium setup` in a terminal: it asks for all that is needed, and tells your clients. Or:"
+_MOST_NAMED = 3
 _WITHOUT_ACCOUNT = f"Without such an account: {STORE}={registry.WITHOUT_ACCOUNT}."
 
 
@@ -136,6 +138,8 @@ def load(
     missing, store, problems = None, reading.store, reading.problems()
     if problems or store is None:
         missing = _join_problems(problems, reasons=reading.reasons())
+        if account is None and isinstance(missing, SettingsMissing):
+            _point_to_accounts(missing, environ)
         if complete or store is None or not isinstance(missing, SettingsMissing):
             raise missing
     found = settings.build_policy(reading.picks)
@@ -200,6 +204,17 @@ def _working_folder() -> Path:
         return Path.cwd()
     except OSError:  # the folder is gone; nothing relative can be meant
         return Path(os.path.sep)
+
+
+def _point_to_accounts(error: SettingsMissing, environ: Mapping[str, str]) -> None:
+    """Name the accounts that `setup` has made, if there are any: a server uses one only if it is told which."""
+    with suppress(ConfigError, RuntimeError):
+        found = accounts.read_accounts(accounts.config_dir(environ))
+        if found:
+            named = " or ".join(f"`--account {name}`" for name in list(found)[:_MOST_NAMED])
+            way = f"add {named} to the arguments of the server in the client's configuration, or run `mcp-notarium install`"
+            error.resolution_hint = f"An account is set up: {way}."
+            error.agent_hint = f"Ask the user to {way}, and to restart the client."
 
 
 def _join_problems(problems: tuple[ConfigError, ...], *, reasons: tuple[str, ...]) -> ConfigError:

@@ -37,8 +37,9 @@ class Source:
     place: str
 
     def get(self, name: str) -> str | None:
-        """Return the text, or None if it is not set. Empty counts as not set: clients send empty strings."""
-        return self.values.get(name) or None
+        """Return the text, or None if it is not set. Blank counts as not set, in quotation marks too: clients send it."""
+        text = self.values.get(name)
+        return text if text and text.strip().strip("\"'").strip() else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ or an address: it may be a secret that was pasted into the wrong line.
 
 from __future__ import annotations
 
+import os
 import re
 
 from mcp_notarium.config_variable import Kind, Variable
@@ -31,6 +32,8 @@ _ALIASES = {
 }
 """Other accepted spellings of choices."""
 _SHOWN = 40
+_QUOTES = ('"', "'")
+_DRIVE = re.compile(r"(?P<drive>[A-Za-z]):[\\/]|\\\\", re.ASCII)
 
 
 def parse_value(variable: Variable, text: str, warnings: list[str]) -> str:
@@ -43,7 +46,16 @@ def parse_value(variable: Variable, text: str, warnings: list[str]) -> str:
         )
     if variable.secret:
         return _parse_secret(variable, text)
-    return _PARSERS[variable.kind](variable, text.strip(), warnings)
+    return _PARSERS[variable.kind](variable, _unquote(variable, text.strip(), warnings), warnings)
+
+
+def _unquote(variable: Variable, text: str, warnings: list[str]) -> str:
+    """Return the text without the quotation marks around it, which a shell would have removed."""
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in _QUOTES
+    if not quoted:
+        return text
+    warnings.append(f"{variable.name} is in quotation marks; they are ignored.")
+    return text[1:-1].strip()
 
 
 def _parse_secret(variable: Variable, text: str) -> str:
@@ -64,6 +76,20 @@ def _parse_text(variable: Variable, text: str, _warnings: list[str]) -> str:
             resolution_hint=f"Type {variable.name} again without control characters.",
         )
     return text
+
+
+def _parse_path(variable: Variable, text: str, warnings: list[str]) -> str:
+    found = _DRIVE.match(text) if os.name == "posix" else None
+    if found is not None:
+        in_wsl = (
+            f" In WSL the drive is below /mnt/{found['drive'].lower()}." if found["drive"] else ""
+        )
+        raise ConfigError(
+            f"{variable.name} is a Windows path, and this system is not Windows",
+            resolution_hint=f"Write {variable.name} as this system names the place, like "
+            f"/home/me/notes.{in_wsl}",
+        )
+    return _parse_text(variable, text, warnings)
 
 
 def _parse_name(variable: Variable, text: str, _warnings: list[str]) -> str:
@@ -158,6 +184,6 @@ _PARSERS = {
     Kind.CHOICE: _parse_choice,
     Kind.COUNT: _parse_number,
     Kind.NUMBER: _parse_number,
-    Kind.PATH: _parse_text,
+    Kind.PATH: _parse_path,
     Kind.URL: _parse_url,
 }

@@ -22,6 +22,7 @@ from mcp_notarium.logs.logger import (
     protect_config,
     scrub,
     scrub_for_client,
+    scrub_for_terminal,
 )
 from mcp_notarium.logs.setup import close, configure, configure_full, watch_loop
 
@@ -35,5 +36,6 @@ __all__ = [
     "protect_config",
     "scrub",
     "scrub_for_client",
+    "scrub_for_terminal",
     "watch_loop",
 ]

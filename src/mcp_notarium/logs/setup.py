@@ -60,7 +60,9 @@ def configure(
     STATE.level = LEVELS[level.casefold()]
     STATE.configured = True
     _install_hooks()
-    clean = scrub_for_terminal if stderr.isatty() else scrub
+    clean = (
+        scrub if divert_stdout else scrub_for_terminal
+    )  # a command speaks to its user: ids and addresses stay
     sys.stderr = cast("TextIO", RedactingStream(stderr, clean))
     if divert_stdout:
         _diverted.append(sys.stdout)

@@ -71,8 +71,8 @@ def test_a_server_that_names_no_account_reads_no_account(home):
 def test_several_accounts_want_a_name(home):
     write(home, LOCAL, ADA)
     (problem,) = inspect(home, ONLY).problems()
-    assert problem.message == "there are several accounts: home, work"
-    assert "--account NAME" in problem.resolution_hint
+    assert problem.message == "there are 2 accounts, and it is not said which one is meant"
+    assert "`--account home` (local), `--account work` (simplenote)" in problem.resolution_hint
     assert values(inspect(home, "home"))["LOCAL_NOTEBOOK"] == "diary"
 
 

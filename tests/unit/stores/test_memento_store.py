@@ -294,7 +294,7 @@ def test_a_file_that_is_gone_is_not_made_anew(app, store):
         lambda: asyncio.run(store.get("n1")),
         lambda: asyncio.run(store.changes("", wait=False, base_of=lambda _: None)),
     ):
-        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        with pytest.raises(StoreUnavailable, match="cannot be used"):
             call()
     assert not app.path.exists()
 

@@ -494,7 +494,7 @@ async def test_a_wrong_password_is_sent_once(sim):
     ],
 )
 def test_addresses_have_one_form_and_plain_http_stays_near(address, allowed, endpoint):
-    settings = StoreSettings({URL: address, ALLOW_HTTP: "1" if allowed else "0"})
+    settings = StoreSettings({URL: address, ALLOW_HTTP: "on" if allowed else "off"})
     if endpoint is None:
         with pytest.raises(ConfigError) as refusal:
             KIND.identity(settings)

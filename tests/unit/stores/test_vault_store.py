@@ -356,7 +356,7 @@ def test_a_full_disk_leaves_the_old_file(place: Path, monkeypatch: pytest.Monkey
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(writing.os, "fsync", full)
-    with pytest.raises(NotariumError, match="No space left") as refused:
+    with pytest.raises(NotariumError, match="no space left") as refused:
         store._writer.push(make_write(store, "Note.md", content_of(base, text=OURS), base))
     assert not isinstance(refused.value, OutcomeUnknown)
     assert everything(place) == {"Note.md": "base\n"}

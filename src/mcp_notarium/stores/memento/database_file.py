@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable
+from mcp_notarium.errors import OutcomeUnknown, StorePlaceUnusable, StoreUnavailable
+from mcp_notarium.files.os_errors import describe, display_path
 from mcp_notarium.stores.memento.note_codec import REQUIRED
 
 READ_SECONDS = 3.0
@@ -174,7 +175,7 @@ class DatabaseFile:
             found = os.lstat(self._path)
         except OSError as error:
             raise _unavailable(
-                f"Memento's database file cannot be reached: {error.strerror}"
+                f"MEMENTO_DATABASE names a file that cannot be used: {display_path(self._path)} ({describe(error)})"
             ) from None
         if not stat.S_ISREG(found.st_mode):
             raise _unavailable("MEMENTO_DATABASE names a link or something else that is no file")
@@ -237,8 +238,8 @@ def _code(error: sqlite3.Error) -> int:
     return code if code == _MOVED else code & _PRIMARY
 
 
-def _unavailable(said: str) -> StoreUnavailable:
-    return StoreUnavailable(
+def _unavailable(said: str) -> StorePlaceUnusable:
+    return StorePlaceUnusable(
         said,
         resolution_hint="Ask the user to check MEMENTO_DATABASE and the file; nothing here has changed it.",
     )

@@ -48,10 +48,10 @@ VARIABLES = (
     ),
     Variable(
         name=ALLOW_HTTP,
-        purpose="`1`: also plain http to a server of the local network, where others may read along.",
+        purpose="`on`: also plain http to a server of the local network, where others may read along.",
         kind=Kind.CHOICE,
-        choices=("0", "1"),
-        default="0",
+        choices=("on", "off"),
+        default="off",
         trust=Trust.ENVIRONMENT,
     ),
 )
@@ -61,7 +61,7 @@ def urls_of(settings: StoreSettings) -> Urls:
     """Return the configured address. Raises ``ConfigError``."""
     from mcp_notarium.stores.trilium.urls import Urls  # noqa: PLC0415 - see the top
 
-    return Urls.from_settings(settings.text(URL), plain_http=settings.text(ALLOW_HTTP) == "1")
+    return Urls.from_settings(settings.text(URL), plain_http=settings.text(ALLOW_HTTP) == "on")
 
 
 def _identity(settings: StoreSettings) -> AccountIdentity:

@@ -36,7 +36,7 @@ class Urls:
         except ConfigError as error:
             raise ConfigError(
                 f"TRILIUM_URL cannot be used: {error.message}",
-                resolution_hint=f"{_LIKE} Plain http works to this machine; with TRILIUM_ALLOW_HTTP=1 also "
+                resolution_hint=f"{_LIKE} Plain http works to this machine; with TRILIUM_ALLOW_HTTP=on also "
                 "to the local network, where others may read the token and the notes.",
             ) from None
         return cls(base.rstrip("/"), plain_http)

@@ -18,7 +18,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.errors import NoteNotFound, StoreProtocolError, StoreUnavailable
+from mcp_notarium.errors import (
+    NoteNotFound,
+    StorePlaceUnusable,
+    StoreProtocolError,
+    StoreUnavailable,
+)
+from mcp_notarium.files.os_errors import describe, display_path
 from mcp_notarium.stores.vault.paths import TRASH, is_note_name, split_path
 
 SETTLED = 0.05
@@ -90,8 +96,14 @@ class VaultFolder:
             finally:
                 os.close(root)
         except OSError as error:
+            shown = display_path(self.path)
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
+                raise StorePlaceUnusable(
+                    f"VAULT_PATH names a folder that cannot be used: {shown} ({describe(error)})",
+                    resolution_hint="Ask the user to correct VAULT_PATH or mount the drive. Then restart this MCP client.",
+                ) from None
             raise StoreUnavailable(
-                f"the folder of the vault cannot be used: {error.strerror}",
+                f"the folder of the vault cannot be used: {shown} ({describe(error)})",
                 resolution_hint="Ask the user to check that the folder is there (a drive may not be mounted), and to "
                 "restart this MCP client if it was made anew.",
             ) from None

@@ -1,0 +1,166 @@
+"""Test what people type first, and what they read then."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium import __version__
+from support.talker import SERVE
+from support.terminal import CTRL_C, Terminal
+from support.whole import store_environment
+
+INTERRUPTED = """
+import sys
+class Stop:
+    def find_spec(self, name, *_):
+        if name == {name!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Stop())
+from mcp_notarium.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.fixture(name="env")
+def _env(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "notes").mkdir()
+    for name, text in {
+        "Pancakes.md": "flour\n",
+        "Waffles - like pancakes.md": "flour, pancakes pancakes\n",
+        "one/Kitchen.md": "plan\n",
+        "two/Kitchen.md": "other plan\n",
+    }.items():
+        path = tmp_path / "notes" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    env = store_environment(tmp_path, "local")
+    done = run(env, "import", str(tmp_path / "notes"), "--yes")
+    assert done.returncode == 0, done.stderr
+    return env
+
+
+def run(env: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*SERVE, *arguments], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_ids_can_be_read_and_used_on_a_pipe_and_at_a_terminal(env: dict[str, str]) -> None:
+    found = run(env, "search", "flour")
+    shown = " ".join(found.stderr.split())
+    note_id = shown.partition("mcp-notarium show ")[2].partition("`")[0]
+    assert len(note_id) == 32
+    assert note_id in found.stdout
+    assert "flour" in run(env, "show", note_id).stdout
+    several = run(env, "show", "flour")
+    assert "[redacted]" not in several.stderr
+    assert note_id in several.stderr
+    with Terminal(env, "search", "flour") as terminal:
+        assert terminal.ends() == 0
+    assert note_id in terminal.screen
+    assert "[redacted]" not in terminal.screen
+
+
+@pytest.mark.parametrize("typed", ["Pancakes", " PANCAKES "])
+def test_an_exact_title_names_its_note_though_others_have_the_word(
+    env: dict[str, str], typed: str
+) -> None:
+    shown = run(env, "show", typed)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout == "flour\n"
+
+
+def test_a_title_of_several_notes_names_none(env: dict[str, str]) -> None:
+    shown = run(env, "show", "Kitchen")
+    assert shown.returncode != 0
+    assert "2 notes have this title" in shown.stderr
+
+
+def test_list_shows_the_newest_notes_and_takes_words(env: dict[str, str]) -> None:
+    assert "4 of 4 notes" in run(env, "list").stderr
+    assert "2 of 2 notes" in run(env, "list", "flour").stderr
+    assert run(env, "list", "-n", "1").stdout.count("Kitchen") <= 1
+
+
+def test_help_and_version_are_words_too(env: dict[str, str]) -> None:
+    assert run(env, "help").stdout == run(env, "--help").stdout
+    assert run(env, "help", "undo").stdout == run(env, "undo", "--help").stdout
+    assert run(env, "version").stdout == f"mcp-notarium {__version__}\n"
+
+
+def test_a_question_that_nobody_can_answer_names_the_option(env: dict[str, str]) -> None:
+    done = run(env, "purge")
+    assert done.returncode != 0
+    assert "`--yes`" in " ".join(done.stderr.split())
+    assert run(env, "list").stdout
+
+
+def test_policy_explain_ends_with_one_verdict_and_its_exit_code(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    yes = run(env, "policy", "explain", "other plan", "get")
+    assert (yes.returncode, yes.stdout.splitlines()[-1][:13]) == (0, "Verdict: yes.")
+    data = Path(env["NOTARIUM_DATA_DIR"])
+    policy = data / "policy.toml"
+    policy.write_text('mode = "read-only"\n')
+    policy.chmod(0o600)
+    no = run(env, "policy", "explain", "other plan", "save")
+    assert (no.returncode, no.stdout.splitlines()[-1][:12]) == (1, "Verdict: no.")
+    assert "permitted." not in no.stdout
+
+
+@pytest.mark.parametrize("module", ["mcp_notarium.cli.main", "argparse", "mcp_notarium.cli.notes"])
+def test_ctrl_c_while_the_program_is_still_loaded_shows_no_trace(
+    env: dict[str, str], module: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.format(name=module), "list"], env=env,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 130
+    assert done.stderr.strip() == "Interrupted. Nothing was changed."
+
+
+def test_ctrl_c_between_two_clients_says_what_was_added(tmp_path: Path) -> None:
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "NOTARIUM_KEYCHAIN": "off",
+    }
+    for place in (".cursor", ".config/zed"):
+        (tmp_path / place).mkdir(parents=True)
+    made = run(env, "setup", "--yes", "--store", "local", "--no-recovery", "--client", "cursor")
+    assert made.returncode == 0, made.stderr
+    assert run(env, "uninstall", "--yes").returncode == 0
+    with Terminal(env, "install", "--client", "cursor", "--client", "zed") as terminal:
+        terminal.shows("to Cursor?")
+        terminal.type("y\r")
+        terminal.shows("to Zed?")
+        terminal.type(CTRL_C)
+        assert terminal.ends() == 130
+    assert "What was added so far stays" in " ".join(terminal.screen.split())
+    assert "notarium" in (tmp_path / ".cursor/mcp.json").read_text()
+    assert not (tmp_path / ".config/zed/settings.json").exists()
+
+
+def test_a_key_without_enter_answers_no_question(tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "NOTARIUM_KEYCHAIN": "off"}
+    for place in (".cursor", ".config/zed"):
+        (tmp_path / place).mkdir(parents=True)
+    made = run(env, "setup", "--yes", "--store", "local", "--no-recovery", "--client", "cursor")
+    assert made.returncode == 0, made.stderr
+    assert run(env, "uninstall", "--yes").returncode == 0
+    with Terminal(env, "install", "--client", "cursor", "--client", "zed") as terminal:
+        terminal.shows("to Cursor?")
+        terminal.type("n\r")
+        terminal.shows("to Zed?")
+        terminal.type("n\r")
+        assert terminal.ends() == 0
+    assert not (tmp_path / ".cursor/mcp.json").exists()
+    assert not (tmp_path / ".config/zed/settings.json").exists()
