@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -50,6 +50,14 @@ _WHOLE = (
 )
 
 
+@dataclass(slots=True)
+class _Goal:
+    """Hold what a note is to be again; ``said``: a sentence about what is known not to come back."""
+
+    content: Content = field(default_factory=lambda: Content(""))
+    said: str = ""
+
+
 async def list_versions(app: App, request: ManageRequest) -> HistoryAnswer:
     """Return one page of the versions of a note, newest first, the present state too."""
     if removed := _find_removed(app, request):
@@ -80,7 +88,7 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
     """
     if removed := _find_removed(app, request):
         return await _revive(app, request, call, removed)
-    whole, said, wanted = list[str](), list[str](), list[Content]()
+    whole, goal = list[str](), _Goal()
 
     async def draft() -> Draft:
         if request.id is None or request.version is None:
@@ -94,14 +102,14 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
         traits = app.library.traits  # where the title is the place of the note, it stays there
         title = old.content.title if traits.titles and not traits.folders else note.title
         content = replace(note.content, text=old.content.text, title=title)
-        wanted[:] = [
+        goal.content = (
             content if not traits.tags_in_text else replace(content, tags=old.content.tags)
-        ]
-        content = await _as_it_was(app, note, content, old, said)
-        return _asking(await _draft(app, note, content, old, call), said)
+        )
+        content = await _as_it_was(app, note, content, old, goal)
+        return _asking(await _draft(app, note, content, old, call), goal)
 
     try:
-        answer = await _save(app, draft, call, "restored", wanted, said)
+        answer = await _save(app, draft, call, "restored", goal)
         return answer.model_copy(update={"note": (answer.note or "") + "".join(whole)})
     except VersionConflict as error:
         error.resolution_hint = (
@@ -117,19 +125,19 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
     Raises ``VersionConflict`` that says what came after that change.
     """
     client = call.client
-    said, wanted = list[str](), list[Content]()
+    goal = _Goal()
 
     async def draft() -> Draft:
         note = await _find(app, request)
         if request.local_version is not None:
             await find_at_version(app, note.id, request.local_version)
         old = await app.library.history.read_replaced(note.id, client=client)
-        wanted[:] = [old.content]
-        content = await _as_it_was(app, note, old.content, old, said, last=True)
-        return _asking(await _draft(app, note, content, old, call, undoes=True), said)
+        goal.content = old.content
+        content = await _as_it_was(app, note, old.content, old, goal, last=True)
+        return _asking(await _draft(app, note, content, old, call, undoes=True), goal)
 
     try:
-        return await _save(app, draft, call, "undone", wanted, said)
+        return await _save(app, draft, call, "undone", goal)
     except VersionConflict as error:
         note_id = error.details.get("id")
         if isinstance(note_id, str):
@@ -138,26 +146,26 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
 
 
 async def _as_it_was(
-    app: App, note: Note, content: Content, old: Version, said: list[str], *, last: bool = False
+    app: App, note: Note, content: Content, old: Version, goal: _Goal, *, last: bool = False
 ) -> Content:
-    """Add what the store has of an older version beyond its content; ``said`` gets what is to be said if it has nothing."""
-    said.clear()
+    """Add what the store has of an older version beyond its content; if it has nothing, ``goal`` says so."""
+    goal.said = ""
     if native := app.library.history.native_of(note.id, old, last=last):
         return replace(content, native=native)
     if app.library.live is not None:
         kept = await app.library.live.as_it_was(note, old)
         if kept is None and content.text != note.text:
-            said.append(_AS_TEXT)
+            goal.said = _AS_TEXT
         return replace(content, native=kept or "")
     if content.wording == (note.title, note.text):
         return content
     return replace(content, native=app.library.traits.exact)
 
 
-def _asking(draft: Draft, said: list[str]) -> Draft:
-    """Return the draft with what is said added to its first question, if it asks one."""
+def _asking(draft: Draft, goal: _Goal) -> Draft:
+    """Return the draft whose first question, if it asks one, says what does not come back."""
     first, *others = draft.asks or ("",)
-    return replace(draft, asks=(f"{first}{''.join(said)}", *others)) if first else draft
+    return replace(draft, asks=(first + goal.said, *others)) if first else draft
 
 
 async def _find(app: App, request: ManageRequest) -> Note:
@@ -243,10 +251,9 @@ async def _save(
     draft: Callable[[], Awaitable[Draft]],
     call: CallContext,
     status: str,
-    wanted: list[Content],
-    said: list[str],
+    goal: _Goal,
 ) -> ManageAnswer:
-    """Save what ``draft`` makes; it sets ``wanted`` to what the note is to be, and ``said``. Say what of that it is not."""
+    """Save what ``draft`` makes, which sets ``goal``. Say what of that the note is not."""
     made, note, saved = await carry_out(app, draft, call, exact=True)
     told = "The note says this already; nothing was written."
     if saved is not None and made.note is not None:
@@ -254,11 +261,11 @@ async def _save(
         told = f"Changed: {MOVED if _has_moved(made.note, note) else facts}."
         if saved.differs:
             told += f" Stored differently: {saved.differs}."
-    told += "".join(said)
-    if (lacking := _named_as(note, wanted[0])) != note.content:
+    told += goal.said
+    if (lacking := _named_as(note, goal.content)) != note.content:
         facts = _summary(note.content, lacking, app.config.policy).facts
         told += f" Not brought back, and different still: {facts}."
-    if said or lacking != note.content:
+    if goal.said or lacking != note.content:
         status += PARTLY
     return ManageAnswer(
         id=note.id,
