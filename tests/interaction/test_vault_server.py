@@ -299,7 +299,7 @@ def test_a_note_is_as_old_as_before_a_save_also_for_a_new_index(
         server.loaded(2)
         server.tool("save", id="Old.md", append="see #garden")
         assert server.tool("get", id="Old.md")["created_at"] == 1_700_000_000
-        (row,) = server.tool("list", query="created:2023-11 garden")["notes"]
+        (row,) = server.tool("list", query="created:2023-11 garden")["content"]
         assert row["uuid"] == "Old.md"
     assert b"#garden" in old.read_bytes()
     with Server(env | {"NOTARIUM_DATA_DIR": str(tmp_path / "other")}) as server:

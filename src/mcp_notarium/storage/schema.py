@@ -22,7 +22,7 @@ Shapes that matter:
 * ``journal.copied`` marks a conflict copy, and ``journal.repair`` the repair of a note, so that each is
   known as one after a crash. ``journal.after`` is the write_id of an entry that is finished first: links are
   rewritten after the note that they mean was renamed.
-* ``note_base.written_here`` marks a revision that a write from here has made, in a store that keeps no versions and that
+* ``note_base.written_here`` marks a revision that a write from here has made, in a store that need not keep each and that
   other programs write: it becomes a version when one of these replaces it.
 * ``note_versions`` has the revisions that our writes have replaced (``version_table.py``); ``text`` is NULL
   where the store keeps the revision, under ``etag``. Its ``number`` is a ``local_version``, ``made`` the etag of

@@ -20,7 +20,7 @@ from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.note_rows import BULK_SIZE
 from mcp_notarium.storage.note_table import Counts
-from mcp_notarium.stores.contract import Entry, Store
+from mcp_notarium.stores.contract import Entry, Store, Versions
 from mcp_notarium.sync.batch_commit import Batch, BatchCommitter, Tally
 from mcp_notarium.sync.note_fetch import NoteFetcher
 from mcp_notarium.sync.progress import SyncProgress
@@ -45,7 +45,8 @@ class BatchApplier:
     ) -> None:
         self._progress = progress
         self._fetcher = NoteFetcher(cache, store, stopwatch=stopwatch)
-        self._committer = BatchCommitter(cache, progress)
+        self._keeps_lost = store.traits.versions is Versions.NONE
+        self._committer = BatchCommitter(cache, progress, keeps_lost=self._keeps_lost)
         self._cache = cache
         self._thread = ThreadConnection(cache)
         self._stopwatch = stopwatch
@@ -85,7 +86,9 @@ class BatchApplier:
         """
         if len(batch.remotes) > BULK_SIZE:
             result = await self._thread.call(
-                lambda cache: BatchCommitter(cache, self._progress.with_cache(cache)).commit(batch)
+                lambda cache: BatchCommitter(
+                    cache, self._progress.with_cache(cache), keeps_lost=self._keeps_lost
+                ).commit(batch)
             )
         else:
             result = self._committer.commit(batch)

@@ -85,11 +85,15 @@ class Tally:
 
 
 class BatchCommitter:
-    """Commit batches through one connection."""
+    """Commit batches through one connection.
 
-    def __init__(self, cache: Cache, progress: SyncProgress) -> None:
+    ``keeps_lost``: a note that goes elsewhere with what was written from here is kept, for its store keeps nothing.
+    """
+
+    def __init__(self, cache: Cache, progress: SyncProgress, *, keeps_lost: bool) -> None:
         self._cache = cache
         self._progress = progress
+        self._keeps_lost = keeps_lost
 
     def commit(self, batch: Batch) -> Tally:
         """Store the batch in one transaction. Raises ``Superseded``."""
@@ -134,7 +138,7 @@ class BatchCommitter:
         Not those in the trash: whoever empties that means it.
         """
         notes, lost = self._cache.notes, []
-        for action in actions:
+        for action in actions if self._keeps_lost else ():
             if action.move is Move.FORGET and notes.is_written_here(action.id):
                 note, base = notes.get(action.id), notes.base(action.id)
                 if note is not None and base is not None and not note.trash:

@@ -33,7 +33,7 @@ class Journal:
     """Read and write the pending writes of one database, as one process.
 
     ``store_has_versions``: the store itself keeps the revisions that writes replace, under their etags. ``keeps_ours``: it
-    keeps none, so what is written from here becomes a version when another program replaces it.
+    keeps none, or not each, so what is written from here becomes a version when another program replaces it.
     """
 
     def __init__(

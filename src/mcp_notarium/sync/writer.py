@@ -90,7 +90,8 @@ class Writer:
             lease=lease,
             owner_ended=owner_ended,
             store_has_versions=store.traits.versions is Versions.BY_ETAG,
-            keeps_ours=store.traits.versions is Versions.NONE and not store.traits.in_database,
+            keeps_ours=store.traits.versions is not Versions.BY_ETAG
+            and not store.traits.in_database,
         )
         self._pusher = Pusher(
             store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference

@@ -5,14 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from mcp_notarium.account.audit_anchor import audit_keys
+from mcp_notarium.audit.chain import OPEN, AuditEntry
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import VersionConflict
+from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.contract import Changes, Ids, Retry, Traits, Versions, WriteGuard
 from mcp_notarium.sync.history import History
 
 WITHOUT_VERSIONS = Traits(Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK, titles=True)
-LISTED = replace(WITHOUT_VERSIONS, versions=Versions.LISTED)
 
 
 def texts(client, note_id):
@@ -28,9 +30,12 @@ def agent(clients, store):
     return client
 
 
-def save(client, note_id, text, title="T"):
+def save(client, note_id, text, title="T", *, by=""):
     content = replace(client.note(note_id).content, text=text, title=title)
-    return asyncio.run(client.writer.save(note=client.note(note_id), content=content)).note
+    log = AuditLog(client.cache.database, audit_keys(None), clock=lambda: 1.0, days=9)
+    act = Act(log, lambda: AuditEntry(at=1.0, act="tool.save", client=by, outcome=OPEN))
+    saving = client.writer.save(note=client.note(note_id), content=content, act=act)
+    return asyncio.run(saving).note
 
 
 @pytest.mark.parametrize("seen_by", ["sync", "the next save"])
@@ -104,14 +109,27 @@ def test_a_note_of_others_or_in_the_trash_that_is_removed_leaves_nothing(clients
     assert [history.read_removed(one) for one in ("n", trashed.id)] == [[], []]
 
 
-def test_a_store_with_versions_keeps_them_itself(clients, store):
+@pytest.mark.parametrize("versions", [Versions.LISTED, Versions.BY_ETAG])
+def test_a_store_that_need_not_keep_each_revision_leaves_ours_to_us_with_its_author(
+    clients, store, versions
+):
     store.put("n", "theirs\n", title="T")
-    client = clients(traits=LISTED)
+    client = clients(traits=replace(WITHOUT_VERSIONS, versions=versions))
     asyncio.run(client.sync())
-    save(client, "n", "ours\n")
+    save(client, "n", "ours\n", by="agent 1")
     store.put("n", "theirs again\n", title="T")
     asyncio.run(client.sync())
-    assert texts(client, "n") == ["theirs\n"]
+    kept = [row.local_version for row in client.cache.versions.of("n")]
+    assert len(kept) == (2 if versions is Versions.LISTED else 1)
+
+    async def walk():
+        return [one async for one in History(client.cache, client.remote).walk("n")]
+
+    made = [(one.content.text, one.made_by) for one in asyncio.run(walk())]
+    assert made == [("theirs again\n", ""), ("ours\n", "agent 1"), ("theirs\n", "")]
+    store.remove("n")
+    asyncio.run(client.sync())
+    assert History(client.cache, client.remote).read_removed("n") == []
 
 
 def test_no_version_is_kept_if_none_is_wanted(agent, store):
