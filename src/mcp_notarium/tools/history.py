@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 ROWS = 10
 """Versions of one answer. Where the store keeps them, each costs a request."""
 FIRST = "the first that is kept"
+PARTLY = " in part"
+"""Behind a status, if something could not be brought back."""
 REMOVED = "the note as it was when it was deleted"
 LOST = "the note as it was saved here last, before another program removed it"
 _ALL = "with all of its own that the note store has a place for"
@@ -96,7 +98,7 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
 
     try:
         answer = await _save(app, draft, call, "restored")
-        return answer.model_copy(update={"note": (answer.note or "") + "".join([*said, *whole])})
+        return _saying(answer, said, *whole)
     except VersionConflict as error:
         error.resolution_hint = (
             "Nothing was changed. Read the note again with `get`, and restore the version with the "
@@ -123,7 +125,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
 
     try:
         answer = await _save(app, draft, call, "undone")
-        return answer.model_copy(update={"note": (answer.note or "") + "".join(said)})
+        return _saying(answer, said)
     except VersionConflict as error:
         note_id = error.details.get("id")
         if isinstance(note_id, str):
@@ -142,6 +144,13 @@ async def _as_it_was(
     if native is None and content.text != note.text:
         said.append(_AS_TEXT)
     return replace(content, native=native or "")
+
+
+def _saying(answer: ManageAnswer, said: list[str], *more: str) -> ManageAnswer:
+    """Return the answer with what has not come back, if anything, and more."""
+    status = f"{answer.status}{PARTLY if said else ''}"
+    note = "".join((answer.note or "", *said, *more))
+    return answer.model_copy(update={"status": status, "note": note})
 
 
 def _asking(draft: Draft, said: list[str]) -> Draft:
