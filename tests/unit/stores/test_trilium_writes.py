@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.errors import VersionConflict
+from mcp_notarium.errors import StoreRejected, VersionConflict
 from mcp_notarium.stores.contract import PushStatus
 from notarium_devtools.trilium import TriliumSimulator
 from support.journal_entries import make_write
@@ -221,12 +221,13 @@ async def test_without_a_list_of_revisions_the_note_is_compared_once_more(sim, s
     assert sim.document.notes[ID].content == b"<p>theirs</p>"
 
 
-async def test_a_label_that_comes_back_has_the_place_that_it_had(sim, store):
-    sim.document.set_attribute("a1a1a1", ID, "label", "first", "", position=10)
-    sim.document.set_attribute("b2b2b2", ID, "label", "second", "", position=20, inheritable=True)
-    whole = await store.get(ID)
-    without = (await push(store, whole, tags=("first",))).revision
-    native = store.live.as_it_was(whole)
-    await push(store, without, tags=whole.content.tags, native=native)
-    labels = [(one.name, one.position, one.inheritable) for one in sim.document.owned(ID)]
-    assert labels == [("first", 10, False), ("second", 20, True)]
+async def test_a_label_that_notes_below_inherit_is_not_removed(sim, store):
+    """An undo would bring it back for this note alone."""
+    sim.document.set_attribute("a1a1a1", ID, "label", "first", "")
+    sim.document.set_attribute("b2b2b2", ID, "label", "second", "", inheritable=True)
+    base = await store.get(ID)
+    with pytest.raises(StoreRejected) as refused:
+        await push(store, base, tags=("first",))
+    assert refused.value.subcategory == "label_passed_on"
+    kept = (await push(store, base, tags=("second",))).revision
+    assert kept.content.tags == ("second",)
