@@ -212,6 +212,22 @@ async def test_a_displaced_edit_is_merged_or_kept_as_a_copy(sim, client, theirs,
     assert any("ours" in text for text in texts)
 
 
+@pytest.mark.parametrize("sim", [LISTING], indirect=True)
+async def test_a_displaced_edit_that_cannot_be_merged_in_html_is_kept_as_a_copy(sim, client):
+    """Merged into the coloured line, it would take the colour away; so the note stays ours."""
+    coloured = '<p>a <span style="color:red">b</span></p><p>two</p>'
+    sim.write(ID, "Plan", coloured)
+    await client.run_cycles(1)
+    note = client.note(ID)
+    theirs = "<p>quite different words</p><p>two</p>"
+    act_once(sim, "POST", "revision", lambda: sim.write(ID, "Plan", theirs))
+    await client.writer.save(note=note, content=replace(note.content, text="a b\n\nours"))
+    await client.run_cycles(2)
+    assert sim.document.notes[ID].content.decode() == coloured.replace("two", "ours")
+    texts = [content.text for content in client.contents().values()]
+    assert sorted(texts) == ["a b\n\nours", "quite different words\n\ntwo"]
+
+
 @pytest.mark.parametrize("sim", [OLDER], indirect=True)
 async def test_without_a_list_of_revisions_the_note_is_compared_once_more(sim, store):
     base = (await push(store, await store.get(ID), text="a first save finds that out")).revision
