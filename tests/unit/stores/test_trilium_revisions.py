@@ -35,7 +35,7 @@ async def _sim(anyio_backend):
         for name, role, content in ((IMAGE, "image", b"png"), (FILE, "file", b"pdf")):
             attach(sim, name, ID, role, content)
         sim.write(ID, "Plan", HTML)
-        sim.document.add_revision = lambda note: add_revision(sim, note)
+        sim.document.add_revision = lambda note, **more: add_revision(sim, note, **more)
         yield sim
 
 
@@ -44,9 +44,9 @@ def attach(sim, name, owner, role, content):
     sim.document.attachments[name] = made
 
 
-def add_revision(sim, note):
+def add_revision(sim, note, **more):
     """Keep a revision as the server does: with copies of the attachments, which its links name."""
-    type(sim.document).add_revision(sim.document, note)
+    type(sim.document).add_revision(sim.document, note, **more)
     old = note.revisions[0]
     html = old.content.decode()
     for one in [a for a in sim.document.attachments.values() if a.owner_id == note.id]:
