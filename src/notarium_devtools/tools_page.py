@@ -191,7 +191,8 @@ _BEHAVIOUR = {
   out), outside code, as far as they are written with `#`. They tell which lines to ask for.
 * Where the notes are those of an app with colours, reminders and images, `in_app` has these, by the app's own names. Of images it says
   only that there are some. What is not set is left out; if the policy hides text, all of it.
-* An unknown id is `NOT_FOUND`; `get` does not search.
+* An unknown id is `NOT_FOUND`; `get` does not search. Simplenote, Trilium and Memento are asked for it first, for it may be that of a note
+  made elsewhere a moment ago; not where rules hide notes.
 """,
     "save": """\
 * Create: `text` (it may be empty), optionally `tags` and `trash`. Change: `id` and one of `text`, `text_patch`, `append`,

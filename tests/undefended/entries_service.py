@@ -169,6 +169,20 @@ SERVICE = (
         (f"{_TRILIUM}::test_a_note_that_moved_is_not_overwritten",),
     ),
     Defence(
+        "a content that is not the note's is none",
+        "stores/trilium/note_reader.py",
+        "            if read_again.blob_id == note.blob_id:\n                raise foreign_content_error()\n",
+        "            if read_again.blob_id == note.blob_id:\n                return note, known\n",
+        (f"{_TRILIUM}::test_a_content_that_is_not_the_notes_is_an_error_and_never_written",),
+    ),
+    Defence(
+        "a write that was answered and has changed nothing is not confirmed",
+        "stores/trilium/store.py",
+        "            if base is not None and note.etag == base.etag:\n",
+        "            if False:\n",
+        (f"{_TRILIUM}::test_a_write_that_was_answered_and_not_done_is_in_doubt",),
+    ),
+    Defence(
         "the id of a new note is asked for before it is used",
         "stores/trilium/store.py",
         "            made = await self._reader.note(write.note_id)\n",

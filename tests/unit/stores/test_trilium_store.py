@@ -390,6 +390,45 @@ async def test_content_and_date_of_a_note_are_of_one_moment(sim, store):
     assert found.etag == (await store.get(ID)).etag
 
 
+async def test_no_proxy_is_asked_for_what_it_has_kept(sim, store):
+    sim.write(ID, "Plan", "<p>a</p>")
+    asked = []
+    sim.before_request = lambda request: asked.append(request.headers.get("cache-control"))
+    await store.get(ID)
+    assert asked == ["no-cache", "no-cache"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(204, b""), (200, b""), (200, b"<form>Sign in</form>"), (200, b"<p>another note</p>")],
+)
+async def test_a_content_that_is_not_the_notes_is_an_error_and_never_written(
+    sim, store, status, body
+):
+    sim.write(ID, "Plan", "<p>a</p><p>b</p>")
+    base = await store.get(ID)
+    sim.faults.status(status, path="*/content", times=99, body=body, method="GET")
+    with pytest.raises(StoreProtocolError) as error:
+        await store.get(ID)
+    assert "proxy" in error.value.resolution_hint
+    answer = await store.push(pending(store, replace(base.content, tags=("todo",)), base=base))
+    assert answer.revision.content.tags == ("todo",)
+    assert answer.revision.content.text == "a\n\nb"
+    assert sim.document.notes[ID].content == b"<p>a</p><p>b</p>"
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"), [({"text": "b"}, "*/content"), ({"tags": ("x",)}, "*/attributes")]
+)
+async def test_a_write_that_was_answered_and_not_done_is_in_doubt(sim, store, changes, path):
+    sim.write(ID, "Plan", "<p>a</p>")
+    base = await store.get(ID)
+    for method in ("PUT", "POST"):
+        sim.faults.status(200, path=path, method=method, body=b"<form>Sign in</form>")
+    with pytest.raises(OutcomeUnknown):
+        await store.push(pending(store, replace(base.content, **changes), base=base))
+
+
 async def test_a_failing_note_does_not_hide_the_others(sim, store):
     sim.write(ID, "Plan", "<p>a</p>")
     sim.write("Bad1Bad1Bad1", "Bad", "")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.errors import VersionConflict
+from mcp_notarium.errors import StoreRejected, VersionConflict
 from mcp_notarium.stores.contract import PushStatus
 from notarium_devtools.trilium import TriliumSimulator
 from support.journal_entries import make_write
@@ -212,6 +212,22 @@ async def test_a_displaced_edit_is_merged_or_kept_as_a_copy(sim, client, theirs,
     assert any("ours" in text for text in texts)
 
 
+@pytest.mark.parametrize("sim", [LISTING], indirect=True)
+async def test_a_displaced_edit_that_cannot_be_merged_in_html_is_kept_as_a_copy(sim, client):
+    """Merged into the coloured line, it would take the colour away; so the note stays ours."""
+    coloured = '<p>a <span style="color:red">b</span></p><p>two</p>'
+    sim.write(ID, "Plan", coloured)
+    await client.run_cycles(1)
+    note = client.note(ID)
+    theirs = "<p>quite different words</p><p>two</p>"
+    act_once(sim, "POST", "revision", lambda: sim.write(ID, "Plan", theirs))
+    await client.writer.save(note=note, content=replace(note.content, text="a b\n\nours"))
+    await client.run_cycles(2)
+    assert sim.document.notes[ID].content.decode() == coloured.replace("two", "ours")
+    texts = [content.text for content in client.contents().values()]
+    assert sorted(texts) == ["a b\n\nours", "quite different words\n\ntwo"]
+
+
 @pytest.mark.parametrize("sim", [OLDER], indirect=True)
 async def test_without_a_list_of_revisions_the_note_is_compared_once_more(sim, store):
     base = (await push(store, await store.get(ID), text="a first save finds that out")).revision
@@ -221,12 +237,13 @@ async def test_without_a_list_of_revisions_the_note_is_compared_once_more(sim, s
     assert sim.document.notes[ID].content == b"<p>theirs</p>"
 
 
-async def test_a_label_that_comes_back_has_the_place_that_it_had(sim, store):
-    sim.document.set_attribute("a1a1a1", ID, "label", "first", "", position=10)
-    sim.document.set_attribute("b2b2b2", ID, "label", "second", "", position=20, inheritable=True)
-    whole = await store.get(ID)
-    without = (await push(store, whole, tags=("first",))).revision
-    native = store.live.as_it_was(whole)
-    await push(store, without, tags=whole.content.tags, native=native)
-    labels = [(one.name, one.position, one.inheritable) for one in sim.document.owned(ID)]
-    assert labels == [("first", 10, False), ("second", 20, True)]
+async def test_a_label_that_notes_below_inherit_is_not_removed(sim, store):
+    """An undo would bring it back for this note alone."""
+    sim.document.set_attribute("a1a1a1", ID, "label", "first", "")
+    sim.document.set_attribute("b2b2b2", ID, "label", "second", "", inheritable=True)
+    base = await store.get(ID)
+    with pytest.raises(StoreRejected) as refused:
+        await push(store, base, tags=("first",))
+    assert refused.value.subcategory == "label_passed_on"
+    kept = (await push(store, base, tags=("second",))).revision
+    assert kept.content.tags == ("second",)

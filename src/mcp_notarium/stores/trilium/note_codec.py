@@ -221,17 +221,9 @@ def is_markdown(revision: Revision) -> bool:
 
 
 def as_it_was(revision: Revision) -> str:
-    """Return what makes ``compose`` store an older revision as it was: its HTML, and the places of its labels.
-
-    '' if it has neither.
-    """
-    held = json.loads(revision.raw)
-    kept: dict[str, Any] = {}
-    if held.get("html") is not None:
-        kept = {"stored": held["html"], "kept": True}
-    if held["labels"]:
-        kept["places"] = {name: place for _id, name, _value, *place in held["labels"]}
-    return to_json(kept).decode() if kept else ""
+    """Return what makes ``compose`` store the HTML of an older revision as it was; '' if it has none."""
+    html = json.loads(revision.raw).get("html")
+    return "" if html is None else to_json({"stored": html, "kept": True}).decode()
 
 
 def given_below(parent: LiveNote, text: str, *, kind: str, title: str | None) -> Content:
@@ -300,7 +292,6 @@ def compose(base: Revision | None, content: Content) -> dict[str, Any]:
         "content": stored,
         "edited": stored is not None and stored != before,
         "labels": _label_names(held, content.tags),
-        "places": said.get("places", {}),
         "inherited": held.get("inherited", []),
     }
 
@@ -378,6 +369,7 @@ def _label_names(held: dict[str, Any], tags: tuple[str, ...]) -> list[str]:
         )
     wanted = [tag for tag in dict.fromkeys(tags) if tag not in inherited]
     owned = {one[1]: one[2] for one in held.get("labels", [])}
+    passed_on = {one[1] for one in held.get("labels", []) if one[4]}
     for tag in wanted:
         if tag not in owned and (_LABEL_NAME.fullmatch(tag) is None or _DEFINITION.match(tag)):
             raise StoreRejected(
@@ -390,6 +382,12 @@ def _label_names(held: dict[str, Any], tags: tuple[str, ...]) -> list[str]:
         raise StoreRejected(
             "a tag to remove is a label with a value, which would be lost; nothing was saved",
             subcategory="label_value",
+            resolution_hint="Ask the user to remove the label in Trilium.",
+        )
+    if not passed_on <= {*wanted}:
+        raise StoreRejected(
+            "a tag to remove is a label that the notes below inherit; nothing was saved",
+            subcategory="label_passed_on",
             resolution_hint="Ask the user to remove the label in Trilium.",
         )
     kept = [name for name in owned if name in wanted]

@@ -39,8 +39,7 @@ def creation(urls: Urls, note_id: str, body: dict[str, Any], write_id: str) -> l
     # Sent once: repeated, it would overwrite what somebody has made of the note meanwhile.
     create = _change("POST", urls.api("create-note"), to_json(value), _JSON, tries=1)
     labels = [
-        _label(urls, note_id, name, _place(body, name, number), write_id)
-        for number, name in enumerate(body["labels"])
+        _label(urls, note_id, name, number, write_id) for number, name in enumerate(body["labels"])
     ]
     return [create, *labels]
 
@@ -65,8 +64,7 @@ def changes(urls: Urls, note: NoteObject, body: dict[str, Any], write_id: str) -
     last = max((label.position for label in note.labels), default=0) // 10
     missing = [name for name in wanted if name not in held]
     steps += [
-        _label(urls, note.id, name, _place(body, name, last + number), write_id)
-        for number, name in enumerate(missing)
+        _label(urls, note.id, name, last + number, write_id) for number, name in enumerate(missing)
     ]
     if body["title"] != note.title:
         steps.append(_change("PATCH", url, to_json({"title": body["title"]}), _JSON))
@@ -122,22 +120,14 @@ def _is_rewritten(sent: str, stored: bytes) -> bool:
     return marked != sent and marked == _OWN_PART.sub(_MARK, stored.decode("utf-8", "replace"))
 
 
-def _place(body: dict[str, Any], name: str, number: int) -> tuple[int, bool]:
-    """Return position and inheritance of a label: those that it had, or the next free position."""
-    position, inheritable = body["places"].get(name, (10 * (number + 1), False))
-    return position, inheritable
-
-
-def _label(urls: Urls, note_id: str, name: str, place: tuple[int, bool], write_id: str) -> Request:
-    position, inheritable = place
+def _label(urls: Urls, note_id: str, name: str, number: int, write_id: str) -> Request:
     value = {
         "attributeId": random_id(f"{write_id}/{name}"),  # a repetition makes no second label
         "noteId": note_id,
         "type": "label",
         "name": name,
         "value": "",
-        "position": position,
-        "isInheritable": inheritable,
+        "position": 10 * (number + 1),
     }
     return _change("POST", urls.api("attributes"), to_json(value), _JSON)
 
