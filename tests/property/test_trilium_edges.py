@@ -235,6 +235,15 @@ def test_an_appended_line_becomes_the_html_that_trilium_writes(
     assert edit(source, append(to_markdown(source), added, form=Form.MARKDOWN)) == made
 
 
+def test_nothing_is_put_into_an_element_that_does_not_end() -> None:
+    source = "<p>a</p><table><tr><th>"
+    with pytest.raises(WouldLose, match="<table>") as refusal:
+        edit(source, append(to_markdown(source), "b", form=Form.MARKDOWN))
+    assert refusal.value.broken
+    with pytest.raises(WouldLose, match="an element without an end"):
+        edit("a<li>", append(to_markdown("a<li>"), "b", form=Form.MARKDOWN))
+
+
 def test_a_box_joins_a_list_of_boxes_only() -> None:
     bullets, boxes = "<ul><li>a</li></ul>", to_html("- [ ] b")
     both = edit(bullets, append(to_markdown(bullets), "- [ ] b", form=Form.MARKDOWN))

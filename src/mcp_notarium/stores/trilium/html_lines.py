@@ -23,7 +23,7 @@ from mcp_notarium.stores.trilium.markdown_writer import (
 
 _REFERENCE = r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)"
 """What is decoded as one; without a ``;``, it may stand for its first letters only."""
-_WORD = re.compile(rf"(?:\s|&nbsp;?)+|(?P<reference>{_REFERENCE})|[^\s&<>]+|[&<>]")
+_WORD = re.compile(rf"(?:\s|&nbsp;)+|(?P<reference>{_REFERENCE})|[^\s&<>]+|[&<>]")
 _CHUNK = re.compile(r"(?:\s|&nbsp;?)+|(?:(?!&nbsp)\S)+")
 _CODE = re.compile(rf"{_REFERENCE}|[^&]+|&")
 _SHOWN = 40
