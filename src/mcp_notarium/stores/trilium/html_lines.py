@@ -38,7 +38,7 @@ Piece = tuple[Node, str]
 class WouldLose(Exception):
     """An edit would lose something that its Markdown does not show, or meet what is not understood.
 
-    ``what`` names it, with the place in the source where it first stands; ``lines`` the same for a person.
+    ``what`` names it, with the place in the source where it first stands, or -1; ``lines`` the same for a person.
     """
 
     def __init__(self, what: Losses, *, broken: bool = False) -> None:
