@@ -235,6 +235,32 @@ def test_an_appended_line_becomes_the_html_that_trilium_writes(
     assert edit(source, append(to_markdown(source), added, form=Form.MARKDOWN)) == made
 
 
+def test_nothing_is_put_into_an_element_that_does_not_end() -> None:
+    source = "<p>a</p><table><tr><th>"
+    with pytest.raises(WouldLose, match="<table>") as refusal:
+        edit(source, append(to_markdown(source), "b", form=Form.MARKDOWN))
+    assert refusal.value.broken
+    with pytest.raises(WouldLose, match="an element without an end"):
+        edit("a<li>", append(to_markdown("a<li>"), "b", form=Form.MARKDOWN))
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("<div>" * 70 + "a", "elements nested more than 60 deep"),
+        ("<p>a</p><p>" + "*" * 60_000 + "</p>", "formatting: there are more than 50000 marks"),
+        ("<p>a</p><ul><li>b</li><li>c <u>d</u></li></ul>", "<u> in line 4"),
+        ("<p>a</p><p><u>b</u> c</p>", "<u> in line 3"),
+    ],
+)
+def test_a_refusal_names_the_line_if_it_is_about_one(source: str, said: str) -> None:
+    shown = to_markdown(source)
+    wanted = shown.replace("c d", "x").replace("b c", "x") if "<u>" in source else f"{shown}\n\nx"
+    with pytest.raises(WouldLose) as refusal:
+        edit(source, wanted)
+    assert [*refusal.value.lines.values()] == [said]
+
+
 def test_a_box_joins_a_list_of_boxes_only() -> None:
     bullets, boxes = "<ul><li>a</li></ul>", to_html("- [ ] b")
     both = edit(bullets, append(to_markdown(bullets), "- [ ] b", form=Form.MARKDOWN))

@@ -54,7 +54,7 @@ def edit(source: str, markdown: str) -> str:
         return _edit(source, markdown)
     except WouldLose as refusal:
         for name, place in refusal.what.items():
-            line = line_of(source, place)
+            line = line_of(source, place) if place >= 0 else None
             refusal.lines[name] = f"{name} in line {line}" if line else name
         raise
     finally:
@@ -67,10 +67,10 @@ def _edit(source: str, markdown: str) -> str:
         return source
     fragment = parse(source)
     if fragment.too_deep:
-        raise WouldLose({f"elements nested more than {DEEPEST} deep": 0}, broken=True)
+        raise WouldLose({f"elements nested more than {DEEPEST} deep": -1}, broken=True)
     if any(map(markdown_reader.has_too_many_marks, (shown, markdown))):
         most = markdown_reader.MOST_MARKS
-        raise WouldLose({f"formatting: there are more than {most} marks": 0})
+        raise WouldLose({f"formatting: there are more than {most} marks": -1})
     writer = Writer(address_in(fragment.nodes))
     lines = LineEditor(source, known_in(fragment.nodes), writer, fragment.faults)
     made = _Editor(source, lines).rewrite(fragment.nodes, 0, len(source), markdown)

@@ -23,7 +23,7 @@ from mcp_notarium.stores.trilium.markdown_writer import (
 
 _REFERENCE = r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)"
 """What is decoded as one; without a ``;``, it may stand for its first letters only."""
-_WORD = re.compile(rf"(?:\s|&nbsp;?)+|(?P<reference>{_REFERENCE})|[^\s&<>]+|[&<>]")
+_WORD = re.compile(rf"(?:\s|&nbsp;)+|(?P<reference>{_REFERENCE})|[^\s&<>]+|[&<>]")
 _CHUNK = re.compile(r"(?:\s|&nbsp;?)+|(?:(?!&nbsp)\S)+")
 _CODE = re.compile(rf"{_REFERENCE}|[^&]+|&")
 _SHOWN = 40
@@ -38,7 +38,7 @@ Piece = tuple[Node, str]
 class WouldLose(Exception):
     """An edit would lose something that its Markdown does not show, or meet what is not understood.
 
-    ``what`` names it, with the place in the source where it first stands; ``lines`` the same for a person.
+    ``what`` names it, with the place in the source where it first stands, or -1; ``lines`` the same for a person.
     """
 
     def __init__(self, what: Losses, *, broken: bool = False) -> None:
