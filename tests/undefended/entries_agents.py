@@ -289,7 +289,7 @@ AGENTS = (
     Defence(
         "deleting for good needs consent",
         "tools/manage.py",
-        '    await require_consent(call, f"Delete the {name} for good? {_way_back(app)}")\n',
+        '    await require_consent(call, f"Delete the {name} for good? {back}")\n',
         "",
         (f"{_MANAGE}::test_removal_works_in_the_trash_only_and_with_consent_only",),
         (36, 40),

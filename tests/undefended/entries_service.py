@@ -257,7 +257,7 @@ SERVICE = (
     Defence(
         "an embedding of other words goes",
         "stores/memento/note_table.py",
-        '        if change.rewords and "embedding" in self._columns:\n',
+        "        if change.rewords and EMBEDDING in self._columns:\n",
         "        if False:\n",
         (f"{_MEMENTO}::test_an_embedding_goes_when_the_words_change_and_stays_when_a_flag_does",),
     ),
