@@ -63,7 +63,6 @@ BUILDERS = {
     "mcp_notarium.storage.database_opener:_configure": "settings written out there, and two numbers it computes",
     "mcp_notarium.stores.memento.note_table:NoteTable._select": "names of columns, quoted",
     "mcp_notarium.stores.memento.note_table:NoteTable._change": "names of columns of the table, quoted",
-    "mcp_notarium.stores.memento.database_file:_wait_for_locks": "a number of that module",
     "mcp_notarium.stores.memento.linked_rows:read": "names of tables and columns of the file, quoted",
     "mcp_notarium.stores.memento.linked_rows:insert": "names of tables and columns of the file, quoted",
     "mcp_notarium.storage.note_search:_run": "search/sql_builder.py, the builder of searches",

@@ -75,9 +75,9 @@ of them. A server that lacks a required setting answers in the same way with `se
 
 ## Consent
 
-Seven actions need the user's consent: permanent deletion, `undo`, `restore_version`, `rename_tag`, `reset_cache`, dropping
-more than nine tenths of a text of more than 500 characters, and adding a tag that is an e-mail address or could be
-read as one (Simplenote shares the note with that person). So a note that tells an agent to do one of these changes nothing
+Eight actions need the user's consent: permanent deletion, `undo`, `restore_version`, `rename_tag`, `reset_cache`, dropping
+more than nine tenths of a text of more than 500 characters, adding a tag that is an e-mail address or could be
+read as one (Simplenote shares the note with that person), and whatever [nothing can bring back](#what-nothing-can-bring-back). So a note that tells an agent to do one of these changes nothing
 that its user has not agreed to. `NOTARIUM_DESTRUCTIVE` decides how consent is obtained:
 
 | value | client can ask its user (elicitation) | client cannot |
@@ -98,6 +98,40 @@ id if the policy hides the text, or if the policy's reading limit is reached. `c
 be asked, even if the client answers with an error (some clients report a refusal so); only "no such method"
 counts as a client that cannot ask. The question is the result of the call with protocol versions that allow no
 server requests. Its answer counts once, for ten minutes, and only for the same tool, arguments and question.
+
+### What nothing can bring back
+
+A change can be taken back if a version of the note before it is kept here, or if the store keeps what was replaced. What has
+no such way back is lost for good. It needs consent under every value of `NOTARIUM_DESTRUCTIVE`, with every tool, and is forbidden in the policy's
+modes `read-only` and `write`. The question names what is lost, and why. One rule decides (`domain/way_back.py`), before the change.
+
+There is no version of a note
+
+* with `NOTARIUM_VERSION_DAYS=0`, or
+* if it has no room. A version counts 300 bytes, its text, and what is kept beside that, such as pictures. There is
+  no room for more than `NOTARIUM_VERSION_MB`, nor for what does not fit beside the versions that stay.
+
+Some versions stay for a day, whatever is written later: what a note was before the first change that was made from here within the last
+24 hours, and a note of Memento that was deleted. So nobody can push them out with other saves. Other versions go when their place is needed,
+the oldest first, and after `NOTARIUM_VERSION_DAYS`.
+
+| what would be lost without a version | by | where |
+|---|---|---|
+| lines of a text (also one that is only changed or moved) | `save` with `text`, `text_patch`, `find` and `replace`; `UpdateNote`, `update_note` | vault, local notebook, Memento |
+| a title, and with it the name of a file | `save` with `title`, `UpdateNote`, `update_note` | vault, local notebook, Memento, Trilium |
+| links in other notes | `save` with `title` and `rewrite_links` | vault |
+| tags | `save` with `tags`, `update_note` with `labels`, `rename_tag` | vault, local notebook, Memento, Trilium |
+| pictures, colour, items of a checklist with what the app keeps in them, labels in an unknown form | `update_note` | Memento |
+| a note | `delete_note`, `delete_permanently` | Memento |
+| a note, whatever is kept | `delete_permanently` | every other store |
+
+Simplenote keeps texts and tags itself, and Trilium texts: there a save of these needs no version. What only adds something takes nothing away:
+`append`, `prepend`, new lines, new tags, a new note, as do `pin`, `archived` and the trash, which go both ways. `undo` and
+`restore_version` ask in any case; their question says so if what they replace would be lost. `tests/interaction/test_ways_back.py` has
+each row, under every setting.
+
+Some ways to a loss are the user's own and never an agent's: a policy that hides a note (its versions go), `purge`, a shorter
+`NOTARIUM_VERSION_DAYS`, and what the store's own app removes.
 
 ## Note text is untrusted
 

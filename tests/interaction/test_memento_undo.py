@@ -102,11 +102,13 @@ async def beside(folder: Path):
     app = MementoFile(folder / "dev.db")
     store = MementoStore(app.path)
     harness = ToolHarness(folder, remote=store)
-    await harness.sync()
-    async with connected(harness.opened, toolset=find_toolset("note_cards_both")) as client:
-        yield Both(folder, client, harness, app)
-    await store.close()
-    harness.close()
+    try:
+        await harness.sync()
+        async with connected(harness.opened, toolset=find_toolset("note_cards_both")) as client:
+            yield Both(folder, client, harness, app)
+    finally:
+        await store.close()
+        harness.close()
 
 
 @pytest.fixture(name="both")

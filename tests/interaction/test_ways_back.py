@@ -148,12 +148,15 @@ async def opened(folder, store, limits, *, mode=Mode.FULL, setting="ask", agrees
     harness.now = time.time()
     harness.app.cache.versions.limits = limits
     harness.app = replace(harness.app, config=replace(harness.app.config, destructive=setting))
-    await harness.sync()
     options = {} if agrees is None else {"elicitation_callback": elicit}
-    async with connected(harness.opened, toolset=toolset.permitted(policy), **options) as client:
-        yield Seen(client, state, asked)
-    await remote.close()
-    harness.close()
+    offered = toolset.permitted(policy)
+    try:
+        await harness.sync()
+        async with connected(harness.opened, toolset=offered, **options) as client:
+            yield Seen(client, state, asked)
+    finally:
+        await remote.close()
+        harness.close()
 
 
 @pytest.mark.parametrize("limits", [NEITHER, SMALL], ids=["no days", "no room"])

@@ -7,6 +7,7 @@ from undefended.defence import Defence
 _DISPATCH = "unit/protocol/test_sdk_server.py"
 _SAVE = "unit/tools/test_save_tool.py"
 _MANAGE = "unit/tools/test_manage_tool.py"
+_WAYS_BACK = "interaction/test_ways_back.py"
 _POLICY = "unit/tools/test_policy_in_tools.py"
 _MARKING = "property/test_untrusted_marking.py"
 _RECORDING = "unit/protocol/test_call_audit.py"
@@ -311,10 +312,33 @@ AGENTS = (
     Defence(
         "deleting for good needs consent",
         "tools/manage.py",
-        '    await require_consent(call, f"Delete the {name} for good? {_way_back(app)}")\n',
+        '    await require_consent(call, f"Delete the {name} for good? {back}")\n',
         "",
         (f"{_MANAGE}::test_removal_works_in_the_trash_only_and_with_consent_only",),
         (36, 40),
+    ),
+    Defence(
+        "what nothing can bring back needs consent",
+        "tools/save.py",
+        "    return replace(draft, asks=(*draft.asks, *asks), loses=True) if asks else draft\n",
+        "    return draft\n",
+        (f"{_WAYS_BACK}::test_nothing_is_taken_away_for_good_unless_someone_agrees",),
+        (36,),
+    ),
+    Defence(
+        "the mode `write` forbids what nothing can bring back",
+        "tools/losses.py",
+        "        app.config.policy.require_irreversible()\n",
+        "        pass\n",
+        (f"{_WAYS_BACK}::test_the_mode_write_forbids_it",),
+        (36,),
+    ),
+    Defence(
+        "later saves push no deleted note out",
+        "storage/version_table.py",
+        "        if pk in staying and cost <= size:\n",
+        "        if False:\n",
+        (f"{_WAYS_BACK}::test_what_an_agent_writes_later_pushes_no_deleted_note_out",),
     ),
     Defence(
         "emptying the cache needs consent",

@@ -271,9 +271,23 @@ SERVICE = (
     Defence(
         "an embedding of other words goes",
         "stores/memento/note_table.py",
-        '        if change.rewords and "embedding" in self._columns:\n',
+        "        if change.rewords and EMBEDDING in self._columns:\n",
         "        if False:\n",
         (f"{_MEMENTO}::test_an_embedding_goes_when_the_words_change_and_stays_when_a_flag_does",),
+    ),
+    Defence(
+        "a change replaces only what is kept",
+        "stores/memento/store.py",
+        "                if replaced and write.replaced not in (None, replaced.native):\n",
+        "                if False:\n",
+        (f"{_MEMENTO}::test_a_change_replaces_what_was_kept_and_nothing_else",),
+    ),
+    Defence(
+        "a note is deleted as it was kept",
+        "stores/memento/store.py",
+        '                if self._kept_of.pop(note_id, held["updatedAt"]) != held["updatedAt"]:\n',
+        "                if False:\n",
+        (f"{_MEMENTO}::test_a_note_with_other_pictures_than_those_that_are_kept_is_not_deleted",),
     ),
     Defence(
         "rows of other tables come back with their note",

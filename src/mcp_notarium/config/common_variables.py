@@ -154,7 +154,7 @@ COMMON = (
     ),
     Variable(
         name="NOTARIUM_VERSION_DAYS",
-        purpose="How many days the database keeps what a save has replaced; 0: nothing is kept.",
+        purpose="How many days the database keeps what a save has replaced; 0: nothing is kept, so a save that replaces something asks first.",
         kind=Kind.COUNT,
         default="90",
         minimum=0,
@@ -162,7 +162,7 @@ COMMON = (
     ),
     Variable(
         name="NOTARIUM_VERSION_MB",
-        purpose="How many megabytes of that the database keeps at most; the oldest goes first.",
+        purpose="How many megabytes of that the database keeps at most; the oldest goes first, but nothing that must stay for a day.",
         kind=Kind.COUNT,
         default="64",
         minimum=1,

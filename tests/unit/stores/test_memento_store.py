@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from mcp_notarium.errors import (
     StoreProtocolError,
     StoreRejected,
     StoreUnavailable,
+    VersionConflict,
 )
 from mcp_notarium.stores.contract import PushStatus
 from mcp_notarium.stores.memento import database_file, note_table
@@ -561,5 +563,42 @@ def test_half_characters_stay_and_hinder_no_edit(app, store):
 def test_a_value_that_sqlite_does_not_take_is_refused(app, store, value):
     with pytest.raises(StoreRejected, match="nothing was saved"):
         push(store, "n1", Content("x", native=f'{{"columns":{{"size":{value}}}}}'))
+    with pytest.raises(KeyError):
+        app.row("n1")
+
+
+def test_a_change_replaces_what_was_kept_and_nothing_else(app, store):
+    app.put("n1", "x", images='["a"]', embedding="[1]")
+    base = asyncio.run(store.get("n1"))
+    content = replace(base.content, native='{"columns":{"images":"[\\"b\\"]"}}')
+    write = make_write(store, "n1", content, base, now=1_700_000_000.0)
+    kept = asyncio.run(store.find_replaced("n1", write.body))
+    assert kept.names == ("pictures",)
+    app.put("n1", "x", images='["c"]')
+    before = app.row("n1")
+    with pytest.raises(VersionConflict):
+        asyncio.run(store.push(replace(write, replaced=kept.native)))
+    assert app.row("n1") == before
+    now = asyncio.run(store.find_replaced("n1", write.body))
+    asyncio.run(store.push(replace(write, replaced=now.native)))
+    assert app.row("n1")["images"] == '["b"]'
+    assert asyncio.run(store.find_replaced("n1", write.body)).native == b""
+    old = replace(base.content, native=now.native.decode())
+    back = make_write(store, "n1", old, asyncio.run(store.get("n1")), now=1_700_000_001.0)
+    app.put("n1", "x", images='["d"]')
+    with pytest.raises(VersionConflict):
+        asyncio.run(store.find_replaced("n1", back.body))
+
+
+def test_a_note_with_other_pictures_than_those_that_are_kept_is_not_deleted(app, store):
+    app.put("n1", "x", images='["a"]')
+    base = asyncio.run(store.get("n1"))
+    asyncio.run(store.keepsake("n1"))
+    app.run('UPDATE "Note" SET "images" = \'["b"]\', "updatedAt" = "updatedAt" + 1')
+    with pytest.raises(VersionConflict):
+        asyncio.run(store.delete("n1", etag=base.etag, write_id="0b"))
+    assert app.row("n1")["images"] == '["b"]'
+    asyncio.run(store.keepsake("n1"))
+    asyncio.run(store.delete("n1", etag=base.etag, write_id="0c"))
     with pytest.raises(KeyError):
         app.row("n1")

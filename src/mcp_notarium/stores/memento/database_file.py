@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -86,8 +85,9 @@ class DatabaseFile:
         """Return a value that is another one after any change by anybody else."""
         with self._in_use, _translated():
             kept = self._keep()
-            ask = partial(kept.connection.execute, "PRAGMA data_version")
-            (version,) = _wait(lambda: ask().fetchone(), STAMP_SECONDS)
+            (version,) = _wait(
+                lambda: kept.connection.execute("PRAGMA data_version").fetchone(), STAMP_SECONDS
+            )
             return f"{kept.name}:{version}"
 
     @contextmanager
@@ -98,7 +98,7 @@ class DatabaseFile:
             try:
                 connection.execute("PRAGMA query_only = ON")
                 connection.execute("BEGIN")
-                columns = _wait(partial(_columns, connection), READ_SECONDS)  # takes the lock
+                columns = _wait(lambda: _columns(connection), READ_SECONDS)  # takes the lock
                 yield connection, columns
             finally:
                 connection.close()
@@ -113,7 +113,7 @@ class DatabaseFile:
             try:
                 with _translated():
                     kept = self._keep()
-                    _wait(partial(kept.connection.execute, "BEGIN IMMEDIATE"), WRITE_SECONDS)
+                    _wait(lambda: kept.connection.execute("BEGIN IMMEDIATE"), WRITE_SECONDS)
                     yield kept.connection, _columns(kept.connection)
                     _commit(kept.connection)
             except BaseException:
@@ -199,7 +199,7 @@ def _wait(act: Callable[[], _Done], seconds: float) -> _Done:
 def _commit(connection: sqlite3.Connection) -> None:
     """Commit. What fails for want of a lock or of room is undone, and nothing else is certain."""
     try:
-        _wait(partial(connection.execute, "COMMIT"), WRITE_SECONDS)
+        _wait(lambda: connection.execute("COMMIT"), WRITE_SECONDS)
     except sqlite3.Error as error:
         waits = connection.in_transaction and _code(error) == sqlite3.SQLITE_BUSY
         if waits or _code(error) == sqlite3.SQLITE_FULL:  # SQLite itself undoes it for want of room
