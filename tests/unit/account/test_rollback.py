@@ -111,6 +111,7 @@ def test_an_older_file_beside_its_newer_log_is_told_and_not_opened(home, tmp_pat
 
 
 @pytest.mark.slow("kills servers")
+@pytest.mark.timeout(3000)
 def test_a_log_that_is_moved_often_accuses_nobody_wherever_it_is_killed(
     home, tmp_path, monkeypatch
 ):
