@@ -103,8 +103,9 @@ def revision_of(place: Place, file: NoteFile) -> Revision:
     )
 
 
+@lru_cache(maxsize=2)
 def find_links(text: str) -> Links:
-    """Return what a note links to, and by which names beside its own others may link to it."""
+    """Return what a note links to, and by which names beside its own others may link to it; kept as tags are."""
     return Links(find_targets(text), (*read_aliases(text), *_page_names(text)))
 
 
