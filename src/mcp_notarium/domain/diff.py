@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 NO_PARTNER = -1
 """The partner of an item without one."""
@@ -59,9 +60,9 @@ class _Part:
 
 class _Matcher:
     def __init__(self, first: Sequence[str], second: Sequence[str], *, budget: int) -> None:
-        numbers: dict[str, int] = {}
-        self.first = [numbers.setdefault(item, len(numbers)) for item in first]
-        self.second = [numbers.setdefault(item, len(numbers)) for item in second]
+        numbers = {item: number for number, item in enumerate(dict.fromkeys((*first, *second)))}
+        self.first = [*map(numbers.__getitem__, first)]
+        self.second = [*map(numbers.__getitem__, second)]
         self.partner = [NO_PARTNER] * len(first)
         self.budget = budget
 
@@ -97,11 +98,14 @@ class _Matcher:
         mine = self.first[part.low : part.high]
         other = self.second[part.other_low : part.other_high]
         count, other_count = Counter(mine), Counter(other)
-        place = {item: index for index, item in enumerate(other) if other_count[item] == 1}
+        single = {item for item, often in other_count.items() if often == 1 == count.get(item)}
+        if not single:
+            return []
+        place = {item: index for index, item in enumerate(other) if item in single}
         pairs = [
             (part.low + index, part.other_low + place[item])
             for index, item in enumerate(mine)
-            if count[item] == 1 and item in place
+            if item in place
         ]
         return _longest_rising(pairs)
 
@@ -247,12 +251,11 @@ def _raw_changes(base: Sequence[str], side: Sequence[str]) -> Iterator[Change]:
     tail = _common_end(base, side, most=min(len(base), len(side)) - head)
     inner, other_inner = base[head : len(base) - tail], side[head : len(side) - tail]
     low = start = head
-    partners = (
+    partners: list[int] = (
         find_partners(inner, other_inner) if inner and other_inner else [NO_PARTNER] * len(inner)
     )
-    for index, other in enumerate([*partners, len(other_inner)], head):
-        if other == NO_PARTNER:
-            continue
+    ended = [*partners, len(other_inner)]
+    for index, other in compress(enumerate(ended, head), map(NO_PARTNER.__ne__, ended)):
         if index > low or head + other > start:
             yield Change(low, index, start, head + other)
         low, start = index + 1, head + other + 1

@@ -138,9 +138,10 @@ def with_lost_tags(*, base: Content, sent: Content, stored: Content) -> Content:
 
 def differences(*, sent: Content, stored: Content) -> str:
     """Describe where the store holds something else than was sent, by line numbers; "" if nowhere."""
+    texts = () if sent.text == stored.text else (sent.text, stored.text)
     lines = [
         line
-        for change in find_changes(split_lines(sent.text), split_lines(stored.text))
+        for change in (find_changes(*map(split_lines, texts)) if texts else ())
         for line in range(change.low + 1, max(change.high, change.low + 1) + 1)
     ]
     parts = [_name_lines(lines)] if lines else []

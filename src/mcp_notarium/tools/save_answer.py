@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.characters import find_invisible, find_invisible_kinds
 from mcp_notarium.domain.excerpts import changed_lines, cut
-from mcp_notarium.domain.lines import shorten, split_lines
+from mcp_notarium.domain.lines import count_lines, shorten, split_lines
 from mcp_notarium.domain.merge import find_overlaps, titles_clash
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
@@ -87,7 +87,7 @@ def _has_linked_image(sent: str, stored: str) -> bool:
 
 def _changed_fields(app: App, note: Note, before: Content | None) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "text_total_lines": len(split_lines(note.text)),
+        "text_total_lines": count_lines(note.text),
         "findings": [
             {"kind": each.kind, "count": each.count, "first_line": each.first_line}
             for each in find_invisible(note.text)

@@ -107,7 +107,7 @@ def _may_be_address(tag: str) -> bool:
 
 def drops_most(old: str, new: str) -> bool:
     """Return whether ``new`` loses more than nine tenths of a text that is worth asking about."""
-    if len(old) <= SMALL or not old.strip():
+    if len(old) <= SMALL or old in new or not old.strip():
         return False
     return _kept_lines(old, new) < KEPT_AT_LEAST and _share_of_runs(old, new) < KEPT_AT_LEAST
 

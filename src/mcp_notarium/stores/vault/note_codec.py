@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.characters import tag_key
@@ -52,7 +53,9 @@ _NAME = re.compile(f"[^{_ENDS}]+")
 _PROPERTY = re.compile(r"(?:- |  )?([^\s:]+):: *(.*)")
 """A property of a page in Logseq: such lines stand at its top."""
 _BRACKETED = re.compile(r"(?<!\S)#\[\[([^\[\]]+)\]\]")
-_FENCE = re.compile(r"(`{3,}|~{3,})")
+_FENCE_OR_TAG = re.compile(
+    rf"^[^\S\n]*(`{{3,}}|~{{3,}})|(?<![^\s`])#(?:[^{_ENDS}]|\[\[)", re.MULTILINE
+)
 _CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
 _MARKUP = re.compile(r"^[\s#>*+\-]+")
 
@@ -103,19 +106,19 @@ def revision_of(place: Place, file: NoteFile) -> Revision:
     )
 
 
+@lru_cache(maxsize=2)
 def find_links(text: str) -> Links:
-    """Return what a note links to, and by which names beside its own others may link to it."""
+    """Return what a note links to, and by which names beside its own others may link to it; kept as tags are."""
     return Links(find_targets(text), (*read_aliases(text), *_page_names(text)))
 
 
 def _page_names(text: str) -> Iterator[str]:
     """Yield the names that the properties at the top of a page in Logseq give it."""
     block = find_block(text)
-    for line in text[block[2] if block else 0 :].removeprefix(_BOM).split("\n"):
-        stated = _PROPERTY.match(line.rstrip("\r"))
-        if stated is None:
-            return
-        key, value = stated[1].casefold(), stated[2]
+    at = block[2] if block else len(_BOM) * text.startswith(_BOM)
+    while stated := _PROPERTY.match(text, at):
+        at = text.find("\n", at) + 1 or len(text)
+        key, value = stated[1].casefold(), stated[2].rstrip("\r")
         names = [value] if key == "title" else value.split(",") if key == "alias" else []
         yield from filter(None, (name.strip().strip("[]").strip() for name in names))
 
@@ -132,33 +135,47 @@ def find_tags(text: str) -> tuple[tuple[str, ...], bool]:
     return tuple(kept.values()), understood
 
 
-def _inline_tags(text: str) -> Iterator[str]:
+@lru_cache(maxsize=2)
+def _inline_tags(text: str) -> tuple[str, ...]:
+    """Return the tags in a text; a save asks several times for those of two texts."""
     block = find_block(text)
-    body = text[block[2] :] if block else text.removeprefix(_BOM)
-    folded = body.casefold()
-    if "#" not in body and "tags::" not in folded:
-        return
-    fence, at_top = "", True
-    for line in body.split("\n"):
-        opened = _FENCE.match(line.lstrip())
-        if fence:
-            if opened and opened[1].startswith(fence):
+    at = block[2] if block else len(_BOM) * text.startswith(_BOM)
+    found: list[str] = []
+    while stated := _PROPERTY.match(text, at):
+        end = text.find("\n", at) + 1 or len(text)
+        if stated[1].casefold() == "tags":
+            found += _page_tags(stated[2].rstrip("\r"))
+        found += _tags_of_line(text[at:end])
+        at = end
+    return (*found, *_tags_outside_code(text[at:])) if "#" in text else tuple(found)
+
+
+def _tags_outside_code(text: str) -> Iterator[str]:
+    """Yield the tags of a text that stand in no block of code. Lines without a tag are not looked at one by one."""
+    fence, at = "", 0
+    while begin := _FENCE_OR_TAG.search(text, at):
+        at = begin.end()
+        if opened := begin[1]:
+            if not fence:
+                fence = opened
+            elif opened.startswith(fence):
                 fence = ""
-            continue
-        if opened:
-            fence = opened[1]
-            continue
-        stated = _PROPERTY.match(line.rstrip("\r")) if at_top else None
-        at_top = stated is not None
-        if stated and stated[1].casefold() == "tags":
-            yield from _page_tags(stated[2])
-        if "#" in line:
-            shown = _CODE.sub(" ", line)
-            yield from filter(None, (name.strip() for name in _BRACKETED.findall(shown)))
-            for found in _TAG.findall(shown):
-                name = found.rstrip("/")
-                if name and not name.isdecimal():
-                    yield name
+        elif not fence:
+            at = text.find("\n", at)
+            at = len(text) if at < 0 else at
+            yield from _tags_of_line(text[text.rfind("\n", 0, begin.start()) + 1 : at])
+
+
+def _tags_of_line(line: str) -> Iterator[str]:
+    if "#" not in line:
+        return
+    shown = _CODE.sub(" ", line) if "`" in line else line
+    if "[[" in shown:
+        yield from filter(None, (name.strip() for name in _BRACKETED.findall(shown)))
+    for found in _TAG.findall(shown):
+        name = found.rstrip("/")
+        if name and not name.isdecimal():
+            yield name
 
 
 def _page_tags(value: str) -> Iterator[str]:
