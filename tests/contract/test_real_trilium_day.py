@@ -23,7 +23,7 @@ from support.whole import Server, store_environment, until
 
 if not URL:
     pytest.skip("no Trilium server was named (docs/testing.md)", allow_module_level=True)
-pytestmark = pytest.mark.slow("a day with 200 notes")
+pytestmark = [pytest.mark.slow("a day with 200 notes"), pytest.mark.timeout(900)]
 CLIENT = "talker"
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 _JOINT = 30

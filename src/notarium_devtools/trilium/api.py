@@ -119,6 +119,8 @@ class Etapi:
                 return self._log_out
             case "GET", ["app-info"]:
                 return self._app_info
+            case "GET", ["metrics"] if new:
+                return lambda _request: json_answer(200, {"database": self.document.totals()})
             case "POST", ["create-note"]:
                 return self._create_note
             case "GET", ["notes"]:
