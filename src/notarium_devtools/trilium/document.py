@@ -138,6 +138,7 @@ class Document:
         branches = self.parents(note_id)
         for branch in branches:
             self.branches.pop(branch.id, None)
+        self.changes += len(branches)
         if note_id in self.notes:
             self._bury(note_id, branches)
 
@@ -149,7 +150,7 @@ class Document:
         for one in attached:
             del self.attachments[one.id]
         self.deleted[note_id] = (self.notes.pop(note_id), branches, owned, attached)
-        self.changes += 2
+        self.changes += 1 + len(owned) + len(attached)
         for branch in self.children(note_id):
             self.unplace(branch)
 
@@ -161,7 +162,7 @@ class Document:
         self.branches |= {branch.id: branch for branch in branches}
         self.attributes |= {attribute.id: attribute for attribute in owned}
         self.attachments |= {one.id: one for one in attached}
-        self.changes += 2
+        self.changes += 1 + len(branches) + len(owned) + len(attached)
 
     # Attributes
 
@@ -231,7 +232,7 @@ class Document:
             before = self.deleted.pop(note_id)[0]
         note.revisions = [] if before is None else before.revisions
         self.notes[note_id] = note
-        self.changes += 4
+        self.changes += 3
         return note
 
     def touch(self, note: Note) -> None:
@@ -315,7 +316,7 @@ class Document:
         limit = self._label(note.id, "versioningLimit")
         if limit is not None and limit.value.isdigit():
             del note.revisions[int(limit.value) :]
-        self.changes += 1
+        self.changes += 2
 
     def _label(self, note_id: str, name: str) -> Attribute | None:
         found = (one for one in self.effective(note_id) if (one.type, one.name) == ("label", name))

@@ -207,10 +207,12 @@ class Parts:
 
     def _put_attachment(self, request: Request, attachment_id: str) -> Response:
         self._attachment(attachment_id).content = request.body
+        self.document.changes += 2
         return Response(204)
 
     def _delete_attachment(self, attachment_id: str) -> Response:
-        self.document.attachments.pop(attachment_id, None)
+        if self.document.attachments.pop(attachment_id, None) is not None:
+            self.document.changes += 1
         return Response(204)
 
     def attachments_of(self, note_id: str) -> list[dict[str, Any]]:

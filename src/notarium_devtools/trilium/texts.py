@@ -114,10 +114,10 @@ class Scan:
         for one in document.attachments_of(self.note.id):
             if document.version.spares_roles and one.role not in ("file", "image"):
                 continue
-            if one.id in shown:
-                one.unused_since = None
-            elif one.unused_since is None:
-                one.unused_since = document.clock()
+            if (one.id in shown) != (one.unused_since is not None):
+                continue
+            one.unused_since = None if one.id in shown else document.clock()
+            document.changes += 1
         for attachment_id in shown:
             other = document.attachments.get(attachment_id)
             if other is not None and other.owner_id != self.note.id:
