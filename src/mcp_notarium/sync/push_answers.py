@@ -92,21 +92,11 @@ class AnswerCommitter:
         write: PendingWrite,
         storing: Revision | Tombstone,
         follow_ups: Sequence[PendingWrite] = (),
-        *,
-        differs: bool = False,
-        stored: bool = True,
-        own: bool = False,
+        **how: bool,
     ) -> bool:
         """Store the answer and drop the entry; see :meth:`Journal.finish`. Raises ``OutcomeUnknown``."""
         try:
-            ours = self._journal.finish(
-                write,
-                storing=[storing],
-                follow_ups=follow_ups,
-                differs=differs,
-                stored=stored,
-                own=own,
-            )
+            ours = self._journal.finish(write, storing=[storing], follow_ups=follow_ups, **how)
         except CacheError as error:
             # The store has it and the index has not: only the journal entry says so, and it remains.
             raise unknown_outcome(
