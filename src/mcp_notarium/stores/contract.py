@@ -146,6 +146,8 @@ class Traits:
     exact: str = ""
     """``Content.native`` of a content that the note has had before, where the store completes what an agent writes: then
     it gives back the same bytes under the same id. '' if it never does."""
+    own_form: Callable[[Revision], str] = lambda _revision: ""
+    """Gives the ``Content.native`` by which ``compose`` stores the text of a revision as it was; '' if the text says all."""
     max_note_bytes: int | None = None
 
 

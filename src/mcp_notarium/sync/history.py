@@ -174,9 +174,9 @@ class History:
         '' if the content says all. ``last``: only what the last save has replaced, which nothing has followed.
         """
         number = _number(version.name)
-        if not self._store.traits.revives or version.removed or not number:
+        if version.removed or not number:
             return ""
-        if last:
+        if last or not self._store.traits.revives:
             return self._cache.versions.native(note_id, number)
         store = cast("RevivingStore", self._store)  # its trait says so
         return store.overlay(self._cache.versions.natives_since(note_id, number))

@@ -46,6 +46,7 @@ class Journal:
         owner_ended: Callable[[str], bool],
         store_has_versions: bool = False,
         keeps_ours: bool = False,
+        own_form: Callable[[Revision], str] = lambda _revision: "",
     ) -> None:
         self._cache = cache
         self._clock = clock
@@ -54,6 +55,7 @@ class Journal:
         self._owner_ended = owner_ended
         self._store_has_versions = store_has_versions
         self._keeps_ours = keeps_ours
+        self._own_form = own_form
 
     def make(
         self,
@@ -307,10 +309,16 @@ class Journal:
                 by=write.client,
                 made=made,
                 in_store=self._store_has_versions,
-                native=write.replaced or b"",
+                native=write.replaced or self._replaced_form(base, stored),
             )
             if same:  # what the etag does not show has changed
                 self._cache.notes.renumber(base.id)
+
+    def _replaced_form(self, base: Revision, stored: Revision | Tombstone) -> bytes:
+        """Return the store's own form of what was replaced; b'' if that is the same now."""
+        form = self._own_form(base)
+        same = isinstance(stored, Revision) and form == self._own_form(stored)
+        return b"" if same else form.encode()
 
     def reject(self, write: PendingWrite, reason: str) -> None:
         """Keep the entry as text that the store will never take."""

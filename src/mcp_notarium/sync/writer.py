@@ -92,6 +92,7 @@ class Writer:
             store_has_versions=store.traits.versions is Versions.BY_ETAG,
             keeps_ours=store.traits.versions is not Versions.BY_ETAG
             and not store.traits.in_database,
+            own_form=store.traits.own_form,
         )
         self._pusher = Pusher(
             store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference

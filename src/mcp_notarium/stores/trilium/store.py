@@ -73,6 +73,7 @@ class TriliumStore:
         is_markdown=note_codec.is_markdown,
         dates=False,
         versions=Versions.LISTED,
+        own_form=note_codec.as_it_was,
         compares=True,
         max_note_bytes=MIB,
     )
