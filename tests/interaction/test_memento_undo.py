@@ -180,7 +180,7 @@ async def test_a_restored_version_has_all_that_later_changes_of_ours_replaced(bo
     assert (both.row()["images"], both.row()["color"]) == ('["b"]', "blue")
 
 
-async def test_an_undo_does_not_bring_back_labels_that_were_not_replaced(both):
+async def test_labels_in_a_form_that_is_not_known_come_back(both):
     both.app.put("n1", TEXT, labels='[1,"odd"]', color="red")
     await both.harness.sync()
     before = both.row()

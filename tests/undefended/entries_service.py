@@ -278,7 +278,7 @@ SERVICE = (
     Defence(
         "a change replaces only what is kept",
         "stores/memento/store.py",
-        "                if replaced and write.replaced not in (None, replaced.native):\n",
+        "                if now and write.replaced not in (None, now.native):\n",
         "                if False:\n",
         (f"{_MEMENTO}::test_a_change_replaces_what_was_kept_and_nothing_else",),
     ),

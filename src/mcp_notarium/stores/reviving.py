@@ -28,6 +28,12 @@ async def find_replaced(store: Store, note_id: str, body: bytes) -> Replaced | N
     return await cast("RevivingStore", store).find_replaced(note_id, body)  # its trait says so
 
 
+async def find_native(store: Store, note_id: str, body: bytes) -> bytes | None:
+    """Return the ``native`` of :func:`find_replaced`; None where the content says all."""
+    found = await find_replaced(store, note_id, body)
+    return None if found is None else found.native
+
+
 class RevivingStore(Store, Protocol):
     """Reach a store with the trait ``revives``.
 

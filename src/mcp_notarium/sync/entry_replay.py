@@ -24,7 +24,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Ids, Retry, Store, Versions
-from mcp_notarium.stores.reviving import find_replaced
+from mcp_notarium.stores.reviving import find_native
 from mcp_notarium.sync.conflict_copy import differences, same_but_blanks
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.listing_pages import require_usable
@@ -314,14 +314,14 @@ class EntryReplay:
         if write.replaced is None:
             return await self._send(write, head)
         try:
-            found = await find_replaced(self._store, head.id, write.body)
+            replaced = await find_native(self._store, head.id, write.body)
         except VersionConflict:  # it takes back a change that another one has followed
             self._journal.finish(write, storing=[head], stored=False)
             return PushResult(PushOutcome.STORED, head.id, merged=True)
-        if found is None or not found.native or head.etag != write.base_etag:
+        if not replaced or head.etag != write.base_etag:
             return self._finish_with(write, head)
         rebased = self._journal.rebase(
-            write, base=head, content=write.content, body=write.body, replaced=found.native
+            write, base=head, content=write.content, body=write.body, replaced=replaced
         )
         return await self._send(rebased, head) if rebased else PushResult(PushOutcome.AGAIN)
 
@@ -341,8 +341,7 @@ class EntryReplay:
         self, write: PendingWrite, head: Revision, wanted: Content
     ) -> PushResult:
         body = self._store.compose(head, wanted, now=self._clock())
-        found = await find_replaced(self._store, head.id, body)
-        replaced = None if found is None else found.native
+        replaced = await find_native(self._store, head.id, body)
         rebased = self._journal.rebase(
             write, base=head, content=wanted, body=body, replaced=replaced
         )

@@ -22,7 +22,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Ids, Store
-from mcp_notarium.stores.reviving import find_replaced
+from mcp_notarium.stores.reviving import find_native
 from mcp_notarium.sync.entry_replay import ROUNDS, EntryReplay
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.link_writes import LinkWriter
@@ -161,12 +161,11 @@ class Updater:
 
     async def _find_replaced(self, note_id: str, body: bytes) -> bytes | None:
         try:
-            found = await find_replaced(self._store, note_id, body)
+            return await find_native(self._store, note_id, body)
         except VersionConflict:
             raise changed_error(note_id, self._cache.notes.get(note_id)) from None
         except (StoreError, LoginRequired) as error:
             raise add_outcome(error, NOT_SAVED) from None
-        return None if found is None else found.native
 
     def _require_free_name(self, write: PendingWrite) -> None:
         """Raise ``InvalidRequest`` if the write gives the note an id that another one has, or that rules hide."""

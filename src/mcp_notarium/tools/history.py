@@ -148,17 +148,18 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
 async def _as_it_was(
     app: App, note: Note, content: Content, old: Version, goal: _Goal, *, last: bool = False
 ) -> Content:
-    """Add what the store has of an older version beyond its content; if it has nothing, ``goal`` says so."""
-    goal.said = ""
-    if native := app.library.history.native_of(note.id, old, last=last):
+    """Add what the store has of an older version beyond its content; if nobody has it, ``goal`` says so.
+
+    A store that keeps the version itself is asked first: it may have more than was kept here, such as attachments.
+    """
+    live, own = app.library.live, None
+    if live is not None:
+        own = await live.as_it_was(note, old)
+    native = app.library.history.native_of(note.id, old, last=last) if own is None else own
+    lost = live is not None and own is None and not native and content.text != note.text
+    goal.said = _AS_TEXT if lost else ""
+    if native or live is not None or content.wording == (note.title, note.text):
         return replace(content, native=native)
-    if app.library.live is not None:
-        kept = await app.library.live.as_it_was(note, old)
-        if kept is None and content.text != note.text:
-            goal.said = _AS_TEXT
-        return replace(content, native=kept or "")
-    if content.wording == (note.title, note.text):
-        return content
     return replace(content, native=app.library.traits.exact)
 
 

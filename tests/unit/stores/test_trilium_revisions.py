@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -137,24 +138,52 @@ async def test_an_undo_of_tags_alone_leaves_the_html(sim, harness):
     assert sim.document.owned(ID) == []
 
 
-async def test_without_a_list_of_revisions_question_and_answer_say_what_comes_back(tmp_path):
+@asynccontextmanager
+async def older_server(tmp_path):
+    """A server that lists no revisions, with a client of it."""
     async with TriliumSimulator("0.93.0").serving() as sim:
-        sim.write(ID, "Plan", "<p>one</p><p>two</p>")
+        sim.write(ID, "Plan", OLDER)
         remote = open_trilium(sim)
         harness = ToolHarness(tmp_path, remote=remote)
         harness.ticking = True
         await harness.sync()
         async with connected(harness.opened, toolset=TITLED) as client:
-            await rewrite(client, "one")
-            refusal = await client.call_tool("manage", {"action": "undo", "id": ID})
-            assert refusal.is_error
-            assert "comes back as Markdown" in refusal.content[0].text
-            answer = await call(client, "manage", action="undo", id=ID, confirm=True)
-        assert "comes back as Markdown" in answer["note"]
-        assert answer["status"] == "undone in part"
-        assert sim.document.notes[ID].content == b"<p>one</p><p>two</p>"
+            yield sim, harness, client
         await remote.close()
         harness.close()
+
+
+OLDER = '<figure class="table"><table><tbody><tr><td>a</td></tr></tbody></table></figure><p>two <u>x</u></p>'
+
+
+async def test_without_a_list_of_revisions_an_undo_brings_back_the_html_that_was_kept_here(
+    tmp_path,
+):
+    async with older_server(tmp_path) as (sim, _, client):
+        await rewrite(client, "one")
+        assert stored(sim) == "<p>one</p>"
+        answer = await call(client, "manage", action="undo", id=ID, confirm=True)
+        assert (answer["status"], stored(sim)) == ("undone", OLDER)
+
+
+async def test_where_nobody_has_the_html_question_and_answer_say_that_the_markdown_comes_back(
+    tmp_path,
+):
+    async with older_server(tmp_path) as (sim, harness, client):
+        await rewrite(client, "one")
+        sim.write(ID, "Plan", "<p>theirs</p>")
+        await harness.sync()
+        note = await call(client, "get", id=ID)
+        rows = (await call(client, "manage", action="history", id=ID))["history"]
+        ours = {"local_version": note["local_version"], "version": rows[1]["version"]}
+        wanted = {"action": "restore_version", "id": ID, **ours}
+        refusal = await client.call_tool("manage", wanted)
+        assert refusal.is_error
+        assert "comes back as Markdown" in refusal.content[0].text
+        answer = await call(client, "manage", confirm=True, **wanted)
+        assert "comes back as Markdown" in answer["note"]
+        assert answer["status"] == "restored in part"
+        assert stored(sim) == "<p>one</p>"
 
 
 async def test_the_content_of_a_revision_must_fit_its_hash(sim):

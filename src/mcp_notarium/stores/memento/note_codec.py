@@ -9,16 +9,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mcp_notarium.domain.characters import escape_surrogates, replace_surrogates
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.errors import StoreProtocolError, StoreRejected, VersionConflict
+from mcp_notarium.errors import StoreProtocolError, StoreRejected
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.memento import checklist, dates
-from mcp_notarium.stores.reviving import Replaced
 
 VERSION = 1
 FLAGS = {"pinned": "isPinned", "archived": "isArchived", "markdown": "isMarkdown"}
@@ -41,10 +40,6 @@ _WORDED = (*_MADE, "id", "title", "content")
 EMBEDDING = "embedding"
 _SPOKEN = frozenset({"title", "content", "checkItems"})
 """What an embedding is made of."""
-_UNSEEN = ("images",)
-"""The columns that a write may set and of which the etag does not tell one value from another."""
-_NO_IMAGES = (None, "", "[]", "null")
-_NO_COLOUR = (None, "", "default")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +153,7 @@ def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
     at = round(base.modified_at * 1000) if base is not None and not columns else int(now * 1000)
     return to_json(
         {
-            "columns": _pack_all(columns),
+            "columns": pack_all(columns),
             "links": native.get("links", []),
             "made": native.get("made", {}),
             "text": text,
@@ -217,56 +212,8 @@ def content_of(note_id: str, body: bytes) -> Revision:
 def keepsake(row: Row, links: Sequence[LinkedRow]) -> bytes:
     """Return a whole note in the form that ``compose`` takes as the ``native`` part of a content."""
     columns = {name: value for name, value in row.items() if name != "updatedAt"}
-    linked = [(one.table, _pack_all(one.values)) for one in links]
-    return to_json({"columns": _pack_all(columns), "links": linked})
-
-
-def touched(body: bytes) -> tuple[str, ...]:
-    """Return the columns that a body of an update sets, ``updatedAt`` aside, and those that follow from them."""
-    change = read_change(body)
-    return (*change.columns, *((EMBEDDING,) if change.rewords else ()))
-
-
-def replaced(row: Row, body: bytes) -> Replaced:
-    """Return what a body replaces in a row of the columns ``touched``. Raises ``VersionConflict``: see ``find_replaced``."""
-    made: dict[str, str] = json.loads(body)["made"]
-    if any(_digest(row.get(name)) != digest for name, digest in made.items()):
-        raise VersionConflict("the note has changed in Memento since")
-    new = {EMBEDDING: None} | read_change(body).columns
-    old = {name: value for name, value in row.items() if value != new.get(name)}
-    if old.keys() <= {EMBEDDING}:
-        return Replaced()
-    unseen = {name: _digest(new[name]) for name in _UNSEEN if name in old}
-    native = to_json({"columns": _pack_all(old), "made": unseen})
-    return Replaced(native, tuple(_missed(old, new)))
-
-
-def overlay(natives: Sequence[str]) -> str:
-    """See ``RevivingStore.overlay``."""
-    columns: dict[str, Any] = {}
-    for native in natives:
-        columns |= json.loads(native)["columns"]
-    return to_json({"columns": columns}).decode() if columns else ""
-
-
-def _missed(old: Row, new: Row) -> Iterator[str]:
-    """Name what goes with these values that the content of the note does not say."""
-    if old.get("images") not in _NO_IMAGES:
-        yield "pictures"
-    if old.get("color") not in _NO_COLOUR:
-        yield "colour"
-    kept = parse_list(new.get("checkItems"))
-    kept = kept if isinstance(kept, list) else []
-    items = parse_list(old.get("checkItems"))
-    if isinstance(items, list) and any(item not in kept for item in items):
-        yield "items of the checklist"
-    if "labels" in old and not tags_of(old["labels"])[1]:
-        yield "labels"
-
-
-def _digest(value: Value) -> str:
-    said = value if isinstance(value, bytes) else str(value).encode()
-    return hashlib.sha256(said).hexdigest()
+    linked = [(one.table, pack_all(one.values)) for one in links]
+    return to_json({"columns": pack_all(columns), "links": linked})
 
 
 def _title(value: Value) -> str | None:
@@ -306,7 +253,8 @@ def unpack(value: Any) -> Value:
     return found
 
 
-def _pack_all(row: Row) -> dict[str, Any]:
+def pack_all(row: Row) -> dict[str, Any]:
+    """Return the values of a row as JSON can hold them."""
     return {name: pack(value) for name, value in row.items()}
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from mcp_notarium.domain.characters import has_lone_surrogate
 from mcp_notarium.errors import StoreRejected
-from mcp_notarium.stores.memento import dates, linked_rows, note_codec, users
+from mcp_notarium.stores.memento import dates, linked_rows, note_codec, replaced, users
 from mcp_notarium.stores.memento.database_file import Columns, DatabaseFile, quoted
 from mcp_notarium.stores.memento.note_codec import (
     EMBEDDING,
@@ -95,11 +95,11 @@ class NoteTable:
         found = self._select(columns, '"id" = ?', note_id)
         return dict(found[0]) if found else None
 
-    def replaced(self, note_id: str, body: bytes) -> Replaced | None:
+    def find_replaced(self, note_id: str, body: bytes) -> Replaced | None:
         """Return what a body replaces in a note; None if there is no such note. Raises ``VersionConflict``."""
-        names = [quoted(name) for name in note_codec.touched(body) if name in self._columns]
+        names = [quoted(name) for name in replaced.touched(body) if name in self._columns]
         found = self._select(", ".join(names) or "1", '"id" = ?', note_id)
-        return note_codec.replaced(dict(found[0]) if names else {}, body) if found else None
+        return replaced.find(dict(found[0]) if names else {}, body) if found else None
 
     def keepsake(self, note_id: str) -> bytes | None:
         """Return a whole note with the rows of other tables that go when it goes; None if there is no such note."""

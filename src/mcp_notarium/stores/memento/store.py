@@ -37,7 +37,7 @@ from mcp_notarium.stores.contract import (
     check_not_withdrawn,
     random_id,
 )
-from mcp_notarium.stores.memento import note_codec
+from mcp_notarium.stores.memento import note_codec, replaced
 from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import PROPERTIES
 from mcp_notarium.stores.memento.live import LiveMemento
@@ -157,14 +157,14 @@ class MementoStore:
 
     def _find_replaced(self, note_id: str, body: bytes) -> Replaced:
         with self._file.reading() as opened:
-            found = NoteTable(*opened, self._user_id).replaced(note_id, body)
+            found = NoteTable(*opened, self._user_id).find_replaced(note_id, body)
         if found is None:
             raise _missing_error(note_id)
         return found
 
     def overlay(self, natives: Sequence[str]) -> str:
         """See ``RevivingStore.overlay``."""
-        return note_codec.overlay(natives)
+        return replaced.overlay(natives)
 
     def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
         """See ``Store.compose``: the columns that change."""
@@ -202,8 +202,8 @@ class MementoStore:
                     raise IdTaken("Memento has a note of this id", details={"id": write.note_id})
             else:
                 self._require(held, write.note_id, write.base_etag)
-                replaced = table.replaced(write.note_id, write.body) if change.columns else None
-                if replaced and write.replaced not in (None, replaced.native):
+                now = table.find_replaced(write.note_id, write.body) if change.columns else None
+                if now and write.replaced not in (None, now.native):
                     raise _changed_error(write.note_id)
                 status = PushStatus.STORED if change.columns else PushStatus.UNCHANGED
                 if change.columns:
