@@ -153,7 +153,10 @@ async def older_server(tmp_path):
         harness.close()
 
 
-OLDER = '<figure class="table"><table><tbody><tr><td>a</td></tr></tbody></table></figure><p>two <u>x</u></p>'
+OLDER = (
+    '<p>one</p><figure class="image"><img src="api/attachments/Pic1/image/p.png">'
+    "<figcaption>A caption</figcaption></figure><p>two</p>"
+)
 
 
 async def test_without_a_list_of_revisions_an_undo_brings_back_the_html_that_was_kept_here(
