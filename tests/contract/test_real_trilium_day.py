@@ -28,6 +28,8 @@ CLIENT = "talker"
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 _JOINT = 30
 """Notes that the second writer edits as well, beside the others."""
+_IN_THE_WINDOW = 2
+"""Edits of the second writer that may be lost: those between our last comparison and our write (docs/trilium.md)."""
 _PAUSE = 0.3
 """Seconds between two edits of the second writer, who comes back to a note after some ten."""
 
@@ -295,7 +297,8 @@ def test_a_day_with_two_hundred_notes_and_a_second_writer(tmp_path):
         missing = _missing(person, joint, [*ours, *other.lines])
         assert server.leave() == 0
     person.leave()
-    for line in missing:
+    theirs = [line for line in missing if line in other.lines]
+    for line in missing if len(theirs) > _IN_THE_WINDOW else set(missing) - set(theirs):
         faults.expect(False, "second writer", line.partition(" ")[0], f"lost: {line}")
     assert len(ours) > 100
     assert len(other.lines) > 50
