@@ -28,6 +28,8 @@ CLIENT = "talker"
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 _JOINT = 30
 """Notes that the second writer edits as well, beside the others."""
+_IN_THE_WINDOW = 2
+"""Edits of the second writer that may be lost: those between our last comparison and our write (docs/trilium.md)."""
 _PAUSE = 0.3
 """Seconds between two edits of the second writer, who comes back to a note after some ten."""
 
@@ -144,7 +146,9 @@ CHANGES: dict[str, Change] = {
     "no tags": lambda _note: {"tags": []},
     "text": lambda note: {"text": note["text"].replace("alpha beta", "alpha **gamma**")},
 }
-"""What is saved. ``rewrite`` is one more, for only it may be refused."""
+"""What is saved. ``rewrite`` is one more."""
+MAY_REFUSE = {"rewrite": '"formatting"', "no tags": '"label_value"'}
+"""A rewrite may lose a format; newer servers make a label with a value of a bookmark, which is no tag to remove."""
 KEEPS_CONTENT = {"title", "tags", "no tags"}
 
 
@@ -181,8 +185,9 @@ class Day:
         )
         if result.get("isError"):
             said = result["content"][-1]["text"]
-            allowed = change == "rewrite" and '"formatting"' in said
-            self.faults.expect(allowed, change, kind, f"refused: {said[:300]}")
+            self.faults.expect(
+                MAY_REFUSE.get(change, "never") in said, change, kind, f"refused: {said[:300]}"
+            )
             self.faults.expect(
                 self.person.state(note_id) == before, change, kind, "refused, but changed"
             )
@@ -295,7 +300,8 @@ def test_a_day_with_two_hundred_notes_and_a_second_writer(tmp_path):
         missing = _missing(person, joint, [*ours, *other.lines])
         assert server.leave() == 0
     person.leave()
-    for line in missing:
+    theirs = [line for line in missing if line in other.lines]
+    for line in missing if len(theirs) > _IN_THE_WINDOW else set(missing) - set(theirs):
         faults.expect(False, "second writer", line.partition(" ")[0], f"lost: {line}")
     assert len(ours) > 100
     assert len(other.lines) > 50

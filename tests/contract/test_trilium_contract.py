@@ -62,7 +62,7 @@ class TriliumBench:
 
 
 class TestTrilium(StoreContract):
-    version = "0.102.1"
+    version = "0.103.0"
 
     @asynccontextmanager
     async def open_bench(self) -> AsyncIterator[Bench]:

@@ -200,7 +200,7 @@ async def _counts(client: httpx.AsyncClient) -> dict[str, int]:
 async def _faults_of_moves(url: str, token: str) -> list[str]:
     """Make all recorded moves; return those that move totals or the count of changes otherwise."""
     run, faults = secrets.token_hex(3), []
-    known = {"one": f"MoveA{run}", "two": f"MoveB{run}"}
+    known = {"run": run, "one": f"MoveA{run}", "two": f"MoveB{run}"}
 
     def filled(value: str) -> str:
         return _TOKEN.sub(lambda found: known[found[1]], value)

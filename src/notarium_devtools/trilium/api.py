@@ -12,6 +12,7 @@ from notarium_devtools.trilium.bodies import (
     Failure,
     NoAnswer,
     NoRoute,
+    check_image,
     check_properties,
     content_answer,
     finish,
@@ -126,7 +127,7 @@ class Etapi:
             case "GET", ["notes"]:
                 return self._search
             case "GET", ["notes", "history"] if new:
-                return self._history
+                return lambda _request: json_answer(200, self.parts.deletions())
             case _, ["notes", note_id]:
                 return self._note_handler(method, note_id)
             case _, ["notes", note_id, what]:
@@ -277,7 +278,7 @@ class Etapi:
         ):
             if missing:
                 raise Failure(500, "GENERIC", message)
-        self._check_image(kind, body.get("mime", ""))
+        check_image(self.version, kind, body.get("mime", ""))
         note = self.document.create(
             body.get("noteId") or self.document.make_id(),
             body.get("title", "New note"),
@@ -298,13 +299,6 @@ class Etapi:
             201, {"note": self.document.note_object(note), "branch": branch_object(branch)}
         )
 
-    def _check_image(self, kind: object, mime: str) -> None:
-        if self.version.image_mimes and kind == "image" and mime and not mime.startswith("image/"):
-            message = (
-                f"MIME type '{mime}' is not allowed for image notes. MIME must start with 'image/'."
-            )
-            raise Failure(400, "INVALID_MIME_FOR_IMAGE", message)
-
     def _is_possible_id(self, note_id: str) -> bool:
         return _ENTITY_ID.fullmatch(note_id) is not None and len(note_id) >= self.shortest_id
 
@@ -315,7 +309,7 @@ class Etapi:
         for name in ("title", "type", "mime"):
             if name in body and not isinstance(body[name], str):
                 raise invalid(name, f"'{body[name]}' is not a string.")
-        self._check_image(body.get("type", note.type), body.get("mime", note.mime))
+        check_image(self.version, body.get("type", note.type), body.get("mime", note.mime))
         self.document.keep_old_state(note)
         note.title, note.type = body.get("title", note.title), body.get("type", note.type)
         note.mime = body.get("mime", note.mime)
@@ -355,18 +349,6 @@ class Etapi:
             self.parts.note(note_id)
         self.document.undelete(note_id)
         return json_answer(200, {"success": True})
-
-    def _history(self, _request: Request) -> Response:
-        gone = [
-            {
-                "noteId": note.id,
-                "current_isDeleted": 1,
-                "current_title": note.title,
-                "canBeUndeleted": True,
-            }
-            for note, *_ in self.document.deleted.values()
-        ]
-        return json_answer(200, gone)
 
     def _search(self, request: Request) -> Response:
         query = request.query

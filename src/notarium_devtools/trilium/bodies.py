@@ -77,6 +77,15 @@ def check_properties(body: dict[str, Any], allowed: set[str] | frozenset[str]) -
             raise invalid(name, "cannot be null.")
 
 
+def check_image(version: Version, kind: object, mime: str) -> None:
+    """Raise ``Failure`` for an image note of another type, in versions that look."""
+    if version.image_mimes and kind == "image" and mime and not mime.startswith("image/"):
+        message = (
+            f"MIME type '{mime}' is not allowed for image notes. MIME must start with 'image/'."
+        )
+        raise Failure(400, "INVALID_MIME_FOR_IMAGE", message)
+
+
 def invalid(name: str, reason: str) -> Failure:
     """Return the failure of a property."""
     return Failure(

@@ -246,6 +246,18 @@ class Parts:
             for old in note.revisions
         ]
 
+    def deletions(self) -> list[dict[str, Any]]:
+        """Return the deleted notes as the list of recent changes has them."""
+        return [
+            {
+                "noteId": note.id,
+                "current_isDeleted": 1,
+                "current_title": note.title,
+                "canBeUndeleted": True,
+            }
+            for note, *_ in self.document.deleted.values()
+        ]
+
     def revision(self, rest: list[str]) -> Response:
         """Answer with a revision or its content."""
         for note in self.document.notes.values():
