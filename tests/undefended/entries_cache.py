@@ -124,14 +124,14 @@ CACHE = (
     Defence(
         "a damaged page does not cut a text",
         "storage/database.py",
-        "        if _reads_texts(sql) and found is not None and _may_be_cut(found):\n",
+        "        if reads_texts(sql) and found is not None and may_be_cut(found):\n",
         "        if False:\n",
         ("unit/storage/test_database_opener.py::test_no_text_is_read_from_a_damaged_page",),
     ),
     Defence(
         "a damaged page does not cut one of several texts",
         "storage/database.py",
-        "        if _reads_texts(sql) and any(map(_may_be_cut, found)):\n",
+        "        if reads_texts(sql) and any(map(may_be_cut, found)):\n",
         "        if False:\n",
         ("unit/storage/test_database_opener.py::test_no_rows_are_read_from_a_damaged_page",),
     ),

@@ -9,15 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.driver import SQL_ERROR, Connection, copy_pages, translate
+from mcp_notarium.storage.statement_texts import (
+    Row,
+    may_be_cut,
+    portion_of,
+    reads_texts,
+    storable,
+)
 from mcp_notarium.storage.wal_frames import pages_in_log, reaches
 from mcp_notarium.storage.witness import Witness
 from mcp_notarium.threads import run_in_thread
@@ -25,7 +30,6 @@ from mcp_notarium.threads import run_in_thread
 MEMORY = Path(":memory:")
 """The path of a database in memory."""
 Parameters = Sequence[Any] | Mapping[str, Any]
-Row = tuple[Any, ...]
 _Result = TypeVar("_Result")
 
 BUSY_SECONDS = 5
@@ -34,7 +38,6 @@ BUSY_SECONDS = 5
 _PORTIONS = (1000, 50)
 """Rows that one statement inserts, of 32 columns at most. After each statement another thread may take Python for
 a millisecond, so a load that does this row by row takes twice as long beside one that is busy."""
-_VALUES = re.compile(r"VALUES (\([?, ]+\))")
 
 _PAGE_SIZE = 4096
 _NO_CACHE = 64 << 10
@@ -158,14 +161,14 @@ class Database:
     def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """Return all rows of a query."""
         found: list[Row] = self._do(lambda c, p: c.execute(sql, p).fetchall(), parameters)
-        if _reads_texts(sql) and any(map(_may_be_cut, found)):
+        if reads_texts(sql) and any(map(may_be_cut, found)):
             self.require_authentic()
         return found
 
     def row(self, sql: str, parameters: Parameters = ()) -> Row | None:
         """Return the first row of a query, or None."""
         found: Row | None = self._do(lambda c, p: c.execute(sql, p).fetchone(), parameters)
-        if _reads_texts(sql) and found is not None and _may_be_cut(found):
+        if reads_texts(sql) and found is not None and may_be_cut(found):
             self.require_authentic()
         return found
 
@@ -187,7 +190,7 @@ class Database:
         rest = list(rows)
         for size in _PORTIONS:
             whole = len(rest) - len(rest) % size
-            portion = _portion_of(sql, size) if whole else sql
+            portion = portion_of(sql, size) if whole else sql
             if portion != sql:
                 cuts = range(0, whole, size)
                 self._run_each(
@@ -404,7 +407,7 @@ class Database:
         try:
             return action(connection, parameters)
         except UnicodeEncodeError:
-            return self._do(action, _storable(parameters))
+            return self._do(action, storable(parameters))
         except self._failures as error:
             raise self._failed(error) from None
 
@@ -456,39 +459,3 @@ def _nothing() -> None:
 _CHECK_PAGES = "PRAGMA cipher_integrity_check"
 _PAGE = re.compile(r"page (\d+)")
 _NOT_AUTHENTIC = "a page of the database is not authentic"
-_TEXTS = re.compile(r"\b(?:text|body|raw|keepsake)\b|\bSELECT \*|\.\*")
-
-
-@lru_cache(256)
-def _reads_texts(sql: str) -> bool:
-    """Tell whether a query names a column that may have pages of its own."""
-    return _TEXTS.search(sql) is not None
-
-
-def _may_be_cut(row: Row) -> bool:
-    """Tell whether a value ends with NUL: the last page of the row may have been read as zeros."""
-    return any(
-        value.endswith("\0") if isinstance(value, str) else value.endswith(b"\0")
-        for value in row
-        if isinstance(value, str | bytes)
-    )
-
-
-@cache
-def _portion_of(sql: str, size: int) -> str:
-    """Return the statement with the values of ``size`` rows; unchanged if it is no ``INSERT ... VALUES``."""
-    found = _VALUES.search(sql)
-    if found is None or not sql.lstrip().startswith("INSERT"):
-        return sql
-    return sql[: found.end()] + f", {found[1]}" * (size - 1) + sql[found.end() :]
-
-
-def _storable(value: Any) -> Any:
-    """Replace every lone surrogate by U+FFFD: SQLite stores UTF-8 only."""
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, Mapping):
-        return {name: _storable(part) for name, part in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
-        return [_storable(part) for part in value]
-    return value
