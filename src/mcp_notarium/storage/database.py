@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mcp_notarium.errors import CacheDamaged, CacheError
+from mcp_notarium.storage import checkpoints
 from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.driver import SQL_ERROR, Connection, copy_pages, translate
 from mcp_notarium.storage.statement_texts import (
@@ -298,47 +299,17 @@ class Database:
 
     def checkpoint(self) -> bool:
         """Move the whole WAL into the main file and empty it; False if readers prevented it."""
-        number = self._number_checkpoint()
-        found = self.row("PRAGMA wal_checkpoint(TRUNCATE)")
-        done = found is not None and found[0] == 0
-        if done:
-            self._checkpointed(number)
-        return done
+        return checkpoints.move_log(self)
 
     def _move_long_log(self) -> None:
-        """Move a long WAL into the main file as far as readers permit. Never raises: the commit before counts.
-
-        SQLite would do so by itself, without a number.
-        """
+        """Move a long WAL into the main file. Never raises: the commit before counts."""
         if self._moving_log or not reaches(self._log, CHECKPOINT_PAGES, page_size=_PAGE_SIZE):
             return
         self._moving_log = True
         try:
-            with suppress(CacheError):
-                number = self._number_checkpoint()
-                found = self.row("PRAGMA wal_checkpoint(PASSIVE)")
-                if found is not None and found[0] == 0 and found[1] == found[2]:
-                    self._checkpointed(number)
-                    self._number_checkpoint()  # begins the log anew
+            checkpoints.move_what_can_be(self)
         finally:
             self._moving_log = False
-
-    def _number_checkpoint(self) -> int:
-        """Raise the number of the checkpoint that follows; 0 if that is not possible now."""
-        if self.read_only or self.in_memory or self._durable is not None:
-            return 0
-        try:
-            with self.transaction():
-                self.run("UPDATE checkpoints SET number = number + 1")
-                return self.number("SELECT number FROM checkpoints")
-        except CacheDamaged:
-            raise
-        except CacheError:
-            return 0
-
-    def _checkpointed(self, number: int) -> None:
-        if self.witness is not None and number:
-            self.witness.checkpointed(number)
 
     def require_authentic(self) -> None:
         """Demand that every page of the main file is authentic, also while others write to it.
@@ -378,13 +349,13 @@ class Database:
         number = 0
         if self.witness is not None and self._is_closed_in_order():
             with suppress(CacheError), self.without_waiting():
-                number = self._number_checkpoint()
+                number = checkpoints.number_next(self)
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(*self._failures):
                 connection.close()
-        if number and not self._log.exists():
-            self._checkpointed(number)
+        if not self._log.exists():
+            checkpoints.note_done(self, number)
 
     def _is_closed_in_order(self) -> bool:
         """Tell whether closing this connection may move the log into the main file."""
