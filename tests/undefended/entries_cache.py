@@ -173,7 +173,7 @@ CACHE = (
     Defence(
         "looking does not write",
         "storage/database_opener.py",
-        "            _read_only_uri(path) if read_only else os.fspath(path),\n"
+        "            _read_only_uri(path, without_log=without_log) if read_only else os.fspath(path),\n"
         "            flags=(_READONLY | _NAMED_BY_URI if read_only else _READWRITE)",
         "            os.fspath(path),\n            flags=_READWRITE",
         (
