@@ -224,7 +224,7 @@ CACHE = (
         "storage/witness.py",
         "        if _place(found) != self._place:\n            self._fail()\n",
         "",
-        (f"{_PUT_BACK}::test_an_older_database_under_a_running_server_is_told[rename-stop]",),
+        (f"{_PUT_BACK}::test_an_older_database_under_a_running_server_is_told",),
         (16,),
     ),
     Defence(
@@ -232,7 +232,7 @@ CACHE = (
         "storage/witness.py",
         "        elif there < least:\n            self._fail()\n",
         "",
-        (f"{_PUT_BACK}::test_an_older_database_under_a_running_server_is_told[cp-stop]",),
+        (f"{_PUT_BACK}::test_an_older_database_under_a_running_server_is_told",),
         (16,),
     ),
     Defence(
