@@ -124,14 +124,14 @@ CACHE = (
     Defence(
         "a damaged page does not cut a text",
         "storage/database.py",
-        "        if _reads_texts(sql) and found is not None and _may_be_cut(found):\n",
+        "        if reads_texts(sql) and found is not None and may_be_cut(found):\n",
         "        if False:\n",
         ("unit/storage/test_database_opener.py::test_no_text_is_read_from_a_damaged_page",),
     ),
     Defence(
         "a damaged page does not cut one of several texts",
         "storage/database.py",
-        "        if _reads_texts(sql) and any(map(_may_be_cut, found)):\n",
+        "        if reads_texts(sql) and any(map(may_be_cut, found)):\n",
         "        if False:\n",
         ("unit/storage/test_database_opener.py::test_no_rows_are_read_from_a_damaged_page",),
     ),
@@ -173,7 +173,7 @@ CACHE = (
     Defence(
         "looking does not write",
         "storage/database_opener.py",
-        "            _read_only_uri(path) if read_only else os.fspath(path),\n"
+        "            _read_only_uri(path, without_log=without_log) if read_only else os.fspath(path),\n"
         "            flags=(_READONLY | _NAMED_BY_URI if read_only else _READWRITE)",
         "            os.fspath(path),\n            flags=_READWRITE",
         (
@@ -224,7 +224,7 @@ CACHE = (
         "storage/witness.py",
         "        if _place(found) != self._place:\n            self._fail()\n",
         "",
-        (f"{_PUT_BACK}::test_an_older_database_under_a_running_server_is_told[rename-stop]",),
+        (f"{_PUT_BACK}::test_an_older_database_under_a_running_server_is_told",),
         (16,),
     ),
     Defence(
@@ -232,7 +232,7 @@ CACHE = (
         "storage/witness.py",
         "        elif there < least:\n            self._fail()\n",
         "",
-        (f"{_PUT_BACK}::test_an_older_database_under_a_running_server_is_told[cp-stop]",),
+        (f"{_PUT_BACK}::test_an_older_database_under_a_running_server_is_told",),
         (16,),
     ),
     Defence(

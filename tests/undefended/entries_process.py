@@ -380,9 +380,9 @@ PROCESS = (
         "an act is on the disk before it is begun",
         "storage/audit_log.py",
         "            with self._db.transaction(durable=durable):\n"
-        "                yield self.table.append([*self._due(), entry], durable=durable)",
+        "                number = self.table.append([*self._due(), entry], durable=durable)",
         "            with self._db.transaction(durable=False):\n"
-        "                yield self.table.append([*self._due(), entry], durable=False)",
+        "                number = self.table.append([*self._due(), entry], durable=False)",
         (
             "unit/storage/test_audit_table.py::test_an_act_and_its_outcome_wait_for_the_disk_and_a_read_does_not",
         ),

@@ -74,7 +74,7 @@ class Anchored:
     """Hold what the anchor says that the disk has.
 
     ``at``: when the last record was made (epoch milliseconds). ``begun``: the number of the last one that a change
-    began with. ``checkpoint``: the lowest number that the main file has (``storage/checkpoints``).
+    began with, or of the last of all when the file was made. ``checkpoint``: the lowest number that the main file has (``storage/checkpoints``).
     ``replaced``: when a server met another file in the place of its database (epoch milliseconds; 0: never).
     """
 
@@ -200,7 +200,8 @@ class Anchor:
             left.unlink(
                 missing_ok=True
             )  # by a killed process: the caller's transaction keeps others out
-        now = replace(now, checkpoint=checkpoints.read_main(database) or 0)
+        number = checkpoints.read_main(database) or 0
+        now = replace(now, begun=now.head.count, checkpoint=number)
         replace_private(self.folder.audit_anchor, self._content(now))
         database.run(_MARK, (ANCHORED, str(now.head.count)))
 

@@ -145,7 +145,7 @@ def find(
     elif missing <= 0:
         words = f"The audit chain is not the one that its anchor knows: {_OLDER}"
         return Rollback(words, before, upto=now.count, copy=newer_copy(), fetched=fetched)
-    harmless = noted is None and now.count >= before.begun > 0
+    harmless = noted is None and now.count >= before.begun
     copy = "" if harmless else newer_copy()
     words = _describe(table, before, missing, upto)
     return Rollback(words, before, missing, upto, harmless=harmless, copy=copy, fetched=fetched)

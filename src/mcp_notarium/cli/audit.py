@@ -12,20 +12,15 @@ from __future__ import annotations
 
 import argparse
 import base64
-import binascii
 import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from mcp_notarium.account import opener, rollback
 from mcp_notarium.account.anchor_keeper import AnchorWitness
@@ -36,6 +31,13 @@ from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import ActName, AuditEntry, Head, Record
 from mcp_notarium.audit.verification import Fault, FaultKind, Verification
 from mcp_notarium.cli import audit_lines, command_setup, console
+from mcp_notarium.cli.audit_signatures import (
+    is_signed,
+    private_key,
+    public_key,
+    read,
+    signature_path,
+)
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import CacheDamaged, ConfigError, InvalidRequest, LockedError, Verdict
@@ -264,7 +266,7 @@ def _export(args: argparse.Namespace) -> int:
         raise InvalidRequest(
             "--sign requires --out", resolution_hint="The signature is a file beside the export."
         )
-    key = None if args.sign is None else _private_key(args.sign)
+    key = None if args.sign is None else private_key(args.sign)
     since = None if args.since is None else _parse_day(args.since)
     with open_chain(command_setup.prepare(args)) as chain:
         now = time.time()
@@ -281,7 +283,7 @@ def _export(args: argparse.Namespace) -> int:
         content = b"".join(lines)
     _write_new(args.out, content)
     if key is not None:
-        _write_new(_signature_path(args.out), base64.b64encode(key.sign(content)) + b"\n")
+        _write_new(signature_path(args.out), base64.b64encode(key.sign(content)) + b"\n")
     if first > end.count:
         talk(f"No record is of that day or later: {args.out} only names the end of the chain.")
     else:
@@ -290,7 +292,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _verify_export(args: argparse.Namespace) -> int:
-    content = _read(args.file)
+    content = read(args.file)
     exported = content.splitlines(keepends=True)
     head, faults = export.find_export_faults(exported)
     lines = [f"{fault.kind.value} at record {fault.number}: {fault.words}" for fault in faults]
@@ -298,7 +300,7 @@ def _verify_export(args: argparse.Namespace) -> int:
     if args.public is None:
         lines.append("note: no --public key was given, so nothing says who made this file.")
     else:
-        signed = _is_signed(content, _read(_signature_path(args.file)), _public_key(args.public))
+        signed = is_signed(content, read(signature_path(args.file)), public_key(args.public))
         lines.append("The signature fits." if signed else "The signature does NOT fit.")
     if len(exported) <= 1:
         lines.append("note: there is no record in it; the head is that of the chain at that time.")
@@ -310,54 +312,6 @@ def _verify_export(args: argparse.Namespace) -> int:
     }
     print_data(facts, "\n".join(lines), as_json=args.json)
     return 0 if signed and not faults else BROKEN_EXIT
-
-
-def _private_key(path: Path) -> Ed25519PrivateKey:
-    """Return the key in a PEM file without a passphrase. Raises ``ConfigError``."""
-    content = _read(path)
-    with suppress(ValueError, TypeError, UnsupportedAlgorithm):
-        key = serialization.load_pem_private_key(content, password=None)
-        if isinstance(key, Ed25519PrivateKey):
-            return key
-    raise _key_error("private", "openssl genpkey -algorithm ed25519 -out FILE")
-
-
-def _public_key(path: Path) -> Ed25519PublicKey:
-    content = _read(path)
-    with suppress(ValueError, UnsupportedAlgorithm):
-        key = serialization.load_pem_public_key(content)
-        if isinstance(key, Ed25519PublicKey):
-            return key
-    raise _key_error("public", "openssl pkey -in FILE -pubout")
-
-
-def _is_signed(content: bytes, signature: bytes, key: Ed25519PublicKey) -> bool:
-    try:
-        key.verify(base64.b64decode(signature.strip(), validate=True), content)
-    except (InvalidSignature, binascii.Error):
-        return False
-    return True
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(
-            f"a file cannot be read ({os_errors.describe(error)})",
-            resolution_hint=f"Check that {path} exists and that you may read it.",
-        ) from None
-
-
-def _key_error(kind: str, made_by: str) -> ConfigError:
-    return ConfigError(
-        f"that file holds no {kind} Ed25519 key in PEM form without a passphrase",
-        resolution_hint=f"`{made_by}` makes one.",
-    )
-
-
-def _signature_path(path: Path) -> Path:
-    return path.with_name(path.name + ".sig")
 
 
 def _write_new(path: Path, content: bytes) -> None:

@@ -83,6 +83,7 @@ OWN: Final = {
     "chain.carried": "the log was carried over into a new database",
     "chain.pruned": "old records were removed after their time",
     "chain.gap": "acts could not be recorded",
+    "chain.cut": "records were missing when a server started",
 }
 
 

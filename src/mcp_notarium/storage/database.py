@@ -9,15 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.errors import CacheDamaged, CacheError
+from mcp_notarium.storage import checkpoints
 from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.driver import SQL_ERROR, Connection, copy_pages, translate
+from mcp_notarium.storage.statement_texts import (
+    Row,
+    may_be_cut,
+    portion_of,
+    reads_texts,
+    storable,
+)
 from mcp_notarium.storage.wal_frames import pages_in_log, reaches
 from mcp_notarium.storage.witness import Witness
 from mcp_notarium.threads import run_in_thread
@@ -25,7 +31,6 @@ from mcp_notarium.threads import run_in_thread
 MEMORY = Path(":memory:")
 """The path of a database in memory."""
 Parameters = Sequence[Any] | Mapping[str, Any]
-Row = tuple[Any, ...]
 _Result = TypeVar("_Result")
 
 BUSY_SECONDS = 5
@@ -34,7 +39,6 @@ BUSY_SECONDS = 5
 _PORTIONS = (1000, 50)
 """Rows that one statement inserts, of 32 columns at most. After each statement another thread may take Python for
 a millisecond, so a load that does this row by row takes twice as long beside one that is busy."""
-_VALUES = re.compile(r"VALUES (\([?, ]+\))")
 
 _PAGE_SIZE = 4096
 _NO_CACHE = 64 << 10
@@ -158,14 +162,14 @@ class Database:
     def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """Return all rows of a query."""
         found: list[Row] = self._do(lambda c, p: c.execute(sql, p).fetchall(), parameters)
-        if _reads_texts(sql) and any(map(_may_be_cut, found)):
+        if reads_texts(sql) and any(map(may_be_cut, found)):
             self.require_authentic()
         return found
 
     def row(self, sql: str, parameters: Parameters = ()) -> Row | None:
         """Return the first row of a query, or None."""
         found: Row | None = self._do(lambda c, p: c.execute(sql, p).fetchone(), parameters)
-        if _reads_texts(sql) and found is not None and _may_be_cut(found):
+        if reads_texts(sql) and found is not None and may_be_cut(found):
             self.require_authentic()
         return found
 
@@ -187,7 +191,7 @@ class Database:
         rest = list(rows)
         for size in _PORTIONS:
             whole = len(rest) - len(rest) % size
-            portion = _portion_of(sql, size) if whole else sql
+            portion = portion_of(sql, size) if whole else sql
             if portion != sql:
                 cuts = range(0, whole, size)
                 self._run_each(
@@ -295,47 +299,17 @@ class Database:
 
     def checkpoint(self) -> bool:
         """Move the whole WAL into the main file and empty it; False if readers prevented it."""
-        number = self._number_checkpoint()
-        found = self.row("PRAGMA wal_checkpoint(TRUNCATE)")
-        done = found is not None and found[0] == 0
-        if done:
-            self._checkpointed(number)
-        return done
+        return checkpoints.move_log(self)
 
     def _move_long_log(self) -> None:
-        """Move a long WAL into the main file as far as readers permit. Never raises: the commit before counts.
-
-        SQLite would do so by itself, without a number.
-        """
+        """Move a long WAL into the main file. Never raises: the commit before counts."""
         if self._moving_log or not reaches(self._log, CHECKPOINT_PAGES, page_size=_PAGE_SIZE):
             return
         self._moving_log = True
         try:
-            with suppress(CacheError):
-                number = self._number_checkpoint()
-                found = self.row("PRAGMA wal_checkpoint(PASSIVE)")
-                if found is not None and found[0] == 0 and found[1] == found[2]:
-                    self._checkpointed(number)
-                    self._number_checkpoint()  # begins the log anew
+            checkpoints.move_what_can_be(self)
         finally:
             self._moving_log = False
-
-    def _number_checkpoint(self) -> int:
-        """Raise the number of the checkpoint that follows; 0 if that is not possible now."""
-        if self.read_only or self.in_memory or self._durable is not None:
-            return 0
-        try:
-            with self.transaction():
-                self.run("UPDATE checkpoints SET number = number + 1")
-                return self.number("SELECT number FROM checkpoints")
-        except CacheDamaged:
-            raise
-        except CacheError:
-            return 0
-
-    def _checkpointed(self, number: int) -> None:
-        if self.witness is not None and number:
-            self.witness.checkpointed(number)
 
     def require_authentic(self) -> None:
         """Demand that every page of the main file is authentic, also while others write to it.
@@ -375,13 +349,13 @@ class Database:
         number = 0
         if self.witness is not None and self._is_closed_in_order():
             with suppress(CacheError), self.without_waiting():
-                number = self._number_checkpoint()
+                number = checkpoints.number_next(self)
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(*self._failures):
                 connection.close()
-        if number and not self._log.exists():
-            self._checkpointed(number)
+        if not self._log.exists():
+            checkpoints.note_done(self, number)
 
     def _is_closed_in_order(self) -> bool:
         """Tell whether closing this connection may move the log into the main file."""
@@ -404,7 +378,7 @@ class Database:
         try:
             return action(connection, parameters)
         except UnicodeEncodeError:
-            return self._do(action, _storable(parameters))
+            return self._do(action, storable(parameters))
         except self._failures as error:
             raise self._failed(error) from None
 
@@ -456,39 +430,3 @@ def _nothing() -> None:
 _CHECK_PAGES = "PRAGMA cipher_integrity_check"
 _PAGE = re.compile(r"page (\d+)")
 _NOT_AUTHENTIC = "a page of the database is not authentic"
-_TEXTS = re.compile(r"\b(?:text|body|raw|keepsake|native|replaced)\b|\bSELECT \*|\.\*")
-
-
-@lru_cache(256)
-def _reads_texts(sql: str) -> bool:
-    """Tell whether a query names a column that may have pages of its own."""
-    return _TEXTS.search(sql) is not None
-
-
-def _may_be_cut(row: Row) -> bool:
-    """Tell whether a value ends with NUL: the last page of the row may have been read as zeros."""
-    return any(
-        value.endswith("\0") if isinstance(value, str) else value.endswith(b"\0")
-        for value in row
-        if isinstance(value, str | bytes)
-    )
-
-
-@cache
-def _portion_of(sql: str, size: int) -> str:
-    """Return the statement with the values of ``size`` rows; unchanged if it is no ``INSERT ... VALUES``."""
-    found = _VALUES.search(sql)
-    if found is None or not sql.lstrip().startswith("INSERT"):
-        return sql
-    return sql[: found.end()] + f", {found[1]}" * (size - 1) + sql[found.end() :]
-
-
-def _storable(value: Any) -> Any:
-    """Replace every lone surrogate by U+FFFD: SQLite stores UTF-8 only."""
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, Mapping):
-        return {name: _storable(part) for name, part in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
-        return [_storable(part) for part in value]
-    return value

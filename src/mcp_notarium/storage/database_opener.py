@@ -276,7 +276,8 @@ def _open(
 def _read_only_uri(path: Path, *, without_log: bool) -> str:
     """Return the URI under which SQLite reads a database and its WAL, and changes neither.
 
-    Without a WAL the file is complete; ``without_log`` says so of any, and SQLite takes one without a header for none. With a WAL, SQLite shares the index that a server keeps, or makes
+    Without a WAL the file is complete; ``without_log`` says so of any, and SQLite takes one without a header for
+    none. With a WAL, SQLite shares the index that a server keeps, or makes
     one in memory if a killed server left it; the index file must exist, but may be empty. Raises
     ``LockedError`` if it does not exist and cannot be made.
     """

@@ -10,7 +10,8 @@ import json
 import math
 
 from mcp_notarium.domain.note import Content, PendingWrite, WriteKind, WriteState
-from mcp_notarium.storage.database import Database, Row
+from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.statement_texts import Row
 
 
 class JournalTable:

@@ -21,8 +21,9 @@ from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.snippets import Snippet, Term, find_snippet, terms_of
 from mcp_notarium.search.sql_builder import Statements, build, words_of
 from mcp_notarium.search.stemming import spelling, stem
-from mcp_notarium.storage.database import Database, Row
+from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import Vocabulary, distance, reach_of
+from mcp_notarium.storage.statement_texts import Row
 
 MOST_RANKED = 1000
 """Notes of a single-word query that are ranked. Ranking takes three times as long as finding, and says
