@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -563,3 +564,13 @@ def test_a_value_that_sqlite_does_not_take_is_refused(app, store, value):
         push(store, "n1", Content("x", native=f'{{"columns":{{"size":{value}}}}}'))
     with pytest.raises(KeyError):
         app.row("n1")
+
+
+def test_a_save_of_tags_title_and_flags_sends_no_text_whatever_was_read(app, store):
+    app.put("n1", "the text")
+    base = asyncio.run(store.get("n1"))
+    wrong = replace(base, content=replace(base.content, text="not the text"))
+    wanted = replace(wrong.content, tags=("one",), title="Title", properties=frozenset({"pinned"}))
+    push(store, "n1", wanted, wrong)
+    row = app.row("n1")
+    assert (row["content"], row["title"], row["isPinned"]) == ("the text", "Title", 1)
