@@ -223,6 +223,18 @@ def _folder() -> Iterator[Path]:
 
 
 NAMES = [str(lie) for lie in Liar(None).all()]
+ALWAYS = {
+    "note: another note under the right number",
+    "note: yesterday's text under today's number",
+    "note: today's text under yesterday's number",
+    "note: no text",
+    "note: keys twice",
+    "note: not there",
+    "write: another note under a far number",
+    "write: 409, never carried out",
+    "write: 412, never carried out",
+}
+"""Kinds that have replaced a note, or lost an edit, before there was a proof against them."""
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["as read", "changed elsewhere since"])
@@ -232,7 +244,9 @@ def test_a_wrong_answer_never_becomes_the_note(folder: Path, moved: bool) -> Non
     async def scenario() -> list[str]:
         async with world(folder) as opened:
             found: list[str] = []
-            for lie in sample("lies", Liar(opened.simulator).all(), 24):
+            every = Liar(opened.simulator).all()
+            drawn = sample("lies", [lie for lie in every if str(lie) not in ALWAYS], 16)
+            for lie in [*(lie for lie in every if str(lie) in ALWAYS), *drawn]:
                 found += [f"{lie}: {fault}" for fault in await judge(opened, lie, moved=moved)]
             return found
 
@@ -241,3 +255,4 @@ def test_a_wrong_answer_never_becomes_the_note(folder: Path, moved: bool) -> Non
 
 def test_there_are_a_hundred_kinds_of_wrong_answers() -> None:
     assert len(set(NAMES)) == len(NAMES) >= 100
+    assert set(NAMES) >= ALWAYS

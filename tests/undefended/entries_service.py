@@ -10,7 +10,33 @@ _TRILIUM = "unit/stores/test_trilium_store.py"
 _MEMENTO = "unit/stores/test_memento_store.py"
 _SWEEPS = "unit/sync/test_news_and_sweeps.py"
 
+_LIES = "security/test_wrong_answers_simplenote.py::test_a_wrong_answer_never_becomes_the_note"
+
 SERVICE = (
+    Defence(
+        "an answer that contradicts what is known is not the note",
+        "sync/note_fetch.py",
+        "            if contradicts(known, newest, dated=store.traits.fixed_creation):\n",
+        "            if False:\n",
+        (_LIES,),
+        (51,),
+    ),
+    Defence(
+        "a newer answer is one that the change feed tells of",
+        "sync/note_fetch.py",
+        "        if not fed or await _is_told(cache, store, newest):\n",
+        "        if True:\n",
+        (_LIES,),
+        (51,),
+    ),
+    Defence(
+        "an object without a text is no note",
+        "stores/simplenote/note_codec.py",
+        "    if not is_note(value):\n",
+        "    if not isinstance(value, dict):\n",
+        ("unit/stores/test_simplenote_note_codec.py::test_an_object_without_a_text_is_no_note",),
+        (51,),
+    ),
     Defence(
         "only the hosts that were set",
         "stores/http.py",

@@ -45,8 +45,8 @@ from mcp_notarium.errors import PatchError
 Kind = Literal["addition", "modification", "deletion"]
 _NAMED = 10
 """Lines that an error names, at most."""
-_MOST_PLACES = 1000
-"""Places of a text that are counted."""
+_MOST_PLACES = 10_000
+"""Places of a text that are counted; an error says where there are more."""
 _WORD = re.compile(r"\S")
 
 
@@ -137,8 +137,9 @@ def replace_once(text: str, find: str, replacement: str) -> str:
 
 def _not_once_error(count: int, lines: Sequence[int]) -> PatchError:
     named = ", ".join(map(str, lines)) + (f" and {count - _NAMED} more" if count > _NAMED else "")
+    at_least = "at least " * (count > _MOST_PLACES)
     error = PatchError(
-        f"`find` is in the note {count}{' or more' * (count == _MOST_PLACES)} times, from lines {named}."
+        f"`find` is in the note {at_least}{count} times, from lines {named}."
         if count
         else "`find` is nowhere in the note.",
         details={"found": count, "line_numbers": list(lines)},
@@ -151,12 +152,12 @@ def _not_once_error(count: int, lines: Sequence[int]) -> PatchError:
 
 
 def _places(text: str, find: str) -> list[int]:
-    """Return where ``find`` begins, places that overlap included; at most ``_MOST_PLACES``."""
+    """Return where ``find`` begins, places that overlap included; one more than ``_MOST_PLACES`` at most."""
     if not find:
         raise PatchError("`find` is empty.", resolution_hint="Give the text to be replaced.")
     places: list[int] = []
     start = text.find(find)
-    while start >= 0 and len(places) < _MOST_PLACES:
+    while start >= 0 and len(places) <= _MOST_PLACES:
         places.append(start)
         start = text.find(find, start + 1)
     return places

@@ -275,7 +275,8 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
     old = Content("") if note is None else note.content
     if content.text != old.text:
         native = "" if app.library.traits.revives else content.native
-        _check_size(max(content.text, native, key=len), app.library.traits.max_note_bytes)
+        longest = max(content.text, native, key=len)
+        _check_size(longest, app.library.traits.max_note_bytes, held=old.text)
         live = None if content.native else app.library.live
         given = live.given(note, content.text) if live is not None else None
         if given is not None:
@@ -344,10 +345,11 @@ def _text(request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:
     )
 
 
-def _check_size(text: str, allowed: int | None) -> None:
+def _check_size(text: str, allowed: int | None, *, held: str) -> None:
+    """Raise ``InvalidRequest`` for a text that is too large, and larger than the one that the note has."""
     limit = min(LARGEST_NOTE, allowed or LARGEST_NOTE)
     size = len(text.encode("utf-8", "replace"))
-    if size > limit:
+    if size > limit and size > len(held.encode("utf-8", "replace")):
         raise InvalidRequest(
             f"The text has {size} bytes; a note can hold {limit}.",
             subcategory="too_large",

@@ -602,3 +602,13 @@ def test_a_note_with_other_pictures_than_those_that_are_kept_is_not_deleted(app,
     asyncio.run(store.delete("n1", etag=base.etag, write_id="0c"))
     with pytest.raises(KeyError):
         app.row("n1")
+
+
+def test_a_save_of_tags_title_and_flags_sends_no_text_whatever_was_read(app, store):
+    app.put("n1", "the text")
+    base = asyncio.run(store.get("n1"))
+    wrong = replace(base, content=replace(base.content, text="not the text"))
+    wanted = replace(wrong.content, tags=("one",), title="Title", properties=frozenset({"pinned"}))
+    push(store, "n1", wanted, wrong)
+    row = app.row("n1")
+    assert (row["content"], row["title"], row["isPinned"]) == ("the text", "Title", 1)

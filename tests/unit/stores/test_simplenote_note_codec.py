@@ -17,7 +17,9 @@ from mcp_notarium.stores.json_answers import parse_json, to_json
 from mcp_notarium.stores.simplenote.note_codec import (
     compose_fields,
     etag_of,
+    fields_from,
     fields_of,
+    is_note,
     page_from,
     revision_from,
     version_of,
@@ -348,3 +350,12 @@ def test_any_value_is_a_page_or_a_protocol_error(answer: Any) -> None:
 def test_a_simperium_host_without_a_path_means_version_1(given: str, used: str) -> None:
     urls = Urls.from_settings(api=given, auth=given, app="https://app.example")
     assert (urls.api, urls.auth, urls.app) == (used, used, "https://app.example")
+
+
+@pytest.mark.parametrize(
+    "value", [{}, {"content": None}, {"content": 5}, {"content": ["x"]}, [], None]
+)
+def test_an_object_without_a_text_is_no_note(value: Any) -> None:
+    with pytest.raises(StoreProtocolError):
+        fields_from(value)
+    assert not is_note(value)

@@ -353,6 +353,16 @@ async def test_too_large_note_from_elsewhere_can_still_be_tagged(harness):
     assert (await write(harness, id="n", local_version=version, tags=["big"])).tags == ["big"]
 
 
+async def test_too_large_note_from_elsewhere_can_shrink_and_not_grow(harness):
+    version = await noted(harness, "first line\n" + "x" * 1_200_000)
+    answer = await write(harness, id="n", find="first line\n", replace="")
+    assert harness.store.text("n") == "x" * 1_200_000
+    assert answer.local_version > version
+    with pytest.raises(InvalidRequest) as caught:
+        await write(harness, id="n", append="more")
+    assert caught.value.subcategory == "too_large"
+
+
 async def test_megabyte_and_hundred_tags_go_through(harness):
     await harness.sync()
     text = "0123456789abcde\n" * 65_536
