@@ -1,4 +1,4 @@
-"""Set up a command: protect the process, load the configuration, start logging, record the act."""
+"""Set up a command: load the configuration, start logging, record the act."""
 
 from __future__ import annotations
 
@@ -69,7 +69,6 @@ def load(args: argparse.Namespace, *, asks: bool = True) -> Loaded:
 
     ``asks`` False: nobody is asked for a passphrase that is stored nowhere.
     """
-    confinement.harden_process()
     logs.protect(*config.secrets_here())  # an error may quote a value from a wrong variable
     loaded = config.load_here(env_file=args.env_file, account=args.account)
     if loaded.account and len(accounts.read_accounts(accounts.config_dir(os.environ))) > 1:

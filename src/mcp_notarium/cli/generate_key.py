@@ -15,7 +15,6 @@ from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import create_private
 from mcp_notarium.keys import keychain
-from mcp_notarium.sandbox import confinement
 
 _IF_LOST = "Without it nobody can open the database: notes at a note store can be loaded again, others are lost."
 
@@ -41,7 +40,6 @@ def run(args: argparse.Namespace) -> int:
     """Write one key to a new file, store it in an empty keychain entry, or print it."""
     if args.keychain:
         return _store_in_keychain(command_setup.prepare(args))
-    confinement.harden_process()
     if args.file is not None:
         return _write_file(args.file.expanduser().absolute())
     sys.stdout.write(user_key.generate().reveal_text() + "\n")

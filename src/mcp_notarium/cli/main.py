@@ -191,6 +191,7 @@ def _dispatch(arguments: list[str]) -> int:
 
         return completion.complete()
     options = _parser().parse_args(arguments)
+    confinement.harden_process()
     confinement.hide_secrets(*config.secret_names())  # before anything asks or works
     if options.print_config_vars:
         from mcp_notarium.cli import print_config_vars  # noqa: PLC0415 - as for every command

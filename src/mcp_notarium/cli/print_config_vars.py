@@ -19,14 +19,12 @@ from mcp_notarium.cli import console
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Setting
 from mcp_notarium.logs.redaction_rules import one_line
-from mcp_notarium.sandbox import confinement
 
 HEADINGS = ("NAME", "VALUE", "FROM", "PURPOSE")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table (or JSON) to stdout and the warnings to stderr; exit code 0."""
-    confinement.harden_process()
     logs.protect(*config.secrets_here())  # a secret may be in a wrong variable, too
     inspected = config.inspect_here(env_file=args.env_file, account=args.account)
     settings = inspected.settings

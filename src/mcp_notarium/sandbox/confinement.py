@@ -80,9 +80,8 @@ def forbid_dumping() -> None:
 def hide_secrets(*names: str) -> None:
     """Take the values of variables out of what other processes can read of this one; ``os.environ`` keeps them.
 
-    Linux shows the bytes that a process was started with in ``/proc/PID/environ``, whatever is set later.
+    ``/proc/PID/environ`` shows the bytes that a process was started with, whatever is set later.
     """
-    forbid_dumping()
     _overwrite_variables(names)
 
 
