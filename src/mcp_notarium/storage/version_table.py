@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.storage.database import Database, Row
+from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.hidden_note_filter import VisibilityFilter
 
 ROW_BYTES = 300
