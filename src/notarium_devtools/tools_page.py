@@ -267,7 +267,7 @@ _BEHAVIOUR = {
   Answers show those that are set.
 * Tags are trimmed, and each is kept once in the spelling the note has. New tags hold no comma, white space
   only where the store has tags of several words, and at most 256 characters; a note has at most 100. Odd tags that exist already stay.
-* A text has at most 1,048,576 bytes, or what the store allows.
+* A text has at most 1,048,576 bytes, or what the store allows. A note that is larger already may shrink.
 * Do not repeat the write after an `in_doubt` error; the server finishes it. `conflict_copy_id` names a
   note that keeps the text if the store mixed it with a change made at the same moment.
 * `note` begins with `stored differently:` if the stored text differs from what was sent. It names the
