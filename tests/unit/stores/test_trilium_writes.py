@@ -247,3 +247,23 @@ async def test_a_label_that_notes_below_inherit_is_not_removed(sim, store):
     assert refused.value.subcategory == "label_passed_on"
     kept = (await push(store, base, tags=("second",))).revision
     assert kept.content.tags == ("second",)
+
+
+async def test_a_bookmark_in_the_text_is_no_tag():
+    """The label that 0.103 makes of it by itself can be neither given nor taken."""
+    async with TriliumSimulator("0.103.0").serving() as sim:
+        sim.write(ID, "Plan", '<p><a id="here"></a>one</p><p>two</p>')
+        store = open_trilium(sim)
+        base = await store.get(ID)
+        answer = await push(store, base, text=base.content.text + "\n\nthree", tags=("todo",))
+        assert [one.name for one in sim.document.owned(ID) if one.type == "label"] == [
+            "internalBookmark",
+            "todo",
+        ]
+        assert answer.alone
+        assert (answer.revision.content.tags, answer.revision.tags_understood) == (("todo",), True)
+        await push(store, answer.revision, tags=())
+        assert (await store.get(ID)).content.tags == ()
+        with pytest.raises(StoreRejected):
+            make_write(store, ID, replace(base.content, tags=("internalBookmark",)), base, now=0.0)
+        await store.close()

@@ -42,6 +42,8 @@ _PROPERTIES = (
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,127}")
 _LABEL_NAME = re.compile(r"[\w:]+")
 _DEFINITION = re.compile(r"(label|relation):")
+_BOOKMARK = "internalBookmark"
+"""A label that 0.103 makes of each bookmark in the text by itself: no tag of a person's."""
 _NEW = "New note"
 _LONGEST_TITLE = 100
 _MARKUP = re.compile(r"^[\s#>*+\-\[\]]+|[*_`~\\]+")
@@ -371,7 +373,7 @@ def _label_names(held: dict[str, Any], tags: tuple[str, ...]) -> list[str]:
     owned = {one[1]: one[2] for one in held.get("labels", [])}
     passed_on = {one[1] for one in held.get("labels", []) if one[4]}
     for tag in wanted:
-        if tag not in owned and (_LABEL_NAME.fullmatch(tag) is None or _DEFINITION.match(tag)):
+        if tag not in owned and not _can_be_made(tag):
             raise StoreRejected(
                 "a tag of this store has letters, digits, `_` and `:` only, and does not begin with "
                 "`label:` or `relation:`; nothing was saved",
@@ -403,8 +405,13 @@ def _title_of(text: str) -> str:
     return _NEW
 
 
+def _can_be_made(tag: str) -> bool:
+    return bool(_LABEL_NAME.fullmatch(tag)) and not _DEFINITION.match(tag) and tag != _BOOKMARK
+
+
 def _is_label(attribute: dict[str, Any]) -> bool:
-    return attribute["type"] == "label" and not _DEFINITION.match(_text(attribute["name"]))
+    name = _text(attribute["name"])
+    return attribute["type"] == "label" and not _DEFINITION.match(name) and name != _BOOKMARK
 
 
 def _label(one: dict[str, Any]) -> Label:
