@@ -23,10 +23,13 @@ from mcp_notarium.domain.front_matter import find_block
 
 _MOST_READ = 1000
 """Lines above, at most, in which the list is looked for that is still open."""
+_LOOKED_AT = 1000
+"""Characters of a line that tell what it is."""
 _TAB = 4
 _WITHIN = r"(?:[ \t]|>|(?:[-*+]|\d{1,9}[.)])[ \t])*+"
 """What stands before a line that is in a quote or the first of an item."""
 _FENCE = re.compile(rf"^({_WITHIN})(?:(`{{3,}}|~{{3,}})(.*)|(\$\$)[ \t]*)$", re.MULTILINE)
+_FENCES = ("```", "~~~", "$$")
 _BREAK = re.compile(r" {0,3}(?:([-*_])[ \t]*(?:\1[ \t]*){2,}|=+[ \t]*|--[ \t]*)$")
 """A line across, or what underlines a heading."""
 _ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(?:[ \t]|$)")
@@ -86,6 +89,8 @@ def set_apart(lines: Sequence[str], at: int, added: list[str], *, front: int) ->
 
 def _is_in_fence(before: str, line: str) -> bool:
     """Tell whether a line right after this text is in code or a formula that is still open."""
+    if not any(mark in before for mark in _FENCES):  # the usual case, and far quicker
+        return False
     opened, quoted = "", False
     for found in _FENCE.finditer(before):
         marks, rest, quote = found[2] or found[4], found[3] or "", ">" in found[1]
@@ -159,7 +164,7 @@ def _goes_on(items: Sequence[_Line], first: _Line) -> bool:
 
 
 def _read(line: str) -> _Line:
-    line = line.expandtabs(_TAB)
+    line = line[:_LOOKED_AT].expandtabs(_TAB)
     words = line.lstrip(" ")
     indent = len(line) - len(words)
     item = None if _BREAK.match(line) else _ITEM.match(words)
