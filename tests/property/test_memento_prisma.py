@@ -162,4 +162,6 @@ def test_a_save_beside_a_busy_app_waits_as_long_as_the_app_does(tmp_path, monkey
     assert len(took) > 20
     assert len(saved) > 20
     assert max(waited) <= 2 * max(took), "one wait of ours, and one change of the app"
-    assert median(saved) <= 4 * median(took), "a save waits to read twice, to begin, and to commit"
+    assert median(saved) <= 8 * median(took), (
+        "a save waits to read twice, to begin, and to commit, each with its own work"
+    )

@@ -35,6 +35,7 @@ WORKING = {
     "uninstall": [],
     "logout": [],
     "completion": ["bash"],
+    "list": [],
     "search": ["canary"],
     "show": ["NOTE"],
     "sync": [],

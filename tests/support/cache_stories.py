@@ -58,7 +58,8 @@ def _require_whole_chain(found: Found, opener: Secret) -> None:
     with closing(opening.open_cache(found.config(opener), bounds=BOUNDS)) as opened:
         table = AuditTable(opened.database, audit_keys(opened.data_key).chain_mac)
         try:
-            verified = table.verify(anchored=opened.anchor.read(opened.database))
+            anchored = opened.anchor.read(opened.database)
+            verified = table.verify(anchored=None if anchored is None else anchored.head)
         except AnchorUnusable as error:
             raise Violation(Broken.ACCUSED, error.message) from error
         demand(Broken.ACCUSED, verified.whole, verified.faults)

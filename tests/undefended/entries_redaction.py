@@ -59,7 +59,9 @@ REDACTION = (
     Defence(
         "shapes: what looks like a secret",
         "logs/redactor.py",
-        "        return redaction_rules.redact_shapes(self.remove_secrets(line), email_key=self.email_key)\n",
+        "        return redaction_rules.redact_shapes(\n"
+        "            self.remove_secrets(line), email_key=self.email_key, ids=ids\n"
+        "        )\n",
         "        return self.remove_secrets(line)\n",
         (f"{_SHAPES}::test_text_that_looks_like_a_secret_is_redacted",),
         (32,),
@@ -208,7 +210,7 @@ REDACTION = (
     Defence(
         "errors of the command line are scrubbed",
         "cli/main.py",
-        "several_lines(logs.scrub(text))",
+        "several_lines(logs.scrub_for_pipe(text))",
         "several_lines(text)",
         (
             "security/test_redaction_matrix.py::test_errors_of_a_command_are_redacted_also_without_logging",

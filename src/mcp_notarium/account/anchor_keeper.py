@@ -85,7 +85,7 @@ class AnchorKeeper:
     """Compare the database of one opened account with its anchor."""
 
     def __init__(self, config: Config, opened: OpenedCache, audit: AuditLog) -> None:
-        self._stored = config.store.persistent
+        self._stored = not opened.database.in_memory
         self._tables = config.store.tables
         self._opened = opened
         self._audit = audit

@@ -252,11 +252,6 @@ def run_purge(args: argparse.Namespace) -> int:
 
 
 def _require_consent(config: Config) -> None:
-    if not can_ask():
-        raise InvalidRequest(
-            "there is no terminal to ask on; nothing was removed",
-            resolution_hint="Run `mcp-notarium purge` in a terminal, or with `--yes`.",
-        )
     talk(f"Everything in {config.account_dir} will be destroyed, the quarantine too.")
     if config.store.truth is Truth.LOCAL:
         talk("Your notes are in there, and nowhere else.")
@@ -264,6 +259,11 @@ def _require_consent(config: Config) -> None:
         talk("Your notes stay at the note store; the next start loads them again.")
     if purge.may_hold_unsent_text(config):
         talk("WARNING: there may be text inside that the note store has not confirmed.")
+    if not can_ask():
+        raise InvalidRequest(
+            "there is no terminal to ask on; nothing was removed",
+            resolution_hint="Run `mcp-notarium purge` in a terminal, or with `--yes`.",
+        )
     name = config.account.shown
     if ask_line(f"Type the account's name ({name}) to go on: ") != name:
         raise InvalidRequest(

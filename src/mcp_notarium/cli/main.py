@@ -298,9 +298,9 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(error: NotariumError) -> int:
-    _say(f"mcp-notarium: {terminal.name_account(error.message)}", clean=logs.scrub_for_terminal)
+    _say(f"mcp-notarium: {terminal.name_account(error.message)}")
     if error.person_hint:
-        _say(f"→ {terminal.name_account(error.person_hint)}", clean=logs.scrub_for_terminal)
+        _say(f"→ {terminal.name_account(error.person_hint)}")
     return error.exit_code
 
 
@@ -313,9 +313,9 @@ def _show_unexpected(error: Exception) -> int:
     return 1
 
 
-def _say(text: str, *, clean: Callable[[str], str] = logs.scrub) -> None:
+def _say(text: str) -> None:
     with suppress(OSError, ValueError):
-        line = terminal.fit(several_lines(clean(text)), sys.stderr) + "\n"
+        line = terminal.fit(several_lines(logs.scrub_for_pipe(text)), sys.stderr) + "\n"
         encoding = sys.stderr.encoding or "utf-8"
         sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
         sys.stderr.flush()

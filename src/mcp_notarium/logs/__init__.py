@@ -22,6 +22,7 @@ from mcp_notarium.logs.logger import (
     protect_config,
     scrub,
     scrub_for_client,
+    scrub_for_pipe,
     scrub_for_terminal,
 )
 from mcp_notarium.logs.setup import close, configure, configure_full, watch_loop
@@ -36,6 +37,7 @@ __all__ = [
     "protect_config",
     "scrub",
     "scrub_for_client",
+    "scrub_for_pipe",
     "scrub_for_terminal",
     "watch_loop",
 ]

@@ -134,6 +134,14 @@ def scrub(text: str) -> str:
         return DROPPED
 
 
+def scrub_for_pipe(text: str) -> str:
+    """Return ``text`` as :func:`scrub` does, with the ids of notes: the user names notes by them."""
+    try:
+        return current_redactor().redact_text(text, ids=True)
+    except Exception:  # noqa: BLE001 - as above
+        return DROPPED
+
+
 def scrub_for_terminal(text: str) -> str:
     """Return ``text`` without the secrets themselves, for the user whose addresses are in it."""
     try:

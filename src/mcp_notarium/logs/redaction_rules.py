@@ -63,6 +63,7 @@ _SCHEME = re.compile(r"(?i)\b(bearer|basic|digest|token)(\s{1,4}|%20)[a-z0-9._~+
 _KEY_LITERAL = re.compile(r"(?i)\bx(\\{0,8}['\"]|%27|&#(?:39|x27);)[0-9a-f]{16,4096}")
 _JWT = re.compile(r"\beyJ[A-Za-z0-9_-]{5,4096}\.[A-Za-z0-9_-]{2,8192}(?:\.[A-Za-z0-9_-]{0,4096})?")
 _LONG_HEX = re.compile(r"(?i)(?<![0-9a-z])[0-9a-f]{32,4096}(?![0-9a-z])")
+_ID = re.compile(r"[0-9a-f]{32}")
 _EMAIL = re.compile(
     r"(?<![^\s\"'<>,;:=()\[\]{}|/\\])[^\s\"'<>@,;:=()\[\]{}|/\\]{1,64}(?:@|%40|&#64;)"
     r"[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"
@@ -78,10 +79,16 @@ _PAIR_QUOTED = re.compile(
 )
 
 
-def redact_shapes(text: str, *, email_key: bytes) -> str:
-    """Return ``text`` without bearer values, raw keys, JWTs, long hexadecimal runs and e-mail addresses."""
+def redact_shapes(text: str, *, email_key: bytes, ids: bool = False) -> str:
+    """Return ``text`` without bearer values, raw keys, JWTs, long hexadecimal runs and e-mail addresses.
+
+    ``ids``: keep what has the form of a note's id, 32 hexadecimal digits; a key has more.
+    """
     for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)
+    text = _LONG_HEX.sub(
+        lambda found: found.group() if ids and _ID.fullmatch(found.group()) else REDACTED, text
+    )
     return _EMAIL.sub(lambda found: pseudonym(found.group(), email_key=email_key), text)
 
 
@@ -128,5 +135,4 @@ _REPLACEMENTS = (
     (_SCHEME, rf"\1 {REDACTED}"),
     (_KEY_LITERAL, REDACTED),
     (_JWT, REDACTED),
-    (_LONG_HEX, REDACTED),
 )

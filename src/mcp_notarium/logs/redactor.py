@@ -62,13 +62,15 @@ class Redactor:
         known = self.secrets | {secret.reveal() for secret in secrets if secret}
         return self if known == self.secrets else Redactor(self.email_key, known)
 
-    def redact_text(self, text: str) -> str:
-        """Return loose text (an error message, a line on stderr) without secrets."""
-        return redaction_rules.redact_pairs(self.redact_line(text))
+    def redact_text(self, text: str, *, ids: bool = False) -> str:
+        """Return loose text (an error message, a line on stderr) without secrets. ``ids``: notes' ids stay."""
+        return redaction_rules.redact_pairs(self.redact_line(text, ids=ids))
 
-    def redact_line(self, line: str) -> str:
-        """Return a finished line without secrets; a JSON line stays JSON."""
-        return redaction_rules.redact_shapes(self.remove_secrets(line), email_key=self.email_key)
+    def redact_line(self, line: str, *, ids: bool = False) -> str:
+        """Return a finished line without secrets; a JSON line stays JSON. ``ids``: notes' ids stay."""
+        return redaction_rules.redact_shapes(
+            self.remove_secrets(line), email_key=self.email_key, ids=ids
+        )
 
     def remove_secrets(self, text: str) -> str:
         """Return ``text`` without the secrets themselves; addresses and long numbers stay."""

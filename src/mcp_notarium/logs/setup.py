@@ -22,6 +22,7 @@ from mcp_notarium.logs.logger import (
     Logger,
     Sink,
     scrub,
+    scrub_for_pipe,
     scrub_for_terminal,
 )
 from mcp_notarium.logs.sinks import RedactingStream, open_log_file, writer_to, writer_to_stream
@@ -60,9 +61,8 @@ def configure(
     STATE.level = LEVELS[level.casefold()]
     STATE.configured = True
     _install_hooks()
-    clean = (
-        scrub if divert_stdout else scrub_for_terminal
-    )  # a command speaks to its user: ids and addresses stay
+    unread = scrub if divert_stdout else scrub_for_pipe
+    clean = scrub_for_terminal if stderr.isatty() else unread
     sys.stderr = cast("TextIO", RedactingStream(stderr, clean))
     if divert_stdout:
         _diverted.append(sys.stdout)
