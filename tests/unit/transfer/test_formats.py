@@ -6,6 +6,7 @@ import io
 import json
 import os
 import stat
+import subprocess
 import tracemalloc
 import zipfile
 from dataclasses import replace
@@ -263,10 +264,76 @@ def test_a_zip_bomb_and_files_that_are_too_large_are_refused(
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a.md").write_bytes(b"x" * 1001)
     assert "too large" in refusal(tmp_path / "folder")
-    monkeypatch.setattr(formats, "MOST_FILES", 1)
-    for name in "ab":
-        (tmp_path / "folder" / f"{name}.md").write_bytes(b"x")
-    assert "too large" in refusal(tmp_path / "folder")
+
+
+@pytest.mark.slow("counts four million values")
+def test_a_small_zip_with_millions_of_values_is_refused_in_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "many.zip"
+    path.write_bytes(zipped(b'{"notes":[' + b"{}," * 20_000_000 + b"{}]}"))
+    assert path.stat().st_size < 100_000
+    tracemalloc.start()
+    try:
+        assert "more values than 4,000,000" in refusal(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * formats.LARGEST_DOCUMENT
+
+
+@pytest.mark.parametrize("one", [b"{}", b"[]", b"1", b'"a\\"b"', b'{"a":1}', b'"\\\\"'])
+def test_every_kind_of_value_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: bytes
+) -> None:
+    path = tmp_path / "many.json"
+    path.write_bytes(b'{"notes":[' + b", ".join([one] * 1000) + b"]}")
+    monkeypatch.setattr(formats, "MOST_VALUES", 1000)
+    assert "more values than 1,000" in refusal(path)
+    monkeypatch.setattr(formats, "MOST_VALUES", 2002)
+    assert "more values" not in refusal(path)
+
+
+def test_commas_in_texts_are_no_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = ', [{ \\" \n,' * 1000
+    written = write(tmp_path / "out.json", replace(NOTE, content=Content(text)), name="json")
+    monkeypatch.setattr(formats, "MOST_VALUES", 10)
+    assert [one.content.text for one in formats.read(written)] == [text]
+    monkeypatch.setattr(formats, "MOST_VALUES", 7)
+    assert "more values than 7" in refusal(written)
+
+
+@pytest.mark.parametrize("name", formats.names())
+def test_too_many_notes_or_tags_are_refused_in_every_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    two = [replace(NOTE, id=one, content=Content(one, tags=("a", "b"))) for one in ("n1", "n2")]
+    path = write(tmp_path / "out", *two, name=name)
+    monkeypatch.setattr(formats, "MOST_NOTES", 1)
+    assert "more notes than 1" in refusal(path)
+    monkeypatch.undo()
+    monkeypatch.setattr(formats, "MOST_VALUES", 3)
+    assert "than 3" in refusal(path)
+
+
+def test_folders_are_read_to_a_depth_that_no_person_has(tmp_path: Path) -> None:
+    def nest(root: Path, levels: int) -> None:
+        root.mkdir()
+        here = os.open(root, os.O_RDONLY)
+        for _ in range(levels):
+            os.mkdir("d", dir_fd=here)
+            below = os.open("d", os.O_RDONLY, dir_fd=here)
+            os.close(here)
+            here = below
+        with open(os.open("note.md", os.O_CREAT | os.O_WRONLY, dir_fd=here), "w") as file:
+            file.write("text")
+        os.close(here)
+
+    nest(tmp_path / "fits", formats.DEEPEST)
+    assert [one.content.title for one in formats.read(tmp_path / "fits")] == ["note"]
+    nest(tmp_path / "deep", formats.DEEPEST + 1)
+    assert "more than 100 folders" in refusal(tmp_path / "deep")
+    nest(tmp_path / "deepest", 3000)
+    assert "more than 100 folders" in refusal(tmp_path / "deepest")
+    subprocess.run(["rm", "-rf", tmp_path / "deepest"], check=True)  # deeper than Python removes
 
 
 def test_what_is_missing_or_no_file_is_refused(tmp_path: Path) -> None:
