@@ -40,6 +40,7 @@ NOTES = st.builds(
     ),
     created_at=st.integers(-(10**10), 10**11).map(float),
     modified_at=st.integers(0, 10**10).map(lambda number: number + 0.25),
+    folder=st.text("abc/. é:", max_size=12),
 )
 
 
@@ -47,7 +48,7 @@ def _key(note: ArchivedNote) -> tuple[object, ...]:
     content = note.content
     properties = sorted(content.properties)
     return (note.id, note.created_at, note.modified_at, content.text, content.tags, content.trash,
-            content.title or "", properties)  # fmt: skip
+            content.title or "", properties, note.folder)  # fmt: skip
 
 
 @pytest.mark.slow("real files in three formats, 60 examples each")

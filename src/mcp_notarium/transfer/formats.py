@@ -15,6 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -105,7 +106,7 @@ def _write_folder(path: Path, files: Iterator[ArchivedFile], total: int, report:
     try:
         for number, file in enumerate(files, 1):
             to = unfinished / file.path
-            to.parent.mkdir(mode=0o700, exist_ok=True)
+            _make_folder(to.parent)
             with os.fdopen(os.open(to, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
                 out.write(file.data)
             os.utime(to, (file.modified_at, file.modified_at))
@@ -117,6 +118,12 @@ def _write_folder(path: Path, files: Iterator[ArchivedFile], total: int, report:
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
+
+
+def _make_folder(path: Path) -> None:
+    if not path.is_dir():
+        _make_folder(path.parent)
+        path.mkdir(mode=0o700)
 
 
 def _zip(form: DocumentFormat, data: bytes, notes: Sequence[ArchivedNote], report: Report) -> bytes:
@@ -163,6 +170,7 @@ def read(path: Path) -> list[ArchivedNote]:
             zipped = file.read(len(_ZIP)) == _ZIP
             file.seek(0)
             document = _parse(_read_zipped(file) if zipped else file.read(LARGEST_DOCUMENT + 1))
+            at = os.fstat(file.fileno()).st_mtime
     except OSError as error:
         raise InvalidRequest(
             f"{path} cannot be read: {os_errors.describe(error)}; nothing was imported",
@@ -171,7 +179,10 @@ def read(path: Path) -> list[ArchivedNote]:
     form = next((one for one in documents() if one.key in document), None)
     if form is None:
         raise unreadable("it is not a list of notes in a form that is known")
-    return _require_size(form.decode(document))
+    return _require_size(
+        note if note.dated else replace(note, created_at=at, modified_at=at)
+        for note in form.decode(document)
+    )
 
 
 def _require_size(notes: Iterable[ArchivedNote]) -> list[ArchivedNote]:

@@ -152,6 +152,42 @@ def test_tags_in_the_front_matter_of_another_program_are_tags_and_stay_in_the_te
     assert (read.content.text, read.content.tags) == (text, tags)
 
 
+def test_the_front_matter_of_another_program_says_when_a_note_was_made(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("---\ncreated: 2019-05-06\n---\nBody.\n")
+    os.utime(tmp_path / "a.md", (1.6e9, 1.6e9))
+    (read,) = formats.read(tmp_path)
+    assert (read.created_at, read.modified_at, read.dated) == (1557100800.0, 1.6e9, True)
+
+
+def test_files_lie_in_the_folders_of_their_notes(tmp_path: Path) -> None:
+    deep = "/".join(["x" * 60] * 40)
+    given = [
+        replace(NOTE, id="Work/2024/Title.md", folder="Work/2024"),
+        replace(NO_TITLE, id="a:b/x.md", folder="a:b"),
+        replace(NOTE, id="n-0002", folder=deep),
+        replace(NOTE, id="n-0003", folder="../.."),
+    ]
+    path = write(tmp_path / "out", *given)
+    files = {one.relative_to(path).as_posix() for one in path.rglob("*.md")}
+    assert files == {
+        "Work/2024/Title.md",
+        "trash/a b/First line.md",
+        "Title.md",
+        "Untitled/Untitled/Title.md",
+    }
+    assert {stat.S_IMODE(one.stat().st_mode) for one in path.rglob("*") if one.is_dir()} == {0o700}
+    assert sorted(formats.read(path), key=lambda note: note.id) == sorted(
+        given, key=lambda note: note.id
+    )
+
+
+def test_a_note_that_a_person_has_put_into_a_folder_is_in_that_folder(tmp_path: Path) -> None:
+    path = write(tmp_path / "out", NOTE)
+    (path / "Work").mkdir()
+    (path / "Title.md").rename(path / "Work" / "Title.md")
+    assert formats.read(path) == [replace(NOTE, folder="Work")]
+
+
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_front_matter_is_known_after_an_editor_has_changed_the_line_ends(
     tmp_path: Path, mark: str
@@ -323,7 +359,7 @@ def test_folders_are_read_to_a_depth_that_no_person_has(tmp_path: Path) -> None:
             below = os.open("d", os.O_RDONLY, dir_fd=here)
             os.close(here)
             here = below
-        with open(os.open("note.md", os.O_CREAT | os.O_WRONLY, dir_fd=here), "w") as file:
+        with os.fdopen(os.open("note.md", os.O_CREAT | os.O_WRONLY, dir_fd=here), "w") as file:
             file.write("text")
         os.close(here)
 
