@@ -265,7 +265,9 @@ def _parse(data: bytes) -> dict[str, Any]:
         text = data.decode("utf-8-sig")
         del data  # else the document is in memory once more
         document = json.loads(text)
-    except (ValueError, RecursionError):
+    except RecursionError:
+        raise unreadable("its values are nested too deeply") from None
+    except ValueError:
         raise unreadable("it is not JSON in UTF-8") from None
     if not isinstance(document, dict):
         raise unreadable("it is not a JSON object")

@@ -236,7 +236,7 @@ DAMAGED = {
     "not JSON in UTF-8": b'{"notes": "\xff"}',
     "not a JSON object": b"[1]",
     "form that is known": b"{}",
-    "is not JSON": DEEP,
+    "nested too deeply": DEEP,
     "version 1": b'{"version": 2, "notes": []}',
     "note 1 is not an object": b'{"version": 1, "notes": [1]}',
     "`text` must be a string": notes_of(text=None),
