@@ -46,7 +46,8 @@ MOST_VALUES = 4_000_000
 """Values of a document, or tags of a folder: an empty one takes as much memory as many bytes of text."""
 DEEPEST = 100
 """Folders, one in another."""
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
+"""One without an end goes to the end: no byte is looked at twice."""
 _VALUE_OR_STRING = re.compile(_STRING + rb"|[\[{,]", re.DOTALL)
 _BROKEN = (
     zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, UnicodeDecodeError,

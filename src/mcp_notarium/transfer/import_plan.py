@@ -199,7 +199,7 @@ def _keep_folder(
             would = transfer.preview(note.id, Content("", (tag,)), now=now)
             if would.content.tags == (tag,):
                 lost.append(FOLDER_TO_TAG)
-                return replace(content, tags=(*content.tags, tag))
+                return replace(content, tags=(tag, *content.tags))  # the first are kept
     lost.append(NO_FOLDER)
     return content
 

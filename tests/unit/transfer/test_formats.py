@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import subprocess
+import time
 import tracemalloc
 import zipfile
 from dataclasses import replace
@@ -335,6 +336,17 @@ def test_commas_in_texts_are_no_values(tmp_path: Path, monkeypatch: pytest.Monke
     assert [one.content.text for one in formats.read(written)] == [text]
     monkeypatch.setattr(formats, "MOST_VALUES", 7)
     assert "more values than 7" in refusal(written)
+
+
+def test_a_string_without_an_end_takes_no_longer_than_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "open.json"
+    path.write_bytes(b'{"' + b'\\",' * 1_000_000)
+    monkeypatch.setattr(formats, "MOST_VALUES", 1000)
+    began = time.process_time()
+    assert "not JSON" in refusal(path)
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("name", formats.names())
