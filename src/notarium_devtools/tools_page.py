@@ -306,7 +306,7 @@ _BEHAVIOUR = {
   policy's limits. The call can be repeated after it was cut off or has met a limit: it does the rest. An error on
   the way says how many notes were `renamed`; `left` and `ids` name notes that the store refused. The audit
   record has the ids of up to 200.
-* `find_duplicates`: `duplicates` has groups of notes outside the trash with the same title and text, 20 a page: `title`,
+* `find_duplicates`: `duplicates` has groups of notes outside the trash with the same text (notes without text: the same title), 20 a page: `title`,
   `count`, and id and `local_version` of the ten that were changed last. White space at the end of lines
   and of the text does not count, and neither do tags and dates; nothing else is normalised.
 * `reset_cache` empties the local index and loads every note again in the running server. It keeps writes

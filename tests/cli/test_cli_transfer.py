@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from notarium_devtools.simperium import Simulator
-from support.whole import Server, environment, run, start, until
+from support.whole import Server, environment, run, start, store_environment, until
 
 COUNT = 12
 
@@ -87,3 +87,36 @@ def test_notes_go_from_a_notebook_to_the_service_and_back_and_none_is_imported_t
     with Server(other) as server:
         assert server.tool("list", limit=1)["total_items"] == COUNT - 1
         assert server.leave() == 0
+
+
+@pytest.mark.slow("six processes, one after another")
+def test_a_person_reads_before_an_import_what_becomes_of_folders_tags_dates_and_titles(
+    tmp_path: Path,
+) -> None:
+    vault = tmp_path / "vault"
+    (vault / "Work" / "2024").mkdir(parents=True)
+    (vault / "Work" / "2024" / "Plan.md").write_text("plan")
+    place = store_environment(tmp_path, "vault", VAULT_PATH=str(vault))
+    local = store_environment(tmp_path, "local")
+    output(place, "export", str(tmp_path / "out"))
+    assert (tmp_path / "out" / "Work" / "2024" / "Plan.md").is_file()
+    told = run(local, "import", str(tmp_path / "out"), "--dry-run").stderr
+    assert "1 note: the folder becomes a tag" in told
+    given = tmp_path / "given.json"
+    notes = [
+        {"id": "n-01", "text": "x", "title": "???", "tags": [" a,b", "#c", ""]},
+        {"id": "n-02", "text": "y", "title": "Plan", "created": "2020-01-01"},
+        {"id": "n-03", "text": "z", "title": "Plan", "created": "2021-01-01"},
+    ]
+    given.write_text(json.dumps({"version": 1, "notes": notes}))
+    told = run(local, "import", str(given), "--dry-run").stderr
+    assert "1 note: tags in another form: no blanks around them" in told
+    assert '1 note: no date in the export: the date of its file ("???")' in told
+    told = run(place, "import", str(given), "--dry-run").stderr
+    assert '("???" becomes "x", "Plan" becomes "Plan 2")' in told
+    assert output(place, "import", str(given), "--yes")["titles"] == [
+        ["n-01", "x"],
+        ["n-03", "Plan 2"],
+    ]
+    assert (vault / "x.md").is_file()
+    assert "  - b\n  - c\n" in (vault / "x.md").read_text()

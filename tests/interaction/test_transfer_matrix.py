@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.note_archive import ArchivedNote
+from mcp_notarium.domain.note_archive import ArchivedNote, archive
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
@@ -92,6 +92,10 @@ PARTS = {
     import_plan.SHARED: {"tags"},
     import_plan.NO_DATES: {"dates"},
     import_plan.OTHER_DATES: {"dates"},
+    import_plan.TIDY_TAGS: {"tags"},
+    import_plan.FOLDER_TO_TAG: {"tags"},
+    import_plan.FOLDER_FROM_TAG: {"tags"},
+    import_plan.UNDATED: {"dates"},
     import_plan.OTHER_TAGS: {"tags"},
     import_plan.OTHER_TITLE: {"title"},
     import_plan.OTHER_TEXT: {"text"},
@@ -127,13 +131,13 @@ async def opened(store: str, folder: Path) -> AsyncIterator[Client]:
             client.close()
 
 
-async def read(client: Client) -> list[ArchivedNote]:
+async def read(client: Client, store: str) -> list[ArchivedNote]:
     """All notes as an export has them; the store itself says the same of each."""
     found = []
     async for held in NoteTransfer(client.cache, client.remote, client.writer).read_all():
         asked = await client.remote.get(held.id)
         assert asked.content == held.content
-        found.append(ArchivedNote(held.id, held.content, held.created_at, held.modified_at))
+        found.append(archive(held, paths=registry.kind(store).paths))
     return found
 
 
@@ -142,7 +146,7 @@ async def bring(notes: list[ArchivedNote], client: Client, store: str) -> None:
     transfer, kind = NoteTransfer(client.cache, client.remote, client.writer), registry.kind(store)
     planned = await import_plan.plan(notes, transfer, kind, now=NOW)
     done = await import_run.carry_out(planned, transfer, kind, lambda _done, _total: None)
-    held = {one.id: one for one in await read(client)}
+    held = {one.id: one for one in await read(client, store)}
     refused = [note for note, why in done.refused if "too large" in why]
     assert len(refused) == len(done.refused) <= 1
     assert {one.id for one in planned.new if one.source not in refused} == held.keys()
@@ -168,7 +172,7 @@ def differences(given: ArchivedNote, held: ArchivedNote) -> set[str]:
 async def from_one_to_the_other(source: str, target: str, folder: Path) -> None:
     async with opened(source, folder / "source") as one, opened(target, folder / "target") as other:
         await bring(NOTES, one, source)
-        path, held = folder / "export", await read(one)
+        path, held = folder / "export", await read(one, source)
         formats.write(FORMATS[source], path, held, lambda _done, _total: None)
         notes = formats.read(path)
         assert {one.id: one.content for one in notes} == {one.id: one.content for one in held}

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_archive import ArchivedNote
-from mcp_notarium.transfer import formats
+from mcp_notarium.tools.save_checks import LONGEST_TAG, check_tags, find_new_addresses
+from mcp_notarium.transfer import formats, tag_forms
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.sampled_from(
     [
@@ -40,6 +41,7 @@ NOTES = st.builds(
     ),
     created_at=st.integers(-(10**10), 10**11).map(float),
     modified_at=st.integers(0, 10**10).map(lambda number: number + 0.25),
+    folder=st.text("abc/. é:", max_size=12),
 )
 
 
@@ -47,7 +49,7 @@ def _key(note: ArchivedNote) -> tuple[object, ...]:
     content = note.content
     properties = sorted(content.properties)
     return (note.id, note.created_at, note.modified_at, content.text, content.tags, content.trash,
-            content.title or "", properties)  # fmt: skip
+            content.title or "", properties, note.folder)  # fmt: skip
 
 
 @pytest.mark.slow("real files in three formats, 60 examples each")
@@ -60,3 +62,20 @@ def test_every_note_comes_back(name: str, notes: list[ArchivedNote]) -> None:
         formats.write(name, path, notes, lambda _done, _total: None)
         found = formats.read(path)
     assert sorted(found, key=_key) == sorted(notes, key=_key)
+
+
+@given(folder=TEXT.filter(bool))
+@settings(deadline=None)
+def test_a_folder_comes_back_from_its_tag_which_is_one_of_ours_and_no_address(folder: str) -> None:
+    tag = tag_forms.folder_tag(folder)
+    assert tag_forms.take_folder(("a", tag)) == (folder, ("a",))
+    assert tag_forms.tidy((tag,)) == check_tags([tag]) == (tag,)
+    assert find_new_addresses((tag,), present=()) == ()
+
+
+@given(tags=st.lists(st.text(max_size=300), max_size=120))
+@settings(deadline=None)
+def test_tidy_tags_are_those_that_a_save_takes(tags: list[str]) -> None:
+    made = tag_forms.tidy(tags)
+    assert check_tags(made, spaced=True) == made == tag_forms.tidy(made)
+    assert all(len(tag) <= LONGEST_TAG for tag in made)

@@ -58,6 +58,20 @@ TRANSFER = (
         (f"{_FORMATS}::test_a_zip_bomb_and_files_that_are_too_large_are_refused",),
     ),
     Defence(
+        "a document has no more values than fit into the memory",
+        "transfer/formats.py",
+        "    _require_few_values(data)\n",
+        "",
+        (f"{_FORMATS}::test_every_kind_of_value_counts",),
+    ),
+    Defence(
+        "folders are read to a limited depth",
+        "transfer/formats.py",
+        "        if below and folder.count(os.sep, len(str(root))) >= DEEPEST:\n",
+        "        if False:\n",
+        (f"{_FORMATS}::test_folders_are_read_to_a_depth_that_no_person_has",),
+    ),
+    Defence(
         "front matter holds values and lists of values only",
         "transfer/markdown_folder.py",
         "        elif not isinstance(event, yaml.ScalarEvent):\n",

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from mcp_notarium.cli.notes import sync_all
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
 from mcp_notarium.domain.lines import first_line
-from mcp_notarium.domain.note_archive import ArchivedNote
+from mcp_notarium.domain.note_archive import ArchivedNote, archive
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.report.words import counted
@@ -75,7 +76,7 @@ async def _read_notes(app: App) -> list[ArchivedNote]:
     notes: list[ArchivedNote] = []
     with console.progress("Reading the notes") as report:
         async for held in transfer.read_all():
-            notes.append(ArchivedNote(held.id, held.content, held.created_at, held.modified_at))
+            notes.append(archive(held, paths=app.config.store.paths))
             report(len(notes), max(total, len(notes)))
     return sorted(notes, key=lambda note: (note.created_at, note.id))
 
@@ -140,17 +141,23 @@ def _describe(planned: ImportPlan, found: int, store: str) -> list[str]:
             f"{named}{more}"
         )
     if planned.losses:
-        lines.append(f"What {store} cannot hold as it is:")
+        lines.append(f"What will not be in {store} as it is in the export:")
         losses = sorted(planned.losses.items(), key=lambda one: -len(one[1]))
         for loss, notes in losses[:_MOST_LOSSES]:
-            named = f" ({_name_some(notes)})" if len(notes) < found else ""
+            told = len(notes) < found or loss == import_plan.OTHER_TITLE
+            titles = planned.titles if loss == import_plan.OTHER_TITLE else ()
+            named = f" ({_name_some(notes, titles)})" if told else ""
             lines.append(f"  {counted(len(notes), 'note')}: {loss}{named}")
     return lines
 
 
-def _name_some(notes: Sequence[ArchivedNote]) -> str:
-    titles = [one.content.title or first_line(one.content.text) for one in notes[:_MOST_SHOWN]]
-    named = ", ".join(f'"{title[:_LONGEST_SHOWN]}"' for title in titles)
+def _name_some(notes: Sequence[ArchivedNote], titles: Sequence[str] = ()) -> str:
+    """Name the first notes, and the titles that they get if those are other ones."""
+    named = ", ".join(
+        f'"{(one.content.title or first_line(one.content.text))[:_LONGEST_SHOWN]}"'
+        + (f' becomes "{title[:_LONGEST_SHOWN]}"' if title else "")
+        for one, title in zip(notes[:_MOST_SHOWN], chain(titles, repeat("")), strict=False)
+    )
     return f"{named}, ... --json names all" if len(notes) > _MOST_SHOWN else named
 
 
@@ -179,6 +186,12 @@ def _facts(planned: ImportPlan, done: ImportResult | None) -> dict[str, Any]:
         "there": planned.there,
         "differ": planned.differ,
         "left_out": planned.left_out,
+        "titles": [
+            [note.id, title]
+            for note, title in zip(
+                planned.losses.get(import_plan.OTHER_TITLE, ()), planned.titles, strict=True
+            )
+        ],
         "losses": {loss: [one.id for one in of] for loss, of in planned.losses.items()},
         "imported": done.imported if done else 0,
         "hidden": done.hidden if done else 0,

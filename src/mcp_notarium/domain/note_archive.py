@@ -13,29 +13,37 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mcp_notarium.domain.characters import replace_surrogates
-from mcp_notarium.domain.note import LONGEST_ID, Content
+from mcp_notarium.domain.note import LONGEST_ID, Content, Revision
 from mcp_notarium.errors import InvalidRequest
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = (datetime(1, 1, 2, tzinfo=UTC) - _EPOCH).total_seconds()
 _LAST = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH).total_seconds()
-_KNOWN = frozenset({"id", "title", "created", "modified", "tags", "trash", "text"})
+_KNOWN = frozenset({"id", "folder", "title", "created", "modified", "tags", "trash", "text"})
 _NOT_IN_NAMES = re.compile(r'[\\/:*?"<>|#^\[\]\s]+')
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)", re.IGNORECASE)
 _LONGEST_NAME = 60
 _MOST_BYTES = 180
+_LONGEST_FOLDER = 2000
+_DEEPEST = 64
 _MADE = "created"
 _CHANGED = "modified"
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedNote:
-    """Hold a note as an export has it. Times are epoch seconds, to the microsecond."""
+    """Hold a note as an export has it. Times are epoch seconds, to the microsecond.
+
+    ``folder``: where it lay, ``/`` between the parts; '' at the top, or where notes lie in no folders. ``dated``
+    False: the export does not say when it was made, and the times are those of its file.
+    """
 
     id: str
     content: Content
     created_at: float
     modified_at: float
+    folder: str = ""
+    dated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,12 @@ class DocumentFormat:
     others: Callable[[Sequence[ArchivedNote]], Iterator[ArchivedFile]] = lambda _notes: iter(())
 
 
+def archive(held: Revision, *, paths: bool) -> ArchivedNote:
+    """Return what an export has of a note; ``paths``: its id is a path."""
+    folder = held.id.rpartition("/")[0] if paths else ""
+    return ArchivedNote(held.id, held.content, held.created_at, held.modified_at, folder)
+
+
 def unreadable(what: str) -> InvalidRequest:
     """Return the error for an export that cannot be read."""
     return InvalidRequest(
@@ -77,6 +91,7 @@ def to_fields(note: ArchivedNote) -> dict[str, Any]:
     content = note.content
     return {
         "id": note.id,
+        **({"folder": note.folder} if note.folder else {}),
         **({} if content.title is None else {"title": content.title}),
         _MADE: format_date(note.created_at),
         _CHANGED: format_date(note.modified_at),
@@ -89,7 +104,7 @@ def to_fields(note: ArchivedNote) -> dict[str, Any]:
 def from_fields(fields: Mapping[str, Any], *, text: Any, where: str) -> ArchivedNote:
     """Read the fields of a note; ``where`` names it in errors. Raises ``InvalidRequest``.
 
-    Without a date the other one counts. A property is any other field that is true.
+    Without a date the other one counts; without both it is not ``dated``. A property is any other field that is true.
     """
     note_id = replace_surrogates(read_string(fields.get("id", ""), where, "id"))
     if len(note_id) > LONGEST_ID:
@@ -105,7 +120,16 @@ def from_fields(fields: Mapping[str, Any], *, text: Any, where: str) -> Archived
             name for name, value in fields.items() if name not in _KNOWN and _is_true(value)
         ),
     )
-    return ArchivedNote(note_id, content.cleaned(), *((dates or [0.0])[at] for at in (0, -1)))
+    folder = replace_surrogates(read_string(fields.get("folder") or "", where, "folder"))
+    created, modified = (dates or [0.0])[0], (dates or [0.0])[-1]
+    return ArchivedNote(note_id, content.cleaned(), created, modified, folder, bool(dates))
+
+
+def safe_folder(folder: str) -> str:
+    """Return the folder of a file in an export, with a slash at its end; '' where its path would be too long."""
+    parts = [_safe_name(part) for part in folder.split("/") if part]
+    path = "".join(f"{part}/" for part in parts)
+    return path if len(path.encode()) <= _LONGEST_FOLDER and len(parts) <= _DEEPEST else ""
 
 
 def format_date(seconds: float) -> str:

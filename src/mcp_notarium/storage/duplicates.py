@@ -1,7 +1,7 @@
-"""Find notes outside the trash that say the same, by a hash of title and text.
+"""Find notes outside the trash that say the same, by a hash of the text.
 
-White space at the end of lines and of the text does not count; nothing else is normalised. Tags, dates and
-properties do not matter.
+White space at the end of lines and of the text does not count; nothing else is normalised. Titles count only where
+there is no text: two copies of a file have two names. Tags, dates and properties do not matter.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def collect_hashes(database: Database, hashes: Hashes) -> Iterator[None]:
 def hash_of(title: str | None, text: str) -> bytes:
     """Return the hash of what a note says: 16 bytes."""
     lines = "\n".join(map(str.rstrip, text.split("\n"))).rstrip()
-    said = f"{title or ''}\0{lines}".encode()
-    return hashlib.blake2b(said, digest_size=16).digest()
+    said = f"\0{lines}" if lines else title or ""
+    return hashlib.blake2b(said.encode(), digest_size=16).digest()
 
 
 def read_twins(database: Database, keys: list[int]) -> list[Twin]:

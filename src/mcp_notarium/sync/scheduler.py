@@ -47,6 +47,8 @@ CALLS_SECONDS = 1.0
 """Longest wait of news for calls that are writing."""
 QUICK_ANSWER = 1.0
 """A change feed that answers an empty page faster than this is not really waiting."""
+ASK_AGAIN = 5.0
+"""Seconds without an answer after which a cycle is requested again."""
 SILENT_SECONDS = 1800.0
 SILENT_INTERVALS = 6
 """A leader records a cycle at least every second interval. After this many intervals, and this many
@@ -128,14 +130,22 @@ class Scheduler:
     async def sync_now(self, timeout: float) -> bool:  # noqa: ASYNC109 - a deadline across processes
         """Request a cycle that begins now, in the process that leads; True if it succeeded.
 
-        False if it failed or did not end within ``timeout`` seconds; :meth:`status` tells more.
+        False if it failed or did not end within ``timeout`` seconds; :meth:`status` tells more. Requests again
+        while there is no answer: on a full disk the leader could not store one, and neither can this process.
+        Raises ``CacheFull``.
         """
         number = self._progress.request_cycle()
         self._woken.set()
-        deadline = self._stopwatch() + timeout
+        asked = self._stopwatch()
+        deadline = asked + timeout
         while (answer := self._progress.request_result(number)) is None:
             if self._stopwatch() >= deadline:
                 return False
+            if self._stopwatch() >= asked + ASK_AGAIN:
+                asked = self._stopwatch()
+                with suppress(CacheBusy):
+                    self._progress.request_cycle()
+                self._woken.set()
             await self._sleep(FAST_TICK)
         return answer
 

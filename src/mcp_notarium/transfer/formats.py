@@ -8,12 +8,14 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -39,11 +41,19 @@ LARGEST_DOCUMENT = 128 * 1024 * 1024
 LARGEST_NOTE = 16 * 1024 * 1024
 _LARGEST_FILE = LARGEST_NOTE + markdown_folder.LARGEST_BLOCK
 LARGEST_FOLDER = 1024 * 1024 * 1024
-MOST_FILES = 200_000
+MOST_NOTES = 200_000
+MOST_VALUES = 4_000_000
+"""Values of a document, or tags of a folder: an empty one takes as much memory as many bytes of text."""
+DEEPEST = 100
+"""Folders, one in another."""
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
+"""One without an end goes to the end: no byte is looked at twice."""
+_VALUE_OR_STRING = re.compile(_STRING + rb"|[\[{,]", re.DOTALL)
 _BROKEN = (
     zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, UnicodeDecodeError,
 )  # fmt: skip
 _OF_A_BACKUP = "notarium_keys.json"
+_QUOTE = ord('"')
 _ZIP = b"PK\x03\x04"
 _OLDEST_IN_ZIP = datetime(1980, 1, 1, tzinfo=UTC)
 _NEWEST_IN_ZIP = datetime(2107, 12, 31, tzinfo=UTC)
@@ -97,7 +107,7 @@ def _write_folder(path: Path, files: Iterator[ArchivedFile], total: int, report:
     try:
         for number, file in enumerate(files, 1):
             to = unfinished / file.path
-            to.parent.mkdir(mode=0o700, exist_ok=True)
+            _make_folder(to.parent)
             with os.fdopen(os.open(to, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
                 out.write(file.data)
             os.utime(to, (file.modified_at, file.modified_at))
@@ -109,6 +119,12 @@ def _write_folder(path: Path, files: Iterator[ArchivedFile], total: int, report:
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
+
+
+def _make_folder(path: Path) -> None:
+    if not path.is_dir():
+        _make_folder(path.parent)
+        path.mkdir(mode=0o700)
 
 
 def _zip(form: DocumentFormat, data: bytes, notes: Sequence[ArchivedNote], report: Report) -> bytes:
@@ -150,11 +166,12 @@ def read(path: Path) -> list[ArchivedNote]:
     """Read an export of any format. Raises ``InvalidRequest``."""
     try:
         if path.is_dir():
-            return _require_size(list(markdown_folder.decode(_read_folder(path))))
+            return _require_size(markdown_folder.decode(_read_folder(path)))
         with open_regular(path, follow=True) as file:
             zipped = file.read(len(_ZIP)) == _ZIP
             file.seek(0)
             document = _parse(_read_zipped(file) if zipped else file.read(LARGEST_DOCUMENT + 1))
+            at = os.fstat(file.fileno()).st_mtime
     except OSError as error:
         raise InvalidRequest(
             f"{path} cannot be read: {os_errors.describe(error)}; nothing was imported",
@@ -163,22 +180,42 @@ def read(path: Path) -> list[ArchivedNote]:
     form = next((one for one in documents() if one.key in document), None)
     if form is None:
         raise unreadable("it is not a list of notes in a form that is known")
-    return _require_size(list(form.decode(document)))
+    return _require_size(
+        note if note.dated else replace(note, created_at=at, modified_at=at)
+        for note in form.decode(document)
+    )
 
 
-def _require_size(notes: list[ArchivedNote]) -> list[ArchivedNote]:
-    """Return the notes. Raises ``InvalidRequest`` for one that an export to a folder could not bring back."""
+def _require_size(notes: Iterable[ArchivedNote]) -> list[ArchivedNote]:
+    """Return the notes. Raises ``InvalidRequest`` for any that an export to a folder could not bring back."""
+    found: list[ArchivedNote] = []
+    values = 0
     for note in notes:
+        found.append(note)
+        values += len(note.content.tags) + len(note.content.properties)
         if len(note.content.text.encode()) > LARGEST_NOTE:
             raise unreadable(f"the note {(note.content.title or note.id)[:60]!r} is too large")
-    return notes
+        if len(found) > MOST_NOTES:
+            raise _too_many(f"notes than {MOST_NOTES:,}")
+        if values > MOST_VALUES:
+            raise _too_many(f"tags than {MOST_VALUES:,}")
+    return found
+
+
+def _too_many(what: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"the export has more {what}; nothing was imported",
+        resolution_hint="Import it in parts: no note is imported twice.",
+    )
 
 
 def _read_folder(root: Path) -> Iterator[ArchivedFile]:
     """Yield the notes of a folder in order, those of hidden folders left out. Raises ``OSError``."""
-    left, found = LARGEST_FOLDER, 0
+    left = LARGEST_FOLDER
     for folder, below, files in os.walk(root, onerror=_raise):
         below[:] = sorted(one for one in below if not one.startswith("."))
+        if below and folder.count(os.sep, len(str(root))) >= DEEPEST:
+            raise unreadable(f"it has more than {DEEPEST} folders, one in another")
         for name in sorted(files):
             at = Path(folder, name)
             if name.startswith(".") or at.suffix.lower() != markdown_folder.ENDING:
@@ -187,8 +224,8 @@ def _read_folder(root: Path) -> Iterator[ArchivedFile]:
                 continue
             with open_regular(at) as file:
                 data, changed = file.read(_LARGEST_FILE + 1), os.fstat(file.fileno()).st_mtime
-            left, found = left - len(data), found + 1
-            if len(data) > _LARGEST_FILE or left < 0 or found > MOST_FILES:
+            left -= len(data)
+            if len(data) > _LARGEST_FILE or left < 0:
                 raise unreadable(f"{name} is too large, or the folder is")
             path = PurePosixPath(*at.relative_to(root).parts)
             yield ArchivedFile(os.fsencode(path).decode(errors="replace"), data, changed)
@@ -224,12 +261,26 @@ def _parse(data: bytes) -> dict[str, Any]:
             f"the export has more than {LARGEST_DOCUMENT >> 20} MB; nothing was imported",
             resolution_hint="Export to a folder (--format markdown), and import that, in parts if it is very large.",
         )
+    _require_few_values(data)
     try:
         text = data.decode("utf-8-sig")
         del data  # else the document is in memory once more
         document = json.loads(text)
-    except (ValueError, RecursionError):
+    except RecursionError:
+        raise unreadable("its values are nested too deeply") from None
+    except ValueError:
         raise unreadable("it is not JSON in UTF-8") from None
     if not isinstance(document, dict):
         raise unreadable("it is not a JSON object")
     return document
+
+
+def _require_few_values(data: bytes) -> None:
+    """Raise ``InvalidRequest`` for a document with so many values that they would fill the memory."""
+    if sum(map(data.count, (b"[", b"{", b","))) <= MOST_VALUES:
+        return
+    values = 0
+    for found in _VALUE_OR_STRING.finditer(data):
+        values += data[found.start()] != _QUOTE
+        if values > MOST_VALUES:
+            raise _too_many(f"values than {MOST_VALUES:,}")

@@ -1,7 +1,7 @@
 """Plan an import before anything is written.
 
 A note is imported once. It keeps its id if the store can have it; else the store's id for it is made from the id
-and the date in the export, or, where ids are names, from the title. A note under that id is left as it is. So an
+and the date in the export, or, where ids are names, from folder and title. A note under that id is left as it is. So an
 import that was interrupted, or is repeated, makes no second copy. What the store cannot hold is counted first.
 """
 
@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from mcp_notarium.domain.lines import first_line
@@ -23,6 +24,7 @@ from mcp_notarium.stores.contract import SEEDED, Ids, Traits, random_id
 from mcp_notarium.stores.kind import StoreKind
 from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.tools.save_checks import find_new_addresses
+from mcp_notarium.transfer import tag_forms
 from mcp_notarium.transfer.formats import Report
 
 _SAME_SECOND = 1.0
@@ -30,13 +32,17 @@ _SAME_SECOND = 1.0
 TITLE_TO_TEXT = "the title becomes the first line of the text"
 NO_TRASH = "in the trash, which this store does not have: left out"
 NO_FOLDER = "the folder is lost, which this store does not have"
+FOLDER_TO_TAG = "the folder becomes a tag, `folder:...`, by which a vault finds it again"
+FOLDER_FROM_TAG = "the tag `folder:...` becomes the folder"
 NO_PROPERTY = "a property is lost that this store does not have: {}"
 SHARED = "an e-mail address as a tag would share the note: that tag is lost"
 TOO_LARGE = "larger than this store takes: left out"
 REFUSED = "left out: {}"
+UNDATED = "no date in the export: the date of its file"
 NO_DATES = "today's date: this store keeps no other"
 OTHER_DATES = "another date: this store has none that early or late"
 NO_TAGS = "the tags are lost, which this store does not have"
+TIDY_TAGS = "tags in another form: no blanks around them, no `#`, no comma, none empty or twice, at most 100"
 OTHER_TAGS = "other tags, or fewer: this store writes or reads them differently"
 OTHER_TITLE = "another title: this store writes or shortens it differently"
 OTHER_TEXT = "another form of text"
@@ -54,13 +60,17 @@ class NewNote:
 
 @dataclass(slots=True)
 class ImportPlan:
-    """Hold what is to be written, and what is not. ``losses``: what is lost or changed, of which notes."""
+    """Hold what is to be written, and what is not. ``losses``: what is lost or changed, of which notes.
+
+    ``titles``: those that the notes of the loss ``OTHER_TITLE`` get, in its order.
+    """
 
     new: list[NewNote] = field(default_factory=list)
     there: int = 0
     differ: list[str] = field(default_factory=list)
     left_out: int = 0
     losses: defaultdict[str, list[ArchivedNote]] = field(default_factory=lambda: defaultdict(list))
+    titles: list[str] = field(default_factory=list)
 
 
 class _Names:
@@ -114,6 +124,7 @@ async def plan(
         report(number, len(notes))
         lost: list[str] = []
         wanted = adapt(note, transfer.traits, lost)
+        wanted = wanted and _keep_folder(note, wanted, transfer, lost, now=now)
         content = wanted and _fit(note, wanted, transfer, lost, now=now)
         if wanted is None or content is None:
             planned.left_out += 1
@@ -125,7 +136,8 @@ async def plan(
                 planned.there += 1
                 planned.differ += [held.id] if held.content != would.content else []
                 continue
-            lost += _find_losses(note, wanted, would, kind, transfer.traits)
+            lost += _find_losses(note, wanted, would, transfer.traits)
+            planned.titles += [would.content.title or ""] if OTHER_TITLE in lost else []
             planned.new.append(NewNote(note_id, content, note))
         for loss in lost:
             planned.losses[loss].append(note)
@@ -143,6 +155,13 @@ def adapt(note: ArchivedNote, traits: Traits, lost: list[str]) -> Content | None
         if first_line(content.text).lstrip("# ") != content.title:
             content = replace(content, text=f"{content.title}\n{content.text}")
         content = replace(content, title=None)
+    tags = tag_forms.tidy(content.tags)
+    if tags != content.tags:
+        lost.append(TIDY_TAGS)
+    if traits.folders and tag_forms.take_folder(tags)[0]:
+        lost.append(FOLDER_FROM_TAG)
+        tags = tag_forms.take_folder(tags)[1]
+    content = replace(content, tags=tags)
     lost += map(NO_PROPERTY.format, sorted(content.properties - traits.properties))
     content = replace(content, properties=content.properties & traits.properties)
     addresses = find_new_addresses(content.tags, present=()) if traits.shares_by_tag else ()
@@ -155,6 +174,33 @@ def adapt(note: ArchivedNote, traits: Traits, lost: list[str]) -> Content | None
     if traits.max_note_bytes and len(content.text.encode()) > traits.max_note_bytes:
         lost.append(TOO_LARGE)
         return None
+    return content
+
+
+def _folder_of(note: ArchivedNote, traits: Traits) -> str:
+    """Return the folder of a note: the one it was in, or, for a store with folders, the one that a tag keeps."""
+    if note.folder:
+        return note.folder
+    if "/" in note.id and any(one.paths and one.takes_id(note.id) for one in registry.kinds()):
+        return note.id.rpartition("/")[0]
+    return tag_forms.take_folder(note.content.tags)[0] if traits.folders else ""
+
+
+def _keep_folder(
+    note: ArchivedNote, content: Content, transfer: NoteTransfer, lost: list[str], *, now: float
+) -> Content:
+    """Return the content with a tag for the folder, where the store has no folders and takes such a tag."""
+    folder = _folder_of(note, transfer.traits)
+    if not folder or transfer.traits.folders:
+        return content
+    tag = tag_forms.folder_tag(folder)
+    if tag and transfer.traits.tags:
+        with suppress(StoreRejected):
+            would = transfer.preview(note.id, Content("", (tag,)), now=now)
+            if would.content.tags == (tag,):
+                lost.append(FOLDER_TO_TAG)
+                return replace(content, tags=(tag, *content.tags))  # the first are kept
+    lost.append(NO_FOLDER)
     return content
 
 
@@ -189,15 +235,16 @@ async def _find_place(
 ) -> tuple[str, Revision | None]:
     """Return the id for a note, and the note that is imported already."""
     words = (note.id,) if note.id else (content.title or "", content.text)
-    said = "\n".join((*words, format_date(note.created_at)))
+    said = "\n".join((*words, format_date(note.created_at) if note.dated else ""))
     seed = hashlib.sha256(said.encode()).hexdigest()
     if kind.takes_id(note.id) and not names.is_given(note.id):
         held = await transfer.find(note.id)
         would = names.preview(note.id, content)
-        if names.is_free(note.id) if held is None else _is_same(would, held, transfer.traits):
+        if names.is_free(note.id) if held is None else _is_same(note, would, held, transfer.traits):
             return note.id, held
     if transfer.traits.ids is Ids.NAMED:
-        return await _find_name(content, seed, transfer, names)
+        folder = _folder_of(note, transfer.traits)
+        return await _find_name(folder, content, seed, transfer, names)
     seed += names.count(seed)
     made = random_id(seed)
     made = made if kind.takes_id(made) else transfer.make_id(content, seed=seed, attempt=0)
@@ -205,10 +252,11 @@ async def _find_place(
 
 
 async def _find_name(
-    content: Content, seed: str, transfer: NoteTransfer, names: _Names
+    folder: str, content: Content, seed: str, transfer: NoteTransfer, names: _Names
 ) -> tuple[str, Revision | None]:
+    named = replace(content, title=f"{folder}/{content.title or ''}") if folder else content
     for attempt in range(SEEDED):
-        made = transfer.make_id(content, seed=seed, attempt=attempt)
+        made = transfer.make_id(named, seed=seed, attempt=attempt)
         if names.is_given(made):
             continue
         held = await transfer.find(made)
@@ -216,25 +264,25 @@ async def _find_name(
             return made, None
         if held is not None and held.content == names.preview(made, content).content:
             return made, held
-    made = transfer.make_id(content, seed=seed, attempt=SEEDED)
+    made = transfer.make_id(named, seed=seed, attempt=SEEDED)
     return made, await transfer.find(made)
 
 
-def _is_same(would: Revision, held: Revision, traits: Traits) -> bool:
-    """Tell by its date whether the note with the id of an exported one is that one."""
-    return not traits.keeps_dates or abs(held.created_at - would.created_at) < _SAME_SECOND
+def _is_same(note: ArchivedNote, would: Revision, held: Revision, traits: Traits) -> bool:
+    """Tell by its date, if it has one, whether the note with the id of an exported one is that one."""
+    return (
+        not (traits.keeps_dates and note.dated)
+        or abs(held.created_at - would.created_at) < _SAME_SECOND
+    )
 
 
 def _find_losses(
-    note: ArchivedNote, wanted: Content, would: Revision, kind: StoreKind, traits: Traits
+    note: ArchivedNote, wanted: Content, would: Revision, traits: Traits
 ) -> Iterator[str]:
     """Yield what a new note loses that is held as ``would``."""
     moved = max(abs(would.created_at - note.created_at), abs(would.modified_at - note.modified_at))
-    in_folder = "/" in note.id and any(
-        one.paths and one.takes_id(note.id) for one in registry.kinds()
-    )
     lost = {
-        NO_FOLDER: in_folder and not kind.paths,
+        UNDATED: traits.keeps_dates and not note.dated,
         NO_DATES: not traits.keeps_dates,
         OTHER_DATES: traits.keeps_dates and moved > _SAME_SECOND,
         OTHER_TAGS: would.content.tags != wanted.tags,

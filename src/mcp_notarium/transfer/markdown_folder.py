@@ -2,18 +2,19 @@
 
 The text of a note stands in its file as it is, byte for byte, behind a block of front matter whose first key says
 who wrote it. A file without that block is a note with the file's whole text, named after the file; tags that another
-program has put into its front matter count as the note's tags, too.
+program has put into its front matter count as the note's tags, too, and the date there as its date.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
-from mcp_notarium.domain.front_matter import NotUnderstood, read_tags
+from mcp_notarium.domain.front_matter import NotUnderstood, read_created, read_tags
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_archive import (
@@ -21,6 +22,7 @@ from mcp_notarium.domain.note_archive import (
     ArchivedNote,
     free_name,
     from_fields,
+    safe_folder,
     to_fields,
     unreadable,
 )
@@ -29,6 +31,7 @@ NAME = "markdown"
 ENDING = ".md"
 _MARK = "notarium"
 _VERSION = "1"
+_TRASH = "trash/"
 _FENCE = "---\n"
 _START = re.compile(f"\ufeff?---\r?\n(?={_MARK}: )")
 _END = re.compile("^---\r?\n", re.MULTILINE)
@@ -40,10 +43,10 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def encode(notes: Iterable[ArchivedNote]) -> Iterator[ArchivedFile]:
-    """Yield a file for each note; those in the trash are in a folder of their own."""
+    """Yield a file for each note, in the folder of the note; those in the trash are below one of their own."""
     taken: dict[str, int] = {}
     for note in notes:
-        folder = "trash/" if note.content.trash else ""
+        folder = (_TRASH if note.content.trash else "") + safe_folder(note.folder)
         path = free_name(folder, note.content.title or first_line(note.content.text), ENDING, taken)
         fields = {_MARK: int(_VERSION)} | to_fields(note)
         block = yaml.dump(fields, Dumper=_DUMPER, allow_unicode=True, sort_keys=False, width=1000)
@@ -59,11 +62,14 @@ def decode(files: Iterable[ArchivedFile]) -> Iterator[ArchivedNote]:
         except UnicodeDecodeError:
             raise unreadable(f"{file.path} is not UTF-8 text") from None
         if found := _START.match(text):
-            yield _read(text, found.end(), file.path)
+            note, at = _read(text, found.end(), file.path), file.modified_at
+            yield note if note.dated else replace(note, created_at=at, modified_at=at)
         else:
-            title = file.path.rpartition("/")[2].removesuffix(ENDING)
-            content = Content(text, _tags_of(text), title=title).cleaned()
-            yield ArchivedNote(file.path, content, file.modified_at, file.modified_at)
+            folder, _, name = file.path.rpartition("/")
+            content = Content(text, _tags_of(text), title=name.removesuffix(ENDING)).cleaned()
+            created = read_created(text)
+            made = file.modified_at if created is None else created
+            yield ArchivedNote(file.path, content, made, file.modified_at, folder)
 
 
 def _tags_of(text: str) -> tuple[str, ...]:
@@ -84,7 +90,8 @@ def _read(text: str, start: int, path: str) -> ArchivedNote:
         raise unreadable(f"{path}: the front matter is not a plain list of values") from None
     if fields.pop(_MARK, None) != _VERSION:
         raise unreadable(f"{path}: the front matter has another version")
-    return from_fields(fields, text=text[end.end() :], where=path)
+    folder = path.removeprefix(_TRASH).rpartition("/")[0]  # where a person has put the file
+    return from_fields({"folder": folder} | fields, text=text[end.end() :], where=path)
 
 
 def _read_block(block: str) -> dict[str, Any]:

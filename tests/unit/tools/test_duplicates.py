@@ -40,9 +40,10 @@ def test_only_white_space_at_ends_does_not_count(other, same):
     assert (hash_of(None, "one\ntwo\n") == hash_of(None, other)) is same
 
 
-def test_another_title_is_another_note():
-    assert hash_of("a", "text") != hash_of("b", "text") != hash_of(None, "text")
-    assert hash_of("a", "b") != hash_of(None, "ab")
+def test_a_title_counts_only_where_there_is_no_text():
+    assert hash_of("a", "text") == hash_of("b", "text\n") == hash_of(None, "text")
+    assert hash_of("a", "\n") == hash_of("a", "") != hash_of("b", "")
+    assert hash_of(None, "a") != hash_of("a", "")
 
 
 async def test_notes_that_say_the_same_come_together_the_newest_first(harness, monkeypatch):

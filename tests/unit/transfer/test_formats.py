@@ -6,6 +6,8 @@ import io
 import json
 import os
 import stat
+import subprocess
+import time
 import tracemalloc
 import zipfile
 from dataclasses import replace
@@ -151,6 +153,42 @@ def test_tags_in_the_front_matter_of_another_program_are_tags_and_stay_in_the_te
     assert (read.content.text, read.content.tags) == (text, tags)
 
 
+def test_the_front_matter_of_another_program_says_when_a_note_was_made(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("---\ncreated: 2019-05-06\n---\nBody.\n")
+    os.utime(tmp_path / "a.md", (1.6e9, 1.6e9))
+    (read,) = formats.read(tmp_path)
+    assert (read.created_at, read.modified_at, read.dated) == (1557100800.0, 1.6e9, True)
+
+
+def test_files_lie_in_the_folders_of_their_notes(tmp_path: Path) -> None:
+    deep = "/".join(["x" * 60] * 40)
+    given = [
+        replace(NOTE, id="Work/2024/Title.md", folder="Work/2024"),
+        replace(NO_TITLE, id="a:b/x.md", folder="a:b"),
+        replace(NOTE, id="n-0002", folder=deep),
+        replace(NOTE, id="n-0003", folder="../.."),
+    ]
+    path = write(tmp_path / "out", *given)
+    files = {one.relative_to(path).as_posix() for one in path.rglob("*.md")}
+    assert files == {
+        "Work/2024/Title.md",
+        "trash/a b/First line.md",
+        "Title.md",
+        "Untitled/Untitled/Title.md",
+    }
+    assert {stat.S_IMODE(one.stat().st_mode) for one in path.rglob("*") if one.is_dir()} == {0o700}
+    assert sorted(formats.read(path), key=lambda note: note.id) == sorted(
+        given, key=lambda note: note.id
+    )
+
+
+def test_a_note_that_a_person_has_put_into_a_folder_is_in_that_folder(tmp_path: Path) -> None:
+    path = write(tmp_path / "out", NOTE)
+    (path / "Work").mkdir()
+    (path / "Title.md").rename(path / "Work" / "Title.md")
+    assert formats.read(path) == [replace(NOTE, folder="Work")]
+
+
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_front_matter_is_known_after_an_editor_has_changed_the_line_ends(
     tmp_path: Path, mark: str
@@ -199,7 +237,7 @@ DAMAGED = {
     "not JSON in UTF-8": b'{"notes": "\xff"}',
     "not a JSON object": b"[1]",
     "form that is known": b"{}",
-    "is not JSON": DEEP,
+    "nested too deeply": DEEP,
     "version 1": b'{"version": 2, "notes": []}',
     "note 1 is not an object": b'{"version": 1, "notes": [1]}',
     "`text` must be a string": notes_of(text=None),
@@ -263,10 +301,87 @@ def test_a_zip_bomb_and_files_that_are_too_large_are_refused(
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a.md").write_bytes(b"x" * 1001)
     assert "too large" in refusal(tmp_path / "folder")
-    monkeypatch.setattr(formats, "MOST_FILES", 1)
-    for name in "ab":
-        (tmp_path / "folder" / f"{name}.md").write_bytes(b"x")
-    assert "too large" in refusal(tmp_path / "folder")
+
+
+@pytest.mark.slow("counts four million values")
+def test_a_small_zip_with_millions_of_values_is_refused_in_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "many.zip"
+    path.write_bytes(zipped(b'{"notes":[' + b"{}," * 20_000_000 + b"{}]}"))
+    assert path.stat().st_size < 100_000
+    tracemalloc.start()
+    try:
+        assert "more values than 4,000,000" in refusal(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * formats.LARGEST_DOCUMENT
+
+
+@pytest.mark.parametrize("one", [b"{}", b"[]", b"1", b'"a\\"b"', b'{"a":1}', b'"\\\\"'])
+def test_every_kind_of_value_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: bytes
+) -> None:
+    path = tmp_path / "many.json"
+    path.write_bytes(b'{"notes":[' + b", ".join([one] * 1000) + b"]}")
+    monkeypatch.setattr(formats, "MOST_VALUES", 1000)
+    assert "more values than 1,000" in refusal(path)
+    monkeypatch.setattr(formats, "MOST_VALUES", 2002)
+    assert "more values" not in refusal(path)
+
+
+def test_commas_in_texts_are_no_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = ', [{ \\" \n,' * 1000
+    written = write(tmp_path / "out.json", replace(NOTE, content=Content(text)), name="json")
+    monkeypatch.setattr(formats, "MOST_VALUES", 10)
+    assert [one.content.text for one in formats.read(written)] == [text]
+    monkeypatch.setattr(formats, "MOST_VALUES", 7)
+    assert "more values than 7" in refusal(written)
+
+
+def test_a_string_without_an_end_takes_no_longer_than_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "open.json"
+    path.write_bytes(b'{"' + b'\\",' * 1_000_000)
+    monkeypatch.setattr(formats, "MOST_VALUES", 1000)
+    began = time.process_time()
+    assert "not JSON" in refusal(path)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("name", formats.names())
+def test_too_many_notes_or_tags_are_refused_in_every_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    two = [replace(NOTE, id=one, content=Content(one, tags=("a", "b"))) for one in ("n1", "n2")]
+    path = write(tmp_path / "out", *two, name=name)
+    monkeypatch.setattr(formats, "MOST_NOTES", 1)
+    assert "more notes than 1" in refusal(path)
+    monkeypatch.undo()
+    monkeypatch.setattr(formats, "MOST_VALUES", 3)
+    assert "than 3" in refusal(path)
+
+
+def test_folders_are_read_to_a_depth_that_no_person_has(tmp_path: Path) -> None:
+    def nest(root: Path, levels: int) -> None:
+        root.mkdir()
+        here = os.open(root, os.O_RDONLY)
+        for _ in range(levels):
+            os.mkdir("d", dir_fd=here)
+            below = os.open("d", os.O_RDONLY, dir_fd=here)
+            os.close(here)
+            here = below
+        with os.fdopen(os.open("note.md", os.O_CREAT | os.O_WRONLY, dir_fd=here), "w") as file:
+            file.write("text")
+        os.close(here)
+
+    nest(tmp_path / "fits", formats.DEEPEST)
+    assert [one.content.title for one in formats.read(tmp_path / "fits")] == ["note"]
+    nest(tmp_path / "deep", formats.DEEPEST + 1)
+    assert "more than 100 folders" in refusal(tmp_path / "deep")
+    nest(tmp_path / "deepest", 3000)
+    assert "more than 100 folders" in refusal(tmp_path / "deepest")
+    subprocess.run(["rm", "-rf", tmp_path / "deepest"], check=True)  # deeper than Python removes
 
 
 def test_what_is_missing_or_no_file_is_refused(tmp_path: Path) -> None:

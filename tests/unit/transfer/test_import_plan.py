@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.domain.note import Content, PendingWrite
-from mcp_notarium.domain.note_archive import ArchivedNote
+from mcp_notarium.domain.note_archive import ArchivedNote, archive
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import RateLimited, StoreRejected, StoreUnavailable
 from mcp_notarium.stores import registry
@@ -19,7 +21,7 @@ from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.note_transfer import NoteTransfer
-from mcp_notarium.transfer import import_plan, import_run
+from mcp_notarium.transfer import formats, import_plan, import_run
 from mcp_notarium.transfer.import_plan import ImportPlan
 from mcp_notarium.transfer.import_run import ImportResult
 from support.memory_client import MemoryClient
@@ -79,11 +81,12 @@ def test_notes_keep_what_they_have_and_are_imported_once(local: Client) -> None:
     assert (done.imported, planned.there, planned.losses) == (
         4,
         0,
-        {import_plan.NO_FOLDER: [NOTES[2]]},
+        {import_plan.FOLDER_TO_TAG: [NOTES[2]]},
     )
     held = all_of(local)
+    tagged = replace(NOTES[2], content=replace(NOTES[2].content, tags=("folder:Folder",)))
     assert {(one.content, one.created_at, one.modified_at) for one in held} == {
-        (one.content, one.created_at, one.modified_at) for one in NOTES
+        (one.content, one.created_at, one.modified_at) for one in (*NOTES[:2], tagged, *NOTES[3:])
     }
     assert {"note-1", "note-2"} < {one.id for one in held}
     planned, done = run(local, NOTES, "local")
@@ -262,6 +265,144 @@ def test_a_tag_that_a_store_refuses_is_written_as_a_word_or_left_out(tmp_path: P
     assert client.note("one.md").tags == ("two_words", "c", "ok")
     asyncio.run(client.remote.close())
     client.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        ((" work", "home "), ("work", "home")),
+        (("a, b", ",", "c"), ("a", "b", "c")),
+        (("#hash", "##x", "#", "c#"), ("hash", "x", "c#")),
+        (("", "  ", "\n"), ()),
+        (("two \t\nwords",), ("two words",)),
+        (("Work", "work", "WORK"), ("Work",)),
+        (("x" * 300,), ("x" * 256,)),
+        (
+            tuple(f"t{number}" for number in range(101)),
+            tuple(f"t{number}" for number in range(100)),
+        ),
+    ],
+)
+def test_tags_of_other_programs_get_the_form_of_ours_and_that_is_told(
+    local: Client, given: tuple[str, ...], held: tuple[str, ...]
+) -> None:
+    tagged = note("a1", tags=given)
+    planned, done = run(local, [tagged, note("a2", tags=("two words", "ok"))], "local")
+    assert (done.imported, planned.losses) == (2, {import_plan.TIDY_TAGS: [tagged]})
+    contents = {one.id: one.content.tags for one in all_of(local)}
+    assert list(contents.values()) in ([held, ("two words", "ok")], [("two words", "ok"), held])
+
+
+def test_a_note_without_dates_has_those_of_its_file_and_is_imported_once(
+    local: Client, tmp_path: Path
+) -> None:
+    path = tmp_path / "given.json"
+    listed = [{"id": "note-1", "text": "a"}, {"text": "b", "modified": "2020-01-01"}, {"text": "c"}]
+    path.write_text(json.dumps({"version": 1, "notes": listed}))
+    os.utime(path, (1.5e9, 1.5e9))
+    given = formats.read(path)
+    planned, done = run(local, given, "local")
+    assert (done.imported, planned.losses) == (3, {import_plan.UNDATED: [given[0], given[2]]})
+    dates = {one.content.text: (one.created_at, one.modified_at) for one in all_of(local)}
+    assert dates["a"] == dates["c"] == (1.5e9, 1.5e9)
+    assert dates["b"] == (1577836800.0, 1577836800.0)
+    os.utime(path, (1.6e9, 1.6e9))
+    planned, done = run(local, formats.read(path), "local")
+    assert (planned.there, done.imported) == (3, 0)
+
+
+def vault_at(folder: Path) -> Client:
+    (folder / "vault").mkdir(parents=True)
+    client = Client(folder, None, remote=VaultStore(folder / "vault"))
+    asyncio.run(client.sync())
+    return client
+
+
+def end(client: Client) -> None:
+    asyncio.run(client.remote.close())
+    client.close()
+
+
+TREE = {
+    "Top.md": "top\n",
+    "Work/2024/Plan.md": "---\ntags: [a, b]\n---\nplan\n",
+    "Work/Plan.md": "another plan\n",
+    "My notes, old/größe (x) & 100%@home.md": "odd\n",
+    "Work/folder/Deep/er/Note.md": "see [[Plan]] #inline\n",
+    ".trash/Work/Gone.md": "gone\n",
+}
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*.md")}
+
+
+@pytest.mark.slow("three accounts")
+@pytest.mark.parametrize("name", formats.names())
+@pytest.mark.parametrize("between", [True, False])
+def test_folders_survive_vault_to_vault_and_through_a_local_notebook(
+    tmp_path: Path, name: str, between: bool
+) -> None:
+    source = vault_at(tmp_path / "source")
+    for at, text in TREE.items():
+        path = tmp_path / "source" / "vault" / at
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    asyncio.run(source.run_cycles())
+
+    def carried(client: Client, path: Path, *, paths: bool) -> list[ArchivedNote]:
+        async def work() -> list[ArchivedNote]:
+            return [archive(one, paths=paths) async for one in transfer(client).read_all()]
+
+        formats.write(name, path, asyncio.run(work()), lambda _done, _total: None)
+        return formats.read(path)
+
+    notes = carried(source, tmp_path / "one", paths=True)
+    end(source)
+    if between:
+        (tmp_path / "local").mkdir()
+        local = Client(tmp_path / "local", None, remote=LocalStore)
+        planned, done = run(local, notes, "local")
+        assert done.imported == len(TREE)
+        assert len(planned.losses[import_plan.FOLDER_TO_TAG]) == len(TREE) - 1
+        assert import_plan.NO_FOLDER not in planned.losses
+        tags = {one.content.title: one.content.tags for one in all_of(local)}
+        assert "folder:My%20notes%2C%20old" in tags["größe (x) & 100%@home"]
+        assert run(local, notes, "local")[1].imported == 0
+        notes = carried(local, tmp_path / "two", paths=False)
+        local.close()
+    target = vault_at(tmp_path / "target")
+    planned, done = run(target, notes, "vault")
+    assert done.imported == len(TREE)
+    assert tree(tmp_path / "target" / "vault") == TREE
+    assert (import_plan.FOLDER_FROM_TAG in planned.losses) is between
+    planned, done = run(target, notes, "vault")
+    assert (planned.there, planned.differ, done.imported) == (len(TREE), [], 0)
+    end(target)
+
+
+@pytest.mark.parametrize("folder", ["../..", "/etc", "a/../../b", ".obsidian", "~"])
+def test_no_tag_leads_out_of_a_vault(tmp_path: Path, folder: str) -> None:
+    client = vault_at(tmp_path)
+    given = note("a1", "one", title="Name", tags=(f"folder:{folder}",))
+    assert run(client, [given], "vault")[1].imported == 1
+    (path,) = tmp_path.rglob("Name.md")
+    assert path.is_relative_to(tmp_path / "vault")
+    assert not any(part.startswith(".") for part in path.relative_to(tmp_path).parts)
+    end(client)
+
+
+def test_a_title_that_no_file_can_have_is_told_with_the_one_it_gets(tmp_path: Path) -> None:
+    client = vault_at(tmp_path)
+    notes = [
+        note("a1", "x", title="???"),
+        note("a2", "y", title="Plan"),
+        note("a3", "z", title="Plan"),
+    ]
+    planned, _ = run(client, notes, "vault")
+    assert planned.losses[import_plan.OTHER_TITLE] == [notes[0], notes[2]]
+    assert planned.titles == ["x", "Plan 2"]
+    end(client)
 
 
 def test_notes_without_an_id_are_all_imported_once(local: Client) -> None:

@@ -2,7 +2,7 @@
 
 ``source/notes.json`` lists the notes in two lists, and each note is a text file as well. The app ends lines by
 CRLF there; a file of ours, which has ``writtenBy``, keeps the line ends of the notes, and what the app has no field
-for: a title, which is also the first line of the text, properties of other stores, and dates finer than a
+for: a folder, a title, which is also the first line of the text, properties of other stores, and dates finer than a
 millisecond. The app's importers read ``notes.json`` alone; those of the phones know dates with three decimals only.
 """
 
@@ -47,6 +47,7 @@ def _encode_note(note: ArchivedNote) -> dict[str, Any]:
     exact = [format_date(note.created_at), format_date(note.modified_at)]
     return {
         "id": note.id,
+        **({"folder": note.folder} if note.folder else {}),
         "content": _titled(content),
         "creationDate": _date(exact[0]),
         "lastModified": _date(exact[1]),
@@ -100,9 +101,8 @@ def _decode_note(fields: Mapping[str, Any], where: str, *, trash: bool, ours: bo
     known |= dict(zip(("created", "modified"), exact, strict=False))
     if (title := fields.get("title")) is not None:
         text = text.removeprefix(read_string(title, where, "title") + "\n")
-    return from_fields(
-        dict.fromkeys(others, True) | known | {"title": title}, text=text, where=where
-    )
+    known |= {"title": title, "folder": fields.get("folder")}
+    return from_fields(dict.fromkeys(others, True) | known, text=text, where=where)
 
 
 def list_texts(notes: Sequence[ArchivedNote]) -> Iterator[ArchivedFile]:
