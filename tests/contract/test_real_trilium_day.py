@@ -266,9 +266,7 @@ def test_a_day_with_two_hundred_notes_and_a_second_writer(tmp_path):
     notes = list(_day(person))
     joint = [person.make(f"joint {n}", "text", "text/html", "<p>start</p>") for n in range(_JOINT)]
     untouched = {note_id: person.state(note_id) for note_id, _, _ in notes}
-    env = store_environment(
-        tmp_path, "trilium", TRILIUM_URL=URL, TRILIUM_TOKEN=TOKEN, SYNC_INTERVAL_SECONDS="5"
-    )
+    env = store_environment(tmp_path, "trilium", TRILIUM_URL=URL, TRILIUM_TOKEN=TOKEN)
     ours: list[str] = []
     with Server(env) as server:
         server.loaded(200)
