@@ -367,3 +367,14 @@ def test_a_word_that_changes_changes_nothing_else(before: str, after: str, aroun
     except WouldLose:
         made = _only_order_is_lost(source, wanted)
     assert made == source.replace("zq", "new word")
+
+
+def test_what_the_importer_puts_into_the_label_of_a_task_stands_below_it() -> None:
+    nested = TODO.format(BOX.format("", "a" + TODO.format(BOX.format(' checked="checked"', "{}"))))
+    source = nested.replace("{}", "b")
+    assert to_markdown(source) == "- [ ] a\n  - [x] b"
+    assert edit(source, "- [ ] a\n  - [x] c") == nested.replace("{}", "c")
+    assert edit(source, "- [ ] a") == TODO.format(BOX.format("", "a"))
+    assert edit(source, "> all new\n\n1. z") == to_html("> all new\n\n1. z")
+    with pytest.raises(WouldLose, match="<span>"):
+        edit(nested.replace("{}", RED), "> all new\n\n1. red")

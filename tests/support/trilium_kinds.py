@@ -104,6 +104,8 @@ _KINDS = {
     "to-do with ids": '<ul class="todo-list">' + _todo("§", item=' data-list-item-id="e1"') + _todo("§", item=' data-list-item-id="e2"') + "</ul>",
     "to-do with marks": f'<ul class="todo-list">{_todo("§ <u>§</u>")}{_todo("<strong>§</strong>")}</ul>',
     "to-do nested": '<ul class="todo-list">' + _todo("§", more=f'<ul class="todo-list">{_todo("§")}</ul>') + _todo("§") + "</ul>",
+    "to-do nested by the importer": '<ul class="todo-list">' + _todo("§" + f'<ul class="todo-list">{_todo("§ §" + "<ul><li>§</li></ul>", box=_TICKED)}{_todo("§")}</ul>') + _todo("§") + "</ul>",
+    "to-do of paragraphs by the importer": f'<ul class="todo-list">{_todo("<p>§</p><p>§</p>")}{_todo("§<p>§</p>")}</ul>',
     "to-do with bullets": '<ul class="todo-list">' + _todo("§", more="<ul><li>§</li></ul>") + "</ul>",
     "to-do without description": f'<ul class="todo-list">{_bare_todo("<p>§ §</p>")}{_bare_todo("<p>§</p>", box=_TICKED)}</ul>',
     "to-do of blocks": f'<ul class="todo-list">{_bare_todo("<p>§</p><p>§</p><ul><li>§</li></ul>")}</ul>',

@@ -25,25 +25,26 @@ from mcp_notarium.stores.trilium.html_blocks import (
 )
 from mcp_notarium.stores.trilium.html_lines import LineEditor, WouldLose
 from mcp_notarium.stores.trilium.html_losses import Losses, find_losses, find_stripped
+from mcp_notarium.stores.trilium.html_tasks import ticked
 from mcp_notarium.stores.trilium.html_tree import DEEPEST, Element, Node, Text, parse
 from mcp_notarium.stores.trilium.markdown_languages import name_of
 from mcp_notarium.stores.trilium.markdown_reader import Known, segments
 from mcp_notarium.stores.trilium.markdown_writer import (
     BLOCKS,
+    Task,
     Writer,
     admonition_of,
     code_element,
     items_of,
+    task_of,
 )
 
 __all__ = ["WouldLose", "edit"]
 _LISTED_AT_MOST = 5
 _HEADING = re.compile(r"(#{1,6}) (.+)")
 _BOX = re.compile(r"\[([ xX])\](?: (.*))?", re.DOTALL)
-_CHECKED = re.compile(r"""\s+checked(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+))?""", re.IGNORECASE)
 _ITEM_ID = re.compile(r"""\sdata-list-item-id=(?:"[^"]*"|'[^']*'|[^\s"'>]+)""")
 _NUMBER = re.compile(r"^\d{1,9}(?=[.)])", re.MULTILINE)
-_TYPE = re.compile(r"""\stype\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
 _LISTS = {"ul": "bullet_list", "ol": "ordered_list"}
 _LINES = frozenset({"paragraph", "math_block"})
 
@@ -353,39 +354,34 @@ class _Editor:
         found = _BOX.fullmatch(content)
         if found is None:
             return None
+        task = task_of(label)
         rest = item.children[item.children.index(label) + 1 :]
-        words, others = self._label(label, found[2] or "")
+        begin, end = label.end, item.inner_end
+        if task.below:
+            if self._writer.blocks(rest):
+                return None
+            rest, begin, end = task.below, task.below[0].start, task.words.inner_end
+        words, others = self._words(task, found[2] or "")
         if words is None:
             return None
+        head = self.source[item.start : task.start] + words + self.source[task.end : begin]
         return "".join(
             [
-                self.source[item.start : label.start],
-                words.replace(box.opening, _ticked(box, found[1] != " "), 1),
-                self.rewrite(rest, label.end, item.inner_end, others),
-                self.source[item.inner_end : item.end],
+                head.replace(box.opening, ticked(box, found[1] != " "), 1),
+                self.rewrite(rest, begin, end, others),
+                self.source[end : item.end],
             ]
         )
 
-    def _label(self, label: Element, content: str) -> tuple[str | None, str]:
-        """Return the label of an item as it reads now, None if it cannot; and what stands below it."""
-        shown, parts = self._writer.block(label.children), segments(content)
+    def _words(self, task: Task, content: str) -> tuple[str | None, str]:
+        """Return the words of a task as they read now, None if they cannot; and what stands below them."""
+        self.lines.require_sound(task.start, task.end)
+        shown, parts = self._writer.block(task.line) if task.line else "", segments(content)
         if not shown:  # what the item says stands beside its label
-            return self.source[label.start : label.end], content
+            return self.source[task.start : task.end], content
         if not parts or markdown_reader.kind_of(parts[0]) not in _LINES:
             return None, ""
-        return self._line(label, shown, parts[0]), "\n\n".join(parts[1:])
-
-
-def _ticked(box: Element, checked: bool) -> str:  # noqa: FBT001 - a tick
-    """Return the start tag of a box, ticked or not; its other attributes stay in their order."""
-    if ("checked" in box.attributes) == checked:
-        return box.opening
-    bare = _CHECKED.sub("", box.opening)
-    if not checked:
-        return bare
-    kind = _TYPE.search(bare)
-    place = kind.end() if kind else len("<input")
-    return bare[:place] + ' checked="checked"' + bare[place:]
+        return self.lines.edit(task.line, shown, parts[0]), "\n\n".join(parts[1:])
 
 
 def _unquoted(text: str) -> str | None:

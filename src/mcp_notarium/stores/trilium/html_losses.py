@@ -15,6 +15,7 @@ from mcp_notarium.stores.trilium.markdown_writer import (
     code_element,
     code_parts,
     grouped,
+    task_of,
 )
 
 _IGNORED = frozenset({"data-list-item-id"})
@@ -23,6 +24,7 @@ _TEXT_BLOCKS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
 _UNSHOWN = frozenset({"u", "mark", "sub", "sup", "small", "big", "font", "kbd", "ins"})
 _BREAK = "\N{RETURN SYMBOL}"
 _MOST_LOOKED_FOR = 100
+_DESCRIPTION = "todo-list__label__description"
 _EMPTY = frozenset({"strong", "em", "s", "code"})
 """Elements that are nothing if they are empty."""
 Run = tuple[str, frozenset[str]]
@@ -120,10 +122,18 @@ def _block_shape(one: Element) -> object:
             return "pre", language or PREFIX + AUTOMATIC, text, {} if plain else attributes
         case tag if tag in _TEXT_BLOCKS:
             return (one.tag, tuple(sorted(attributes.items())), _runs(one.children))
-    children = _shape(one.children)
+    children = _shape([shown for child in one.children for shown in _unlabelled(child)])
     if one.tag == "li" and any(isinstance(c, Element) and c.tag == "label" for c in one.children):
         children = [("label", _find_box(one)), *children]
     return (one.tag, tuple(sorted(attributes.items())), children)
+
+
+def _unlabelled(node: Node) -> list[Node]:
+    """Return what stands below a task in its label behind the words, not in them."""
+    if isinstance(node, Text) or node.tag != "label":
+        return [node]
+    task = task_of(node)
+    return [*task.line, *task.below] if task.words.has_class(_DESCRIPTION) else [node]
 
 
 def _find_box(item: Element) -> str:
@@ -164,7 +174,7 @@ def _pieces(nodes: Iterable[Node], formats: frozenset[str]) -> Iterator[Run]:
         attributes = sorted(node.attributes.items())
         if tag == "br":
             yield _BREAK, formats
-        elif tag in ("label", "input") or node.has_class("todo-list__label__description"):
+        elif tag in ("label", "input") or node.has_class(_DESCRIPTION):
             yield from _pieces(node.children, formats)
         elif tag == "img" or not (node.children or tag in _EMPTY or "href" in node.attributes):
             yield "\N{OBJECT REPLACEMENT CHARACTER}", formats | {f"{tag} {attributes}"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from mcp_notarium.stores.trilium.html_tree import COMMENT, Element, Node, Text
 from mcp_notarium.stores.trilium.markdown_languages import name_of
@@ -130,7 +131,8 @@ class Writer:
         if label is not None and (checkbox := _find(label, "input")) is not None:
             box = "[x] " if "checked" in checkbox.attributes else "[ ] "
             rest = [child for child in children if child is not label]
-            children = [*label.children, *rest]
+            task = task_of(label)
+            children = [*task.line, *task.below, *rest]
         text = ""
         for group in grouped(children):
             if part := self.block(group, below=text):
@@ -228,6 +230,39 @@ def grouped(nodes: list[Node]) -> list[list[Node]]:
 def items_of(one: Element) -> list[Element]:
     """Return the items of a list, and what stands for one."""
     return [child for child in one.children if isinstance(child, Element) and child.tag != COMMENT]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Hold the words of a task, and what its label has below them. ``words`` is the element that has both."""
+
+    words: Element
+    line: list[Node]
+    below: list[Node]
+
+    @property
+    def start(self) -> int:
+        """Return where in the source the words begin."""
+        return self.words.start + len(self.words.opening)
+
+    @property
+    def end(self) -> int:
+        """Return where in the source the words end."""
+        return self.below[0].start if self.below else self.words.inner_end
+
+
+def task_of(label: Element) -> Task:
+    """Return what is in the label of a task.
+
+    The editor writes what stands below a task beside its label, Trilium's importer into the label behind the words.
+    """
+    held = [one for one in label.children if isinstance(one, Element) or one.text.strip()]
+    words = held[-1] if held else label
+    if isinstance(words, Element) and words.tag == "span":
+        for number, node in enumerate(words.children):
+            if isinstance(node, Element) and node.tag in BLOCKS:
+                return Task(words, words.children[:number], words.children[number:])
+    return Task(label, label.children, [])
 
 
 def rows_of(table: Element) -> list[tuple[Element, list[Element]]]:
