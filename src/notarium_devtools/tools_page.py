@@ -160,6 +160,27 @@ the suggestions (the kinds). Both are absent if there are none:
 Ordinary writing needs some of them, and they are not reported: joiners and a choice of colour inside an
 emoji, and joiners between two letters of scripts that spell with them, such as Persian or Hindi.
 
+## The first contract
+
+The four tools were first written down as schemas. What those demand of an answer is there, under the same names, and what they permit
+in a call is taken: `tests/interaction/test_first_contract.py` holds the answers of every store against them. What differs:
+
+| tool | the first contract | here | because |
+|---|---|---|---|
+| all | an error is one of the protocol | a tool error | many clients show a model no protocol error, and it could not correct its call |
+| all | the fields of the schema | more: `title`, `properties`, `match`, `findings`, `note`, `sync`, the marks of untrusted text, ... | stores have more than Simplenote; a model has to know what is foreign, hidden or missing |
+| `list` | a preview has 80 characters | so has each line of it; only `preview_lines` gives more than one | an agent can ask for more at once |
+| `list` | a `limit` above 100 is refused | it counts as 100, and `note` says so | the call is clear |
+| `get` | the whole text | at most 30,000 bytes, then `text_is_partial` | clients cut longer answers without a word |
+| `get` | a `local_version` without a meaning | `version_changed` if the note has another one | parts of two versions must not be mixed |
+| `get` | `local_version` always | not of an old version (`version`) | nothing can be saved over it |
+| `save` | `text` in the answer | `changed`; the text with `return_text` | the agent has just sent it |
+| `save` | `local_version` with every `id` | not with `append`, `prepend`, `find`, `properties` | they replace nothing unread |
+| `manage` | `local_version` with every action on a note | not with `pin`, `unpin`, `undo`, `history` | they replace nothing unread |
+| `manage` | three values of `status` | more, for the actions that came later | |
+
+The contracts of native tools are in [native-tools.md](native-tools.md), with what differs there.
+
 ## Instructions
 
 The client gets this with the handshake:
@@ -184,9 +205,9 @@ _BEHAVIOUR = {
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
   `(empty note)` if there are none. `title`, where the store has titles, is cut in the same way. `hidden` names
   kinds of invisible characters in the row.
-* A row costs about 50 tokens, 22 of them its id. So the id stands there once, as `uuid`, which every tool takes (as `id`
-  as well: 29 more); times are epoch seconds (ISO 8601: 9 more); `find_duplicates` compares texts, not a hash in
-  every row (9 more); and `trash` appears only if the question looks in the trash (4).
+* A row costs about 60 tokens, 22 of them its id. So the id stands there once, as `uuid`, which every tool takes (as `id`
+  as well: 29 more); times are epoch seconds (ISO 8601: 9 more); and `find_duplicates` compares texts, not a hash in
+  every row (9 more). `type` and `trash` cost 8, and are in every row because the [first contract](#the-first-contract) has them.
 * A page has 20 rows (`limit`, at most 100). One beyond the end is empty and has the true totals. A `limit` or `preview_lines` above the maximum counts
   as the maximum, and `note` says so.
 * `match` shows where a row has the query's words: the number of the line with most of them, as `get` counts lines, and that
