@@ -38,6 +38,7 @@ from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_notarium.tools.answers import ChangedNotes, FromNotes, PlainAnswer
 from mcp_notarium.tools.catalog import NOTARIUM, Toolset, describe_arguments
+from mcp_notarium.tools.note_names import with_ids
 from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.tool_names import ToolNames
 from mcp_notarium.tools.untrusted_text import (
@@ -118,6 +119,7 @@ class CallPipeline:
         await self._flow.wait_for_room()
         request = _request(tool, arguments)
         app.cache.notes.visibility.require_match()
+        request = with_ids(app, request)
         rule, action = tool.rule
         app.config.policy.require_use(rule, action or getattr(request, "action", None))
         record.allow(app.audit, request, setting=app.config.destructive)
@@ -169,6 +171,10 @@ _PROBLEMS = {
 """What the model is told where pydantic speaks to programmers, by its name of the error."""
 
 
+_MISSING = "Field required"
+_THE_ID = "Give the `id` of a note: the `uuid` of a row of `list`."
+
+
 def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
     """Say which arguments are wrong and why, without repeating what was sent."""
     problems = [
@@ -179,12 +185,15 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
         for at in error.errors(include_url=False, include_input=False, include_context=False)
     ]
     wrong = dict.fromkeys(problem["field"].partition(".")[0] for problem in problems)
+    missing = [problem["field"] for problem in problems if problem["problem"] == _MISSING]
     named = "; ".join(f"{problem['field']}: {problem['problem']}" for problem in problems[:5])
     return InvalidRequest(
         f"`{tool.name}` refuses {named}",
         subcategory="arguments",
         details={"problems": problems[:20]},
-        resolution_hint=f"`{tool.name}` takes: {describe_arguments(tool, wrong)}.",
+        resolution_hint=_THE_ID
+        if missing == ["id"] and not tool.stands_for
+        else f"`{tool.name}` takes: {describe_arguments(tool, wrong)}.",
     )
 
 

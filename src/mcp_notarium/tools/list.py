@@ -31,6 +31,7 @@ from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.get import ROW_HIDDEN, shown_properties
 from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
+from mcp_notarium.tools.tag_spelling import spell_query
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -52,6 +53,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     del call  # a read asks the user nothing
     query = replace(query_of(request), in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app.config.policy, query)
+    query = spell_query(app, query)
     _check_folders(app, query)
     status = await wait_for_notes(app)
     limit = app.usage_limits.limit_rows(min(request.limit or DEFAULT_LIMIT, MOST_ROWS))
