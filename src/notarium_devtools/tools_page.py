@@ -22,9 +22,8 @@ _HEAD = """\
 
 Four tools. An answer is the same JSON value twice: as `structuredContent` and as compact text,
 because some clients show the model only one of them. Fields without a value are left out. Times are
-Unix epoch seconds (UTC). Unknown arguments are refused; `null` means "not given"; a whole number may
-arrive as `"3"` or `3.0`, a list as JSON text, one tag as text, and an `id` under the name `uuid`, which rows of
-`list` have. The schemas a client sees are shortened to what a model needs (no titles, no bounds, no hints that are the
+Unix epoch seconds (UTC). Unknown arguments are refused; what is known is taken [as it is sent](#arguments-as-they-are-sent).
+The schemas a client sees are shortened to what a model needs (no titles, no bounds, no hints that are the
 protocol's defaults; answers have the names of all their fields): at most 1,250 tokens for the whole list. This page is complete.
 `NOTARIUM_TOOL_PREFIX=notes_` turns `list` into `notes_list`, and so on, in everything that a client sees; the
 policy and the audit log know the names of this page.
@@ -46,6 +45,32 @@ policy and the audit log know the names of this page.
   finished, and no other write begins before that.
 * The server begins no call and reads no request while more than 16 MiB of answers wait for the client to
   read them. It continues as the client reads.
+
+## Arguments as they are sent
+
+Models and the programs between them and a server do not send every value in its type. One place reads arguments, of these tools and of
+[native ones](native-tools.md) (`tools/arguments.py`); `tests/interaction/test_arguments_as_sent.py` has each row, and
+`tests/property/test_call_arguments.py` shows that no object of arguments makes an unexplained error.
+
+| sent | taken as | where |
+|---|---|---|
+| `"3"`, `3.0` for a whole number | 3 | every number |
+| `"true"`, `"False"` for a flag | the flag; `1` and `"yes"` are refused | every flag, `confirm` too |
+| a number for a text | its digits: an id of digits may have lost its quotes | ids, texts, titles, tags, queries |
+| a list or an object as JSON text, one object for a list of them | the list, the object | `tags`, `text_patch`, `properties`, `labels`, `checkItems`, `images` |
+| one tag as text | the list of it | `tags` |
+| another letter case of a choice | the choice | `action`, `sort_by`, `sort_order`, `operation` |
+| `id` under the name `uuid` | `id` | our tools |
+| `null`, `""`, `[]`, `{}`, and `0` where numbers begin at 1 | not given | every argument that need not be given and whose emptiness means nothing, so also `append`, `prepend`, `find` and `id` |
+| `text: ""` beside another change of the text; `title: ""`, `tags: []` of a new note; `replace: ""` without `find` | not given | `save` |
+| `text: ""`, `title: ""`, `tags: []` beside another change | refused with "leave it out" if the note has what would go, else not given. In a call of its own it is meant | `save`; `title` and `content` of `update_note` |
+| `null` or `[]` for `title`, `labels`, `checkItems`, `images` | empty, as the contract of the cards says | `update_note` |
+| `title: ""`, `content: ""` | refused in the words of the contract | `AddNote`, `UpdateNote` |
+| `#work` | the tag `work`, unless notes have the tag `#work` | `tags`, `tag:#work`, `-tag:#work`, `tag`, `new_tag`, `labels` |
+| a tag or an id with composed or decomposed letters (NFC, NFD) | the same tag, the same note | every tag; ids and paths |
+| `[[Note]]`, `[[Folder/Note#Part]]`, `[[Note&#124;shown]]`, a path without `.md`, an alias, an exact title (or first line) | the only note that is called so; of several none, and the error says so | every `id`, `noteId` and `path`. A title only when all notes are loaded; in Trilium one bare word counts as an id |
+| `find` with `\n` | the lines, whatever their ends are, also mixed ones | `save` |
+| `find` that is not there | an error that names the nearest line and the first character that differs, such as a no-break space or a curly quotation mark | `save` |
 
 ## Errors
 

@@ -18,6 +18,7 @@ from mcp_notarium import logs
 from mcp_notarium.domain.characters import has_lone_surrogate, replace_surrogates
 from mcp_notarium.domain.policy import LOOKING
 from mcp_notarium.errors import (
+    LONGEST_REFUSAL,
     CacheError,
     ConfirmationRequired,
     InvalidRequest,
@@ -166,6 +167,7 @@ def _request(tool: Tool, arguments: Json) -> BaseModel:
 _PROBLEMS = {
     "extra_forbidden": "Unknown argument",
     "model_type": "Input should be an object",
+    "dict_type": "Input should be an object",
     "literal_error": "Not one of its values",
 }
 """What the model is told where pydantic speaks to programmers, by its name of the error."""
@@ -267,6 +269,11 @@ def as_protocol_error(answer: CallResult, code: int, *, sign: str) -> CallResult
     else:
         said += "" if said.endswith((".", "?")) else "."
         more = "".join(f" {one}" for one in (value.get("resolution_hint"), sign) if one)
+    if (
+        value.get("subcategory") != ConfirmationRequired.subcategory
+        and len(said + more) >= LONGEST_REFUSAL
+    ):
+        said = said[: LONGEST_REFUSAL - 2 - len(more)] + "…"
     value["message"] = said + more
     alone = enclose(said, value) if answer.tells_names else said
     return CallResult(alone + more, answer.size, value, is_error=True, error_code=code)

@@ -197,7 +197,10 @@ async def _save(
         content = replace(note.content, tags=renamed(note.tags, old, new))
         app.config.policy.require_write(note.id, note.content, content)
         if not loses and await find_loss(app, note, content):
-            raise InvalidRequest("No version of the note could be kept; its tag was not renamed.")
+            raise InvalidRequest(
+                "No version of the note could be kept any more; its tag was not renamed.",
+                resolution_hint="Call `rename_tag` again: it asks the user about the rest.",
+            )
         try:
             with app.usage_limits.write():
                 await app.library.save(note=note, content=content, act=call.act)

@@ -244,7 +244,10 @@ async def test_person_who_agrees_is_asked_once_and_obeyed(harness, era):
     async with connected(harness.opened, era, elicitation_callback=answer) as client:
         result = await client.call_tool("manage", arguments)
     assert content_of(result)["status"] == "deleted"
-    assert asked == ["Delete the note “x” (id “n”) for good? It cannot be brought back."]
+    assert asked == [
+        "Delete the note “x” (id “n”) for good? It cannot be brought back: "
+        "the note store cannot make a deleted note again."
+    ]
     assert harness.store.ids() == set()
 
 
