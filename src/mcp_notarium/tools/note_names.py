@@ -26,12 +26,9 @@ Request = TypeVar("Request", bound=BaseModel)
 
 def with_ids(app: App, request: Request) -> Request:
     """Return the request with the ids of the notes that it names. Raises ``NoteNotFound`` for a name of several."""
-    found = {
-        name: find_id(app, value)
-        for name in _NAMING
-        if isinstance(value := getattr(request, name, None), str)
-    }
-    changed = {name: one for name, one in found.items() if one != getattr(request, name)}
+    named = {name: value for name, value in request if name in _NAMING and isinstance(value, str)}
+    found = {name: find_id(app, value) for name, value in named.items()}
+    changed = {name: one for name, one in found.items() if one != named[name]}
     return request.model_copy(update=changed) if changed else request
 
 

@@ -1,4 +1,4 @@
-"""Take a tag as Obsidian and Trilium write it, with ``#`` before it, for the tag that notes have."""
+"""Take a tag with ``#`` before it, as many programs write it, for the tag that notes have."""
 
 from __future__ import annotations
 
