@@ -19,7 +19,7 @@ from mcp_notarium.domain.note_paths import path_key, with_digits
 from mcp_notarium.domain.way_back import TAGS, TEXT, TITLE, Keeping, find_loss
 from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
 from mcp_notarium.search.query import Query
-from mcp_notarium.storage import driver, duplicates, note_scan, tag_counts
+from mcp_notarium.storage import driver, duplicates, note_names, note_scan, tag_counts
 from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.stores.contract import SEEDED, Ids, Versions
 from mcp_notarium.stores.reviving import find_replaced
@@ -176,6 +176,10 @@ class Library:
     def get(self, note_id: str) -> Note | None:
         """Return a note from the index, or None."""
         return self._cache.notes.get(note_id)
+
+    def find_called(self, name: str, *, titles: bool) -> list[str]:
+        """Return the ids of the notes that this name means, two at most; ``titles``: also by exact titles."""
+        return note_names.find_called(self._cache.database, name, titles=titles)
 
     def form_of(self, note: Note) -> Form:
         """Return what the text of a note is: lines, or Markdown, where lines below each other may be one block."""

@@ -22,9 +22,8 @@ _HEAD = """\
 
 Four tools. An answer is the same JSON value twice: as `structuredContent` and as compact text,
 because some clients show the model only one of them. Fields without a value are left out. Times are
-Unix epoch seconds (UTC). Unknown arguments are refused; `null` means "not given"; a whole number may
-arrive as `"3"` or `3.0`, a list as JSON text, one tag as text, and an `id` under the name `uuid`, which rows of
-`list` have. The schemas a client sees are shortened to what a model needs (no titles, no bounds, no hints that are the
+Unix epoch seconds (UTC). Unknown arguments are refused; what is known is taken [as it is sent](#arguments-as-they-are-sent).
+The schemas a client sees are shortened to what a model needs (no titles, no bounds, no hints that are the
 protocol's defaults; answers have the names of all their fields): at most 1,250 tokens for the whole list. This page is complete.
 `NOTARIUM_TOOL_PREFIX=notes_` turns `list` into `notes_list`, and so on, in everything that a client sees; the
 policy and the audit log know the names of this page.
@@ -46,6 +45,32 @@ policy and the audit log know the names of this page.
   finished, and no other write begins before that.
 * The server begins no call and reads no request while more than 16 MiB of answers wait for the client to
   read them. It continues as the client reads.
+
+## Arguments as they are sent
+
+Models and the programs between them and a server do not send every value in its type. One place reads arguments, of these tools and of
+[native ones](native-tools.md) (`tools/arguments.py`); `tests/interaction/test_arguments_as_sent.py` has each row, and
+`tests/property/test_call_arguments.py` shows that no object of arguments makes an unexplained error.
+
+| sent | taken as | where |
+|---|---|---|
+| `"3"`, `3.0` for a whole number | 3 | every number |
+| `"true"`, `"False"` for a flag | the flag; `1` and `"yes"` are refused | every flag, `confirm` too |
+| a number for a text | its digits: an id of digits may have lost its quotes | ids, texts, titles, tags, queries |
+| a list or an object as JSON text, one object for a list of them | the list, the object | `tags`, `text_patch`, `properties`, `labels`, `checkItems`, `images` |
+| one tag as text | the list of it | `tags` |
+| another letter case of a choice | the choice | `action`, `sort_by`, `sort_order`, `operation` |
+| `id` under the name `uuid` | `id` | our tools |
+| `null`, `""`, `[]`, `{}`, and `0` where numbers begin at 1 | not given | every argument that need not be given and whose emptiness means nothing, so also `append`, `prepend`, `find` and `id` |
+| `text: ""` beside another change of the text; `title: ""`, `tags: []` of a new note; `replace: ""` without `find` | not given | `save` |
+| `text: ""`, `title: ""`, `tags: []` beside another change | refused with "leave it out" if the note has what would go, else not given. In a call of its own it is meant | `save`; `title` and `content` of `update_note` |
+| `null` or `[]` for `title`, `labels`, `checkItems`, `images` | empty, as the contract of the cards says | `update_note` |
+| `title: ""`, `content: ""` | refused in the words of the contract | `AddNote`, `UpdateNote` |
+| `#work` | the tag `work`, unless notes have the tag `#work` | `tags`, `tag:#work`, `-tag:#work`, `tag`, `new_tag`, `labels` |
+| a tag or an id with composed or decomposed letters (NFC, NFD) | the same tag, the same note | every tag; ids and paths |
+| `[[Note]]`, `[[Folder/Note#Part]]`, `[[Note&#124;shown]]`, a path without `.md`, an alias, an exact title (or first line) | the only note that is called so; of several none, and the error says so | every `id`, `noteId` and `path`. A title only when all notes are loaded; in Trilium one bare word counts as an id |
+| `find` with `\n` | the lines, whatever their ends are, also mixed ones | `save` |
+| `find` that is not there | an error that names the nearest line and the first character that differs, such as a no-break space or a curly quotation mark | `save` |
 
 ## Errors
 
@@ -160,6 +185,27 @@ the suggestions (the kinds). Both are absent if there are none:
 Ordinary writing needs some of them, and they are not reported: joiners and a choice of colour inside an
 emoji, and joiners between two letters of scripts that spell with them, such as Persian or Hindi.
 
+## The first contract
+
+The four tools were first written down as schemas. What those demand of an answer is there, under the same names, and what they permit
+in a call is taken: `tests/interaction/test_first_contract.py` holds the answers of every store against them. What differs:
+
+| tool | the first contract | here | because |
+|---|---|---|---|
+| all | an error is one of the protocol | a tool error | many clients show a model no protocol error, and it could not correct its call |
+| all | the fields of the schema | more: `title`, `properties`, `match`, `findings`, `note`, `sync`, the marks of untrusted text, ... | stores have more than Simplenote; a model has to know what is foreign, hidden or missing |
+| `list` | a preview has 80 characters | so has each line of it; only `preview_lines` gives more than one | an agent can ask for more at once |
+| `list` | a `limit` above 100 is refused | it counts as 100, and `note` says so | the call is clear |
+| `get` | the whole text | at most 30,000 bytes, then `text_is_partial` | clients cut longer answers without a word |
+| `get` | a `local_version` without a meaning | `version_changed` if the note has another one | parts of two versions must not be mixed |
+| `get` | `local_version` always | not of an old version (`version`) | nothing can be saved over it |
+| `save` | `text` in the answer | `changed`; the text with `return_text` | the agent has just sent it |
+| `save` | `local_version` with every `id` | not with `append`, `prepend`, `find`, `properties` | they replace nothing unread |
+| `manage` | `local_version` with every action on a note | not with `pin`, `unpin`, `undo`, `history` | they replace nothing unread |
+| `manage` | three values of `status` | more, for the actions that came later | |
+
+The contracts of native tools are in [native-tools.md](native-tools.md), with what differs there.
+
 ## Instructions
 
 The client gets this with the handshake:
@@ -184,9 +230,9 @@ _BEHAVIOUR = {
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
   `(empty note)` if there are none. `title`, where the store has titles, is cut in the same way. `hidden` names
   kinds of invisible characters in the row.
-* A row costs about 50 tokens, 22 of them its id. So the id stands there once, as `uuid`, which every tool takes (as `id`
-  as well: 29 more); times are epoch seconds (ISO 8601: 9 more); `find_duplicates` compares texts, not a hash in
-  every row (9 more); and `trash` appears only if the question looks in the trash (4).
+* A row costs about 60 tokens, 22 of them its id. So the id stands there once, as `uuid`, which every tool takes (as `id`
+  as well: 29 more); times are epoch seconds (ISO 8601: 9 more); and `find_duplicates` compares texts, not a hash in
+  every row (9 more). `type` and `trash` cost 8, and are in every row because the [first contract](#the-first-contract) has them.
 * A page has 20 rows (`limit`, at most 100). One beyond the end is empty and has the true totals. A `limit` or `preview_lines` above the maximum counts
   as the maximum, and `note` says so.
 * `match` shows where a row has the query's words: the number of the line with most of them, as `get` counts lines, and that

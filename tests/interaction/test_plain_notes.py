@@ -201,7 +201,7 @@ async def test_what_is_wrong_is_an_error_of_the_protocol_and_changes_nothing(
     ("tool", "arguments", "part"),
     [
         ("AddNote", {"title": "x"}, "content: Field required"),
-        ("GetNote", {"id": 7}, "id: Input should be a valid string"),
+        ("GetNote", {"id": [7]}, "id: Input should be a valid string"),
         ("ListNotes", {"limit": 3}, "limit: Unknown argument"),
         ("SearchNotes", {}, "query: Field required"),
         ("AddNote", {"title": "x" * 1001, "content": "x"}, "a title can hold 1000"),

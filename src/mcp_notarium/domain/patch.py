@@ -27,6 +27,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from mcp_notarium.domain.blocks import Form, find_text, set_apart
@@ -40,6 +41,7 @@ from mcp_notarium.domain.lines import (
     split_lines,
     with_end,
 )
+from mcp_notarium.domain.near_miss import find_near_miss
 from mcp_notarium.errors import PatchError
 
 Kind = Literal["addition", "modification", "deletion"]
@@ -123,29 +125,44 @@ def replace_once(text: str, find: str, replacement: str) -> str:
 
     Raises ``PatchError`` if ``find`` is empty, nowhere, or in several places (naming their lines).
     """
-    newline = newline_of(text)
-    found = _places(text, find)
-    if not found and newline != LF:
-        find = _with_ends(find, newline)
-        found = _places(text, find)
+    found = [(start, start + len(find)) for start in _places(text, find)]
+    if not found and LF in find and CRLF in text:
+        found = _places_of_lines(text, find)
     if len(found) == 1:
-        start = found[0]
-        return text[:start] + _with_ends(replacement, newline) + text[start + len(find) :]
-    lines = [text.count(LF, 0, start) + 1 for start in found[:_NAMED]]
-    raise _not_once_error(len(found), lines)
+        [(start, end)] = found
+        newline = newline_of(text[start:end] if LF in text[start:end] else text)
+        return text[:start] + _with_ends(replacement, newline) + text[end:]
+    lines = [text.count(LF, 0, start) + 1 for start, _ in found[:_NAMED]]
+    raise _not_once_error(len(found), lines) if found else _nowhere_error(text, find)
+
+
+def _places_of_lines(text: str, find: str) -> list[tuple[int, int]]:
+    """Return from where to where the lines of ``find`` stand, whatever their ends; as many as ``_places``."""
+    lines = "\r?\n".join(map(re.escape, find.replace(CRLF, LF).split(LF)))
+    hits = re.finditer(f"(?=({lines}))", text)
+    return [hit.span(1) for hit in islice(hits, _MOST_PLACES + 1)]
+
+
+def _nowhere_error(text: str, find: str) -> PatchError:
+    near = find_near_miss(text, find)
+    said = f" Line {near.line} {near.differs}." if near else ""
+    error = PatchError(
+        f"`find` is nowhere in the note.{said}",
+        details={"found": 0, "line_numbers": []}
+        | ({"nearest_line": near.line, "nearest_text": near.text} if near else {}),
+        resolution_hint="Give the exact text, with its blanks and line ends, as `get` returns it.",
+    )
+    error.tells_text = True
+    return error
 
 
 def _not_once_error(count: int, lines: Sequence[int]) -> PatchError:
     named = ", ".join(map(str, lines)) + (f" and {count - _NAMED} more" if count > _NAMED else "")
     at_least = "at least " * (count > _MOST_PLACES)
     error = PatchError(
-        f"`find` is in the note {at_least}{count} times, from lines {named}."
-        if count
-        else "`find` is nowhere in the note.",
+        f"`find` is in the note {at_least}{count} times, from lines {named}.",
         details={"found": count, "line_numbers": list(lines)},
-        resolution_hint="Give more of the text around the one place, or use `text_patch`."
-        if count
-        else "Give the exact text, with its blanks and line ends, as `get` returns it.",
+        resolution_hint="Give more of the text around the one place, or use `text_patch`.",
     )
     error.tells_text = True
     return error

@@ -18,6 +18,7 @@ from mcp_notarium import logs
 from mcp_notarium.domain.characters import has_lone_surrogate, replace_surrogates
 from mcp_notarium.domain.policy import LOOKING
 from mcp_notarium.errors import (
+    LONGEST_REFUSAL,
     CacheError,
     ConfirmationRequired,
     InvalidRequest,
@@ -38,6 +39,7 @@ from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_notarium.tools.answers import ChangedNotes, FromNotes, PlainAnswer
 from mcp_notarium.tools.catalog import NOTARIUM, Toolset, describe_arguments
+from mcp_notarium.tools.note_names import with_ids
 from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.tool_names import ToolNames
 from mcp_notarium.tools.untrusted_text import (
@@ -118,6 +120,7 @@ class CallPipeline:
         await self._flow.wait_for_room()
         request = _request(tool, arguments)
         app.cache.notes.visibility.require_match()
+        request = with_ids(app, request)
         rule, action = tool.rule
         app.config.policy.require_use(rule, action or getattr(request, "action", None))
         record.allow(app.audit, request, setting=app.config.destructive)
@@ -164,9 +167,14 @@ def _request(tool: Tool, arguments: Json) -> BaseModel:
 _PROBLEMS = {
     "extra_forbidden": "Unknown argument",
     "model_type": "Input should be an object",
+    "dict_type": "Input should be an object",
     "literal_error": "Not one of its values",
 }
 """What the model is told where pydantic speaks to programmers, by its name of the error."""
+
+
+_MISSING = "Field required"
+_THE_ID = "Give the `id` of a note: the `uuid` of a row of `list`."
 
 
 def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
@@ -179,12 +187,15 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
         for at in error.errors(include_url=False, include_input=False, include_context=False)
     ]
     wrong = dict.fromkeys(problem["field"].partition(".")[0] for problem in problems)
+    missing = [problem["field"] for problem in problems if problem["problem"] == _MISSING]
     named = "; ".join(f"{problem['field']}: {problem['problem']}" for problem in problems[:5])
     return InvalidRequest(
         f"`{tool.name}` refuses {named}",
         subcategory="arguments",
         details={"problems": problems[:20]},
-        resolution_hint=f"`{tool.name}` takes: {describe_arguments(tool, wrong)}.",
+        resolution_hint=_THE_ID
+        if missing == ["id"] and not tool.stands_for
+        else f"`{tool.name}` takes: {describe_arguments(tool, wrong)}.",
     )
 
 
@@ -258,6 +269,11 @@ def as_protocol_error(answer: CallResult, code: int, *, sign: str) -> CallResult
     else:
         said += "" if said.endswith((".", "?")) else "."
         more = "".join(f" {one}" for one in (value.get("resolution_hint"), sign) if one)
+    if (
+        value.get("subcategory") != ConfirmationRequired.subcategory
+        and len(said + more) >= LONGEST_REFUSAL
+    ):
+        said = said[: LONGEST_REFUSAL - 2 - len(more)] + "…"
     value["message"] = said + more
     alone = enclose(said, value) if answer.tells_names else said
     return CallResult(alone + more, answer.size, value, is_error=True, error_code=code)

@@ -53,18 +53,16 @@ class Match(Answer):
 
 
 class ListItem(Answer):
-    """Hold one row of a listing; ``text`` is a preview. ``title``: where the store has titles.
+    """Hold one row of a listing; ``text`` is a preview, never empty. ``title``: where the store has titles."""
 
-    ``trash`` is left out where the query looks outside the trash only: it would say the same in every row.
-    """
-
+    type: Literal["text"] = "text"
     uuid: str
     title: str | None = None
     text: str
     local_version: int
     tags: list[str]
     modified_at: int
-    trash: bool | None = None
+    trash: bool
     properties: Properties | None = None
     match: Match | None = None
     hidden: list[str] | None = None

@@ -103,8 +103,8 @@ TOOLS: tuple[Tool, ...] = (
         name="manage",
         title="Manage notes",
         description=(
-            "Organise notes; `undo`: your last change; deleting for good, `undo`, restoring, renaming a tag and "
-            "reset (loads all again) need the user's consent."
+            "Organise notes. Trash, delete, restore need `local_version`. Deleting for good, `undo` (your last "
+            "edit), restoring, renaming a tag, reset (reloads) need the user's consent."
         ),
         request=requests.ManageRequest,
         answer=answers.ManageOutput,

@@ -38,6 +38,8 @@ ANSWER_BYTES = 30_000
 """Largest text of one answer: 7,000 tokens of prose, 12,000 of dates and numbers, so that no client cuts it."""
 
 TEXT_HIDDEN = "The text of notes is hidden by the user's policy."
+ROW_HIDDEN = "(hidden by the user's policy)"
+"""Stands for the preview of a row, which is never empty."""
 OLD = "This is an old version, not what the note says now; action `restore_version` brings its text back."
 OLD_TAGS = "The tags of that time are not kept."
 CUT_LINE = (

@@ -28,9 +28,10 @@ from mcp_notarium.search.query import (
 from mcp_notarium.search.sql_builder import words_of
 from mcp_notarium.tools.answers import ListAnswer, ListItem, Match
 from mcp_notarium.tools.call_context import CallContext
-from mcp_notarium.tools.get import shown_properties
+from mcp_notarium.tools.get import ROW_HIDDEN, shown_properties
 from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
+from mcp_notarium.tools.tag_spelling import spell_query
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -52,6 +53,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     del call  # a read asks the user nothing
     query = replace(query_of(request), in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app.config.policy, query)
+    query = spell_query(app, query)
     _check_folders(app, query)
     status = await wait_for_notes(app)
     limit = app.usage_limits.limit_rows(min(request.limit or DEFAULT_LIMIT, MOST_ROWS))
@@ -64,7 +66,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     )
     alone = None if found.total else await _count_alone(app, query)
     return ListAnswer(
-        content=[_row(summary, app.config.policy, query) for summary in found.notes],
+        content=[_row(summary, app.config.policy) for summary in found.notes],
         next_page=page + 1 if page * limit < found.total else None,
         total_items=found.total,
         inside_words=found.inside_words or None,
@@ -133,16 +135,16 @@ def _kinds_in(condition: Condition | None) -> Iterator[type[Condition]]:
             yield type(condition)
 
 
-def _row(summary: Summary, policy: Policy, query: Query) -> ListItem:
+def _row(summary: Summary, policy: Policy) -> ListItem:
     title = " ".join((summary.title or "").split())
     return ListItem(
         uuid=summary.id,
         title=None if policy.hides(Field.TEXT) or not title else shorten(title),
-        text="" if policy.hides(Field.TEXT) else summary.head,
+        text=ROW_HIDDEN if policy.hides(Field.TEXT) else summary.head,
         local_version=summary.local_version,
         tags=policy.shown_tags(summary.tags),
         modified_at=summary.modified_at,
-        trash=None if query.trash == "active" else summary.trash,
+        trash=summary.trash,
         properties=shown_properties(summary.properties),
         match=_match(summary, policy),
     )

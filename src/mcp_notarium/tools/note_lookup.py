@@ -115,7 +115,7 @@ def missing_version_error(message: str) -> InvalidRequest:
     return InvalidRequest(
         message,
         resolution_hint="What replaces something needs the version that was read: `get` and the rows of "
-        "`list` have it.",
+        "`list` have it. Leave out what shall stay.",
     )
 
 

@@ -1,13 +1,11 @@
 """Define what the four tools take, field for field.
 
 Only shapes are checked here; the handlers decide what is permitted on which note. Unknown arguments
-are refused. ``null`` means "not given". Whole numbers may arrive as ``"3"`` or ``3.0``, lists as
-JSON text, one tag as text, and an ``id`` as ``uuid``, because agents send them so.
+are refused. ``arguments`` reads what was sent first, because agents do not send every value in its type.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -18,11 +16,13 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictBool,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from mcp_notarium.domain.note import LONGEST_ID
 from mcp_notarium.search.parser import day_start
+from mcp_notarium.tools.arguments import EMPTY, LONE_TEXT, read_arguments
 
 QUIET: dict[str, Any] = {"x-quiet": True}
 """``Field(json_schema_extra=QUIET)``: an argument that is taken, but not shown in the schema."""
@@ -35,41 +35,10 @@ def _whole(value: Any) -> Any:
     return value
 
 
-def _parse_json(value: Any) -> Any:
-    """Parse a list or an object that was sent as JSON text."""
-    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
-
-
-def _parse_tags(value: Any) -> Any:
-    """Parse tags that were sent as JSON text, or as the text of one tag."""
-    if (
-        isinstance(value, str)
-        and value.strip()
-        and value.lstrip()[0] not in "[{"
-        and "," not in value
-    ):
-        return [value]
-    return _parse_json(value)
-
-
-def _upper(value: Any) -> Any:
-    return value.upper() if isinstance(value, str) else value
-
-
 def _identifier(value: str) -> str:
     if not 0 < len(value) <= LONGEST_ID:
         raise PydanticCustomError("note_id", "Input should be the id of a note")
     return value
-
-
-def _as_text(value: Any) -> Any:
-    """Take a number for the text of it."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _day(value: str) -> str:
@@ -85,11 +54,13 @@ def _trash_status(value: int) -> int:
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
+Text = Annotated[str, EMPTY]
+"""A text that may be empty."""
 Positive = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
-Tags = Annotated[list[str], BeforeValidator(_parse_tags)]
+Tags = Annotated[list[str], LONE_TEXT]
 Day = Annotated[str, AfterValidator(_day)]
 NoteId = Annotated[str, AfterValidator(_identifier)]
-VersionName = Annotated[str, BeforeValidator(_as_text), AfterValidator(_identifier)]
+VersionName = NoteId
 """Stores name their versions; most names are numbers."""
 ID_NAMES = AliasChoices("id", "uuid")
 """The names under which the id of a note may be sent; rows of ``list`` have it as ``uuid``."""
@@ -103,6 +74,18 @@ class Wire(BaseModel):
     model_config = ConfigDict(
         extra="forbid", hide_input_in_errors=True, frozen=True, defer_build=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def read(cls, sent: Any) -> Any:
+        """Return what was sent in the types of the fields."""
+        read = read_arguments(cls, sent)
+        return cls.without_placeholders(read) if isinstance(read, dict) else read
+
+    @classmethod
+    def without_placeholders(cls, read: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments without empty ones that mean nothing beside the others."""
+        return read
 
 
 class Properties(Wire):
@@ -127,7 +110,7 @@ class ListRequest(Wire):
     date_before: Day | None = Field(default=None, description="YYYY-MM-DD")
     date_after: Day | None = None
     sort_by: Literal["modified_at", "created_at"] | None = None
-    sort_order: Annotated[Literal["ASC", "DESC"], BeforeValidator(_upper)] | None = None
+    sort_order: Literal["ASC", "DESC"] | None = None
     limit: Positive | None = Field(default=None, json_schema_extra={"maximum": MOST_ROWS})
     page: Positive | None = None
     preview_lines: Positive | None = Field(
@@ -149,7 +132,7 @@ class GetRequest(Wire):
     """Hold the arguments of ``get``."""
 
     id: NoteId = Field(validation_alias=ID_NAMES)
-    local_version: Whole | None = None
+    local_version: Positive | None = None
     version: VersionName | None = None
     range_line_start: Positive | None = None
     range_line_count: Annotated[int, Field(ge=0), BeforeValidator(_whole)] | None = None
@@ -161,44 +144,56 @@ class PatchOperation(Wire):
 
     operation: Literal["addition", "modification", "deletion"]
     line_number: Positive
-    value: str | None = None
-
-
-Patch = Annotated[list[PatchOperation], BeforeValidator(_parse_json)]
+    value: Text | None = None
 
 
 class SaveRequest(Wire):
     """Hold the arguments of ``save``."""
 
     id: NoteId | None = Field(default=None, validation_alias=ID_NAMES)
-    local_version: Whole | None = None
-    server_version: Whole | None = None
-    text: str | None = Field(default=None, description="whole text")
-    text_patch: Patch | None = Field(
+    local_version: Positive | None = None
+    server_version: Positive | None = None
+    text: Text | None = Field(default=None, description="whole text")
+    text_patch: list[PatchOperation] | None = Field(
         default=None,
         description="lines as read; addition: before its line",
     )
     append: str | None = None
     prepend: str | None = Field(default=None)
     find: str | None = Field(default=None, description="exact, once")
-    replace: str | None = None
-    tags: Tags | None = Field(default=None, description="replaces all; an e-mail address shares")
+    replace: Text | None = None
+    tags: Annotated[Tags, EMPTY] | None = Field(
+        default=None, description="replaces all; an e-mail address shares"
+    )
     trash: StrictBool | None = None
-    properties: Annotated[Properties, BeforeValidator(_parse_json)] | None = None
+    properties: Properties | None = None
     confirm: StrictBool | None = Field(default=None, description="the user has agreed")
     return_text: StrictBool | None = None
+
+    @classmethod
+    def without_placeholders(cls, read: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments without an empty text beside another change of it, and what is empty of a new note."""
+        changes = {"text_patch", "append", "prepend", "find"} & read.keys()
+        meaningless = {"text"} if changes else set()
+        meaningless |= set() if "find" in read else {"replace"}
+        meaningless |= set() if {"id", "uuid"} & read.keys() else {"title", "tags"}
+        return {
+            name: value
+            for name, value in read.items()
+            if name not in meaningless or value not in ("", [])
+        }
 
 
 class TitledSaveRequest(SaveRequest):
     """Hold the arguments of ``save`` where notes have titles of their own."""
 
-    title: str | None = None
+    title: Text | None = None
 
 
 class PathSaveRequest(TitledSaveRequest):
     """Hold the arguments of ``save`` where the title names the note's file."""
 
-    title: str | None = Field(
+    title: Text | None = Field(
         default=None, description="file name; another renames, Folder/Name moves"
     )
     rewrite_links: StrictBool | None = Field(
@@ -228,7 +223,7 @@ class ManageRequest(Wire):
 
     action: Action
     id: NoteId | None = Field(default=None, validation_alias=ID_NAMES)
-    local_version: Whole | None = None
+    local_version: Positive | None = None
     version: VersionName | None = None
     tag: str | None = None
     new_tag: str | None = None

@@ -30,7 +30,14 @@ from mcp_notarium.tools.note_lookup import (
 )
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
-from mcp_notarium.tools.save_checks import check_tags, check_title, drops_most, find_new_addresses
+from mcp_notarium.tools.save_checks import (
+    check_tags,
+    check_title,
+    drops_most,
+    find_new_addresses,
+    require_meant,
+)
+from mcp_notarium.tools.tag_spelling import spell_tags
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -40,6 +47,7 @@ if TYPE_CHECKING:
 LARGEST_NOTE = 1_048_576
 """Bytes of UTF-8; stores accept about 1 MB."""
 
+_TWO = 2
 _ATTEMPTS = 3
 """Limit how often a change that needs no version is made, each time from the newest text."""
 
@@ -73,6 +81,7 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     """
     _check_shape(app, request)
     _check_permitted(app, request)
+    request = await _meant(app, request)
     draft, note, saved = await carry_out(app, lambda: _draft(app, request), call)
     before = None if draft.note is None else draft.note.content
     sent, whole = draft.content.text, bool(request.return_text)
@@ -177,6 +186,33 @@ def _check_shape(app: App, request: SaveRequest) -> None:
         )
 
 
+async def _meant(app: App, request: SaveRequest) -> SaveRequest:
+    """Return the request without empty values beside another change.
+
+    Raises ``InvalidRequest`` if one of these would remove something.
+    """
+    sent = {"text": request.text, "title": _title(request), "tags": request.tags}
+    emptied = [name for name, value in sent.items() if value in ("", [])]
+    others = [name for name in _text_arguments(request) if name not in emptied]
+    others += [name for name in ("title", "tags") if sent[name]]
+    others += [
+        name
+        for name, given in (("trash", request.trash), ("properties", _properties(request)))
+        if given
+    ]
+    if request.id is None or not emptied or len(emptied) + len(others) < _TWO:
+        return request
+    note = await find_note(app, request.id)
+    # In folders the title is the name of the file, which an empty one does not change.
+    held = {
+        "text": note.text,
+        "title": None if app.library.traits.folders else note.title,
+        "tags": note.tags,
+    }
+    require_meant([name for name in emptied if held[name]])
+    return request.model_copy(update=dict.fromkeys(emptied))
+
+
 def _text_arguments(request: SaveRequest) -> list[str]:
     """Return the names of those arguments that change the text."""
     given = {
@@ -220,7 +256,7 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     old, title = Content("") if note is None else note.content, _title(request)
     tags, spaced = old.tags, app.library.traits.spaced_tags
     if request.tags is not None:
-        tags = check_tags(request.tags, present=old.tags, spaced=spaced)
+        tags = check_tags(spell_tags(app, request.tags), present=old.tags, spaced=spaced)
     try:
         text = _text(
             request,

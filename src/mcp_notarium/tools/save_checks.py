@@ -94,6 +94,17 @@ def _name(tag: str, *, spaced: bool) -> str:
     return name
 
 
+def require_meant(emptied: Sequence[str]) -> None:
+    """Raise ``InvalidRequest`` for empty values beside another change that would remove something."""
+    if emptied:
+        named = " and ".join(f"`{name}`" for name in emptied)
+        raise InvalidRequest(
+            f"{named} came empty beside another change; nothing was saved.",
+            subcategory="arguments",
+            resolution_hint="Leave it out to keep what the note has; to remove that, send it in a call of its own.",
+        )
+
+
 def find_new_addresses(requested: Sequence[str], *, present: Sequence[str]) -> tuple[str, ...]:
     """Return the e-mail addresses among ``requested`` that the note is not shared with yet."""
     known = {tag_key(tag) for tag in present}

@@ -28,6 +28,7 @@ from mcp_notarium.tools.losses import find_loss
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save_checks import check_tags, find_new_addresses
 from mcp_notarium.tools.sync_notice import still_loading, sync_part, wait_for_notes
+from mcp_notarium.tools.tag_spelling import spell_tag
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -66,8 +67,8 @@ async def rename(app: App, request: ManageRequest, call: CallContext) -> ManageA
     ``InvalidRequest``, ``NotPermitted``, ``ConfirmationRequired``, and what ends a save for more than its
     own note, with how many notes were done.
     """
-    old, new = _names(request)
     app.config.policy.require_edit(Field.TAGS)
+    old, new = _names(app, request)
     if not (await wait_for_notes(app)).complete:
         raise still_loading(app, "a tag can be renamed when all are here.")
     todo = _find_notes(app, old, new)
@@ -86,14 +87,14 @@ async def rename(app: App, request: ManageRequest, call: CallContext) -> ManageA
     return await _save_all(app, ids, old, new, call, left=left, loses=loss is not None)
 
 
-def _names(request: ManageRequest) -> tuple[str, str]:
+def _names(app: App, request: ManageRequest) -> tuple[str, str]:
     """Return the tag and what it becomes. Raises ``InvalidRequest``."""
     if request.tag is None or request.new_tag is None:
         raise InvalidRequest(
             "`rename_tag` needs `tag` and `new_tag`.",
             resolution_hint="`list_tags` shows the tags; `dry_run` counts the notes.",
         )
-    return request.tag, check_tags([request.new_tag])[0]
+    return spell_tag(app, request.tag), check_tags([spell_tag(app, request.new_tag)])[0]
 
 
 def _find_notes(app: App, old: str, new: str) -> list[TaggedNote]:
@@ -197,8 +198,8 @@ async def _save(
         app.config.policy.require_write(note.id, note.content, content)
         if not loses and await find_loss(app, note, content):
             raise InvalidRequest(
-                "No version of the note could be kept; its tag was not renamed.",
-                resolution_hint="Rename the tag again: then the user is asked about this note.",
+                "No version of the note could be kept any more; its tag was not renamed.",
+                resolution_hint="Call `rename_tag` again: it asks the user about the rest.",
             )
         try:
             with app.usage_limits.write():

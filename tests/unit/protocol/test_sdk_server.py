@@ -245,7 +245,10 @@ async def test_person_who_agrees_is_asked_once_and_obeyed(harness, era):
         result = await client.call_tool("manage", arguments)
     assert content_of(result)["status"] == "deleted"
     assert asked == [
-        "Delete the note “x” (id “n”) for good? It cannot be brought back: the note store cannot make a deleted note again."
+        (
+            "Delete the note “x” (id “n”) for good? It cannot be brought back: "
+            "the note store cannot make a deleted note again."
+        )
     ]
     assert harness.store.ids() == set()
 

@@ -34,11 +34,13 @@ async def test_row_has_exactly_the_fields_of_the_contract(harness):
     assert answer == {
         "content": [
             {
+                "type": "text",
                 "uuid": "n",
                 "text": "Title",
                 "local_version": 1,
                 "tags": ["b", "A"],
                 "modified_at": int(NOW),
+                "trash": False,
             }
         ],
         "total_items": 1,
@@ -110,15 +112,17 @@ async def test_trash_is_left_out_unless_asked_for_and_the_text_wins(harness):
     assert ids(await find(harness, query="trash:yes", trash_status=0)) == ["trashed"]
 
 
-async def test_rows_tell_what_is_in_the_trash_only_where_the_query_looks_there(harness):
+async def test_every_row_tells_its_type_and_whether_it_is_in_the_trash(harness):
     harness.store.put("active", "x", now=NOW + 1)
     harness.store.put("trashed", "x", trash=True, now=NOW)
     await harness.sync()
 
     async def told(**arguments):
-        return [row.trash for row in (await find(harness, **arguments)).content]
+        rows = (await find(harness, **arguments)).model_dump(exclude_none=True)["content"]
+        assert {row["type"] for row in rows} == {"text"}
+        return [row["trash"] for row in rows]
 
-    assert await told() == await told(query="trash:no", trash_status=2) == [None]
+    assert await told() == await told(query="trash:no", trash_status=2) == [False]
     assert await told(trash_status=1) == await told(query="in:trash") == [True]
     assert await told(trash_status=2) == await told(query="trash:any") == [False, True]
 

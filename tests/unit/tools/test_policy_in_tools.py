@@ -98,7 +98,7 @@ def test_hidden_text_shows_nowhere(make_harness):
     )
     harness.caller = Caller(agrees=None)
     row = listed(harness).content[0]
-    assert (row.text, row.tags) == ("", ["x"])
+    assert (row.text, row.tags) == ("(hidden by the user's policy)", ["x"])
     note = got(harness, id="a")
     assert (note.text, note.text_is_partial, note.text_total_lines) == ("", True, None)
     trashed = managed(harness, action="trash", id="a", local_version=1)

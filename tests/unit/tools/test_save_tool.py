@@ -76,7 +76,8 @@ async def test_new_note_may_be_empty(harness):
         {"id": "n"},
         {"id": "n", "local_version": 1},
         {"id": "n", "text": "x"},
-        {"id": "n", "local_version": 1, "text": "x", "text_patch": []},
+        {"id": "n", "local_version": 1, "text_patch": []},
+        {"id": "n", "append": ""},
         {"id": "n", "append": "x", "prepend": "x"},
         {"id": "n", "append": "x", "tags": ["a"]},
         {"id": "n", "find": "one"},
@@ -119,7 +120,6 @@ async def test_patch_changes_the_named_lines_only(harness):
 @pytest.mark.parametrize(
     "patch",
     [
-        [],
         [change("deletion", 4)],
         [change("addition", 5, "x")],
         [change("modification", 1)],

@@ -147,14 +147,23 @@ def test_whole_numbers_are_taken_as_agents_send_them(sent):
     assert (request.local_version, request.range_line_start) == (3, 3)
 
 
-@pytest.mark.parametrize("sent", [True, 3.5, "three", [3], "", {}])
+@pytest.mark.parametrize("sent", [True, 3.5, "three", [3], {"a": 3}])
 def test_what_is_no_whole_number_is_refused(sent):
     with pytest.raises(ValidationError):
         GetRequest.model_validate({"id": "x", "local_version": sent})
 
 
-@pytest.mark.parametrize("sent", ["true", 1, 0, "yes"])
-def test_flags_are_strict(sent):
+@pytest.mark.parametrize(
+    "sent", [("true", True), (" False ", False), ("", None), (0, None), ([], None)]
+)
+def test_a_flag_may_arrive_as_text_or_as_an_empty_value(sent):
+    value, meant = sent
+    assert SaveRequest.model_validate({"text": "x", "trash": value}).trash is meant
+    assert ManageRequest.model_validate({"action": "undo", "confirm": value}).confirm is meant
+
+
+@pytest.mark.parametrize("sent", [1, "yes", "1", 0.5, [True]])
+def test_what_is_no_flag_is_refused(sent):
     with pytest.raises(ValidationError):
         SaveRequest.model_validate({"text": "x", "trash": sent})
     with pytest.raises(ValidationError):
@@ -169,7 +178,7 @@ def test_lists_may_arrive_as_json_text():
     assert request.text_patch[0].line_number == 2
 
 
-@pytest.mark.parametrize("sent", ["", " ", "a,b", "[a", "[" * 100_000, '{"a": 1}', 7])
+@pytest.mark.parametrize("sent", ["a,b", "[a", "[" * 100_000, '{"a": 1}', 7, [["a"]], [True]])
 def test_what_is_no_list_is_refused(sent):
     with pytest.raises(ValidationError):
         SaveRequest.model_validate({"text": "x", "tags": sent})
@@ -197,9 +206,9 @@ def test_the_case_of_a_sort_order_and_a_limit_beyond_the_maximum_are_taken():
 @pytest.mark.parametrize(
     ("model", "bad"),
     [
-        (ListRequest, {"limit": 0}),
-        (ListRequest, {"page": 0}),
-        (ListRequest, {"preview_lines": 0}),
+        (ListRequest, {"limit": -1}),
+        (ListRequest, {"page": -1}),
+        (ListRequest, {"preview_lines": -1}),
         (ListRequest, {"trash_status": 3}),
         (ListRequest, {"date_before": "2024-1-1"}),
         (ListRequest, {"date_after": "today"}),
@@ -209,7 +218,7 @@ def test_the_case_of_a_sort_order_and_a_limit_beyond_the_maximum_are_taken():
         (GetRequest, {}),
         (GetRequest, {"id": ""}),
         (GetRequest, {"id": "x" * 1025}),
-        (GetRequest, {"id": "x", "range_line_start": 0}),
+        (GetRequest, {"id": "x", "range_line_start": -1}),
         (GetRequest, {"id": "x", "range_line_count": -1}),
         (SaveRequest, {"text_patch": [{"operation": "delete", "line_number": 1}]}),
         (SaveRequest, {"text_patch": [{"operation": "deletion", "line_number": 0}]}),

@@ -143,7 +143,7 @@ async def test_a_hidden_text_hides_the_title(tmp_path):
     harness = ToolHarness(tmp_path, policy=Policy(hidden_fields=frozenset({Field.TEXT})), **LOCAL)
     harness.store.put("plan", "Ship it.\n", title="Road map")
     await harness.sync()
-    assert await listed(harness) == [("plan", None, "")]
+    assert await listed(harness) == [("plan", None, "(hidden by the user's policy)")]
     note = await get.handle(harness.app, GetRequest(id="plan"), harness.caller)
     assert note.title is None
     with pytest.raises(NotPermitted):

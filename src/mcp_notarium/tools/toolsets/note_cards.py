@@ -19,7 +19,8 @@ from mcp_notarium.tools.call_context import CallContext, name_note, require_cons
 from mcp_notarium.tools.catalog import Toolset
 from mcp_notarium.tools.losses import find_loss
 from mcp_notarium.tools.save import LARGEST_NOTE, Draft, carry_out, make_draft
-from mcp_notarium.tools.save_checks import check_tags, check_title
+from mcp_notarium.tools.save_checks import check_tags, check_title, require_meant
+from mcp_notarium.tools.tag_spelling import spell_tags
 from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.toolsets import note_cards_answers as answers
 from mcp_notarium.tools.toolsets.note_cards_requests import (
@@ -43,7 +44,7 @@ _FIND = "List or search the notes; each has its id."
 
 async def create(app: App, request: CreateNoteRequest, call: CallContext) -> PlainAnswer:
     """Create a note."""
-    values = {"color": "default", **_values(request, ()), "type": request.type}
+    values = {"color": "default", **_values(app, request, ()), "type": request.type}
 
     async def draft() -> Draft:
         return make_draft(app, None, _content(app, None, values))
@@ -56,7 +57,7 @@ async def update(app: App, request: UpdateNoteRequest, call: CallContext) -> Pla
     """Change the fields that are given; the others stay."""
 
     def changed(note: Note) -> Content:
-        values = _values(request, note.tags)
+        values = _meant(request, note, _values(app, request, note.tags))
         if not values.keys().isdisjoint({"title", "content", "checkItems"}):
             app.config.policy.require_edit(Field.TEXT)
         if "labels" in values:
@@ -167,7 +168,7 @@ async def _change(
     return await answers.one(app, note_id, fields)
 
 
-def _values(request: Card, labels: Sequence[str]) -> dict[str, Any]:
+def _values(app: App, request: Card, labels: Sequence[str]) -> dict[str, Any]:
     """Return the fields that were given, in the form that can be stored; ``labels``: those of the note."""
     given = request.model_dump(exclude_unset=True, exclude={"id", "confirm"})
     empty = ("title", "checkItems", "labels", "images")
@@ -175,8 +176,20 @@ def _values(request: Card, labels: Sequence[str]) -> dict[str, Any]:
     if values.get("title") is not None:
         values["title"] = check_title(values["title"])
     if values.get("labels") is not None:
-        values["labels"] = list(check_tags(values["labels"], present=labels, spaced=True))
+        spelled = spell_tags(app, values["labels"])
+        values["labels"] = list(check_tags(spelled, present=labels, spaced=True))
     return values
+
+
+def _meant(request: UpdateNoteRequest, note: Note, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values without empty texts beside others. Raises ``InvalidRequest`` if one would remove something."""
+    sent = {"title": request.title, "content": request.content}
+    empty = [name for name, one in sent.items() if one == ""]
+    if not empty or len(values) < 2:  # noqa: PLR2004 - alone it is meant
+        return values
+    held = {"title": note.title, "content": note.text}
+    require_meant([name for name in empty if held.get(name)])
+    return {name: one for name, one in values.items() if name not in empty}
 
 
 def _content(app: App, note: Note | None, values: dict[str, Any]) -> Content:

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field as Described
 from pydantic import StrictBool
 
+from mcp_notarium.tools.arguments import EMPTY, NULL
 from mcp_notarium.tools.requests import QUIET, Wire
 
 
 class Card(Wire):
     """Hold the fields of a note that can be set. ``null`` empties a title or a list."""
 
-    title: str | None = Described(default=None, description="Note title")
+    title: Annotated[str, NULL] | None = Described(default=None, description="Note title")
     color: str | None = Described(
         default=None,
         max_length=100,
         description="default, red, orange, yellow, green, teal, blue, purple, pink or gray",
     )
-    checkItems: list[dict[str, Any]] | None = Described(  # noqa: N815 - the contract's names
+    checkItems: Annotated[list[dict[str, Any]], NULL] | None = Described(  # noqa: N815 - the contract's names
         default=None, description="Items of a checklist: {id, text, checked}"
     )
-    labels: list[str] | None = Described(default=None, description="Labels (tags)")
+    labels: Annotated[list[str], NULL] | None = Described(default=None, description="Labels (tags)")
     isPinned: StrictBool | None = None  # noqa: N815
     isArchived: StrictBool | None = None  # noqa: N815
-    images: list[str] | None = Described(default=None, description="Images, base64 encoded")
+    images: Annotated[list[str], NULL] | None = Described(
+        default=None, description="Images, base64 encoded"
+    )
 
 
 class CreateNoteRequest(Card):
@@ -39,7 +42,7 @@ class UpdateNoteRequest(Card):
     """Hold the arguments of ``update_note``. ``confirm``: see ``save``; a refusal names it."""
 
     id: str = Described(description="Note ID")
-    content: str | None = Described(default=None, description="Note content")
+    content: Annotated[str, EMPTY] | None = Described(default=None, description="Note content")
     confirm: StrictBool | None = Described(default=None, json_schema_extra=QUIET)
 
 

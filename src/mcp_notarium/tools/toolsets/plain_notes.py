@@ -23,7 +23,7 @@ from mcp_notarium.tools.answers import PlainAnswer
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.catalog import Toolset
 from mcp_notarium.tools.note_lookup import find_note
-from mcp_notarium.tools.requests import QUIET, Wire
+from mcp_notarium.tools.requests import QUIET, Text, Wire
 from mcp_notarium.tools.save import Draft, carry_out, make_draft
 from mcp_notarium.tools.save_checks import check_title
 from mcp_notarium.tools.sync_notice import wait_for_notes
@@ -71,8 +71,8 @@ class UpdateNoteRequest(Wire):
     """Hold the arguments of ``UpdateNote``. ``confirm``: see ``save``; a refusal names it."""
 
     id: str = Described(description="The unique identifier of the note to update")
-    title: str | None = Described(default=None, description="New title; left out: it stays")
-    content: str | None = Described(default=None, description="New content; left out: it stays")
+    title: Text | None = Described(default=None, description="New title; left out: it stays")
+    content: Text | None = Described(default=None, description="New content; left out: it stays")
     confirm: StrictBool | None = Described(default=None, json_schema_extra=QUIET)
 
 

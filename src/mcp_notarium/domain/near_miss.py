@@ -1,0 +1,102 @@
+"""Tell where a text nearly says what was looked for, and which character differs. Pure.
+
+Characters that look alike are compared as one: blanks and line ends, quotation marks, hyphens. If that finds nothing, the
+line that is most like the first of what was looked for is named.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+_BLANKS = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000\t"
+_SINGLE, _DOUBLE = (
+    "\u2018\u2019\u201a\u201b\u2032\u00b4`",
+    "\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb",
+)
+_HYPHENS = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+_ALIKE = str.maketrans(
+    {
+        **dict.fromkeys(_BLANKS, " "),
+        **dict.fromkeys(_SINGLE, "'"),
+        **dict.fromkeys(_DOUBLE, '"'),
+        **dict.fromkeys(_HYPHENS, "-"),
+        **dict.fromkeys("\r\n\u2028", " "),
+    }
+)
+"""One character for one, so that places stay."""
+_MOST_LINES = 2_000
+_MOST_CHARACTERS = 300
+_LIKE = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """Hold the nearest line (from 1), its text, and which character differs first there."""
+
+    line: int
+    text: str
+    differs: str
+
+
+def find_near_miss(text: str, wanted: str) -> NearMiss | None:
+    """Return where ``text`` nearly says ``wanted``, or None. It does not say it exactly."""
+    text, wanted = text.replace("\r\n", "\n"), wanted.replace("\r\n", "\n")
+    folded, sought = text.translate(_ALIKE), wanted.translate(_ALIKE)
+    start = folded.find(sought)
+    if start < 0 and len(folded.lower()) == len(folded):
+        start = folded.lower().find(sought.lower())
+    fits = start >= 0 and text[start : start + len(wanted)] != wanted
+    return _told(text, wanted, start) if fits else _nearest(text, wanted)
+
+
+def _told(text: str, wanted: str, start: int) -> NearMiss:
+    there = text[start : start + len(wanted)]
+    differs, at = _differ(there, wanted)
+    return NearMiss(text.count("\n", 0, start + at) + 1, _line_at(text, start + at), differs)
+
+
+def _differ(there: str, wanted: str) -> tuple[str, int]:
+    """Return which character differs first, and its place."""
+    pairs = enumerate(zip(there, wanted, strict=False))
+    at = next((n for n, (one, other) in pairs if one != other), min(len(there), len(wanted)))
+    one, other = (_name(text[at]) if at < len(text) else "nothing" for text in (there, wanted))
+    return f"has {one} where `find` has {other}", at
+
+
+def _nearest(text: str, wanted: str) -> NearMiss | None:
+    """Return the line that is most like the first one that was looked for."""
+    first = next((line.strip() for line in wanted.split("\n") if line.strip()), "")
+    if not first or len(first) > _MOST_CHARACTERS:
+        return None
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(first)
+    best, found = _LIKE, None
+    for number, line in enumerate(text.split("\n", _MOST_LINES)[:_MOST_LINES], start=1):
+        stripped = line.strip()[:_MOST_CHARACTERS]
+        matcher.set_seq1(stripped)
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
+            ratio = matcher.ratio()
+            if ratio > best:
+                differs = "has that" if stripped == first else _differ(stripped, first)[0]
+                best, found = ratio, NearMiss(number, line[:_MOST_CHARACTERS], differs)
+    return found
+
+
+def _line_at(text: str, place: int) -> str:
+    start = text.rfind("\n", 0, place) + 1
+    end = text.find("\n", place)
+    line = text[start : len(text) if end < 0 else end]
+    begin = max(0, place - start - _MOST_CHARACTERS // 2)
+    return line[begin : begin + _MOST_CHARACTERS]
+
+
+def _name(character: str) -> str:
+    if character == "\n":
+        return "a line end"
+    if character == "\t":
+        return "a tab"
+    name = unicodedata.name(character, "").lower()
+    code = f"U+{ord(character):04X}"
+    return f"{name} ({code})" if name else code
