@@ -8,6 +8,7 @@ if nothing would change, or if nobody has agreed to sharing the note or dropping
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -30,7 +31,13 @@ from mcp_notarium.tools.note_lookup import (
 )
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
-from mcp_notarium.tools.save_checks import check_tags, check_title, drops_most, find_new_addresses
+from mcp_notarium.tools.save_checks import (
+    check_front_matter,
+    check_tags,
+    check_title,
+    drops_most,
+    find_new_addresses,
+)
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -40,6 +47,9 @@ if TYPE_CHECKING:
 LARGEST_NOTE = 1_048_576
 """Bytes of UTF-8; stores accept about 1 MB."""
 
+_TITLE_CHANGED = (
+    "`title` is not the one you gave: no file can be called that, or something has the name."
+)
 _ATTEMPTS = 3
 """Limit how often a change that needs no version is made, each time from the newest text."""
 
@@ -76,7 +86,9 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     draft, note, saved = await carry_out(app, lambda: _draft(app, request), call)
     before = None if draft.note is None else draft.note.content
     sent, whole = draft.content.text, bool(request.return_text)
-    said = describe(saved, draft.links) if saved else ""
+    said = _other_title(app, request, note) if saved else ""
+    if saved and (links := describe(saved, draft.links)):
+        said = f"{said} {links}".strip()
     return make_answer(app, note, saved, before=before, sent=sent, whole=whole, said=said)
 
 
@@ -281,6 +293,8 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
         given = live.given(note, content.text) if live is not None else None
         if given is not None:
             content = replace(content, text=given.text, native=given.native)
+    if note is None and app.library.traits.folders and not content.native:
+        check_front_matter(content.text)
     if note is None or content != note.content:
         # A new note has no id yet, but a place; a note that is renamed gets another one.
         known_as, judged = app.library.preview(note, content)
@@ -312,6 +326,21 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
 
 def _title(request: SaveRequest) -> str | None:
     return request.title if isinstance(request, TitledSaveRequest) else None
+
+
+def _other_title(app: App, request: SaveRequest, note: Note) -> str:
+    """Return what to say if the title is not the one that was asked for, where it is the name of a file."""
+    asked = _title(request)
+    if not asked or not app.library.traits.folders or note.title is None:
+        return ""
+    last = asked.rpartition("/")[2]
+    if _plain(note.title) in {_plain(last), _plain(last.rpartition(".")[0])}:
+        return ""
+    return _TITLE_CHANGED
+
+
+def _plain(title: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", title).split())
 
 
 def _rewrites_links(request: SaveRequest) -> bool | None:
