@@ -171,3 +171,53 @@ def test_what_is_left_out_is_counted_anew_before_and_after_a_restart(
         until(lambda: server.tool("list")["total_items"] == 4)
         assert left_out(server) == 0
         assert server.leave() == 0
+
+
+def test_cards_of_canvases_follow_a_renamed_note(
+    env: dict[str, str], vault: Path, tmp_path: Path
+) -> None:
+    (vault / "Boards").mkdir()
+    (vault / "Private").mkdir()
+    put(vault / "Plan.md", "plan\n")
+    put(vault / "Index.md", "[[Plan]]\n")
+    card = '{"id":"1", "type":"file",\t"file":"Plan.md","subpath":"#Costs","x":1.50}'
+    text = f'{{\r\n"nodes":[{card},\r\n{card}],"edges":[]}}'
+    board, hidden = vault / "Boards" / "Roadmap.canvas", vault / "Private" / "Secret.canvas"
+    broken, other = vault / "Broken.canvas", vault / "Other.canvas"
+    for place, what in (
+        (board, text),
+        (hidden, text),
+        (broken, text[:-1]),
+        (other, text.replace("Plan", "X")),
+    ):
+        place.write_bytes(what.encode())
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[notes]\nhidden_paths = ["Private"]\n')
+    policy.chmod(0o600)
+    with Server(env | {"NOTARIUM_POLICY_FILE": str(policy)}) as server:
+        server.loaded(2)
+        version = server.tool("get", id="Plan.md")["local_version"]
+        asked = {"id": "Plan.md", "local_version": version, "title": "Work/Road map"}
+        refused = server.error("save", **asked)
+        assert refused["subcategory"] == "links_would_break"
+        assert "3 links in 1 note and 1 canvas" in refused["message"]
+        assert (refused["details"]["links"], refused["details"]["canvases"]) == (3, 1)
+        saved = server.tool("save", **asked, rewrite_links=True)
+        assert "Cards were rewritten in 1 canvas." in saved["note"]
+        assert "could not be read or written as a canvas: 1 canvas" in saved["note"]
+        moved = text.replace("Plan.md", "Work/Road map.md")
+        assert board.read_bytes() == moved.encode()
+        assert (vault / "Index.md").read_text() == "[[Road map]]\n"
+        for place, what in (
+            (hidden, text),
+            (broken, text[:-1]),
+            (other, text.replace("Plan", "X")),
+        ):
+            assert place.read_bytes() == what.encode()
+        server.tool("manage", action="undo", id=saved["id"], confirm=True)
+        assert (vault / "Plan.md").exists()
+        assert board.read_bytes() == text.encode()
+        version = server.tool("get", id="Plan.md")["local_version"]
+        server.tool("save", id="Plan.md", local_version=version, title="Kept", rewrite_links=False)
+        assert board.read_bytes() == text.encode()
+        assert server.leave() == 0

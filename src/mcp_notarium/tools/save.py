@@ -20,7 +20,7 @@ from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.call_context import CallContext, name_note, quote_whole, require_consent
-from mcp_notarium.tools.link_changes import describe, with_links
+from mcp_notarium.tools.link_changes import describe, describe_cards, with_links
 from mcp_notarium.tools.losses import find_questions
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
@@ -59,7 +59,7 @@ class Draft:
     """Hold the content to write, and the questions a person has to agree to first.
 
     ``note``: as the caller has read it; None: a new one. ``on_newest``: made from the newest text, whatever
-    that is. ``links``: what links in other notes become. ``loses``: it takes away for good what it replaces.
+    that is. ``links``: what links in other notes become. ``cards``: see :func:`with_links`. ``loses``: it takes away for good what it replaces.
     """
 
     note: Note | None
@@ -67,6 +67,7 @@ class Draft:
     asks: tuple[str, ...]
     on_newest: bool = False
     links: Mapping[str, Changes] = field(default_factory=dict)
+    cards: Mapping[str, int | None] = field(default_factory=dict)
     loses: bool = False
 
     @property
@@ -87,8 +88,9 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     before = None if draft.note is None else draft.note.content
     sent, whole = draft.content.text, bool(request.return_text)
     said = _other_title(app, request, note) if saved else ""
-    if saved and (links := describe(saved, draft.links)):
-        said = f"{said} {links}".strip()
+    if saved:
+        more = describe(saved, draft.links), describe_cards(saved, draft.cards)
+        said = " ".join(filter(None, (said, *more)))
     return make_answer(app, note, saved, before=before, sent=sent, whole=whole, said=said)
 
 
@@ -123,9 +125,7 @@ async def carry_out(
                         exact=exact or draft.loses,
                         links=draft.links,
                     )
-                for _ in saved.relinked:
-                    with app.usage_limits.write():
-                        pass
+                saved = await _follow(app, draft, saved)
             except VersionConflict as error:
                 if draft.note is None or exact or draft.loses:
                     raise
@@ -134,6 +134,17 @@ async def carry_out(
             else:
                 return draft, saved.note, saved
     raise AssertionError("the last attempt returns or raises")
+
+
+async def _follow(app: App, draft: Draft, saved: Saved) -> Saved:
+    """Let the cards of canvases follow a note that was renamed, and count what was changed beside it."""
+    wanted = [one for one, count in draft.cards.items() if count]
+    if draft.note is not None and wanted:
+        saved = await app.library.move_cards(saved, draft.note.id, wanted)
+    for _ in (*saved.relinked, *saved.canvases):
+        with app.usage_limits.write():
+            pass
+    return saved
 
 
 async def _with_loss(app: App, draft: Draft, call: CallContext) -> Draft:
@@ -252,10 +263,18 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         properties=with_properties(old.properties, _properties(request)),
     )
     links: Mapping[str, Changes] = {}
+    cards: Mapping[str, int | None] = {}
     if note is not None:
         content = app.library.with_free_title(note, content)
-        content, links = await with_links(app, note, content, wanted=_rewrites_links(request))
-    draft = replace(make_draft(app, note, content), on_newest=_is_on_newest(request), links=links)
+        content, links, cards = await with_links(
+            app, note, content, wanted=_rewrites_links(request)
+        )
+    draft = replace(
+        make_draft(app, note, content),
+        on_newest=_is_on_newest(request),
+        links=links,
+        cards=cards,
+    )
     if draft.asks and request.local_version is not None and note is not None:
         # What a person has to agree to is never merged with a text that nobody has seen with it.
         await find_at_version(app, note.id, request.local_version)

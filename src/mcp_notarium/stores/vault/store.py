@@ -96,7 +96,10 @@ class VaultStore:
         self._watch = Watch(path)
         self._looking = threading.Lock()
         self.pages = NotePages(
-            self._folder, read_tags=note_codec.find_tags, name=file_identity.identity_of
+            self._folder,
+            read_tags=note_codec.find_tags,
+            name=file_identity.identity_of,
+            folders=self._find_folders,
         )
         self._pages: dict[str, tuple[FullListing, int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
@@ -261,6 +264,11 @@ class VaultStore:
             if not self._watch.follow(self._table.folders):
                 break
             self._table.scan(root)  # a folder was not watched meanwhile
+
+    def _find_folders(self, root: int) -> tuple[str, ...]:
+        with self._looking:
+            self._look(root, within=self.shortest_pause)
+            return self._table.folders
 
     def _tell(self, cursor: str) -> None:
         self._told = cursor
