@@ -205,3 +205,17 @@ def test_uninstall_of_a_broken_file_says_how_to_take_the_server_out(env: dict[st
     assert "by hand" in done.stderr
     assert "install --print" not in done.stderr
     assert (place / "mcp.json").read_text() == "{"
+
+
+@pytest.mark.parametrize("command", [["search", "flour"], ["repair"]])
+def test_what_works_of_a_damaged_notebook_is_named_first(
+    env: dict[str, str], command: list[str]
+) -> None:
+    assert run(env, "restore", "--make").returncode == 0
+    (database,) = Path(env["NOTARIUM_DATA_DIR"]).rglob("notarium_cache*.sqlite.encrypted")
+    with database.open("r+b") as file:
+        file.write(os.urandom(4096))
+    said = " ".join(run(env, *command).stderr.split())
+    assert 0 < said.find("`mcp-notarium restore`") < said.find("restore --backup"), said
+    assert run(env, "restore", "--yes").returncode == 0
+    assert "flour" in run(env, "show", "Pancakes").stdout
