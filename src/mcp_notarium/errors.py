@@ -347,6 +347,14 @@ class StoreProtocolError(StoreError):
     resolution_hint = f"Try again in a few minutes; {_IF_IT_STAYS}"
 
 
+class NoteUnreadable(StoreProtocolError):
+    """Something has the name of the note at the store, and cannot be read as a note."""
+
+    category = "VALIDATION"
+    subcategory = "not_a_note"
+    http_status_code = 422
+
+
 class OutcomeUnknown(StoreError):
     """A write was sent and no answer came; its journal entry stays, and the next sync finishes it."""
 

@@ -6,7 +6,7 @@ the store has answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -263,6 +263,27 @@ class Library:
         files = await self.pages.find_files(places) if self.pages is not None and places else set()
         broken = links.find_broken(note.id, new_id, files=files)
         return {one: changes for one, changes in broken.items() if self._has_links(one, changes)}
+
+    async def find_cards(self, note: Note, content: Content) -> dict[str, int | None]:
+        """Return how many cards of each canvas show the note, if the content gives it another path.
+
+        None: the canvas names the note, and is not readable.
+        """
+        if self.pages is None or note.trash or content.title == note.title:
+            return {}
+        if self.preview(note, content)[0] == note.id:
+            return {}
+        return await self.pages.find_cards(note.id)
+
+    async def move_cards(self, saved: Saved, old: str, canvases: Iterable[str]) -> Saved:
+        """Let canvases show a note that was renamed; say in which that is done."""
+        if self.pages is None or saved.note.id == old:
+            return saved
+        try:
+            moved = await self.pages.move_cards(canvases, old=old, new=saved.note.id)
+        except StoreError:
+            moved = set()
+        return replace(saved, canvases=tuple(sorted(moved)))
 
     def _has_links(self, note_id: str, changes: Changes) -> bool:
         note = self.get(note_id)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -164,3 +166,56 @@ def test_a_key_without_enter_answers_no_question(tmp_path: Path) -> None:
         assert terminal.ends() == 0
     assert not (tmp_path / ".cursor/mcp.json").exists()
     assert not (tmp_path / ".config/zed/settings.json").exists()
+
+
+def test_the_name_that_the_audit_log_has_of_a_note_is_a_name_for_every_command(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "vault").mkdir()
+    (tmp_path / "vault" / "Plan.md").write_text("a plan\n")
+    env = store_environment(tmp_path, "vault", VAULT_PATH=str(tmp_path / "vault"))
+    assert run(env, "show", "Plan.md").returncode == 0
+    logged = run(env, "audit", "tail", "--json").stdout
+    (name,) = set(re.findall(r"id:[0-9a-f]{16}", logged))
+    assert run(env, "show", name).stdout == "a plan\n"
+    assert "Plan.md" in run(env, "history", name, "--json").stdout
+    refused = run(env, "undo", name, "--yes")
+    assert "no note has this id" not in refused.stderr
+    assert "no change" in refused.stderr or "nothing" in refused.stderr.lower()
+    unknown = run(env, "show", "id:0123456789abcdef")
+    assert unknown.returncode == 1
+    (tmp_path / "vault" / "Plan.md").rename(tmp_path / "vault" / "Moved.md")
+    assert run(env, "show", name).stdout == "a plan\n"
+
+
+def test_a_search_right_after_a_restore_finds_the_notes(env: dict[str, str]) -> None:
+    assert run(env, "restore", "--make").returncode == 0
+    done = run(env, "restore", "--yes")
+    assert done.returncode == 0, done.stderr
+    found = run(env, "search", "flour", "--json")
+    assert json.loads(found.stdout)["total"] == 2, found.stderr
+
+
+def test_uninstall_of_a_broken_file_says_how_to_take_the_server_out(env: dict[str, str]) -> None:
+    place = Path(env["HOME"]) / ".cursor"
+    place.mkdir()
+    (place / "mcp.json").write_text("{")
+    done = run(env, "uninstall", "--client", "cursor", "--yes")
+    assert done.returncode == 1
+    assert "by hand" in done.stderr
+    assert "install --print" not in done.stderr
+    assert (place / "mcp.json").read_text() == "{"
+
+
+@pytest.mark.parametrize("command", [["search", "flour"], ["repair"]])
+def test_what_works_of_a_damaged_notebook_is_named_first(
+    env: dict[str, str], command: list[str]
+) -> None:
+    assert run(env, "restore", "--make").returncode == 0
+    (database,) = Path(env["NOTARIUM_DATA_DIR"]).rglob("notarium_cache*.sqlite.encrypted")
+    with database.open("r+b") as file:
+        file.write(os.urandom(4096))
+    said = " ".join(run(env, *command).stderr.split())
+    assert 0 < said.find("`mcp-notarium restore`") < said.find("restore --backup"), said
+    assert run(env, "restore", "--yes").returncode == 0
+    assert "flour" in run(env, "show", "Pancakes").stdout

@@ -150,7 +150,7 @@ def _require_fit(folder: AccountFolder, backup: KeyFile, data_key: DataKey) -> N
     except CacheDamaged as error:
         raise CacheDamaged(
             "the database does not open with this copy: it is damaged, or of another cache",
-            resolution_hint=startup_outcomes.RESTORE_FOLDER + startup_outcomes.RESET_IF_FETCHED,
+            resolution_hint=startup_outcomes.BEGIN_ANEW,
         ) from error
     finally:
         server_lock.release()

@@ -170,7 +170,7 @@ def write_salvaged(
         except CacheDamaged as error:
             raise CacheDamaged(
                 "nothing can be saved: the pages that say where everything is are damaged",
-                resolution_hint=startup_outcomes.RESTORE_FOLDER + startup_outcomes.RESET_IF_FETCHED,
+                resolution_hint=startup_outcomes.BEGIN_ANEW,
             ) from error
         reports.append(report)
         with closing(opens()) as damaged:
@@ -255,7 +255,7 @@ def _require_newest(copy: Path, found: KeyFile, data_key: DataKey) -> None:
 def _only_encrypted_error() -> InvalidRequest:
     return InvalidRequest(
         "`repair` works on encrypted caches, and DB_ENCRYPTION is off",
-        resolution_hint=startup_outcomes.RESTORE_FOLDER + startup_outcomes.RESET_IF_FETCHED,
+        resolution_hint=startup_outcomes.BEGIN_ANEW,
     )
 
 

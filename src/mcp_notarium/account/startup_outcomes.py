@@ -26,6 +26,10 @@ RESET_IF_FETCHED = (
     "and fills a new one; if they are nowhere else, `mcp-notarium restore` puts a copy of them back."
 )
 """The same, for who does not know where the notes are."""
+_OR_BACKUP = " Or restore a backup: `mcp-notarium restore --backup PATH`."
+BEGIN_AGAIN = f"Run{OR_RESET.removeprefix(' Or run')}{_OR_BACKUP}"
+BEGIN_ANEW = RESET_IF_FETCHED.strip() + _OR_BACKUP
+"""The same, for who does not know where the notes are."""
 _WITHOUT_KEYS = (
     " If all are lost, `mcp-notarium reset-cache` moves the old cache to the quarantine and fills a new "
     "one, under the key that is configured then, from the note store."
@@ -37,6 +41,7 @@ _WITHOUT_COPIES = (
 _REST_IS_FETCHED = f" The next sync fetches the rest.{OR_RESET}"
 _ONLY_COPY: Mapping[str, str] = MappingProxyType(
     {
+        BEGIN_AGAIN: f"Put the newest copy of the notebook back: `mcp-notarium restore`.{_OR_BACKUP}",
         _WITHOUT_KEYS: " If all are lost, nobody can read the notes.",
         _WITHOUT_COPIES: " Without any copy, nobody can read the notes.",
         _REST_IS_FETCHED: " Or put a copy of the notebook back: `mcp-notarium restore`.",
@@ -92,14 +97,12 @@ COPY_BACK = (
     "Run `mcp-notarium keys restore`: it puts the newer copy that lies beside it in its place, and "
     "keeps the old one in `quarantine/`."
 )
-RESTORE_FOLDER = "Restore a backup: `mcp-notarium restore --backup PATH`."
 KEY_FILE_BEHIND = "the key file is older than the one this database was last opened with"
 PUT_NEWEST_BACK = (
     "An old copy of `notarium_keys.json` was put back, perhaps with a key that was exchanged for a "
     "reason. Put the newest one back with `mcp-notarium keys restore FILE`."
 )
 NEWEST_BACK = PUT_NEWEST_BACK + OR_RESET
-BEGIN_AGAIN = RESTORE_FOLDER + OR_RESET
 REPAIR = "Run `mcp-notarium repair`: it saves what can be read into a new cache." + _REST_IS_FETCHED
 UPDATE = "Update MCP Notarium the way you installed it." + OR_RESET
 OTHER_ACCOUNT = (

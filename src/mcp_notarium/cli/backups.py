@@ -66,7 +66,7 @@ def run_restore(args: argparse.Namespace) -> int:
     done.result.state.require_finished(
         "the copy is active, but the old files are not all in the quarantine",
         hint="Nothing is lost, and servers can be started. Run `mcp-notarium repair` when the disk is "
-        f"well: it moves the rest to {done.result.quarantine}.",
+        f"well: it moves the rest to a folder of its own beside {done.result.quarantine}.",
     )
     talk(f"The old files are in {done.result.quarantine}, as they were.")
     if args.json:

@@ -188,7 +188,7 @@ def run_repair(args: argparse.Namespace) -> int:
     done.state.require_finished(
         "the repaired cache is active, but the old files are not all in the quarantine",
         hint="Nothing is lost, and servers can be started. Run `mcp-notarium repair` again when the "
-        f"disk works again: it moves the rest to {done.quarantine}.",
+        f"disk works again: it moves the rest to a folder of its own beside {done.quarantine}.",
     )
     talk(f"The old files are in {done.quarantine}, as they were.")
     return 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import difflib
+import re
 import unicodedata
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -44,6 +45,8 @@ _SYNC_SECONDS = 15.0
 _MOST_NAMED = 10
 _MOST_COMPARED = 1000
 """Notes with the words whose titles are compared with what was typed."""
+_RECORDED = re.compile("id:[0-9a-f]{16}")
+"""What the audit log and the report call a note whose id is made of words."""
 _HINTS = {
     "nothing_to_undo": "`mcp-notarium history NOTE` lists what `mcp-notarium restore-version` can bring back.",
     "changed_since": "`mcp-notarium history NOTE` lists what came; `mcp-notarium restore-version` drops that, too.",
@@ -77,7 +80,7 @@ def run_history(args: argparse.Namespace) -> int:
 
 async def _history(config: Config, args: argparse.Namespace) -> int:
     async with open_synced(config) as app:
-        named = " ".join(args.note)
+        named = _unrecorded(app, " ".join(args.note))
         removed = app.library.history.read_removed(named)
         note_id = named if removed else (await _find_told(app, named)).id
         request = ManageRequest(action="history", id=note_id, version=args.before)
@@ -160,7 +163,8 @@ def run_undo(args: argparse.Namespace) -> int:
 async def _change(config: Config, args: argparse.Namespace, action: str) -> int:
     config.policy.require_use("manage", action)
     async with open_synced(config) as app:
-        named = args.note if isinstance(args.note, str) else " ".join(args.note)
+        typed = args.note if isinstance(args.note, str) else " ".join(args.note)
+        named = _unrecorded(app, typed)
         fields = {"action": action, "id": named, "version": getattr(args, "version", None)}
         if action == "undo" or not app.library.history.read_removed(named):
             note = await _find_told(app, named)
@@ -225,7 +229,8 @@ def person_config(args: argparse.Namespace) -> Config:
 async def open_synced(config: Config) -> AsyncIterator[App]:
     """Open the account, in step with the store if that can be reached."""
     async with open_app(config) as app, _named_errors():
-        if not app.library.traits.in_database and not await app.scheduler.sync_now(_SYNC_SECONDS):
+        known = app.library.traits.in_database and app.library.status().complete
+        if not known and not await app.scheduler.sync_now(_SYNC_SECONDS):
             why = app.library.status().last_error or "it did not answer in time"
             talk(f"note: the note store was not asked: {why}")
         yield app
@@ -244,8 +249,10 @@ async def _named_errors() -> AsyncIterator[None]:
 async def find_named(app: App, named: str) -> Note:
     """Return the note with this id, the only one with this title, or the only one that has these words.
 
-    Raises ``NoteNotFound``, and lists the notes if there are several.
+    The name that an audit record has of a note is one of its ids. Raises ``NoteNotFound``, and lists the notes if
+    there are several.
     """
+    named = _unrecorded(app, named)
     try:
         return await find_note(app, named)
     except NoteNotFound:
@@ -274,6 +281,14 @@ async def find_named(app: App, named: str) -> Note:
         f"{found.total:,} notes have these words{shown}",
         resolution_hint="Give the id of one, or more words.",
     )
+
+
+def _unrecorded(app: App, named: str) -> str:
+    """Return the id of the note that the audit log calls so; else what was given."""
+    if not _RECORDED.fullmatch(named):
+        return named
+    ids = app.library.history.find_ids()
+    return next((one for one in ids if app.audit.note_reference(one) == named), named)
 
 
 def _same_title(one: Summary, named: str) -> bool:

@@ -35,6 +35,10 @@ _TEMPORARY = {"archive-v0", "environments-v2"}
 _CACHES = {".cache", "cache", "caches"}
 """Where ``pipx run`` keeps a program for some days."""
 
+_TAKE_OUT_BY_HAND = (
+    "It was left as it is. Mend the file and run `mcp-notarium uninstall` again, or take the entry with "
+    "`mcp-notarium` out by hand."
+)
 _ADDED = "What was added so far stays; `mcp-notarium uninstall` takes it out."
 _TAKEN_OUT = "What was taken out so far stays so; `mcp-notarium install` adds it again."
 
@@ -178,7 +182,8 @@ def run_uninstall(args: argparse.Namespace) -> int:
             found = _uninstall_one(one, args.account, yes=args.yes) or found
         except NotariumError as error:
             failed = True
-            console.warn(f"{one.title}: {error.message}. {error.person_hint}")
+            hint = _TAKE_OUT_BY_HAND if isinstance(error, ConfigError) else error.person_hint
+            console.warn(f"{one.title}: {error.message}. {hint}")
     if not found and not failed:
         console.say("No client has the server.")
     elif found and accounts.read_accounts(accounts.config_dir(os.environ)):

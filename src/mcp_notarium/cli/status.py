@@ -59,7 +59,7 @@ _OTHER_RULES = (
 _FREE_BYTES = 64 * 1024
 """Free bytes that SQLite needs beside a database to open it, with a margin."""
 _AGAIN = (
-    f"Try again. If it stays like this: {startup_outcomes.RESTORE_FOLDER}"
+    f"Try again. If it stays like this: {startup_outcomes.BEGIN_ANEW}"
     f"{startup_outcomes.RESET_IF_FETCHED}"
 )
 

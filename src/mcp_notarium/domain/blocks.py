@@ -19,7 +19,7 @@ from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
-from mcp_notarium.domain.front_matter import find_block
+from mcp_notarium.domain.front_block import text_start
 
 _MOST_READ = 1000
 """Lines above, at most, in which the list is looked for that is still open."""
@@ -63,8 +63,7 @@ class _Line(NamedTuple):
 
 def find_text(text: str, form: Form) -> int:
     """Return how many lines of front matter stand above the text."""
-    block = find_block(text) if form is Form.FILE else None
-    return 0 if block is None else text.count("\n", 0, block[2])
+    return text.count("\n", 0, text_start(text)) if form is Form.FILE else 0
 
 
 def set_apart(lines: Sequence[str], at: int, added: list[str], *, front: int) -> list[str]:

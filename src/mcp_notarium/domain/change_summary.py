@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from mcp_notarium.domain.front_block import text_start
 from mcp_notarium.domain.lines import shared_ends, shorten, split_lines
 from mcp_notarium.domain.note import Content
 
@@ -58,9 +59,19 @@ def _text_change(old: str, new: str) -> tuple[str, str]:
         return "lines moved", ""
     changed = [line for line in after if line in added]
     changed += [line for line in before if line in removed]
-    first = next((line for line in changed if line.strip()), "")
+    first = next((line for line in _own_lines(old, new, changed) if line.strip()), "")
     unit = "line" if added.total() + removed.total() == 1 else "lines"
     return f"{' '.join(counts)} {unit}", _shown(first)
+
+
+def _own_lines(old: str, new: str, changed: list[str]) -> list[str]:
+    """Return the changed lines below the front matter; if there are none, those of it without its marks."""
+    fronts = [split_lines(text[: text_start(text)]) for text in (new, old)]
+    inside = {line for front in fronts for line in front}
+    marks = {front[at] for front in fronts if front for at in (0, -1)}
+    return [one for one in changed if one not in inside] or [
+        one for one in changed if one not in marks
+    ]
 
 
 def _shown(line: str) -> str:

@@ -16,6 +16,7 @@ from types import MappingProxyType
 import yaml
 
 from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.domain.front_block import find_block, is_foreign, is_unclosed
 from mcp_notarium.domain.lines import newline_of
 
 LARGEST = 65_536
@@ -24,7 +25,6 @@ _DEEPEST = 50
 _MOST_EVENTS = 10_000
 _MOST_TIMES = 100
 """A tag that stands in the block more often is not removed: the block is read again for each."""
-_BLOCK = re.compile(r"\ufeff?---[ \t]*\r?\n(?P<yaml>(?:.*\n)*?)---[ \t]*(?:\r?\n|\Z)")
 _KEYS = ("tags", "tag")
 _ALIASES = ("aliases", "alias")
 _CREATED = re.compile(
@@ -65,16 +65,10 @@ class TagList:
     block: int | None = None
 
 
-def find_block(text: str) -> tuple[int, int, int] | None:
-    """Return where the block's YAML starts and ends, and where the note's own text begins."""
-    if not text.startswith(("---", "\ufeff---")):
-        return None
-    found = _BLOCK.match(text)
-    return (*found.span("yaml"), found.end()) if found else None
-
-
 def require_readable(text: str) -> None:
-    """Raise ``NotUnderstood`` if the block is no mapping in YAML."""
+    """Raise ``NotUnderstood`` if the block is no mapping in YAML, or never closed."""
+    if is_unclosed(text):
+        raise NotUnderstood
     _read(text)
 
 
@@ -192,6 +186,8 @@ def _without(text: str, one: TagList, number: int, key: str) -> str:
 def _add(text: str, tag: str) -> str:
     block, end = find_block(text), newline_of(text)
     if block is None:
+        if is_foreign(text):
+            raise NotUnderstood
         mark = "\ufeff" * text.startswith("\ufeff")
         lines = ("---", "tags:", f"  - {_quoted(tag)}", "---", "")
         return mark + end.join(lines) + text[len(mark) :]

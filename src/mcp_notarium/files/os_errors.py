@@ -10,6 +10,12 @@ import os
 import stat
 from pathlib import Path
 
+_DISK = {
+    errno.EIO: "The disk has reported an error: check the disk, then run the command again.",
+    errno.ENOSPC: "Make room on the disk, then run the command again.",
+    getattr(errno, "EDQUOT", errno.ENOSPC): "Make room on the disk, then run the command again.",
+}
+"""What to do about errors for which another folder on the same disk is no way out."""
 ELSEWHERE = "Set NOTARIUM_DATA_DIR to a folder of your own."
 
 _DENIED = {errno.EACCES, errno.EPERM}
@@ -46,16 +52,22 @@ def suggest_fix(error: OSError, *, place: Path | None = None) -> str:
     ``place`` is the path if that is not the one the error names.
     """
     path = place or _path_of(error)
+    if error.errno in _DISK:
+        return _DISK[error.errno]
     if error.errno == errno.ENAMETOOLONG:
         return "Set NOTARIUM_DATA_DIR to a shorter path; a name in it is too long."
     if path is None:
         return ELSEWHERE
     if error.errno in _DENIED:
         return _permission(path)
-    if error.errno == errno.EROFS:
-        return f"{display_path(path)} lies on a disk that can only be read. {ELSEWHERE}"
     if error.errno == errno.ENOTDIR:
         return _no_folder(path)
+    return _elsewhere(path, error)
+
+
+def _elsewhere(path: Path, error: OSError) -> str:
+    if error.errno == errno.EROFS:
+        return f"{display_path(path)} lies on a disk that can only be read. {ELSEWHERE}"
     return f"The system does not let {display_path(path)} be used. {ELSEWHERE}"
 
 

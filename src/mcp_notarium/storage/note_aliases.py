@@ -35,6 +35,10 @@ class NoteNames:
         self._db.run_many(_SET_IDENTITY, rows)
         self._db.run_many("UPDATE hidden_notes SET identity = ? WHERE id = ?", rows)
 
+    def all(self) -> list[str]:
+        """Return every id that a note has or had, and those of removed notes of which versions are kept."""
+        return [row[0] for row in self._db.rows(_ALL)]
+
     def seen(self) -> list[Named]:
         """Return each name that a note has or had, hidden or not, with the note's identity."""
         return [(row[0], row[1]) for row in self._db.rows(_SEEN)]
@@ -90,6 +94,9 @@ UNION ALL
 SELECT id, identity FROM hidden_notes WHERE identity IS NOT NULL
 UNION ALL
 SELECT a.alias, b.identity FROM note_aliases a JOIN note_base b ON b.pk = a.pk
+"""
+_ALL = """
+SELECT id FROM notes UNION SELECT alias FROM note_aliases UNION SELECT note_id FROM note_versions
 """
 _IDENTITY_OF = """
 SELECT b.identity FROM note_base b JOIN notes n ON n.pk = b.pk WHERE n.id = ?

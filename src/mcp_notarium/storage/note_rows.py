@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mcp_notarium.domain.characters import replace_surrogates, tag_key
+from mcp_notarium.domain.front_block import shown_part
 from mcp_notarium.domain.lines import first_line, preview
 from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.search.folding import supplement, tag_words
@@ -103,7 +104,7 @@ def _note(revision: Revision) -> tuple[Value, ...]:
         _AS_JSON(tuple(sorted(content.properties))),
         _AS_JSON(content.tags),
         content.title,
-        preview(content.text),
+        preview(shown_part(content.text)),
         content.title or first_line(content.text),
         tag_words(content.tags),
         supplement(f"{content.title}\n{content.text}" if content.title else content.text),

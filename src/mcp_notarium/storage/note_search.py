@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from mcp_notarium.domain.characters import replace_surrogates
+from mcp_notarium.domain.front_block import shown_part
 from mcp_notarium.domain.lines import preview
 from mcp_notarium.search.folding import fold, words_only
 from mcp_notarium.search.query import Query, Word
@@ -233,7 +234,10 @@ class SearchIndex:
 
     def _lengthen_heads(self, notes: Sequence[Summary], lines: int) -> list[Summary]:
         texts = self._read_beginnings(notes, _MOST_PREVIEWED)
-        return [replace(note, head=preview(texts.get(note.id, note.head), lines)) for note in notes]
+        return [
+            replace(note, head=preview(shown_part(texts.get(note.id, note.head)), lines))
+            for note in notes
+        ]
 
 
 def _run(statements: Statements, database: Database) -> tuple[int, list[Row]]:

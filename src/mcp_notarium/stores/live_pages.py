@@ -32,7 +32,7 @@ class LivePage:
 
 
 class LivePages(Protocol):
-    """Read from the store. Raises what the store raises; nothing is written."""
+    """Read from the store. Raises what the store raises; nothing is written but by ``move_cards``."""
 
     async def page(self, path: str, *, start: int, most: int, tags: bool) -> LivePage:
         """Read at most ``most`` characters from ``start``; none if that is past the end.
@@ -43,3 +43,9 @@ class LivePages(Protocol):
 
     async def find_files(self, paths: Iterable[str]) -> set[str]:
         """Return at which of these paths there are files that are no notes, such as images."""
+
+    async def find_cards(self, path: str) -> dict[str, int | None]:
+        """Return how many cards of each canvas show the note; None: it names the note, and is not readable."""
+
+    async def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> set[str]:
+        """Let these canvases show the note at its new path; return those that do."""

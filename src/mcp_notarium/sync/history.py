@@ -123,6 +123,10 @@ class History:
             raise _missing_error(note.id, name)
         return found
 
+    def find_ids(self) -> list[str]:
+        """Return every id that a note has or had, also of removed ones, for the owner of the notes."""
+        return self._cache.notes.names.all()
+
     def read_removed(self, note_id: str) -> list[Version]:
         """Return what is kept of the notes of this id that were removed from here, the last one first.
 

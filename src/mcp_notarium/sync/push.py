@@ -18,6 +18,7 @@ from mcp_notarium.errors import (
     LoginRequired,
     NotariumError,
     NoteNotFound,
+    NoteUnreadable,
     RateLimited,
     StoreError,
     StoreRejected,
@@ -203,13 +204,19 @@ class Pusher:
         """
         if write.base_etag is None and self._store.traits.ids is Ids.STORE:
             return
+        about = {"id": write.note_id}
         try:
             head = await get_newest(self._store, write.note_id)
         except (StoreError, LoginRequired) as error:
             if isinstance(error, NOT_STORED):
                 raise
+            if isinstance(error, NoteUnreadable):
+                if write.base_etag is None:
+                    raise IdTaken("something else has this name", details=about) from None
+                raise StoreUnavailable(
+                    error.message, resolution_hint=error.resolution_hint
+                ) from None
             raise StoreUnavailable("the note store did not answer before the write") from error
-        about = {"id": write.note_id}
         if isinstance(head, Tombstone):
             if write.base_etag is not None:
                 raise gone_error(write.note_id)

@@ -29,6 +29,7 @@ class Saved:
     """Hold the note as it is in the index now.
 
     ``relinked``: the notes in which links were rewritten; ``waiting``: those in which they are to be.
+    ``canvases``: those whose cards follow the note.
     ``merged``: somebody else's change is in it too. ``copy_id``: the same lines were changed elsewhere at
     the same moment, so our text is kept in that note. ``differs``: see ``PushResult``.
     """
@@ -39,6 +40,7 @@ class Saved:
     differs: str = ""
     relinked: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
+    canvases: tuple[str, ...] = ()
 
 
 class WriteSender:

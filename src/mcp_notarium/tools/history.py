@@ -234,8 +234,10 @@ async def _draft(
     if content.tags != note.tags:
         app.config.policy.require_edit(Field.TAGS)
     content = app.library.with_free_title(note, content)
-    _, links = await with_links(app, note, content, wanted=True)  # its own were right at that place
-    draft = replace(make_draft(app, note, content), links=links)
+    _, links, cards = await with_links(
+        app, note, content, wanted=True
+    )  # its own were right at that place
+    draft = replace(make_draft(app, note, content), links=links, cards=cards)
     if call.client is None:
         return draft
     name = name_note(app, note.title or note.text, note_id=note.id)

@@ -24,36 +24,45 @@ MOST_NAMED = 10
 
 async def with_links(
     app: App, note: Note, content: Content, *, wanted: bool | None
-) -> tuple[Content, dict[str, Changes]]:
-    """Return the content with the note's own links rewritten, and what links in other notes become.
+) -> tuple[Content, dict[str, Changes], dict[str, int | None]]:
+    """Return the content with the note's own links rewritten, what links in other notes become, and the canvases.
 
-    ``wanted`` False: no link is to be changed. Raises ``InvalidRequest`` if links would break and None says what to
+    Of each canvas: how many cards show the note; None: it is not readable. ``wanted`` False: no link is to be changed. Raises ``InvalidRequest`` if links would break and None says what to
     do, and ``NotPermitted`` for more writes than are permitted.
     """
-    links = {} if wanted is False else await app.library.find_broken_links(note, content)
-    if not links:
-        return content, {}
+    if wanted is False:
+        return content, {}, {}
+    links = await app.library.find_broken_links(note, content)
+    cards = await app.library.find_cards(note, content)
+    readable = {one: count for one, count in cards.items() if count}
+    if not links and not readable:
+        return content, {}, cards
     if wanted is None:
-        raise _ask_error(app, links)
+        raise _ask_error(app, links, readable)
     own = links.pop(note.id, None)
     left = app.usage_limits.writes_left
-    if left is not None and left <= len(links):
+    others = len(links) + len(readable)
+    if left is not None and left <= others:
         raise NotPermitted(
-            f"The new name means a change of {len(links) + 1} notes; {left} more may be changed now.",
-            details={"notes": len(links) + 1, "left": left},
+            f"The new name means a change of {others + 1} notes and canvases; {left} more may be changed now.",
+            details={"notes": others + 1, "left": left},
             resolution_hint="Tell the user, who can rename it in their editor, or save it with `rewrite_links`: false.",
         )
-    return (replace(content, text=rewrite_links(content.text, own)) if own else content), links
+    text = rewrite_links(content.text, own) if own else content.text
+    return (replace(content, text=text) if own else content), links, cards
 
 
-def _ask_error(app: App, links: Mapping[str, Changes]) -> InvalidRequest:
+def _ask_error(app: App, links: Mapping[str, Changes], cards: Mapping[str, int]) -> InvalidRequest:
     counts = {one: count for one in links if (count := _count(app, one, links[one]))}
-    total = sum(counts.values())
+    total = sum(counts.values()) + sum(cards.values())
+    places = [_number(len(counts), "note")] if counts or not cards else []
+    places += [_canvases(len(cards))] if cards else []
     return InvalidRequest(
-        f"The new name would break {_number(total, 'link')} in {_number(len(counts), 'note')}; nothing was saved.",
+        f"The new name would break {_number(total, 'link')} in {' and '.join(places)}; nothing was saved.",
         subcategory="links_would_break",
         http_status_code=409,
-        details={"links": total, "notes": len(counts), "ids": list(counts)[:MOST_NAMED]},
+        details={"links": total, "notes": len(counts), "ids": list(counts)[:MOST_NAMED]}
+        | ({"canvases": len(cards)} if cards else {}),
         resolution_hint="Repeat the call with `rewrite_links`: true to change these links, and no others, as well; "
         "with false to leave them.",
     )
@@ -66,6 +75,21 @@ def _count(app: App, note_id: str, changes: Changes) -> int:
 
 def _number(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _canvases(count: int) -> str:
+    return f"{count} {'canvas' if count == 1 else 'canvases'}"
+
+
+def describe_cards(saved: Saved, cards: Mapping[str, int | None]) -> str:
+    """Return what to say of the canvases that show the note, without their names; '' of none."""
+    done = len(saved.canvases)
+    said = [f"Cards were rewritten in {_canvases(done)}."] if done else []
+    if left := len(cards) - done:
+        said.append(
+            f"Left alone, for it could not be read or written as a canvas: {_canvases(left)}."
+        )
+    return " ".join(said)
 
 
 def describe(saved: Saved, links: Mapping[str, Changes]) -> str:

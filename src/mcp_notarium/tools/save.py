@@ -8,6 +8,7 @@ if nothing would change, or if nobody has agreed to sharing the note or dropping
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.call_context import CallContext, name_note, quote_whole, require_consent
-from mcp_notarium.tools.link_changes import describe, with_links
+from mcp_notarium.tools.link_changes import describe, describe_cards, with_links
 from mcp_notarium.tools.losses import find_questions
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
@@ -31,6 +32,7 @@ from mcp_notarium.tools.note_lookup import (
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import (
+    check_front_matter,
     check_tags,
     check_title,
     drops_most,
@@ -48,6 +50,9 @@ LARGEST_NOTE = 1_048_576
 """Bytes of UTF-8; stores accept about 1 MB."""
 
 _TWO = 2
+_TITLE_CHANGED = (
+    "`title` is not the one you gave: no file can be called that, or something has the name."
+)
 _ATTEMPTS = 3
 """Limit how often a change that needs no version is made, each time from the newest text."""
 
@@ -57,7 +62,7 @@ class Draft:
     """Hold the content to write, and the questions a person has to agree to first.
 
     ``note``: as the caller has read it; None: a new one. ``on_newest``: made from the newest text, whatever
-    that is. ``links``: what links in other notes become. ``loses``: it takes away for good what it replaces.
+    that is. ``links``: what links in other notes become. ``cards``: see :func:`with_links`. ``loses``: it takes away for good what it replaces.
     """
 
     note: Note | None
@@ -65,6 +70,7 @@ class Draft:
     asks: tuple[str, ...]
     on_newest: bool = False
     links: Mapping[str, Changes] = field(default_factory=dict)
+    cards: Mapping[str, int | None] = field(default_factory=dict)
     loses: bool = False
 
     @property
@@ -85,7 +91,10 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     draft, note, saved = await carry_out(app, lambda: _draft(app, request), call)
     before = None if draft.note is None else draft.note.content
     sent, whole = draft.content.text, bool(request.return_text)
-    said = describe(saved, draft.links) if saved else ""
+    said = _other_title(app, request, note) if saved else ""
+    if saved:
+        more = describe(saved, draft.links), describe_cards(saved, draft.cards)
+        said = " ".join(filter(None, (said, *more)))
     return make_answer(app, note, saved, before=before, sent=sent, whole=whole, said=said)
 
 
@@ -120,9 +129,7 @@ async def carry_out(
                         exact=exact or draft.loses,
                         links=draft.links,
                     )
-                for _ in saved.relinked:
-                    with app.usage_limits.write():
-                        pass
+                saved = await _follow(app, draft, saved)
             except VersionConflict as error:
                 if draft.note is None or exact or draft.loses:
                     raise
@@ -131,6 +138,17 @@ async def carry_out(
             else:
                 return draft, saved.note, saved
     raise AssertionError("the last attempt returns or raises")
+
+
+async def _follow(app: App, draft: Draft, saved: Saved) -> Saved:
+    """Let the cards of canvases follow a note that was renamed, and count what was changed beside it."""
+    wanted = [one for one, count in draft.cards.items() if count]
+    if draft.note is not None and wanted:
+        saved = await app.library.move_cards(saved, draft.note.id, wanted)
+    for _ in (*saved.relinked, *saved.canvases):
+        with app.usage_limits.write():
+            pass
+    return saved
 
 
 async def _with_loss(app: App, draft: Draft, call: CallContext) -> Draft:
@@ -276,10 +294,18 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         properties=with_properties(old.properties, _properties(request)),
     )
     links: Mapping[str, Changes] = {}
+    cards: Mapping[str, int | None] = {}
     if note is not None:
         content = app.library.with_free_title(note, content)
-        content, links = await with_links(app, note, content, wanted=_rewrites_links(request))
-    draft = replace(make_draft(app, note, content), on_newest=_is_on_newest(request), links=links)
+        content, links, cards = await with_links(
+            app, note, content, wanted=_rewrites_links(request)
+        )
+    draft = replace(
+        make_draft(app, note, content),
+        on_newest=_is_on_newest(request),
+        links=links,
+        cards=cards,
+    )
     if draft.asks and request.local_version is not None and note is not None:
         # What a person has to agree to is never merged with a text that nobody has seen with it.
         await find_at_version(app, note.id, request.local_version)
@@ -317,6 +343,8 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
         given = live.given(note, content.text) if live is not None else None
         if given is not None:
             content = replace(content, text=given.text, native=given.native)
+    if note is None and app.library.traits.folders and not content.native:
+        check_front_matter(content.text)
     if note is None or content != note.content:
         # A new note has no id yet, but a place; a note that is renamed gets another one.
         known_as, judged = app.library.preview(note, content)
@@ -348,6 +376,21 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
 
 def _title(request: SaveRequest) -> str | None:
     return request.title if isinstance(request, TitledSaveRequest) else None
+
+
+def _other_title(app: App, request: SaveRequest, note: Note) -> str:
+    """Return what to say if the title is not the one that was asked for, where it is the name of a file."""
+    asked = _title(request)
+    if not asked or not app.library.traits.folders or note.title is None:
+        return ""
+    last = asked.rpartition("/")[2]
+    if _plain(note.title) in {_plain(last), _plain(last.rpartition(".")[0])}:
+        return ""
+    return _TITLE_CHANGED
+
+
+def _plain(title: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", title).split())
 
 
 def _rewrites_links(request: SaveRequest) -> bool | None:

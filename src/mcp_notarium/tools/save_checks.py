@@ -52,6 +52,25 @@ def check_title(requested: str) -> str | None:
     return title or None
 
 
+def check_front_matter(text: str) -> None:
+    """Raise ``InvalidRequest`` if the block at the top of a new note is no readable YAML, or never closed."""
+    from mcp_notarium.domain.front_matter import (  # noqa: PLC0415 - it imports a parser, which few stores need
+        NotUnderstood,
+        require_readable,
+    )
+
+    try:
+        require_readable(text)
+    except NotUnderstood:
+        raise InvalidRequest(
+            "The front matter would not be readable YAML with mere keys and values; nothing was saved.",
+            subcategory="front_matter",
+            http_status_code=422,
+            resolution_hint="Close the block with a second `---` line, and quote values that hold `: `, `#` or "
+            "brackets. A line across the page is `***`.",
+        ) from None
+
+
 def check_tags(
     requested: Sequence[str], *, present: Sequence[str] = (), spaced: bool = False
 ) -> tuple[str, ...]:

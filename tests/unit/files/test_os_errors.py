@@ -43,7 +43,7 @@ def test_a_file_in_a_folders_place_is_the_one_that_is_named(tmp_path):
     )
 
 
-@pytest.mark.parametrize("number", [errno.EROFS, errno.EIO, errno.ENOENT])
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EBUSY, errno.ENOENT])
 def test_everything_else_names_the_path_and_the_setting(tmp_path, number):
     advice = os_errors.suggest_fix(error(number, tmp_path))
     assert str(tmp_path) in advice
@@ -52,7 +52,7 @@ def test_everything_else_names_the_path_and_the_setting(tmp_path, number):
 
 @pytest.mark.parametrize("named", [None, 7])
 def test_an_error_about_no_path_still_has_a_way_out(named):
-    assert os_errors.suggest_fix(OSError(errno.EIO, "x", named)) == os_errors.ELSEWHERE
+    assert os_errors.suggest_fix(OSError(errno.EBUSY, "x", named)) == os_errors.ELSEWHERE
 
 
 def test_a_user_without_a_home_folder_gets_the_whole_path(monkeypatch):
@@ -70,3 +70,12 @@ def test_disk_errors_never_send_to_another_command(tmp_path):
     assert str(tmp_path / "none" / "x") in refused.value.resolution_hint
     with pytest.raises(CacheFull), disk_errors("it cannot be used"):
         raise OSError(errno.ENOSPC, "full")
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"), [(errno.EIO, "check the disk"), (errno.ENOSPC, "Make room on the disk")]
+)
+def test_another_folder_is_no_way_out_of_a_disk_that_fails(tmp_path, number, advice):
+    said = os_errors.suggest_fix(error(number, tmp_path))
+    assert advice in said
+    assert "NOTARIUM_DATA_DIR" not in said

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_notarium.domain.characters import tag_key
-from mcp_notarium.domain.front_matter import find_block
+from mcp_notarium.domain.front_block import find_block
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import StoreRejected
 from mcp_notarium.stores.vault import note_codec
@@ -38,6 +38,13 @@ def edited(text: str, new: str | None = None, **fields: object) -> str:
         ('---\n"t\\u0061gs": a\n---\n', ("a",)),
         ("---\ntags: null\n---\n#x", ("x",)),
         ("---\ntags:\n---", ()),
+        ('<p style="color: #EEE">x</p> #b', ("b",)),
+        ("<img alt='\n#no' src=x> #yes", ("yes",)),
+        ("<!--\n#no\n--> #yes `<!--` #too -->", ("yes", "too")),
+        ("<style>\na { color: #fff }\n</style>\n#yes", ("yes",)),
+        ("```\n<!--\n```\n#yes\n-->", ("yes",)),
+        ("a < b #yes > c <!-- #open", ("yes", "open")),
+        ("+++\n # no\n #no\n+++\n#yes", ("yes",)),
         ("---\n# tags: [a]\n---\n", ()),
         ("---\ntags: [a]\n", ()),
         ("text\n---\ntags: [a]\n---\n", ()),
@@ -126,6 +133,7 @@ def test_a_tag_that_a_vault_cannot_hold_is_refused(tag: str) -> None:
 
 
 FRONT = "---\na: 1\ntags: [x]\n---\n"
+TOML = "+++\ntitle = 'x'\n+++\n"
 
 
 @pytest.mark.parametrize(
@@ -144,6 +152,10 @@ FRONT = "---\na: 1\ntags: [x]\n---\n"
         ("\ufeffone\r\n", "above\r\n\ufeffone\r\n", "\ufeffabove\r\none\r\n"),
         ("\ufeffone\n\ufefftwo\n", "one\n\ufefftwo\n", "\ufeffone\n\ufefftwo\n"),
         ("one\n", "no end", "no end"),
+        (f"{TOML}body\n", "new body\n", f"{TOML}new body\n"),
+        (f"{TOML}body\n", f"above\n{TOML}body\n", f"{TOML}above\nbody\n"),
+        (f"{FRONT}body\n", f"{TOML}body\n", f"{TOML}body\n"),
+        (f"{FRONT}body\n", "---\n\na line across\n", f"{FRONT}---\n\na line across\n"),
     ],
 )
 def test_what_an_edit_keeps(text: str, new: str, stored: str) -> None:
@@ -157,6 +169,22 @@ def test_an_edit_that_breaks_the_block_is_refused_and_one_that_mends_it_is_not()
     broken = "---\na: b: c\n---\nbody\n"
     assert edited(broken, broken.replace("body", "text")) == broken.replace("body", "text")
     assert edited(broken, f"{FRONT}body\n") == f"{FRONT}body\n"
+
+
+@pytest.mark.parametrize("text", ["---\na: 1\nbody\n", "+++\na = 1\nbody\n", "---\n\nb c:\n"])
+def test_a_block_that_is_never_closed_is_neither_written_nor_given_a_second_one(text: str) -> None:
+    for old in (f"{FRONT}body\n", "body\n"):
+        with pytest.raises(StoreRejected, match="front matter"):
+            edited(old, text)
+    with pytest.raises(StoreRejected, match="cannot take tags"):
+        edited(text, tags=("new",))
+    assert edited(text, f"{text}more\n") == f"{text}more\n"
+
+
+def test_toml_gets_no_second_block_for_tags() -> None:
+    for base in (None, revision(f"{TOML}body\n")):
+        with pytest.raises(StoreRejected, match="cannot take tags"):
+            compose(base, Content(f"{TOML}body\n", ("new",)))
 
 
 @pytest.mark.parametrize(

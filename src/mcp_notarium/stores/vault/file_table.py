@@ -14,9 +14,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from mcp_notarium.stores.vault.folder import open_folder
+from mcp_notarium.stores.vault.folder import find_placeholder, is_dataless, open_folder
 from mcp_notarium.stores.vault.known_files import Place, State, is_settled, state_of
-from mcp_notarium.stores.vault.paths import TRASH, is_ignored_folder, is_note_name, is_whole_path
+from mcp_notarium.stores.vault.paths import (
+    TRASH,
+    is_ignored_folder,
+    is_note_name,
+    is_whole_path,
+    named_by,
+)
 from mcp_notarium.stores.vault.writing import recover
 
 Name = tuple[str, str]
@@ -28,13 +34,15 @@ _TEMPORARY = ".notarium-"
 class Found(NamedTuple):
     """Hold what a look at a file has shown. ``state`` is another one after any change of it.
 
-    ``is_note``: it is a regular file with one name, and its path can be an id. ``weight`` is its part of the cursor.
+    ``is_note``: it is a regular file with one name, and its path can be an id. ``evicted``: its content is at iCloud
+    only, and ``state`` may be that of the file in its place. ``weight`` is its part of the cursor.
     """
 
     path: str
     trash: bool
     state: State
     is_note: bool
+    evicted: bool
     weight: int
 
     @property
@@ -83,8 +91,8 @@ class FileTable:
         began, self.scanned_at = time.monotonic(), float("-inf")
         folders: list[str] = []
         gone = self.files.copy()
-        for name, found in _walk(root, folders):
-            self._put(name, found)
+        for name, found, evicted in _walk(root, folders):
+            self._put(name, found, evicted=evicted)
             gone.pop(name, None)
         for name in gone:
             self._put(name, None)
@@ -100,14 +108,15 @@ class FileTable:
         scanned_at, self.scanned_at = self.scanned_at, float("-inf")
         wanted = {*names, *self._unsettled}
         for above, name in sorted(wanted, key=lambda one: one not in self.files):
-            found = None
+            found: os.stat_result | None = None
+            evicted = False
             with suppress(FileNotFoundError):
                 try:
                     folder = open_folder(root, above.split("/") if above else [], exact=False)
                 except OSError:
                     return False
                 try:
-                    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    found, evicted = _stat(folder, name)
                 finally:
                     os.close(folder)
             held = self.files.get((above, name))
@@ -116,7 +125,7 @@ class FileTable:
                 continue
             if held is None and found is not None and found.st_ino in self._inodes:
                 return False
-            self._put((above, name), found)
+            self._put((above, name), found, evicted=evicted)
         self.scanned_at = scanned_at
         return True
 
@@ -131,11 +140,12 @@ class FileTable:
         source, old = was.get(inode, (name, None))
         return None if source == name else old
 
-    def _put(self, name: Name, found: os.stat_result | None) -> None:
+    def _put(self, name: Name, found: os.stat_result | None, *, evicted: bool = False) -> None:
         """Remember a file; None: it is gone. One that was not settled counts as changed once more when it is."""
         held, state = self.files.get(name), None if found is None else state_of(found)
         settled = state is None or is_settled(max(state[-2:]))
-        if (held and held.state) == state and (name not in self._unsettled or not settled):
+        same = (held and held.state) == state and (held is None or held.evicted == evicted)
+        if same and (name not in self._unsettled or not settled):
             return
         self.changed.setdefault(name, held)
         (self._unsettled.discard if settled else self._unsettled.add)(name)
@@ -146,19 +156,30 @@ class FileTable:
         if found is None:
             self.files.pop(name, None)
             return
-        now = _made(name, found)
+        now = _made(name, found, evicted=evicted)
         self._sum += now.weight
         self._inodes[found.st_ino] = name
         self.files[name] = now
 
 
-def _made(name: Name, found: os.stat_result) -> Found:
+def _stat(folder: int, name: str) -> tuple[os.stat_result | None, bool]:
+    """Return the state of a file, or of what iCloud has put in its place, and whether its content is not here."""
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        instead = find_placeholder(folder, name)
+        return instead, instead is not None
+    return found, is_dataless(found)
+
+
+def _made(name: Name, found: os.stat_result, *, evicted: bool) -> Found:
     path = "/".join(filter(None, name))
     trash = path.startswith(f"{TRASH}/")
     path = path.removeprefix(f"{TRASH}/") if trash else path
     state = state_of(found)
     is_note = stat.S_ISREG(found.st_mode) and found.st_nlink <= 1 and is_whole_path(path)
-    return Found(path, trash, state, is_note, _weigh((path, trash, state, is_note)))
+    about = (path, trash, state, is_note, evicted)
+    return Found(*about, _weigh(about))
 
 
 def _weigh(about: object) -> int:
@@ -166,8 +187,8 @@ def _weigh(about: object) -> int:
     return int.from_bytes(digest, "big")
 
 
-def _walk(root: int, folders: list[str]) -> Iterator[tuple[Name, os.stat_result]]:
-    """Yield all entries with the name of a note; append to ``folders`` what is looked into.
+def _walk(root: int, folders: list[str]) -> Iterator[tuple[Name, os.stat_result, bool]]:
+    """Yield all entries with the name of a note, and whether the content is at iCloud only; append to ``folders`` what is looked into.
 
     A folder that vanishes or must not be read has no notes. Of the ignored folders the trash is looked into.
     """
@@ -188,7 +209,12 @@ def _walk(root: int, folders: list[str]) -> Iterator[tuple[Name, os.stat_result]
                         continue
                     with suppress(FileNotFoundError):
                         if is_note_name(entry.name):
-                            yield (above, entry.name), entry.stat(follow_symlinks=False)
+                            own = entry.stat(follow_symlinks=False)
+                            yield (above, entry.name), own, is_dataless(own)
+                        elif (name := named_by(entry.name)) is not None:
+                            found, evicted = _stat(here, name)
+                            if found is not None and evicted and not is_dataless(found):
+                                yield (above, name), found, evicted
                         elif entry.name.startswith(_TEMPORARY):
                             recover(here, entry.name, entry.stat(follow_symlinks=False).st_ctime)
         finally:

@@ -20,17 +20,19 @@ from pathlib import Path
 
 from mcp_notarium.errors import (
     NoteNotFound,
+    NoteUnreadable,
     StorePlaceUnusable,
-    StoreProtocolError,
     StoreUnavailable,
 )
 from mcp_notarium.files.os_errors import describe, display_path
-from mcp_notarium.stores.vault.paths import TRASH, is_note_name, split_path
+from mcp_notarium.stores.vault.paths import TRASH, is_note_name, placeholder_of, split_path
 
 SETTLED = 0.05
 """Seconds without a change after which a file counts as written to its end."""
 LONGEST_WAIT = 1.0
 """Most seconds to wait for that."""
+_DATALESS = 0x40000000
+"""The flag of a file in macOS whose content is at iCloud only."""
 _CHUNK = 1 << 20
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = _ROOT | os.O_NOFOLLOW
@@ -47,21 +49,31 @@ class OtherSpelling(FileNotFoundError):
     """A folder has the name in other letters only, and the system takes both for one."""
 
 
-class NotANote(StoreProtocolError):
+class NotANote(NoteUnreadable):
     """The file is no regular file, has several names, is no UTF-8, too large, or must not be read."""
 
-    category = "VALIDATION"
-    subcategory = "not_a_note"
-    http_status_code = 422
     resolution_hint = (
         "Leave this file out. If it is needed, ask the user to make it a regular UTF-8 file with one name, "
         "of up to 8 MiB (64 MiB for `read_note`), that this server may read."
     )
 
+    def __init__(
+        self,
+        message: str = "the file of this note cannot be read as one: it is a link, not UTF-8, too large or protected",
+    ) -> None:
+        super().__init__(message)
+
+
+class Evicted(NotANote):
+    """The file is at iCloud only: macOS has taken its content from this computer to save room."""
+
+    subcategory = "not_downloaded"
+    resolution_hint = (
+        "Ask the user to open the note or to choose Download Now in Finder; then repeat the call."
+    )
+
     def __init__(self) -> None:
-        super().__init__(
-            "the file of this note cannot be read as one: it is a link, not UTF-8, too large or protected"
-        )
+        super().__init__("the file of this note is at iCloud only, and has to be downloaded first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +186,12 @@ def open_file(parent: int, name: str, *, exact: bool = True) -> tuple[int, os.st
 
     ``exact``: require that the folder lists exactly this name.
     """
-    _require_note(os.stat(name, dir_fd=parent, follow_symlinks=False))
+    try:
+        _require_note(os.stat(name, dir_fd=parent, follow_symlinks=False))
+    except FileNotFoundError:
+        if find_placeholder(parent, name) is not None:
+            raise Evicted from None
+        raise
     if exact:
         _require_exact(parent, name)
     try:
@@ -190,6 +207,19 @@ def open_file(parent: int, name: str, *, exact: bool = True) -> tuple[int, os.st
         os.close(file)
         raise
     return file, found
+
+
+def find_placeholder(parent: int, name: str) -> os.stat_result | None:
+    """Return the state of the file that iCloud has put in the place of one with this name; None if there is none."""
+    with suppress(OSError):
+        found = os.stat(placeholder_of(name), dir_fd=parent, follow_symlinks=False)
+        return found if stat.S_ISREG(found.st_mode) else None
+    return None
+
+
+def is_dataless(found: os.stat_result) -> bool:
+    """Tell whether the content of a file is not on this computer: reading would wait for the network."""
+    return bool(getattr(found, "st_flags", 0) & _DATALESS)
 
 
 def digest_of(data: bytes) -> str:
@@ -212,6 +242,8 @@ def read_settled(file: int, *, largest: int, own: Mark | None = None) -> FileByt
         now = os.fstat(file)
         same = now.st_mtime_ns == found.st_mtime_ns and now.st_size == len(data)
         left_alone = abs(time.time() - now.st_mtime) > SETTLED
+        if now.st_size and not now.st_blocks and not data.strip(b"\0"):
+            raise Evicted
         if same and (left_alone or (own is not None and own == (now.st_ino, digest_of(data)))):
             return FileBytes(data, now)
         if time.monotonic() > deadline:
@@ -248,9 +280,11 @@ def _read(file: int, largest: int) -> bytes:
 
 
 def _require_note(found: os.stat_result) -> None:
-    """Raise ``NotANote`` unless it is a regular file that has no name but this one."""
+    """Raise ``NotANote`` unless it is a regular file, here, that has no name but this one."""
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         raise NotANote
+    if is_dataless(found):
+        raise Evicted
 
 
 def _require_exact(parent: int, name: str) -> None:

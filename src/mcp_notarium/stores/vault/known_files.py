@@ -25,11 +25,15 @@ _RECENT, _COARSE = 0.1, 2.0
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Hold what was read of a file in one state; ``digest`` "": it is no note."""
+    """Hold what was read of a file in one state; ``digest`` "": it is no note.
+
+    ``evicted``: its content was at iCloud only by then, and what was read of it is older.
+    """
 
     state: State
     digest: str
     identity: str | None
+    evicted: bool = False
 
 
 class KnownFiles:
@@ -46,11 +50,16 @@ class KnownFiles:
             held = self._files.get(place)
         return held if held is not None and held.state == state else None
 
+    def last(self, place: Place) -> Known | None:
+        """Return what was read of a file, whatever has become of it since."""
+        with self._lock:
+            return self._files.get(place)
+
     def is_unreadable(self, place: Place) -> bool:
-        """Tell whether the file was no note when it was last read."""
+        """Tell whether the file was no note when it was last read, or could not be read."""
         with self._lock:
             held = self._files.get(place)
-        return held is not None and not held.digest
+        return held is not None and (not held.digest or held.evicted)
 
     def remember(self, place: Place, known: Known) -> None:
         """Remember a file, unless it may change again without another date."""
@@ -87,7 +96,8 @@ class KnownFiles:
         """Return all that is known, for :meth:`load`."""
         with self._lock:
             rows = [
-                (*place, *one.state, one.digest, one.identity) for place, one in self._files.items()
+                (*place, *one.state, one.digest, one.identity, one.evicted)
+                for place, one in self._files.items()
             ]
             self.unsaved = 0
         return base64.b64encode(zlib.compress(json.dumps(rows).encode(), 1)).decode()
@@ -97,8 +107,8 @@ class KnownFiles:
         try:
             rows = json.loads(zlib.decompress(base64.b64decode(text)))
             found = {
-                (path, trash): Known((inode, size, modified, changed), digest, identity)
-                for path, trash, inode, size, modified, changed, digest, identity in rows
+                (path, trash): Known((inode, size, modified, changed), digest, identity, evicted)
+                for path, trash, inode, size, modified, changed, digest, identity, evicted in rows
             }
         except (ValueError, TypeError, zlib.error):
             return

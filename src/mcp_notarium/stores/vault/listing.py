@@ -88,9 +88,11 @@ class Listing:
         if (inherited := self._inherited.pop(place, None)) is not None:
             self._inherited[target] = inherited
 
-    def remember_unreadable(self, one: Found) -> None:
-        """Remember that the file is no note, until it changes."""
-        self.files.remember(one.place, Known(one.state, "", None))
+    def remember_unreadable(self, one: Found, *, evicted: bool) -> None:
+        """Remember that the file is no note, or that it is evicted, until it changes."""
+        last = self.files.last(one.place) if evicted else None
+        digest, identity = (last.digest, last.identity) if last else ("", None)
+        self.files.remember(one.place, Known(one.state, digest, identity, evicted))
 
     def _follow_copies(self, root: int, files: list[Found]) -> None:
         """Forget the files that are gone, but for the identity of those that stand elsewhere with the same bytes.

@@ -15,10 +15,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.domain.front_block import is_foreign, text_start
 from mcp_notarium.domain.front_matter import (
     NotUnderstood,
     change_tags,
-    find_block,
     read_aliases,
     read_created,
     read_tags,
@@ -57,6 +57,14 @@ _FENCE_OR_TAG = re.compile(
     rf"^[^\S\n]*(`{{3,}}|~{{3,}})|(?<![^\s`])#(?:[^{_ENDS}]|\[\[)", re.MULTILINE
 )
 _CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
+_HTML_OR_CODE = re.compile(
+    r"(?P<code>^[^\S\n]*(?P<fence>`{3,}|~{3,})(?:.|\n)*?(?:^[^\S\n]*(?P=fence)|\Z)"
+    r"|(?P<ticks>`+)(?!`)[^\n]+?(?<!`)(?P=ticks)(?!`))"
+    r"|<!--(?:(?!<!--)(?:.|\n))*?-->|<(?P<raw>style|script)\b(?:(?!<(?P=raw))(?:.|\n))*?</(?P=raw)\s*>"
+    r"|<[a-z][a-z0-9-]*(?:\s+[a-z_:@][\w.:-]*+(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))?)*+\s*/?>",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Code, which is kept; else a comment, an element that is no text, or a tag with its attributes."""
 _MARKUP = re.compile(r"^[\s#>*+\-]+")
 
 
@@ -114,8 +122,7 @@ def find_links(text: str) -> Links:
 
 def _page_names(text: str) -> Iterator[str]:
     """Yield the names that the properties at the top of a page in Logseq give it."""
-    block = find_block(text)
-    at = block[2] if block else len(_BOM) * text.startswith(_BOM)
+    at = text_start(text) or len(_BOM) * text.startswith(_BOM)
     while stated := _PROPERTY.match(text, at):
         at = text.find("\n", at) + 1 or len(text)
         key, value = stated[1].casefold(), stated[2].rstrip("\r")
@@ -138,8 +145,7 @@ def find_tags(text: str) -> tuple[tuple[str, ...], bool]:
 @lru_cache(maxsize=2)
 def _inline_tags(text: str) -> tuple[str, ...]:
     """Return the tags in a text; a save asks several times for those of two texts."""
-    block = find_block(text)
-    at = block[2] if block else len(_BOM) * text.startswith(_BOM)
+    at = text_start(text) or len(_BOM) * text.startswith(_BOM)
     found: list[str] = []
     while stated := _PROPERTY.match(text, at):
         end = text.find("\n", at) + 1 or len(text)
@@ -153,6 +159,8 @@ def _inline_tags(text: str) -> tuple[str, ...]:
 def _tags_outside_code(text: str) -> Iterator[str]:
     """Yield the tags of a text that stand in no block of code. Lines without a tag are not looked at one by one."""
     fence, at = "", 0
+    if "<" in text:
+        text = _HTML_OR_CODE.sub(lambda one: one[0] if one["code"] else _blank(one[0]), text)
     while begin := _FENCE_OR_TAG.search(text, at):
         at = begin.end()
         if opened := begin[1]:
@@ -164,6 +172,11 @@ def _tags_outside_code(text: str) -> Iterator[str]:
             at = text.find("\n", at)
             at = len(text) if at < 0 else at
             yield from _tags_of_line(text[text.rfind("\n", 0, begin.start()) + 1 : at])
+
+
+def _blank(html: str) -> str:
+    """Return something that ends no line and begins no word, with as many line ends."""
+    return "<>" + "\n" * html.count("\n")
 
 
 def _tags_of_line(line: str) -> Iterator[str]:
@@ -247,10 +260,10 @@ def _keep_front_matter(old: str, text: str) -> str:
 
     Lines that were put above the block go below it. An empty block removes it.
     """
-    block = find_block(old)
-    if block is None or find_block(text) is not None:
+    start = text_start(old)
+    if not start or text_start(text) or is_foreign(text):
         return text
-    held = old[: block[2]]
+    held = old[:start]
     if not held.endswith("\n"):
         held += "\n"
     above, found, below = text.partition(held.removeprefix(_BOM))
@@ -281,8 +294,8 @@ def _require_unbroken(old: str, text: str) -> None:
         raise StoreRejected(
             "the front matter would not be readable YAML with mere keys and values; nothing was saved",
             subcategory="front_matter",
-            resolution_hint="Quote values that hold `: `, `#` or brackets, and keep the block between the `---` "
-            "lines a mapping.",
+            resolution_hint="Close the block with a second `---` line, quote values that hold `: `, `#` or brackets, and keep "
+            "it a mapping. A line across the page is `***`.",
         ) from None
 
 
@@ -312,9 +325,9 @@ def _with_tags(text: str, old: tuple[str, ...], wanted: tuple[str, ...]) -> str:
         require_readable(changed)
     except NotUnderstood:
         raise StoreRejected(
-            "the front matter of this note cannot be read, so its tags cannot be changed; nothing was saved",
+            "the front matter of this note is no YAML that can be read, so it cannot take tags; nothing was saved",
             subcategory="front_matter",
-            resolution_hint="Repair the block between the `---` lines with `text_patch` first.",
+            resolution_hint="Repair the block in the text first: between two `---` lines, as YAML. Or leave `tags` out.",
         ) from None
     found = {tag_key(tag) for tag in find_tags(changed)[0]}
     if left := [tag for tag in removed if tag_key(tag) in found]:
@@ -341,9 +354,7 @@ def name_for(content: Content) -> str:
 
 
 def _first_words(content: Content) -> str:
-    text = content.text.removeprefix(_BOM)
-    block = find_block(content.text)
-    for line in (content.text[block[2] :] if block else text).splitlines():
+    for line in content.text[text_start(content.text) :].removeprefix(_BOM).splitlines():
         words = _MARKUP.sub("", line).strip().replace("/", " ")
         if names_note(words):
             return words

@@ -19,7 +19,14 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, check_not_withdrawn
 from mcp_notarium.stores.vault import note_codec, writing
-from mcp_notarium.stores.vault.folder import NotANote, OtherSpelling, VaultFolder, open_parent
+from mcp_notarium.stores.vault.folder import (
+    Evicted,
+    NotANote,
+    OtherSpelling,
+    VaultFolder,
+    find_placeholder,
+    open_parent,
+)
 from mcp_notarium.stores.vault.known_files import Place
 from mcp_notarium.stores.vault.listing import Listing
 from mcp_notarium.stores.vault.note_codec import Body
@@ -219,6 +226,11 @@ class NoteWriter:
             target = writing.make_folders(root, folders if trash else (TRASH, *folders))
             try:
                 with open_parent(root, path, trash=trash) as (parent, _):
+                    if find_placeholder(target, name) is not None:
+                        raise StoreRejected(
+                            "a file at iCloud has this name at the place to which the note would go; it was not moved",
+                            resolution_hint=Evicted.resolution_hint,
+                        )
                     writing.move_file(parent, name, target, name, free=not trash)
                     changed = True
                     writing.flush(parent)

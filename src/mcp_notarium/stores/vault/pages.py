@@ -21,7 +21,7 @@ from functools import partial
 
 from mcp_notarium.domain.lines import find_cut
 from mcp_notarium.stores.live_pages import LivePage
-from mcp_notarium.stores.vault import writing
+from mcp_notarium.stores.vault import canvases, writing
 from mcp_notarium.stores.vault.folder import (
     SETTLED,
     NotANote,
@@ -82,7 +82,8 @@ class Snapshot:
 class NotePages:
     """Read the notes of one vault in pages; see ``LivePages``.
 
-    ``read_tags`` and ``name``: how the store reads the tags of a text and the identity of an open file.
+    ``read_tags`` and ``name``: how the store reads the tags of a text and the identity of an open file. ``folders``:
+    returns those in which there may be notes.
     """
 
     def __init__(
@@ -91,7 +92,9 @@ class NotePages:
         *,
         read_tags: ReadTags,
         name: Callable[[int, os.stat_result], str | None],
+        folders: Callable[[int], Iterable[str]] = lambda _root: ("",),
     ) -> None:
+        self._folders = folders
         self._folder = folder
         self._read_tags = read_tags
         self._name = name
@@ -111,6 +114,22 @@ class NotePages:
         with self._folder.opened() as root:
             folders = {path.rpartition("/")[0] for path in paths}
             return {path for one in folders for path in list_files(root, one)} & paths
+
+    async def find_cards(self, path: str) -> dict[str, int | None]:
+        """See ``LivePages.find_cards``."""
+        return await run_in_thread(partial(self._find_cards, path))
+
+    def _find_cards(self, path: str) -> dict[str, int | None]:
+        with self._folder.opened() as root:
+            return canvases.find_cards(root, self._folders(root), path)
+
+    async def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> set[str]:
+        """See ``LivePages.move_cards``."""
+        return await run_in_thread(partial(self._move_cards, [*canvases], old, new))
+
+    def _move_cards(self, wanted: list[str], old: str, new: str) -> set[str]:
+        with self._folder.opened() as root:
+            return {one for one in wanted if canvases.move_cards_in(root, one, old, new)}
 
     def forget(self) -> None:
         """Forget all snapshots."""

@@ -14,6 +14,7 @@ ENDINGS = (".md", ".markdown")
 _IGNORED = frozenset({"node_modules"})
 """Folders that hold no notes, beside those whose name begins with a dot."""
 _LOGSEQ_COPIES = ("logseq", "bak")
+_PLACEHOLDER = ".icloud"
 _TEMPORARY = ("~$", "~syncthing~")
 _LONGEST_PATH = 1024
 _LONGEST_PART = 255
@@ -50,6 +51,17 @@ def is_note_name(name: str) -> bool:
     return (
         name.lower().endswith(ENDINGS) and not _is_hidden(name) and not name.startswith(_TEMPORARY)
     )
+
+
+def placeholder_of(name: str) -> str:
+    """Return what iCloud calls the file that it puts in the place of a note's that is not on this computer."""
+    return f".{name}{_PLACEHOLDER}"
+
+
+def named_by(placeholder: str) -> str | None:
+    """Return the name of the note in whose place such a file stands; None if it is another file."""
+    name = placeholder[1:].removesuffix(_PLACEHOLDER)
+    return name if placeholder == placeholder_of(name) and is_note_name(name) else None
 
 
 def is_ignored_folder(above: str, name: str) -> bool:

@@ -36,7 +36,7 @@ from mcp_notarium.stores.contract import (
 )
 from mcp_notarium.stores.vault import file_identity, note_codec
 from mcp_notarium.stores.vault.file_table import FileTable, Found, Name
-from mcp_notarium.stores.vault.folder import NotANote, VaultFolder
+from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder
 from mcp_notarium.stores.vault.known_files import Known
 from mcp_notarium.stores.vault.listing import FullListing, Listing
 from mcp_notarium.stores.vault.note_codec import Body
@@ -96,7 +96,10 @@ class VaultStore:
         self._watch = Watch(path)
         self._looking = threading.Lock()
         self.pages = NotePages(
-            self._folder, read_tags=note_codec.find_tags, name=file_identity.identity_of
+            self._folder,
+            read_tags=note_codec.find_tags,
+            name=file_identity.identity_of,
+            folders=self._find_folders,
         )
         self._pages: dict[str, tuple[FullListing, int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
@@ -141,8 +144,10 @@ class VaultStore:
             for one in whole.files[start:end]:
                 try:
                     entries.append((self._revision if with_content else self._entry)(root, one))
-                except NotANote:
+                except NotANote as error:
                     left_out += 1
+                    if isinstance(error, Evicted):
+                        entries += self._last_entry(one)
                 except NoteNotFound:
                     continue
         more = random_id(f"{id(whole)}/{end}") if end < len(whole.files) else None
@@ -156,18 +161,30 @@ class VaultStore:
             self._tell(whole.cursor)
         return whole
 
+    def _last_entry(self, one: Found) -> list[Entry]:
+        """Return the note as it was last read, so that it stays in the index; nothing if it never was."""
+        known = self._listing.files.last(one.place)
+        if known is None or not known.digest:
+            return []
+        etag = note_codec.etag_of(known.digest, one.path, trash=one.trash)
+        return [Entry(one.path, etag, identity=known.identity)]
+
     def _revision(self, root: int, one: Found) -> Revision:
         return note_codec.revision_of(one.place, self._read(root, one))
 
     def _read(self, root: int, one: Found) -> NoteFile:
         try:
+            if one.evicted:
+                raise Evicted
             return self._listing.read(root, one.place, exact=False)
-        except NotANote:
-            self._listing.remember_unreadable(one)
+        except NotANote as error:
+            self._listing.remember_unreadable(one, evicted=isinstance(error, Evicted))
             raise
 
     def _entry(self, root: int, one: Found) -> Entry:
         known = self._listing.known(one)
+        if known is not None and known.evicted:
+            known = None
         if known is not None and not known.digest:
             raise NotANote
         if known is None:
@@ -178,6 +195,7 @@ class VaultStore:
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:  # noqa: ARG002
         """See ``Store.changes``. It looks at the files that events name, and now and then at all."""
+        self._recall()
         longest = self._pause if wait else self.shortest_pause
         page = await run_in_thread(partial(self._probe, cursor, longest))
         for _ in range(_ROUNDS if wait else 0):
@@ -228,8 +246,10 @@ class VaultStore:
     def _is_plain_change(self, name: Name) -> bool:
         """Tell whether a file is a note, as before, or a new note."""
         now, before = self._table.files.get(name), self._table.changed[name]
-        if now is None or not now.is_note or (before is not None and not before.is_note):
+        if now is None or not now.is_note:
             return False
+        if before is not None and (before.evicted or not before.is_note):
+            return False  # one less is left out
         hides = now.trash or (f"{TRASH}/{name[0]}".rstrip("/"), name[1]) in self._table.files
         unread = self._listing.files.is_unreadable(now.place)
         return not hides and not unread and self._table.is_alone(name)
@@ -244,6 +264,11 @@ class VaultStore:
             if not self._watch.follow(self._table.folders):
                 break
             self._table.scan(root)  # a folder was not watched meanwhile
+
+    def _find_folders(self, root: int) -> tuple[str, ...]:
+        with self._looking:
+            self._look(root, within=self.shortest_pause)
+            return self._table.folders
 
     def _tell(self, cursor: str) -> None:
         self._told = cursor

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mcp_notarium.stores.vault.file_table import Name
-from mcp_notarium.stores.vault.paths import is_note_name
+from mcp_notarium.stores.vault.paths import is_note_name, named_by
 
 # What changes a listing: a file appears, goes, or is written.
 _MODIFY, _MOVED_FROM, _MOVED_TO = 0x2, 0x40, 0x80
@@ -123,8 +123,8 @@ class Watch:
                 self._uncertain = (
                     True  # events were lost, or a folder has changed: files below it may be others
                 )
-            elif folder is not None and is_note_name(name):
-                self._changed.add((folder, name))
+            elif folder is not None and is_note_name(note := named_by(name) or name):
+                self._changed.add((folder, note))
 
     def close(self) -> None:
         """Stop watching. May be called twice."""

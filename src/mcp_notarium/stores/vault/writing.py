@@ -31,6 +31,7 @@ from mcp_notarium.stores.vault.folder import (
     open_folder,
     read_settled,
 )
+from mcp_notarium.stores.vault.paths import named_by
 
 LARGEST = 8 * 1024 * 1024
 """Bytes of a file that is a note for the index."""
@@ -91,10 +92,13 @@ def read_file(parent: int, name: str, *, exact: bool = True, own: Mark | None = 
 def require_free_name(parent: int, name: str, *, own: str = "") -> None:
     """Raise ``FileExistsError`` if a name there differs in letter case only: other systems cannot hold both.
 
+    The name of a file that is at iCloud only counts.
+
     ``own``: the present name of the file that is to have it.
     """
     with os.scandir(parent) as entries:
-        if any(tag_key(one.name) == tag_key(name) for one in entries if one.name != own):
+        names = (named_by(one.name) or one.name for one in entries if one.name != own)
+        if any(tag_key(one) == tag_key(name) for one in names):
             raise FileExistsError(errno.EEXIST, "a file of this name exists")
 
 

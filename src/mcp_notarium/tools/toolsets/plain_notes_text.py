@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from mcp_notarium.domain.front_block import shown_part
 from mcp_notarium.domain.lines import preview
 from mcp_notarium.tools.call_context import quote_whole
 
@@ -57,7 +58,7 @@ def not_found(note_id: str) -> str:
 
 def heading(title: str | None, text: str) -> str:
     """Return the title on one line; of a note without one the first line of its text."""
-    return _one_line(title or "") or preview(text)
+    return _one_line(title or "") or preview(shown_part(text))
 
 
 def note(note_id: str, *, title: str, content: str, times: tuple[float, float]) -> str:
