@@ -291,7 +291,7 @@ _BEHAVIOUR = {
   An empty one removes it in the notebooks and Memento; Trilium makes one of the first line; a vault keeps the name of the file.
 * In a vault another `title` renames the file, and one with a `/` moves it (`Work/Plan`: from the top). The answer has the new `id`; the
   old one goes on to work. A name that is taken is the error `name_taken`. If links of visible notes would then break ([which](vault.md#links)),
-  the error `links_would_break` counts them, and nothing is saved: repeat the call with `rewrite_links`, `true` to change
+  or cards of canvases would no longer show the note, the error `links_would_break` counts them, and nothing is saved: repeat the call with `rewrite_links`, `true` to change
   exactly these links as well, `false` to leave them. Each rewritten note is a save of its own, with its own history, and counts as
   a write; `note` says in how many notes it was done, and where not.
 * `text_patch`: all line numbers are those of the text at `local_version`. Deletions are applied from
