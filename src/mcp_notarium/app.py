@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from mcp_notarium import logs
 from mcp_notarium.account import audit_anchor, opener, rollback
 from mcp_notarium.account.anchor_keeper import AnchorKeeper
-from mcp_notarium.account.rollback import Rollback
+from mcp_notarium.account.rollback import Copies, Rollback
 from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.errors import (
     CacheBusy,
@@ -118,13 +118,14 @@ async def open_app(
     elif read_only:
         opens = partial(opener.open_cache, config, read_only=True, whole=whole)
     opened = await run_in_thread(opens, too_late=OpenedCache.close)
-    opened.database.on_damage(lambda: damaged(opener.damage_error(config)))
+    opened.database.on_damage(lambda: damaged(_damage_error(config, opened)))
     loop = asyncio.get_running_loop()
 
     def on_replaced() -> None:  # in any thread
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(damaged, _replaced_error(config))
+            loop.call_soon_threadsafe(damaged, _replaced_error(config, opened))
 
+    copies: CopySchedule | None = None
     try:
         app = _wire(config, opened, log, on_replaced)
         writes_copies = not read_only and app.rollback is None
@@ -147,15 +148,29 @@ async def open_app(
                 finish = partial(copies.finish, time_to_close())
                 await run_in_thread(finish)
     except CacheReplaced as error:
-        raise _replaced_error(config) from error
+        raise _replaced_error(config, opened) from error
     except CacheDamaged as error:
-        raise opener.damage_error(config) from error
+        raise _damage_error(config, opened) from error
     finally:
+        witness = opened.database.witness
+        if copies is not None and witness is not None and witness.displaced:
+            copies.rescue(time_to_close() * _SHARE)
         opened.close()
 
 
-def _replaced_error(config: Config) -> LockedError:
-    return rollback.replaced_error(fetched=config.store.tables is None)
+def _replaced_error(config: Config, opened: OpenedCache) -> LockedError:
+    copies = _copies(config, opened)
+    found = rollback.find_replaced(opened.anchor, copies)
+    return rollback.replaced_error(copies) if found is None else found.locked()
+
+
+def _damage_error(config: Config, opened: OpenedCache) -> LockedError:
+    found = rollback.find_replaced(opened.anchor, _copies(config, opened))
+    return opener.damage_error(config) if found is None else found.locked()
+
+
+def _copies(config: Config, opened: OpenedCache) -> Copies:
+    return Copies(opened.anchor.folder, opened.data_key, config.store.tables)
 
 
 def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callable[[], None]) -> App:

@@ -202,7 +202,7 @@ CACHE = (
     Defence(
         "a start compares the chain with its anchor",
         "account/rollback.py",
-        "    if continues(table, before.head, now):\n",
+        "    if mixture is not None or continues(table, before.head, now):\n",
         "    if True:\n",
         (
             "unit/account/test_audit_anchor.py::test_start_says_that_the_end_is_missing",
@@ -222,7 +222,7 @@ CACHE = (
     Defence(
         "a server notices another file in the place of its open database",
         "storage/witness.py",
-        "        if _place(found) != self._place:\n            self._fail()\n",
+        "        if _place(found) != self._place:\n            self.displaced = True\n            self._fail()\n",
         "",
         (f"{_PUT_BACK}::test_an_older_database_under_a_running_server_is_told",),
         (16,),
@@ -238,10 +238,29 @@ CACHE = (
     Defence(
         "an older file beside a newer log is not taken for one state",
         "account/rollback.py",
-        "            if number >= before.checkpoint:\n",
-        "            if True:\n",
+        "    if main is None or main.checkpoint >= least:\n",
+        "    if True:\n",
         (
             "unit/account/test_rollback.py::test_an_older_file_beside_its_newer_log_is_told_and_not_opened",
+        ),
+        (16,),
+    ),
+    Defence(
+        "a database that cannot be read is a mixture if another file was met in its place",
+        "account/rollback.py",
+        "        return _describe_replaced(before, copies)\n    if not database_opener.has_log(path):\n",
+        "        return None\n    if not database_opener.has_log(path):\n",
+        (f"{_PUT_BACK}::test_an_older_database_under_a_running_server_is_told",),
+        (16,),
+    ),
+    Defence(
+        "one older state stays one when the server that met it is killed",
+        "account/rollback.py",
+        "    least = before.checkpoint if noted is None else noted.checkpoint\n",
+        "    least = before.checkpoint\n",
+        (
+            f"{_PUT_BACK}::test_one_older_state_stays_one_whatever_ends_the_server_that_met_it",
+            "unit/account/test_rollback.py::test_an_older_state_on_record_stays_one_with_the_log_of_a_killed_server",
         ),
         (16,),
     ),

@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 from mcp_notarium.account import rollback
 from mcp_notarium.account.audit_anchor import Anchor, Anchored, AnchorUnusable
-from mcp_notarium.account.rollback import Rollback
+from mcp_notarium.account.rollback import Copies, Rollback
 from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.audit.chain import Head
 from mcp_notarium.config import Config
-from mcp_notarium.errors import CacheError, RollbackSeen
+from mcp_notarium.errors import CacheDamaged, CacheError, RollbackSeen
 from mcp_notarium.storage import checkpoints
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.audit_table import AuditTable
@@ -40,6 +40,7 @@ class AnchorWitness:
     ) -> None:
         self._anchor = anchor
         self._audit = audit
+        self._database = database
         self._on_replaced = on_replaced
         self.fits = True
         self._watch = FileWatch(
@@ -53,6 +54,11 @@ class AnchorWitness:
     def replaced(self) -> bool:
         """Tell whether another file was met in the place of the open one."""
         return self._watch.replaced
+
+    @property
+    def displaced(self) -> bool:
+        """Tell whether the open file was replaced by a rename, or removed: what is open is whole."""
+        return self._watch.displaced
 
     def require_same_file(self, *, writing: bool) -> None:
         """Raise ``CacheReplaced`` if another file, or an older one, is in the place of the open one."""
@@ -77,7 +83,8 @@ class AnchorWitness:
 
     def _note_replaced(self) -> None:
         if self.fits:
-            self._anchor.note_replaced(time.time())
+            met, met_at = rollback.read_met(self._database)  # closing may write the log over it
+            self._anchor.note_replaced(time.time(), met=met, met_at=met_at)
         self._on_replaced()
 
 
@@ -86,7 +93,7 @@ class AnchorKeeper:
 
     def __init__(self, config: Config, opened: OpenedCache, audit: AuditLog) -> None:
         self._stored = not opened.database.in_memory
-        self._tables = config.store.tables
+        self._copies = Copies(opened.anchor.folder, opened.data_key, config.store.tables)
         self._opened = opened
         self._audit = audit
 
@@ -103,10 +110,14 @@ class AnchorKeeper:
             missing = self._find()
         except AnchorUnusable as error:
             unusable = rollback.describe_unusable(error)
+        except CacheDamaged:
+            missing = rollback.find_replaced(self._opened.anchor, self._copies)
+            if missing is None:
+                raise
         anchor, database = self._opened.anchor, self._opened.database
         if missing is not None and missing.mixed:
             if not database.read_only:
-                anchor.note_replaced(time.time())  # closing it stores the mixture
+                rollback.note_replaced(missing, anchor, time.time())
             raise missing.locked()
         if not database.read_only:
             witness = AnchorWitness(anchor, self._audit, database, on_replaced=on_replaced)
@@ -144,15 +155,5 @@ class AnchorKeeper:
             self._audit.table,
             opened.database,
             had_log=opened.had_log,
-            fetched=self._tables is None,
-            newer_copy=self._find_newer_copy,
-        )
-
-    def _find_newer_copy(self) -> str:
-        if self._tables is None:
-            return ""
-        from mcp_notarium.account import database_copies  # noqa: PLC0415 - no other store needs it
-
-        return database_copies.find_newer(
-            self._opened.anchor.folder, self._opened.database, self._tables
+            copies=self._copies,
         )

@@ -40,6 +40,7 @@ _MAX_BYTES = 1024
 _LENGTH = 448
 """Bytes of the file, filled with line feeds: it is written over in place, and a disk writes 512 bytes at once."""
 _MAC = re.compile(r"[0-9a-f]{64}")
+_NUMBERS = ("count", "at", "begun", "checkpoint", "replaced", "met", "met_at")
 _READS, _PAUSE = 5, 0.002
 """Another process may be writing just when it is read."""
 
@@ -75,7 +76,8 @@ class Anchored:
 
     ``at``: when the last record was made (epoch milliseconds). ``begun``: the number of the last one that a change
     began with, or of the last of all when the file was made. ``checkpoint``: the lowest number that the main file has (``storage/checkpoints``).
-    ``replaced``: when a server met another file in the place of its database (epoch milliseconds; 0: never).
+    ``replaced``: when another file was met in the place of the database (epoch milliseconds; 0: never). ``met``,
+    ``met_at``: the number of the last record in that file, and when it was made (0: it could not be read).
     """
 
     head: Head
@@ -83,16 +85,20 @@ class Anchored:
     begun: int = 0
     checkpoint: int = 0
     replaced: int = 0
+    met: int = 0
+    met_at: int = 0
 
     def advanced(self, later: Anchored) -> Anchored:
-        """Return the newer of each; what was said once is never taken back."""
+        """Return the newer of each. One with ``replaced`` is never advanced."""
         end = later if later.head.count > self.head.count else self
         return Anchored(
             end.head,
             end.at,
             max(self.begun, later.begun),
             max(self.checkpoint, later.checkpoint),
-            self.replaced or later.replaced,
+            later.replaced,
+            later.met,
+            later.met_at,
         )
 
 
@@ -162,9 +168,12 @@ class Anchor:
             if self.read(database) is None:
                 self.write(table, database)
 
-    def note_replaced(self, at: float) -> None:
-        """Note that another file was met in the place of the database (epoch seconds). Never raises."""
-        self.advance(Anchored(Head(), replaced=int(at * 1000)))
+    def note_replaced(self, at: float, *, met: int = 0, met_at: int = 0) -> None:
+        """Note that another file was met in the place of the database (epoch seconds); see :class:`Anchored`.
+
+        Never raises.
+        """
+        self.advance(Anchored(Head(), replaced=int(at * 1000), met=met, met_at=met_at))
 
     def advance(self, now: Anchored) -> None:
         """Note what the disk has by now; the caller's chain continues what the anchor says. Never raises."""
@@ -232,6 +241,8 @@ class Anchor:
             "begun": said.begun,
             "checkpoint": said.checkpoint,
             "replaced": said.replaced,
+            "met": said.met,
+            "met_at": said.met_at,
         }
         covered = canonical_json.encode(fields)
         if self.key is None:
@@ -261,14 +272,14 @@ def _decode(raw: bytes) -> dict[str, Any] | None:
 
 
 def _read_fields(fields: dict[str, Any]) -> Anchored | None:
-    numbers = [fields.get(name) for name in ("count", "at", "begun", "checkpoint", "replaced")]
+    numbers = [fields.get(name) for name in _NUMBERS]
     mac = fields.get("head")
     if not isinstance(mac, str) or not _MAC.fullmatch(mac):
         return None
     if any(type(number) is not int or number < 0 for number in numbers):
         return None
-    count, at, begun, checkpoint, replaced = numbers
-    return Anchored(Head(count, mac), at, begun, checkpoint, replaced)  # type: ignore[arg-type]
+    count, *others = numbers
+    return Anchored(Head(count, mac), *others)  # type: ignore[arg-type]
 
 
 def continues(table: AuditTable, before: Head, now: Head) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.account import database_copies
 from mcp_notarium.account.startup_actions import OpenedCache
-from mcp_notarium.errors import CacheDamaged, CacheError
+from mcp_notarium.errors import CacheDamaged, CacheError, LockedError
 from mcp_notarium.stores.kind import LentTables
 
 if TYPE_CHECKING:
@@ -56,6 +56,24 @@ class CopySchedule:
     def finish(self, seconds: float) -> Path | None:
         """Make a copy if that takes less time than this. Raises ``CacheDamaged``."""
         return self._copy(_give_up_after(seconds))
+
+    def rescue(self, seconds: float) -> None:
+        """Copy the open database in whose place another file was put, if that takes less time than this.
+
+        Never raises. Call it when nothing else uses the database; it answers no statement of others any more.
+        """
+        try:
+            path = database_copies.rescue(
+                self._opened, self._tables, now=time.time(), after_step=_give_up_after(seconds)
+            )
+        except _OutOfTime:
+            self._log.warning("cache.not_copied", message="there was no time for it")
+        except (CacheError, LockedError, OSError) as error:
+            message = database_copies.describe_failure(error)
+            self._log.warning("cache.not_copied", message=message)
+        else:
+            if path is not None:
+                self._log.warning("cache.rescued", message=f"The newest notes are in {path.name}.")
 
     def _copy(self, after_step: Callable[[int, int], object]) -> Path | None:
         try:

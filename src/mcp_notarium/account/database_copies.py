@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 
+from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, LockedError
@@ -23,6 +25,7 @@ from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import busy_error, hold_lock
 from mcp_notarium.files.private_files import open_regular, sync_folder
 from mcp_notarium.storage import database_opener, integrity
+from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.integrity import SALT_SIZE
 from mcp_notarium.stores.kind import LentTables
@@ -36,6 +39,8 @@ _STAMP = "%Y%m%dT%H%M%SZ"
 _END = ".sqlite.encrypted"
 _KEPT = ".kept"
 _UNFINISHED = ".new-"
+_RECORDS = "SELECT max(number) FROM audit"
+_ALL = 1_000_000
 _ROOM = 2
 """How many times its size must be free: a copy must not take the space that saves need."""
 
@@ -96,6 +101,42 @@ def copy_after_changes(
         )
 
 
+def rescue(
+    opened: OpenedCache,
+    tables: LentTables,
+    *,
+    now: float,
+    after_step: Callable[[int, int], object] = lambda _copied, _pages: None,
+) -> Path | None:
+    """Copy an open database in whose place another file was put: it is the newest, and its file has no name any more.
+
+    None if its newest notes are in a copy already, or nobody can tell what it must hold. The copy must hold all
+    that the anchor knows, in a whole chain. No other copy is removed. Raises as :func:`copy_after_changes`.
+    """
+    folder, data_key, database = opened.anchor.folder, opened.data_key, opened.database
+    said = opened.anchor.read_alone()
+    if data_key is None or said is None:
+        return None
+
+    def demand_newest(copy: Database) -> None:
+        table = AuditTable(copy, audit_keys(data_key).chain_mac)
+        if integrity.walk(copy) or not table.verify(anchored=said.head).whole:
+            raise CacheError("the open database is not the newest state")
+
+    database.witness = None  # it refuses all statements by now
+    with hold_lock(folder.copies_lock, _being_copied, timeout=0):
+        newest = next(iter(list_copies(folder)), None)
+        if newest is not None and newest.change >= read_last_change(database, tables):
+            return None
+        return make_copy(
+            *(folder, database, data_key, tables),
+            keep=_ALL,
+            now=now,
+            after_step=after_step,
+            demand=demand_newest,
+        )
+
+
 def make_copy(
     folder: AccountFolder,
     source: Database,
@@ -105,10 +146,11 @@ def make_copy(
     keep: int,
     now: float,
     after_step: Callable[[int, int], object] = lambda _copied, _pages: None,
+    demand: Callable[[Database], None] | None = None,
 ) -> Path:
     """Copy a database and verify every page of the copy; then remove the oldest copies.
 
-    The caller makes no other copy at the same time. Raises as :func:`copy_after_changes`.
+    ``demand`` raises if the opened copy is not what is wanted. The caller makes no other copy at the same time. Raises as :func:`copy_after_changes`.
     """
     folder.copies.mkdir(mode=0o700, exist_ok=True)
     _remove_unfinished(folder)
@@ -124,6 +166,9 @@ def make_copy(
             change = read_last_change(source, tables)
             database_opener.copy(source, unfinished, key, after_step=after_step)
         _verify(unfinished, data_key)
+        if demand is not None:
+            with closing(database_opener.connect(unfinished, key, read_only=True)) as copy:
+                demand(copy)
         stamp = datetime.fromtimestamp(now, UTC).strftime(_STAMP)
         target = folder.copies / f"{stamp}-{change}{_END}"
         unfinished.rename(target)
@@ -171,6 +216,17 @@ def find_newer(folder: AccountFolder, database: Database, tables: LentTables) ->
     newest = next(iter(list_copies(folder)), None)
     newer = newest is not None and newest.change > read_last_change(database, tables)
     return newest.path.name if newest is not None and newer else ""
+
+
+def find_longest(folder: AccountFolder, data_key: DataKey, upto: int) -> tuple[str, int]:
+    """Return the name of the copy with the most audit records, and the last one's number; '' if that is not above ``upto``."""
+    best = "", upto
+    for copy in list_copies(folder):
+        with suppress(CacheError, LockedError, OSError):
+            key = data_key.database_key(read_salt(copy.path))
+            with closing(database_opener.connect(copy.path, key, read_only=True)) as opened:
+                best = max(best, (copy.path.name, opened.number(_RECORDS)), key=itemgetter(1))
+    return best
 
 
 def find_age_notice(notices: Iterable[str]) -> str | None:
@@ -229,9 +285,9 @@ def _is_authentic(copy: DatabaseCopy, data_key: DataKey) -> bool:
     return True
 
 
-def describe_failure(error: CacheError | OSError) -> str:
+def describe_failure(error: CacheError | LockedError | OSError) -> str:
     """Return why no copy was made, without a path."""
-    if isinstance(error, CacheError):
+    if not isinstance(error, OSError):
         return error.message
     return error.strerror or type(error).__name__
 

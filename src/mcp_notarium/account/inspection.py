@@ -21,6 +21,7 @@ from mcp_notarium.account import (
     startup_rows_before_open,
     startup_table,
 )
+from mcp_notarium.account.rollback import Copies
 from mcp_notarium.account.startup_facts import (
     Files,
     Identity,
@@ -156,11 +157,14 @@ class Inspector:
         sample = integrity.sample(path, data_key.page_mac_key(), found.database_salt, every=whole)
         if sample.bad and database_opener.has_log(path):  # a server may have begun one meanwhile
             seen = replace(seen, files=replace(seen.files, wal=True))
-        inspection = replace(inspection, seen=replace(seen, sample=sample))
+        seen = replace(seen, sample=sample)
+        inspection = replace(inspection, seen=seen)
         # A log may repair what a crash tore.
         openable = seen.files.wal or not (sample.bad or sample.torn)
         if sample.good and openable and opens:
             return self._open(inspection, path)
+        if sample.good and opens:
+            return replace(inspection, seen=self._find_missing(inspection, path) or seen)
         return inspection
 
     def _find_key(self, inspection: Inspection) -> Inspection:
@@ -259,24 +263,24 @@ class Inspector:
                 opened.close()
                 raise
         except CacheDamaged:
-            lacks = self._describe_older_main(inspection, path)
-            if lacks:
-                return replace(inspection, seen=replace(seen, opening=Opening.MIXED, lacks=lacks))
-            return replace(inspection, seen=replace(seen, opening=Opening.DAMAGED))
+            damaged = replace(seen, opening=Opening.DAMAGED)
+            return replace(inspection, seen=self._find_missing(inspection, path) or damaged)
         except CacheBusy:
             return replace(inspection, seen=replace(seen, opening=Opening.BUSY))
         seen = replace(seen, opening=Opening.OPENED, schema=schema_seen, found=identity)
         return replace(inspection, seen=seen, database=opened)
 
-    def _describe_older_main(self, inspection: Inspection, path: Path) -> str:
+    def _find_missing(self, inspection: Inspection, path: Path) -> Observations | None:
+        """Return what is seen of an unreadable database if it is a mixture of two states."""
         keyfile = inspection.keyfile
         generation = keyfile.generation if keyfile is not None else ""
         salt = keyfile.database_salt if keyfile is not None else b""
-        if not inspection.seen.files.wal:
-            return ""
-        return rollback.describe_older_main(
-            inspection.folder, path, generation, inspection.data_key, salt
-        )
+        copies = Copies(inspection.folder, inspection.data_key, self.settings.store.tables)
+        found = rollback.find_in_unreadable(path, generation, salt, copies)
+        if found is None:
+            return None
+        copy = f"{found.copy_back}. " if found.copy else ""
+        return replace(inspection.seen, opening=Opening.MIXED, lacks=found.words, copy_back=copy)
 
     def _examine(self, inspection: Inspection, opened: Database, schema_seen: SchemaSeen) -> None:
         """Walk the database where the sampled pages do not prove it undamaged. Raises ``CacheDamaged``."""

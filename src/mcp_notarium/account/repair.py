@@ -32,6 +32,7 @@ from mcp_notarium.account.key_changes import (
     find_account,
     missing_cache_error,
 )
+from mcp_notarium.account.rollback import Copies
 from mcp_notarium.account.startup_outcomes import Locked
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_file_codec, key_slots
@@ -101,10 +102,11 @@ def repair(
         keyfile, data_key = inspection.keyfile, inspection.data_key
         try:
             copy = _copy_damaged(writer, keyfile)
-            if whole_state and rollback.describe_older_main(
-                folder, copy, keyfile.generation, data_key, keyfile.database_salt
+            copies = Copies(folder, data_key, settings.store.tables)
+            if whole_state and rollback.find_in_unreadable(
+                copy, keyfile.generation, keyfile.database_salt, copies
             ):
-                raise CacheDamaged("the database is older than the log beside it")
+                raise CacheDamaged("the database is a mixture of two states")
             damaged = _is_damaged(copy, keyfile, data_key)
             if damaged and _rebuild_search(copy, keyfile, data_key):
                 if not _rebuild_search(folder.database(keyfile.generation), keyfile, data_key):

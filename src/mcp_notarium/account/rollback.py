@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,8 @@ from mcp_notarium.account.audit_anchor import (
     audit_keys,
     continues,
 )
-from mcp_notarium.audit.chain import ActName, AuditEntry, ChainMac, Head
+from mcp_notarium.account.startup_outcomes import SEE_STATUS
+from mcp_notarium.audit.chain import ActName, AuditEntry, Head
 from mcp_notarium.audit.verification import Fault, FaultKind
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.errors import CacheError, LockedError, RollbackSeen, Verdict
@@ -31,31 +32,72 @@ from mcp_notarium.storage import checkpoints, database_opener
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
+from mcp_notarium.stores.kind import LentTables
 
 OLDER_THAN_LOG = "The database file was replaced by an older one beside its newer log"
 _OLDER = "an older copy of the database was put back, or its newest writes are lost"
 _MIXED = "pages of an older database are among those of the newest"
-_SEE_STATUS = (
-    "Ask the user to run `mcp-notarium status`: it says what is missing, and the ways out."
-)
+_MET = "another file or older pages had replaced the database"
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Find the copy of a local notebook (``tables``) that has what is missing; other stores have none."""
+
+    folder: AccountFolder
+    data_key: DataKey | None
+    tables: LentTables | None
+
+    @property
+    def fetched(self) -> bool:
+        """Tell whether the notes are at a store, too."""
+        return self.tables is None
+
+    def with_newer_notes(self, database: Database) -> str:
+        """Return the name of a copy with newer notes than a database has, '' if there is none."""
+        if self.tables is None:
+            return ""
+        from mcp_notarium.account import database_copies  # noqa: PLC0415 - no other store needs it
+
+        return database_copies.find_newer(self.folder, database, self.tables)
+
+    def with_records_after(self, upto: int) -> tuple[str, int]:
+        """Return the name of the copy with the most audit records, and its last number; '' if that is none after ``upto``."""
+        if self.tables is None or self.data_key is None:
+            return "", 0
+        from mcp_notarium.account import database_copies  # noqa: PLC0415 - as above
+
+        return database_copies.find_longest(self.folder, self.data_key, upto)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Hold how far a state goes: its last record, when that was made, and the number of its main file's checkpoint."""
+
+    count: int
+    at: int
+    checkpoint: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
     """Hold what is missing, in ``words`` that begin a sentence.
 
-    ``missing``: so many records after number ``upto``; 0 if nobody can count them. ``mixed``: the database is
-    a mixture of two states. ``outcomes``: nothing is missing but outcomes of changes that are there. ``copy``:
-    the name of a copy with newer notes, '' if there is none. ``fetched``: the notes are at a store, too.
+    ``missing``: so many records after number ``upto``, made at ``upto_at``; 0 if nobody can count them. ``mixed``: the database is
+    a mixture of two states. ``harmless``: nothing is missing but outcomes of changes that are there. ``copy``:
+    the name of a copy with newer notes, '' if there is none; ``copied``: so many of the missing records are in
+    it, where that was counted. ``fetched``: the notes are at a store, too.
     """
 
     words: str
     anchor: Anchored
     missing: int = 0
     upto: int = 0
+    upto_at: int = 0
     mixed: bool = False
     harmless: bool = False
     copy: str = ""
+    copied: int = 0
     fetched: bool = True
 
     @property
@@ -70,19 +112,29 @@ class Rollback:
         """Return the commands that end this state."""
         accept = "`mcp-notarium audit accept` goes on with what is there"
         if self.copy:
-            return f"`mcp-notarium restore {self.copy}` puts back a copy that has newer notes; {accept}."
+            return f"{self.copy_back}; {accept}."
         if not self.fetched:
             return f"`mcp-notarium restore --list` lists the copies; {accept}."
         if self.mixed:
             return f"{accept}; then `mcp-notarium reset-cache` loads all notes again."
         return f"{accept}."
 
+    @property
+    def copy_back(self) -> str:
+        """Return what puts back the copy, '' if there is none."""
+        if not self.copy:
+            return ""
+        has = "newer notes"
+        if self.copied:
+            has = "all of them" if self.copied >= self.missing else f"{self.copied:,} of them"
+        return f"`mcp-notarium restore {self.copy}` puts back a copy that has {has}"
+
     def refusal(self) -> RollbackSeen:
         """Return the error for a change."""
         return RollbackSeen(
             f"{self.words}; so nothing was changed",
             details={"missing_records": self.missing} if self.missing else None,
-            resolution_hint=_SEE_STATUS,
+            resolution_hint=SEE_STATUS,
         )
 
     def locked(self) -> LockedError:
@@ -91,7 +143,7 @@ class Rollback:
             Verdict.ROLLBACK_SEEN,
             self.words,
             resolution_hint=self.ways_out,
-            agent_hint=_SEE_STATUS,
+            agent_hint=SEE_STATUS,
             details={"missing_records": self.missing} if self.missing else None,
         )
 
@@ -108,86 +160,127 @@ def find(
     database: Database,
     *,
     had_log: bool,
-    fetched: bool = True,
-    newer_copy: Callable[[], str] = lambda: "",
+    copies: Copies | None = None,
 ) -> Rollback | None:
     """Compare an open database with its anchor; None if nothing is missing.
 
-    ``had_log``: a log lay beside the main file when it was opened; alone the file is one state. Raises
-    ``CacheError``, and ``AnchorUnusable`` if the anchor cannot tell.
+    ``had_log``: a log lay beside the main file when it was opened; alone the file is one state. ``copies``: None
+    if there are none. Raises ``CacheError``, and ``AnchorUnusable`` if the anchor cannot tell.
     """
+    copies = copies or Copies(anchor.folder, None, None)
     before = anchor.read(database)
     if before is None:
         return None
+    if before.replaced:
+        return _describe_replaced(before, copies)
     # Each after what it is compared with: another server may be writing all of them.
-    main, mixture = (None, "")
-    if had_log:
-        main, mixture = _read_main(database.open_without_log, table.chain_mac, before)
-    whole = checkpoints.read_number(database)
-    now, _ = table.end()
-    missing, upto = before.head.count - now.count, now.count
-    if not mixture:
-        mixture = _describe_mixture(before, main, whole, table)
-        if mixture and missing > 0:
-            mixture += f". {_describe(table, before, missing, upto)}"
-    if mixture:
-        return Rollback(
-            *(mixture, before, max(0, missing), upto),
-            mixed=True,
-            copy=newer_copy(),
-            fetched=fetched,
-        )
-    if continues(table, before.head, now):
-        return None
     noted = _read_note(database, before)
+    main = _read_main(database.open_without_log) if had_log else None
+    whole = checkpoints.read_number(database)
+    now, at = table.end()
+    end = _End(now.count, at)
+    mixture = _find_older_main(main, before, noted, copies)
+    if mixture is None and (words := _describe_mixture(main, whole, table)):
+        mixture = _mixed(words, before, end, copies)
+    if mixture is not None or continues(table, before.head, now):
+        return mixture
     if noted is not None:
-        missing, upto = noted
-    elif missing <= 0:
-        words = f"The audit chain is not the one that its anchor knows: {_OLDER}"
-        return Rollback(words, before, upto=now.count, copy=newer_copy(), fetched=fetched)
-    harmless = noted is None and now.count >= before.begun
-    copy = "" if harmless else newer_copy()
-    words = _describe(table, before, missing, upto)
-    return Rollback(words, before, missing, upto, harmless=harmless, copy=copy, fetched=fetched)
+        end = _End(noted.count, _read_time(table, noted.count))
+    elif before.begun <= end.count < before.head.count:
+        return replace(_describe_older(before, end), harmless=True)
+    copy = copies.with_newer_notes(database)
+    return replace(_describe_older(before, end), copy=copy, fetched=copies.fetched)
 
 
-def describe_older_main(
-    folder: AccountFolder, path: Path, generation: str, data_key: DataKey | None, salt: bytes
-) -> str:
-    """Say that an older file is in the place of a database whose log stayed, and what it lacks; '' if not.
+def find_in_unreadable(path: Path, generation: str, salt: bytes, copies: Copies) -> Rollback | None:
+    """Find out what a database lacks that cannot be read; None if only damage is known.
 
-    It opens the main file alone, and nothing if there is no log.
+    The anchor tells it, or the main file without the log beside it, if that is an older one.
     """
+    data_key = copies.data_key
+    before = Anchor(copies.folder, generation, audit_keys(data_key).anchor).read_alone()
+    if before is None:
+        return None
+    if before.replaced:
+        return _describe_replaced(before, copies)
     if not database_opener.has_log(path):
-        return ""
-    keys = audit_keys(data_key)
-    before = Anchor(folder, generation, keys.anchor).read_alone()
+        return None
     key = None if data_key is None else data_key.database_key(salt)
-    opens = partial(database_opener.connect, path, key, read_only=True, without_log=True)
-    return "" if before is None else _read_main(opens, keys.chain_mac, before)[1]
+    opens = partial(database_opener.connect, path, key, read_only=True)
+    noted = None
+    with suppress(CacheError, LockedError), closing(opens()) as database:
+        noted = _read_note(database, before)
+    main = _read_main(partial(opens, without_log=True))
+    return _find_older_main(main, before, noted, copies)
 
 
-def _read_main(
-    opens: Callable[[], Database], chain_mac: ChainMac, before: Anchored
-) -> tuple[int | None, str]:
-    """Return the number of the main file's checkpoint (None: it cannot be read now), and what it lacks if it is older."""
+def find_replaced(anchor: Anchor, copies: Copies) -> Rollback | None:
+    """Return what is missing since another file was met in the place of the database; None if none was."""
+    before = anchor.read_alone()
+    return _describe_replaced(before, copies) if before is not None and before.replaced else None
+
+
+def note_replaced(found: Rollback, anchor: Anchor, at: float) -> None:
+    """Note in the anchor that the database is a mixture: closing it stores it (epoch seconds). Never raises."""
+    anchor.note_replaced(at, met=found.upto, met_at=found.upto_at)
+
+
+def read_met(database: Database) -> tuple[int, int]:
+    """Return the number of the last record in the main file alone, and when it was made; 0 if it cannot be read."""
+    main = _read_main(database.open_without_log)
+    return (0, 0) if main is None else (main.count, main.at)
+
+
+def _read_main(opens: Callable[[], Database]) -> _End | None:
+    """Return how far the main file goes without its log; None if it cannot be read now."""
     try:
         with closing(opens()) as main:
-            number = checkpoints.read_number(main)
-            if number >= before.checkpoint:
-                return number, ""
-            table = AuditTable(main, chain_mac)
-            missing, upto = before.head.count - table.head().count, table.head().count
-            lacks = f". {_describe(table, before, missing, upto)}" if missing > 0 else ""
-            return number, f"{OLDER_THAN_LOG}{lacks}"
+            number, count, at = checkpoints.read_number(main), 0, 0
+            with suppress(CacheError):
+                count, at = main.row(_LAST) or (0, 0)
+            return _End(count, at, number)
     except (CacheError, LockedError):
-        return None, ""
+        return None
 
 
-def replaced_error(*, fetched: bool) -> LockedError:
-    """Return the error for a server that has met another file in the place of its open database."""
+def _find_older_main(
+    main: _End | None, before: Anchored, noted: _End | None, copies: Copies
+) -> Rollback | None:
+    """Return what is missing if the main file is older than the log beside it.
+
+    What a start has ``noted`` there began on an older main file: it has the number of that one, or a later.
+    """
+    least = before.checkpoint if noted is None else noted.checkpoint
+    if main is None or main.checkpoint >= least:
+        return None
+    return _mixed(OLDER_THAN_LOG, before, main, copies)
+
+
+def _describe_replaced(before: Anchored, copies: Copies) -> Rollback:
+    words = f"By {_format(before.replaced)} {_MET}"
+    return _mixed(words, before, _End(before.met, before.met_at), copies)
+
+
+def _mixed(words: str, before: Anchored, end: _End, copies: Copies) -> Rollback:
+    missing = max(0, before.head.count - end.count) if end.count else 0
+    copy, last = copies.with_records_after(end.count)
+    return Rollback(
+        f"{words}. {_describe(before, end)}" if missing else words,
+        *(before, missing, end.count, end.at),
+        mixed=True,
+        copy=copy,
+        copied=min(last, before.head.count) - end.count if missing else 0,
+        fetched=copies.fetched,
+    )
+
+
+def replaced_error(copies: Copies) -> LockedError:
+    """Return the error for a server that has met another file in the place of its open database.
+
+    For one whose anchor could not note it.
+    """
     words = "Another file, or an older one, has taken the place of the open database"
-    return Rollback(words, Anchored(Head()), mixed=True, fetched=fetched).locked()
+    return Rollback(words, Anchored(Head()), mixed=True, fetched=copies.fetched).locked()
 
 
 def describe_unusable(error: AnchorUnusable) -> str:
@@ -202,43 +295,65 @@ def note(found: Rollback, audit: AuditLog, anchor: Anchor, database: Database) -
     """
     if found.mixed or not found.missing or _read_note(database, found.anchor) is not None:
         return
-    facts = {"missing": found.missing, "upto": found.upto, "anchor": str(found.anchor.head)}
+    facts = {
+        "missing": found.missing,
+        "upto": found.upto,
+        "anchor": str(found.anchor.head),
+        "checkpoint": checkpoints.read_main(database) or 0,
+    }
     audit.buffer(AuditEntry(at=audit.now(), act=ActName.CUT, facts=facts))
     if audit.flush(wait=True) and found.harmless:
         with suppress(Exception):
             anchor.accept(audit.table, database)
 
 
-def _describe_mixture(before: Anchored, main: int | None, whole: int, table: AuditTable) -> str:
-    if before.replaced:
-        return f"At {_format(before.replaced)} a server met another file in the place of its open database"
-    if main is not None and whole < main:
+def _describe_older(before: Anchored, end: _End) -> Rollback:
+    """Return what one older state lacks, which goes as far as ``end``."""
+    missing = before.head.count - end.count
+    if missing <= 0:
+        words = f"The audit chain is not the one that its anchor knows: {_OLDER}"
+        return Rollback(words, before, upto=end.count)
+    words = f"{_describe(before, end)}: {_OLDER}"
+    return Rollback(words, before, missing, end.count)
+
+
+def _describe_mixture(main: _End | None, whole: int, table: AuditTable) -> str:
+    if main is not None and whole < main.checkpoint:
         return f"The log of the database lost its end after a part of it had been stored: {_MIXED}"
     if table.has_gap():
         return f"Records are missing among the newest of the audit chain: {_MIXED}"
     return ""
 
 
-def _describe(table: AuditTable, before: Anchored, missing: int, upto: int) -> str:
-    last = next(table.records(first=upto, last=upto), None)
-    since = f" ({_format(last.at_ms)})" if last is not None else ""
+def _describe(before: Anchored, end: _End) -> str:
+    missing = before.head.count - end.count
+    since = f" ({_format(end.at)})" if end.at else ""
     records = "1 audit record" if missing == 1 else f"{missing:,} audit records"
     until = "of" if missing == 1 else "up to"
     verb = "is" if missing == 1 else "are"
-    return f"{records} after number {upto:,}{since} {verb} missing, {until} {_format(before.at)}: {_OLDER}"
-
-
-def _read_note(database: Database, before: Anchored) -> tuple[int, int] | None:
-    """Return what an earlier start has put on record: so many records are missing after this number."""
-    row = database.row(
-        "SELECT facts FROM audit WHERE act = ? ORDER BY number DESC LIMIT 1", (ActName.CUT,)
+    return (
+        f"{records} after number {end.count:,}{since} {verb} missing, {until} {_format(before.at)}"
     )
+
+
+def _read_time(table: AuditTable, number: int) -> int:
+    last = next(table.records(first=number, last=number), None)
+    return 0 if last is None else last.at_ms
+
+
+def _read_note(database: Database, before: Anchored) -> _End | None:
+    """Return how far the state went that an earlier start has put on record as an older one."""
+    row = database.row(_NOTED, (ActName.CUT,))
     with suppress(ValueError, KeyError, TypeError):
         facts = json.loads(row[0]) if row is not None else {}
         if facts.get("anchor") == str(before.head):
-            return int(facts["missing"]), int(facts["upto"])
+            return _End(int(facts["upto"]), 0, int(facts["checkpoint"]))
     return None
 
 
 def _format(at_ms: int) -> str:
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+_LAST = "SELECT number, at_ms FROM audit ORDER BY number DESC LIMIT 1"
+_NOTED = "SELECT facts FROM audit WHERE act = ? ORDER BY number DESC LIMIT 1"

@@ -35,7 +35,7 @@ class Unwrap(StrEnum):
 class Opening(StrEnum):
     """Name what happened when the database was opened with a key that is proven right.
 
-    ``MIXED``: it cannot be read, and the file is older than the log beside it.
+    ``MIXED``: it cannot be read, and an older file was put in its place or beside its log.
     """
 
     NOT_TRIED = "not_tried"
@@ -95,7 +95,7 @@ class Observations:
     - ``change_unfinished``: a crash came between key file and copy, or left temporary files.
       ``copy_ahead``: the key vouches for a copy that is newer than the key file. ``rotated``: the day of
       the key's last change, if known.
-    - ``lacks``: what a file that is older than its log lacks.
+    - ``lacks``: what a mixture of two states lacks. ``copy_back``: the copy that has it, a sentence or ''.
     - ``only_copy``: the notes are in this database and nowhere else.
     """
 
@@ -123,7 +123,8 @@ class Observations:
     files: Files = field(default_factory=Files)
     sample: PageSample | None = None
     opening: Opening = Opening.NOT_TRIED
-    lacks: str = "the database is older than the log beside it"
+    lacks: str = "the database is a mixture of two states"
+    copy_back: str = ""
     expected: Identity | None = None
     found: Identity | None = None
     schema: SchemaSeen | None = None

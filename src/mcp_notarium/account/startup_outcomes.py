@@ -104,6 +104,7 @@ PUT_NEWEST_BACK = (
 )
 NEWEST_BACK = PUT_NEWEST_BACK + OR_RESET
 REPAIR = "Run `mcp-notarium repair`: it saves what can be read into a new cache." + _REST_IS_FETCHED
+COPY_OR_REPAIR = "{copy_back}" + REPAIR
 UPDATE = "Update MCP Notarium the way you installed it." + OR_RESET
 OTHER_ACCOUNT = (
     "Check the store and the account in the client's configuration. If the folder was copied here by mistake, "
@@ -115,6 +116,7 @@ _REBUILD_OFFER = (
     " Or start once with DB_ON_UNREADABLE=rebuild: the old files move to `quarantine/`, with writes "
     "that never reached the note store; nothing is deleted."
 )
+SEE_STATUS = "Ask the user to run `mcp-notarium status`: it says what is missing, and the ways out."
 _AGENT_GIVE_KEY = (
     "Ask the user to set DB_ENCRYPTION_KEY(_FILE) to the right key and to restart the client; "
     "`mcp-notarium doctor` helps if it is lost."
@@ -144,6 +146,7 @@ _AGENT_HINTS: Mapping[str, str] = MappingProxyType(
         NEWEST_BACK: "Ask the user to put the newest `notarium_keys.json` back: `mcp-notarium keys "
         "restore FILE`.",
         REPAIR: "Ask the user to run `mcp-notarium repair` in a terminal and to restart the client.",
+        COPY_OR_REPAIR: SEE_STATUS,
         UPDATE: "Ask the user to update MCP Notarium; `mcp-notarium doctor` says more.",
         OTHER_ACCOUNT: "Ask the user to check the store and the account in the client's configuration; "
         "`mcp-notarium doctor` says more.",
@@ -286,6 +289,7 @@ def _fill(template: str, seen: Observations) -> str:
         driver=seen.driver_problem,
         reason=seen.reason,
         lacks=seen.lacks,
+        copy_back=seen.copy_back,
         typo=seen.typo,
         weakness=seen.weakness,
         source=source,

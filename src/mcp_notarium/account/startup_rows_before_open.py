@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mcp_notarium.account.startup_facts import KeySource, Observations, Unwrap
+from mcp_notarium.account.startup_facts import KeySource, Observations, Opening, Unwrap
 from mcp_notarium.account.startup_outcomes import (
     ANOTHER_KEY,
     BEGIN_AGAIN,
     COPY_BACK,
+    COPY_OR_REPAIR,
     GIVE_KEY,
     KEYCHAIN_AGAIN,
     MAKE_KEY,
@@ -237,6 +238,14 @@ _KEY_FILE = (
     ),
 )
 
+_MIXED = refuse(
+    "the database is a mixture of two states",
+    Verdict.ROLLBACK_SEEN,
+    "{lacks}",
+    COPY_OR_REPAIR,
+    lambda o: o.opening is Opening.MIXED,
+)
+
 _DATABASE = (
     refuse_or_rebuild(
         "the database is gone",
@@ -291,7 +300,9 @@ ROWS_BEFORE_OPEN: tuple[Row, ...] = (
     _DRIVER,
     *_FOLDER,
     *(replace(row, plain=True) for row in _PLAIN),
-    *(replace(row, plain=False) for row in _KEY + _KEY_FILE + _DATABASE),
+    *(replace(row, plain=False) for row in _KEY + _KEY_FILE),
+    _MIXED,
+    *(replace(row, plain=False) for row in _DATABASE),
 )
 
 

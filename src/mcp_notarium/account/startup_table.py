@@ -109,13 +109,6 @@ _ROWS_AFTER_OPEN = (
         WAIT,
         lambda o: o.opening is Opening.BUSY,
     ),
-    refuse(
-        "the database is older than the log beside it",
-        Verdict.ROLLBACK_SEEN,
-        "{lacks}",
-        REPAIR,
-        lambda o: o.opening is Opening.MIXED,
-    ),
     refuse_or_rebuild(
         "the plain database cannot be read",
         Verdict.DATABASE_DAMAGED,

@@ -26,7 +26,7 @@ from mcp_notarium.account import opener, rollback
 from mcp_notarium.account.anchor_keeper import AnchorWitness
 from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import CLIENT
-from mcp_notarium.account.rollback import Rollback
+from mcp_notarium.account.rollback import Copies, Rollback
 from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import ActName, AuditEntry, Head, Record
 from mcp_notarium.audit.verification import Fault, FaultKind, Verification
@@ -98,6 +98,7 @@ class OpenChain:
     audit_log: AuditLog
     anchor: Anchor
     database: Database
+    copies: Copies | None = None
     had_log: bool = False
     """A log lay beside the database when it was opened."""
 
@@ -125,8 +126,11 @@ class OpenChain:
 
     def find_rollback(self) -> Rollback | None:
         """Return what the database lacks. Raises ``AnchorUnusable``."""
-        table = self.audit_log.table
-        return rollback.find(self.anchor, table, self.database, had_log=self.had_log)
+        return rollback.find(
+            *(self.anchor, self.audit_log.table, self.database),
+            had_log=self.had_log,
+            copies=self.copies,
+        )
 
 
 @contextmanager
@@ -147,7 +151,8 @@ def open_chain(config: Config, *, read_only: bool = False) -> Iterator[OpenChain
     with closing(opener.open_cache(config, read_only=read_only)) as cache:
         keys = audit_keys(cache.data_key)
         audit_log = AuditLog(cache.database, keys, clock=time.time, days=config.audit_days)
-        chain = OpenChain(audit_log, cache.anchor, cache.database, cache.had_log)
+        copies = Copies(folder, cache.data_key, config.store.tables)
+        chain = OpenChain(audit_log, cache.anchor, cache.database, copies, cache.had_log)
         if not read_only:
             _keep_anchor(chain)
         yield chain
@@ -162,7 +167,9 @@ def _keep_anchor(chain: OpenChain) -> None:
     except AnchorUnusable:
         fits = False
     if found is not None and found.mixed:
-        chain.anchor.note_replaced(time.time())  # closing the database stores the mixture
+        rollback.note_replaced(found, chain.anchor, time.time())
+    elif found is not None and not found.harmless:
+        rollback.note(found, chain.audit_log, chain.anchor, chain.database)
     witness = AnchorWitness(chain.anchor, chain.audit_log, chain.database)
     witness.fits = fits and found is None
     chain.database.witness = witness

@@ -102,13 +102,13 @@ def with_typed(found: Config, key: Secret) -> Config:
 
 
 @contextmanager
-def record_command(app: App, act: str) -> Iterator[None]:
-    """Record ``act`` before it begins and its outcome when it ends.
+def record_command(app: App, act: str, *, changes: bool = True) -> Iterator[None]:
+    """Record ``act`` before it begins and its outcome when it ends. ``changes``: it changes something of the account.
 
     Raises ``NotRecorded``, with nothing done, if the record cannot be written.
     """
     number = app.audit.record_begin(
-        AuditEntry(at=app.clock(), act=act, client=CLIENT, outcome=OPEN)
+        AuditEntry(at=app.clock(), act=act, client=CLIENT, outcome=OPEN), changes=changes
     )
     outcome = UNKNOWN
     try:

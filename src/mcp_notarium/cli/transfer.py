@@ -48,7 +48,7 @@ async def _export(config: Config, args: argparse.Namespace) -> int:
     path, began = args.path.absolute(), time.monotonic()
     form = args.format or formats.guess(path)
     async with _open(config) as app:
-        with command_setup.record_command(app, "cli.export"):
+        with command_setup.record_command(app, "cli.export", changes=False):
             notes = await _read_notes(app)
             with console.progress("Writing the notes") as report:
                 formats.write(form, path, notes, report)

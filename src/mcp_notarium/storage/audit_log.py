@@ -80,13 +80,16 @@ class AuditLog:
             return False
 
     @contextmanager
-    def recording_begin(self, entry: AuditEntry, *, durable: bool = True) -> Iterator[int]:
+    def recording_begin(
+        self, entry: AuditEntry, *, durable: bool = True, changes: bool = True
+    ) -> Iterator[int]:
         """Run a transaction that also records an act before it begins; give the record's number.
 
-        If it is not ``durable``, the caller flushes it before the act begins. Raises ``NotRecorded`` or
+        If it is not ``durable``, the caller flushes it before the act begins. What ``changes`` nothing also begins
+        in a database that lacks something. Raises ``NotRecorded`` or
         ``CacheDamaged`` with nothing stored: then the act must not begin.
         """
-        refusal = self.refusal()
+        refusal = self.refusal() if changes else None
         if refusal is not None:
             raise refusal
         before = self.last_begun
@@ -102,9 +105,9 @@ class AuditLog:
             raise not_recorded_error(error) from error
         self._forget_due()
 
-    def record_begin(self, entry: AuditEntry) -> int:
+    def record_begin(self, entry: AuditEntry, *, changes: bool = True) -> int:
         """Record an act alone, as :meth:`recording_begin` does; return the record's number."""
-        with self.recording_begin(entry) as number:
+        with self.recording_begin(entry, changes=changes) as number:
             return number
 
     def transaction(self, *, durable: bool) -> AbstractContextManager[None]:

@@ -105,9 +105,11 @@ class Database:
     def open_another(self) -> Database:
         """Open one more connection to the same file, for another thread; the caller closes it.
 
-        Raises what ``database_opener.connect`` raises.
+        Raises ``CacheReplaced`` if another file is in its place, and what ``database_opener.connect`` raises.
         """
         self._live()
+        if self.witness is not None:  # else closing it would move this log into another file
+            self.witness.require_same_file(writing=True)
         opened = self._reconnect(page_cache=_SECOND_CACHE, is_another=True)
         opened.witness = self.witness
         return opened

@@ -33,6 +33,10 @@ class Witness(Protocol):
     def replaced(self) -> bool:
         """Tell whether another file was met in the place of the open one."""
 
+    @property
+    def displaced(self) -> bool:
+        """Tell whether the file that is open has lost its place to another one, and was not written over."""
+
     def before_flush(self, database: Database) -> Callable[[], None]:
         """Note the end of its audit chain, read through this connection; return what is called once the disk has it. Raises ``CacheError``."""
 
@@ -62,6 +66,7 @@ class FileWatch:
         self._next_look = 0.0
         self._unsure_until = 0.0
         self.replaced = False
+        self.displaced = False
         found = os.stat(path)  # noqa: PTH116 - a tenth of the time
         self._place, self._written = _place(found), _written(found)
 
@@ -78,10 +83,12 @@ class FileWatch:
         try:
             found = os.stat(self._path)  # noqa: PTH116 - as above
         except FileNotFoundError:
+            self.displaced = True
             self._fail()
         except OSError:
             return
         if _place(found) != self._place:
+            self.displaced = True
             self._fail()
         if _written(found) == self._written or now < self._unsure_until:
             return

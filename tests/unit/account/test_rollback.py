@@ -1,13 +1,15 @@
 """What an opened database lacks: logs that lost their end, main files of another time, and no alarm without a loss."""
 
 import asyncio
+import json
 import os
 import shutil
+import signal
 from contextlib import closing
 
 import pytest
 
-from mcp_notarium.account import audit_anchor
+from mcp_notarium.account import audit_anchor, opener
 from mcp_notarium.account.audit_anchor import Anchored
 from mcp_notarium.app import open_app
 from mcp_notarium.audit.chain import AuditEntry, Head
@@ -60,9 +62,30 @@ def look(home):
     try:
         return asyncio.run(opened())
     except LockedError as error:
-        if error.verdict not in (Verdict.ROLLBACK_SEEN, Verdict.DATABASE_DAMAGED):
+        if error.verdict is not Verdict.ROLLBACK_SEEN:
             raise
         return True, None
+
+
+def told(home):
+    """What a start says of the database that it refuses."""
+    with pytest.raises(LockedError) as refused:
+        asyncio.run(_open(home))
+    return refused.value.message
+
+
+async def _open(home):
+    async with open_app(configured(home), syncing=False):
+        pass
+
+
+def last_number(home):
+    with closing(opener.open_cache(configured(home), read_only=True)) as opened:
+        return opened.database.number("SELECT max(number) FROM audit")
+
+
+def anchor_of(home):
+    return json.loads(folder_of(configured(home)).audit_anchor.read_bytes())
 
 
 def spoil(log, at, how):
@@ -102,12 +125,56 @@ def test_a_log_that_lost_its_end_is_never_silent_and_never_accused_for_nothing(h
 def test_an_older_file_beside_its_newer_log_is_told_and_not_opened(home, tmp_path, between, end):
     saved(home, ["a0", "a1"])
     shutil.copyfile(database_of(home), tmp_path / "older")
+    upto = last_number(home)
     saved(home, [f"b{number}" for number in range(between)])
     saved(home, ["c0"], "kill")
     shutil.copyfile(tmp_path / "older", database_of(home))
     refused, there = look(home)
     assert (refused, there) == (True, None)
     assert look(home) == (True, None), "the second start is silent"
+    missing = anchor_of(home)["count"] - upto
+    for _ in range(2):
+        assert f"{missing} audit records after number {upto} (" in told(home)
+
+
+@pytest.mark.slow("kills servers")
+def test_an_older_state_on_record_stays_one_with_the_log_of_a_killed_server(home, tmp_path):
+    saved(home, [])
+    shutil.copyfile(database_of(home), tmp_path / "oldest")
+    saved(home, ["a0"])
+    shutil.copyfile(database_of(home), tmp_path / "older")
+    saved(home, ["b0", "b1"])
+    shutil.copyfile(tmp_path / "older", database_of(home))
+    forked(_look_and_be_killed, home).join(60)
+    assert log_of(home).stat().st_size > 0
+    for _ in range(2):
+        copy = tmp_path / "copy"
+        shutil.copytree(home, copy)
+        assert look(copy) == (True, {"a0"})
+        assert anchor_of(copy)["replaced"] == 0
+        shutil.rmtree(copy)
+    shutil.copyfile(tmp_path / "oldest", database_of(home))
+    assert look(home) == (True, None), "an even older file beneath that log"
+
+
+def _look_and_be_killed(home):
+    async def opened():
+        async with open_app(configured(home), syncing=False):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    asyncio.run(opened())
+
+
+@pytest.mark.slow("kills servers")
+def test_what_a_start_notes_of_a_mixture_does_not_accuse_that_moment(home, tmp_path):
+    """It says by when it was seen: who put the file there, and when, nobody knows."""
+    saved(home, ["a0", "a1"])
+    shutil.copyfile(database_of(home), tmp_path / "older")
+    saved(home, ["b0"])
+    saved(home, ["c0"], "kill")
+    shutil.copyfile(tmp_path / "older", database_of(home))
+    assert told(home).startswith("The database file was replaced by an older one")
+    assert told(home).startswith("By ")
 
 
 @pytest.mark.slow("kills servers")
@@ -145,6 +212,30 @@ def test_an_open_database_under_which_another_file_is_put_is_not_used_any_more(h
         asyncio.run(opened())
     assert refused.value.verdict is Verdict.ROLLBACK_SEEN
     assert look(home) == (True, None)
+
+
+@pytest.mark.slow("starts and stops")
+@pytest.mark.parametrize("lacks", [0, 1])
+def test_a_displaced_database_is_copied_if_it_has_all_that_was_confirmed(home, lacks):
+    saved(home, ["a0"])
+    config = configured(home)
+    copies = folder_of(config).copies
+
+    async def opened():
+        async with open_app(config, syncing=False) as app:
+            database, anchor = app.cache.database, app.cache.database.witness._anchor
+            with database.transaction(durable=True):
+                database.run("UPDATE notebook SET change = change + 1")
+            head = anchor.read_alone().head
+            anchor.advance(Anchored(Head(head.count + lacks, head.mac), at=1))
+            database_of(home).unlink()
+            database.number("SELECT count(*) FROM notebook_notes")
+
+    before = set(copies.iterdir())
+    with pytest.raises(LockedError):
+        asyncio.run(opened())
+    found = set(copies.iterdir()) - before
+    assert len(found) == (0 if lacks else 1), found
 
 
 @pytest.mark.slow("moves the log often")

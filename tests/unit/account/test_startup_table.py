@@ -117,7 +117,7 @@ CASES = [
     ("the first page is damaged", replace(GOOD, sample=PageSample(size=8192, good=1, bad=1, bad_pages=(1,)), **UNOPENED), 13, "reset-cache"),
     ("some pages are damaged", replace(GOOD, sample=PageSample(size=8191, good=1), **UNOPENED), 13, "reset-cache"),
     ("another process holds the database", replace(GOOD, opening=Opening.BUSY, found=None, schema=None), 18, "Wait"),
-    ("the database is older than the log beside it", replace(GOOD, opening=Opening.MIXED, lacks="1 record is missing", found=None, schema=None), 19, "repair"),
+    ("the database is a mixture of two states", replace(GOOD, opening=Opening.MIXED, lacks="1 record is missing", found=None, schema=None), 19, "repair"),
     ("the database cannot be read", replace(GOOD, opening=Opening.DAMAGED, found=None, schema=None), 13, "repair"),
     ("the plain database cannot be read", replace(PLAIN, opening=Opening.DAMAGED, found=None, schema=None), 13, "reset-cache"),
     ("the database is not ours", replace(PLAIN, schema=SchemaSeen(0, 1, ours=False), found=None), 15, "reset-cache"),
