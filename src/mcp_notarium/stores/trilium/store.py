@@ -161,6 +161,12 @@ class TriliumStore:
         """See ``VersionedStore.list_versions``."""
         return await self._revisions.list_page(note_id, before=before, limit=limit)
 
+    async def find_version(
+        self, note_id: str, content: Content, *, at: float, now: Content
+    ) -> Revision | None:
+        """See ``ListingStore.find_version``."""
+        return await self._revisions.find(note_id, content, at=at, now=now)
+
     # Composing
 
     def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:  # noqa: ARG002
