@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.storage.tag_counts import TaggedNote, TagPage
     from mcp_notarium.stores.contract import Store, Traits
+    from mcp_notarium.stores.listing import ListingStore
     from mcp_notarium.stores.live_notes import LiveNotes
     from mcp_notarium.stores.live_pages import LivePages
     from mcp_notarium.stores.live_rows import LiveRows
@@ -304,7 +305,20 @@ class Library:
         except StoreError as error:
             raise add_outcome(error, NOT_SAVED) from None
         keeping = self._keeping(note, native, now=now)
-        return find_loss(note.content, content, keeping, beside=beside)
+        loss = find_loss(note.content, content, keeping, beside=beside)
+        if self.traits.versions is not Versions.LISTED:
+            return loss
+        unkept = replace(keeping, by_store=frozenset[str]())
+        without = find_loss(note.content, content, unkept, beside=beside)
+        if loss == without:
+            return loss
+        try:
+            kept = await cast("ListingStore", self._store).keeps_replaced(note.id)
+        except NoteNotFound:
+            kept = True  # the save says that better
+        except StoreError as error:
+            raise add_outcome(error, NOT_SAVED) from None
+        return loss if kept else without
 
     async def find_removal_loss(self, note: Note, *, now: float) -> Loss | None:
         """Return what is lost for good if the note is removed. Raises what the store raises."""

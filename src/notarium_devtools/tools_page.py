@@ -142,7 +142,7 @@ the oldest first, and after `NOTARIUM_VERSION_DAYS`.
 
 | what would be lost without a version | by | where |
 |---|---|---|
-| lines of a text (also one that is only changed or moved) | `save` with `text`, `text_patch`, `find` and `replace`; `UpdateNote`, `update_note` | vault, local notebook, Memento |
+| lines of a text (also one that is only changed or moved) | `save` with `text`, `text_patch`, `find` and `replace`; `UpdateNote`, `update_note` | vault, local notebook, Memento; Trilium where it [may drop revisions](trilium.md#editing-markdown-that-stands-for-html) |
 | a title, and with it the name of a file | `save` with `title`, `UpdateNote`, `update_note` | vault, local notebook, Memento, Trilium |
 | links in other notes | `save` with `title` and `rewrite_links` | vault |
 | tags | `save` with `tags`, `update_note` with `labels`, `rename_tag` | vault, local notebook, Memento, Trilium |
@@ -150,8 +150,8 @@ the oldest first, and after `NOTARIUM_VERSION_DAYS`.
 | a note | `delete_note`, `delete_permanently` | Memento |
 | a note, whatever is kept | `delete_permanently` | every other store |
 
-Simplenote keeps texts and tags itself, and Trilium texts: there a save of these needs no version. What only adds something takes nothing away:
-`append`, `prepend`, new lines, new tags, a new note, as do `pin`, `archived` and the trash, which go both ways. `undo` and
+Simplenote keeps texts and tags itself: there a save of these needs no version. So it is with texts in Trilium, if a look at its revisions, made before
+the save, has shown that it adds one and drops none. What only adds something takes nothing away: `append`, `prepend`, new lines, new tags, a new note, as do `pin`, `archived` and the trash, which go both ways. `undo` and
 `restore_version` ask in any case; their question says so if what they replace would be lost. `tests/interaction/test_ways_back.py` has
 each row, under every setting.
 

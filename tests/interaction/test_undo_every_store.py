@@ -81,6 +81,7 @@ HTML = {
     "p.png</a></p>",
     "line break": "<p>milk<br>bread</p>",
     "many paragraphs": "<p>milk</p>" + "<p>line</p>" * 100,
+    "byte order mark": "\ufeff<p>milk</p>",
     "empty": "",
 }  # fmt: skip
 
@@ -240,6 +241,17 @@ TREE = {
 }
 
 
+REWRITTEN = {
+    f"append {name}": _save({"append": text}, "<p>milk</p>")
+    for name, text in {
+        "a picture": f"![p]({IMAGE})",
+        "a link to a note": "[x](http://127.0.0.1:8080/#root/Note000001)",
+        "both and words": f"![p]({IMAGE}) a [x](https://notes.example/?a=1#root/Note000001/Note000002) b\n\n![q]({IMAGE})",
+    }.items()
+}
+"""What Trilium itself changes of a text while it stores it."""
+
+
 def _on(contents: Mapping[str, str]) -> dict[str, Change]:
     found = {}
     for name, text in contents.items():
@@ -277,7 +289,8 @@ CHANGES: dict[str, dict[str, Change]] = {
     "text_folder": TEXTS,
     "trilium": _as_html(SAVES | _without(TAGS, "tags in another order") | TITLES)
     | _without(_on(HTML), *REFUSED)
-    | TREE,
+    | TREE
+    | REWRITTEN,
     "memento": TEXTS | TAGS | PINS | TITLES | FLAGS | CARDS,
 }
 CASES = [(store, name) for store, changes in CHANGES.items() for name in changes]

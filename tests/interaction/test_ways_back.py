@@ -281,6 +281,69 @@ async def test_trilium_keeps_texts_itself_and_nothing_else(tmp_path, arguments, 
         await store.close()
 
 
+def limit(sim, how, value):
+    """Have the server keep some revisions alone, as a person can."""
+    if how == "option":
+        sim.document.most_revisions = int(value)
+    elif how == "above":
+        sim.write("above123", "Above", "<p>a</p>")
+        sim.document.place("note1234", "above123")
+        sim.document.set_attribute(
+            "lim12345", "above123", "label", "versioningLimit", value, inheritable=True
+        )
+    elif how != "nothing":
+        sim.document.set_attribute("lim12345", "note1234", "label", how, value)
+
+
+LIMITS = [
+    # how many revisions are kept is said by, the value, and whether Trilium keeps what is replaced
+    ("versioningLimit", "0", False),
+    ("versioningLimit", "1", False),
+    ("versioningLimit", " 30", False),
+    ("versioningLimit", "", True),
+    ("versioningLimit", "-1", True),
+    ("above", "0", False),
+    ("above", "5", False),
+    ("option", "0", False),
+    ("option", "1", False),
+    ("option", "-1", True),
+    ("disableVersioning", "", True),  # which stops those that the server makes by itself
+    ("nothing", "", True),
+]
+
+
+@pytest.mark.parametrize("version", ["0.102.1", "0.93.0"])
+@pytest.mark.parametrize(("how", "value", "keeps"), LIMITS)
+async def test_trilium_is_not_trusted_to_keep_a_text_where_revisions_are_limited(
+    tmp_path, how, value, keeps, version
+):
+    keeps = keeps and version != "0.93.0"  # which shows nobody what it keeps
+    async with TriliumSimulator(version).serving() as sim:
+        sim.write("note1234", "Plan", "<p>first line</p><p>second line</p>")
+        limit(sim, how, value)
+        note = sim.document.notes["note1234"]
+        sim.document.add_revision(note)
+        store = open_trilium(sim)
+        harness = ToolHarness(tmp_path, remote=store)
+        harness.app.cache.versions.limits = NEITHER
+        await harness.sync()
+        async with connected(harness.opened, toolset=find_toolset("titled")) as client:
+            seen = Seen(client, None, [])
+            given = {"id": "note1234", "find": "first", "replace": "other"}
+            said = await seen.tell(SAVE, given)
+            assert (said == "", "(text) cannot be brought back" in said) == (keeps, not keeps)
+            assert (b"first" in note.content) == (not keeps)
+            assert await seen.tell(SAVE, given | {"find": "second", "confirm": True}) == ""
+            before = len(note.revisions)
+            assert await seen.tell(SAVE, {"id": "note1234", "append": "more"}) == ""
+            if keeps:
+                assert len(note.revisions) == before + 1, "a revision is made twice"
+            harness.app.cache.versions.limits = VersionLimits()
+            assert await seen.tell(SAVE, given | {"find": "more"}) == ""
+        harness.close()
+        await store.close()
+
+
 async def test_links_in_other_notes_are_not_taken_away_in_silence(tmp_path):
     async with opened(tmp_path, "vault", NEITHER, files={"other.md": "see [[n1]]\n"}) as seen:
         before = seen.state()

@@ -207,7 +207,7 @@ class Trilium(Place):
         attached = sorted(
             (one.id, one.title, one.content)
             for one in self.sim.document.attachments.values()
-            if one.owner_id == note_id
+            if one.owner_id == note_id and one.unused_since is None  # others are erased
         )
         return note.title, note.type, note.mime, note.content.decode(), labels, attached
 

@@ -202,6 +202,15 @@ SERVICE = (
         (f"{_TRILIUM}::test_a_content_that_is_not_the_notes_is_an_error_and_never_written",),
     ),
     Defence(
+        "a text that Trilium may drop is not replaced without a question",
+        "library.py",
+        "        return loss if kept else without\n",
+        "        return loss\n",
+        (
+            "interaction/test_ways_back.py::test_trilium_is_not_trusted_to_keep_a_text_where_revisions_are_limited",
+        ),
+    ),
+    Defence(
         "a write that was answered and has changed nothing is not confirmed",
         "stores/trilium/store.py",
         "            if base is not None and note.etag == base.etag:\n",

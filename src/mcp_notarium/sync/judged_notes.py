@@ -15,16 +15,13 @@ from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.errors import NoteNotFound, VersionConflict
 from mcp_notarium.search.folding import fold
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Store, VersionedStore, Versions
+from mcp_notarium.stores.contract import Store, Versions
+from mcp_notarium.stores.listing import ListingStore
 from mcp_notarium.stores.live_notes import LiveNote, LiveNotes
 from mcp_notarium.sync.history import Version
 from mcp_notarium.sync.live_refresh import refresh
 
 _MOST_SHOWN = 1000
-_SAME_DATE = 0.0005
-_VERSIONS_AT_ONCE = 4
-_MOST_VERSIONS = 20
-"""Versions of a note that are looked at for the form of an older text: each costs a request."""
 _ID_SHOWN = 80
 _WORD = re.compile(r"\w+")
 
@@ -115,19 +112,8 @@ class JudgedNotes:
         """Find the revision of a version: the one of its name or date, else the newest of the same new text."""
         if old.name == old.etag:
             return await self._store.get(note.id, etag=old.etag)
-        place, seen, alike = "", 0, None
-        while seen < _MOST_VERSIONS:
-            listing = cast("VersionedStore", self._store).list_versions  # its trait says so
-            page = await listing(note.id, before=place, limit=_VERSIONS_AT_ONCE)
-            for one in page.revisions:
-                if one.content.wording == old.content.wording:
-                    if abs(one.modified_at - old.modified_at) < _SAME_DATE:
-                        return one
-                    alike = alike or one
-            if page.more is None or (alike is not None and old.content.text != note.text):
-                break
-            place, seen = page.more, seen + _VERSIONS_AT_ONCE
-        return alike if old.content.text != note.text else None
+        store = cast("ListingStore", self._store)  # its trait says so
+        return await store.find_version(note.id, old.content, at=old.modified_at, now=note.content)
 
     def given_below(self, parent: LiveNote, text: str, *, kind: str, title: str | None) -> Content:
         """Return the content of a new note below another. Raises ``InvalidRequest``."""

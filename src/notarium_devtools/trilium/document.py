@@ -51,6 +51,8 @@ class Document:
         self.deleted: dict[str, tuple[Note, list[Branch], list[Attribute], list[Attachment]]] = {}
         self.wanted_images: dict[str, str] = {}
         """Addresses of images of other hosts that are to be fetched, and for which note."""
+        self.most_revisions = -1
+        """An option of the server: how many revisions a note has, if no label says; below 0: all."""
         self.downloaded: dict[str, str] = {}
         """The attachments that were made of such images."""
         self._indexed: tuple[int, int, int] | None = None
@@ -313,9 +315,11 @@ class Document:
             description, source,
         )  # fmt: skip
         note.revisions.insert(0, old)
-        limit = self._label(note.id, "versioningLimit")
-        if limit is not None and limit.value.isdigit():
-            del note.revisions[int(limit.value) :]
+        label = self._label(note.id, "versioningLimit")
+        number = re.match(r"\s*(-?\d+)", label.value) if label is not None else None
+        most = int(number[1]) if number else self.most_revisions
+        if most >= 0:
+            del note.revisions[most:]
         self.changes += 2
 
     def _label(self, note_id: str, name: str) -> Attribute | None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from html import unescape
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -45,8 +47,8 @@ class Scan:
 
     def run(self, text: str) -> str:
         """Return the text as it is kept."""
-        text = _IMAGE.sub(self._image, text)
-        text = _FILE.sub(self._file, text)
+        text = _replace_each(_IMAGE, self._image, text)
+        text = _replace_each(_FILE, self._file, text)
         for pattern, near in _RELATIVE:
             text = pattern.sub(near, text)
         if self.document.version.bookmarks:
@@ -72,7 +74,7 @@ class Scan:
         return show_downloaded(found[0], address, known)
 
     def _file(self, found: re.Match[str]) -> str:
-        title = re.sub(r"<[^>]*>", "", found[3])
+        title = " ".join(unescape(re.sub(r"<[^>]*>", "", found[3])).split())
         made = self._attach("file", found[1].lower(), title, base64.b64decode(found[2] + "=="))
         address = f"#root/{self.note.id}?viewMode=attachments&attachmentId={made.id}"
         return f'<a class="reference-link" href="{address}">{title}</a>'
@@ -142,6 +144,17 @@ class Scan:
         address = f"#root/{self.note.id}?viewMode=attachments&amp;attachmentId={own.id}"
         link = re.compile(f'href="[^"]+attachmentId={other.id}[^"]*"')
         return link.sub(f'href="{address}"', text)
+
+
+def _replace_each(
+    pattern: re.Pattern[str], change: Callable[[re.Match[str]], str], text: str
+) -> str:
+    """Replace what a pattern finds as the server does: it goes on where the match ended before, in a text that is shorter."""
+    end = 0
+    while found := pattern.search(text, end):
+        end = found.end()
+        text = text[: found.start()] + change(found) + text[end:]
+    return text
 
 
 def show_downloaded(text: str, address: str, image: Attachment) -> str:

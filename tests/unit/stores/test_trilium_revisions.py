@@ -138,6 +138,43 @@ async def test_an_undo_of_tags_alone_leaves_the_html(sim, harness):
     assert sim.document.owned(ID) == []
 
 
+@pytest.mark.parametrize("kept", [0, 25, 200])
+async def test_an_undo_costs_as_much_however_many_revisions_there_are(sim, harness, kept):
+    for number in range(kept):
+        sim.document.notes[ID].content = f"<p>{number}</p>".encode()
+        type(sim.document).add_revision(sim.document, sim.document.notes[ID])
+    sim.write(ID, "Plan", "<p>one</p>")
+    await harness.sync()
+    async with connected(harness.opened, toolset=TITLED) as client:
+
+        async def costs(**arguments):
+            note = await call(client, "get", id=ID)
+            await call(client, "save", id=ID, local_version=note["local_version"], **arguments)
+            sim.reset_log()
+            answer = await call(client, "manage", action="undo", id=ID, confirm=True)
+            assert answer["status"] == "undone"
+            return len(sim.requests)
+
+        assert await costs(tags=["todo", "more"]) <= 6
+        assert await costs(text="two", confirm=True) <= 9
+        assert await costs(title="Other") <= 9
+    assert (stored(sim), sim.document.notes[ID].title) == ("<p>one</p>", "Plan")
+
+
+async def test_what_the_server_changes_again_is_said_to_be_undone_in_part(sim, harness):
+    sim.document.notes[ID].content = b'<p>one</p><p><a href="http://x.org/#root/abcd">l</a></p>'
+    sim.document.touch(sim.document.notes[ID])
+    await harness.sync()
+    async with connected(harness.opened, toolset=TITLED) as client:
+        saved = await call(client, "save", id=ID, find="one", replace="two")
+        assert "stored differently" in saved["note"]
+        rows = (await call(client, "manage", action="history", id=ID))["history"]
+        assert [bool(row.get("by")) for row in rows] == [True, False]
+        answer = await call(client, "manage", action="undo", id=ID, confirm=True)
+    assert answer["status"] == "undone in part"
+    assert stored(sim) == '<p>one</p><p><a href="#root/abcd">l</a></p>'
+
+
 @asynccontextmanager
 async def older_server(tmp_path):
     """A server that lists no revisions, with a client of it."""

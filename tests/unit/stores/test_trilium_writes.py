@@ -237,6 +237,15 @@ async def test_without_a_list_of_revisions_the_note_is_compared_once_more(sim, s
     assert sim.document.notes[ID].content == b"<p>theirs</p>"
 
 
+async def test_where_revisions_are_limited_the_note_is_compared_once_more(sim, store):
+    sim.document.set_attribute("lim12345", ID, "label", "versioningLimit", "0")
+    base = await store.get(ID)
+    act_once(sim, "POST", "revision", lambda: sim.write(ID, "Plan", "<p>theirs</p>"))
+    with pytest.raises(VersionConflict):
+        await push(store, base, text="ours")
+    assert sim.document.notes[ID].content == b"<p>theirs</p>"
+
+
 async def test_a_label_that_notes_below_inherit_is_not_removed(sim, store):
     """An undo would bring it back for this note alone."""
     sim.document.set_attribute("a1a1a1", ID, "label", "first", "")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 
-from mcp_notarium.domain.note import Revision
+from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.contract import VersionPage
 from mcp_notarium.stores.http import Request
@@ -27,6 +28,9 @@ from mcp_notarium.stores.trilium.session import TriliumSession, is_missing, valu
 from mcp_notarium.stores.trilium.urls import Urls
 
 _NOT_FOUND = 404
+_SAME_DATE = 0.0005
+_MOST_READ = 20
+"""Revisions that are looked at for the form of an older text: each costs a request."""
 _MOST_COPIES = 1000
 """Copies of attachments that are remembered: they never change."""
 Named = tuple[str, NoteObject]
@@ -52,15 +56,30 @@ class Revisions:
         begin = names.index(before) + 1 if before in names else 0
         page = found[begin : begin + max(1, limit)]
         more = page[-1][0] if begin + len(page) < len(found) else None
-        own = await self._attachments(note_id) if page else []
+        return VersionPage(tuple(await each(page, self._read_if_any)), more)
 
-        async def read_if_any(one: Named) -> Revision | None:
-            try:
-                return await self._read(one, own)
-            except (NoteNotFound, StoreProtocolError):
-                return None
+    async def find(
+        self, note_id: str, content: Content, *, at: float, now: Content
+    ) -> Revision | None:
+        """See ``ListingStore.find_version``: the list has the dates, so few contents are read."""
+        named = await self.named(note_id) if is_possible_id(note_id) else []
+        titled = [one for one in named if one[1].title == content.title]
+        dated = [one for one in titled if abs(one[1].modified - at) < _SAME_DATE]
+        alike = dict[str, Named]()
+        for one in titled if content.text != now.text else ():
+            alike.setdefault(one[1].blob_id, one)
+        candidates = dict.fromkeys([*dated, *alike.values()])
+        for one in islice(candidates, _MOST_READ):
+            found = await self._read_if_any(one)
+            if found is not None and found.content.wording == content.wording:
+                return found
+        return None
 
-        return VersionPage(tuple(await each(page, read_if_any)), more)
+    async def _read_if_any(self, one: Named) -> Revision | None:
+        try:
+            return await self._read(one)
+        except (NoteNotFound, StoreProtocolError):
+            return None
 
     async def named(self, note_id: str) -> list[Named]:
         """Return the revisions of a note, newest first, without their contents; none if there is no such note."""
@@ -80,7 +99,7 @@ class Revisions:
             raise _missing_error(note_id)
         for found in note_codec.revision_objects([value_of(reply)]):
             if (found[0], found[1].id) == (name, note_id):
-                return await self._read(found, await self._attachments(note_id))
+                return await self._read(found)
         raise _missing_error(note_id)
 
     async def read_displaced(
@@ -101,7 +120,7 @@ class Revisions:
         newest = next(later, None)
         if newest is None:
             return None
-        found = await self._read(newest, await self._attachments(base.id))
+        found = await self._read(newest)
         tags = note_codec.tags_of(base)  # no write takes labels away that it does not know
         return replace(
             found,
@@ -109,18 +128,21 @@ class Revisions:
             tags_understood=base.tags_understood,
         )
 
-    async def _read(self, one: Named, own: list[Attachment]) -> Revision:
+    async def _read(self, one: Named) -> Revision:
         name, note = one
         content = await self._reader.content_at(self._urls.api("revisions", name, "content"))
         if content is not None and blob_id(content) != note.blob_id:
             raise foreign_content_error()
         if content is not None and note.kind == HTML:
-            content = await self._with_own_links(note.id, content, own)
+            content = await self._with_own_links(note.id, content)
         return replace(await read_content(note, content), etag=name)
 
-    async def _with_own_links(self, note_id: str, content: bytes, own: list[Attachment]) -> bytes:
+    async def _with_own_links(self, note_id: str, content: bytes) -> bytes:
         text = content.decode("utf-8", "surrogateescape")
-        copies = attachment_links.named_in(text) - {one.id for one in own}
+        if not (copies := attachment_links.named_in(text)):
+            return content
+        own = await self._attachments(note_id)
+        copies -= {one.id for one in own}
         twins = {
             copy: attachment_links.twin_of(found, own)
             for copy, found in (await self._facts(copies)).items()

@@ -99,6 +99,8 @@ class TriliumStore:
         self.live = LiveTrilium(self._reader, urls)
         self._listed: dict[str, tuple[tuple[NoteObject, ...], int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
+        self._keeps_all = False
+        """The server was seen to add a revision to a list, and to take none away."""
 
     # Reading
 
@@ -161,6 +163,28 @@ class TriliumStore:
         """See ``VersionedStore.list_versions``."""
         return await self._revisions.list_page(note_id, before=before, limit=limit)
 
+    async def find_version(
+        self, note_id: str, content: Content, *, at: float, now: Content
+    ) -> Revision | None:
+        """See ``ListingStore.find_version``."""
+        return await self._revisions.find(note_id, content, at=at, now=now)
+
+    async def keeps_replaced(self, note_id: str) -> bool:
+        """See ``ListingStore.keeps_replaced``.
+
+        A label of the note says otherwise, or an option of the server's, which shows in what a further revision makes of
+        their list.
+        """
+        if (await self._reader.note(note_id)).limits_revisions:
+            return False
+        if not self._keeps_all:
+            before = await self._revisions.named(note_id)
+            if self._revisions.listed:
+                await self._keep_revision(note_id)
+                after = await self._revisions.named(note_id)
+                self._keeps_all = len(after) > len(before)
+        return self._keeps_all
+
     # Composing
 
     def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:  # noqa: ARG002
@@ -192,7 +216,7 @@ class TriliumStore:
             return Acknowledgement(held, PushStatus.UNCHANGED)
         if write_steps.overwrites(steps):
             await self._keep_revision(note.id)
-            if not self._revisions.listed:
+            if not self._revisions.listed or note.limits_revisions:
                 # What comes between is found nowhere afterwards: compared again, as late as can be.
                 note = await self._read_base(note.id, write.base_etag)
         return await self._carry_out(note.id, body, steps, base=note)

@@ -5,25 +5,20 @@ A write consists of several requests: Trilium takes title, content and each labe
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from mcp_notarium.stores.contract import random_id
 from mcp_notarium.stores.http import Request
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium.note_codec import HTML, NoteObject, blob_id
+from mcp_notarium.stores.trilium.rewriting import is_made_of
 from mcp_notarium.stores.trilium.urls import Urls
 
 _JSON = {"content-type": "application/json"}
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 """The one type that every version stores as it is. Others, and none at all, make older servers replace the
 note by ``[object Object]``."""
-_MARK = "\0"
-_OWN_PART = re.compile(
-    r'(?<=")data:image/[^"]*(?=")|(?<=")[^"]*\bapi/attachments/\w+/image\b[^"]*(?=")|'
-    r'(?<=href=")[^"]+attachmentId=\w+[^"]*(?=")'
-)
-"""An image in the HTML itself, or what names an attachment."""
+_BOM = "\ufeff"
 
 
 def creation(urls: Urls, note_id: str, body: dict[str, Any], write_id: str) -> list[Request]:
@@ -53,7 +48,9 @@ def changes(urls: Urls, note: NoteObject, body: dict[str, Any], write_id: str) -
     url = urls.api("notes", note.id)
     content = body["content"].encode() if body["edited"] else None
     if content is not None and blob_id(content) != note.blob_id:
-        steps.append(_change("PUT", f"{url}/content", content, _TEXT))
+        # The server takes one mark off the beginning of what it is sent.
+        sent = _BOM.encode() + content if body["content"].startswith(_BOM) else content
+        steps.append(_change("PUT", f"{url}/content", sent, _TEXT))
     wanted = body["labels"]
     steps += [
         _change("DELETE", urls.api("attributes", label.id), None, {})
@@ -108,16 +105,9 @@ def is_as_sent(body: dict[str, Any], note: NoteObject, stored: bytes | None, *, 
     sent = body["content"]
     if sent is None or blob_id(sent.encode()) == note.blob_id:
         return True
-    return body["type"] == HTML and stored is not None and _is_rewritten(sent, stored)
-
-
-def _is_rewritten(sent: str, stored: bytes) -> bool:
-    """Tell whether the server has replaced embedded images, and attachments of another owner, by its own.
-
-    It does so within the request.
-    """
-    marked = _OWN_PART.sub(_MARK, sent)
-    return marked != sent and marked == _OWN_PART.sub(_MARK, stored.decode("utf-8", "replace"))
+    if body["type"] != HTML or stored is None:
+        return False
+    return is_made_of(stored.decode("utf-8", "replace"), sent, note_id=note.id)
 
 
 def _label(urls: Urls, note_id: str, name: str, number: int, write_id: str) -> Request:
