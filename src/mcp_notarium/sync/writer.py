@@ -156,7 +156,7 @@ class Writer:
         """Create a note, or change ``note`` (as the caller read it) into ``content``.
 
         ``act`` is recorded before anything is sent. ``exact``: a change elsewhere that is not known here is a
-        conflict, also in other lines. ``links``: what links in other notes become after that, by their ids.
+        conflict, also in other lines and in what no content shows. ``links``: what links in other notes become after that, by their ids.
         Raises ``VersionConflict`` if somebody else changed the same lines, ``NoteNotFound`` if the note is gone,
         ``OutcomeUnknown`` if the store did not answer (the write is finished later) or the note went out of sight
         meanwhile, or what kept the store from taking it. Nothing was saved then, but for ``OutcomeUnknown``.
