@@ -19,7 +19,7 @@ CHECKED = {"checkItems": [{"id": "i1", "text": "milk", "checked": True}]}
 def set_columns(place, note_id, **columns):
     """Set columns as the app does: with a new date."""
     named = ", ".join(f'"{name}" = ?' for name in columns)
-    sql = f'UPDATE "Note" SET {named}, "updatedAt" = "updatedAt" + 1500 WHERE "id" = ?'  # noqa: S608 - names of a test
+    sql = f'UPDATE "Note" SET {named}, "updatedAt" = "updatedAt" + 1500 WHERE "id" = ?'
     place.app.run(sql, (*columns.values(), note_id))
 
 
@@ -28,7 +28,9 @@ def recolour(place, note_id):
 
 
 def postpone(place, note_id):
-    set_columns(place, note_id, checkItems=ITEMS.replace("monday", "friday").replace("false", "true"))
+    set_columns(
+        place, note_id, checkItems=ITEMS.replace("monday", "friday").replace("false", "true")
+    )
 
 
 def resize(place, note_id):
