@@ -21,6 +21,7 @@ from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, Version
 from mcp_notarium.search.query import Query
 from mcp_notarium.storage import driver, duplicates, note_names, note_scan, tag_counts
 from mcp_notarium.storage.note_search import Found, Summary
+from mcp_notarium.storage.version_table import ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, Ids, Versions
 from mcp_notarium.stores.reviving import find_replaced
 from mcp_notarium.sync.history import History
@@ -290,8 +291,13 @@ class Library:
         note = self.get(note_id)
         return note is not None and count_links(note.text, changes) > 0
 
-    async def find_loss(self, note: Note, content: Content, *, now: float) -> Loss | None:
-        """Return what is lost for good if the note becomes ``content``. Raises what the store raises."""
+    async def find_loss(
+        self, note: Note, content: Content, *, now: float, after: int = 0
+    ) -> Loss | None:
+        """Return what is lost for good if the note becomes ``content``. Raises what the store raises.
+
+        ``after``: the room that versions take which the same change needs before.
+        """
         beside: tuple[str, ...] = ()
         native = 0
         base = self._cache.notes.base(note.id)
@@ -304,7 +310,7 @@ class Library:
                     beside, native = found.names, len(found.native)
         except StoreError as error:
             raise add_outcome(error, NOT_SAVED) from None
-        keeping = self._keeping(note, native, now=now)
+        keeping = self._keeping(note, native + after, now=now)
         loss = find_loss(note.content, content, keeping, beside=beside)
         if self.traits.versions is not Versions.LISTED:
             return loss
@@ -319,6 +325,10 @@ class Library:
         except StoreError as error:
             raise add_outcome(error, NOT_SAVED) from None
         return loss if kept else without
+
+    def version_size(self, note: Note) -> int:
+        """Return the room that a version of a note takes."""
+        return ROW_BYTES + len(note.text.encode())
 
     async def find_removal_loss(self, note: Note, *, now: float) -> Loss | None:
         """Return what is lost for good if the note is removed. Raises what the store raises."""

@@ -136,9 +136,11 @@ There is no version of a note
 * if it has no room. A version counts 300 bytes, its text, and what is kept beside that, such as pictures. There is
   no room for more than `NOTARIUM_VERSION_MB`, nor for what does not fit beside the versions that stay.
 
-Some versions stay for a day, whatever is written later: what a note was before the first change that was made from here within the last
-24 hours, and a note of Memento that was deleted. So nobody can push them out with other saves. Other versions go when their place is needed,
-the oldest first, and after `NOTARIUM_VERSION_DAYS`.
+A version stays for a day, whatever is written later, if the save that replaced it took something away (the first columns of the
+table), as does a note of Memento that was deleted. So no later save pushes out what an earlier one took. Once such versions fill the
+room, a save that would take something away needs consent, until the oldest of them is a day old. Other versions go when their place is needed, the
+oldest first: what was only added to has all of its text in the next version. All go after `NOTARIUM_VERSION_DAYS`. If
+the version before the last save of a note has no room, its name is left: `history` still says who saved, and `undo` that there is nothing to undo.
 
 | what would be lost without a version | by | where |
 |---|---|---|

@@ -101,6 +101,7 @@ class ToolHarness:
             leader_lock_path=folder / "sync.lock",
         )
         tokens = StoredToken(cache.sync_state, owner=config.owner_hash, system=None)
+        cache.versions.clock = self.clock
         audit = AuditLog(cache.database, audit_keys, clock=self.clock, days=365)
         budget = UsageLimits(policy.limits, cache, clock=self.clock)
         self.app = App(

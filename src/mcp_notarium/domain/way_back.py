@@ -47,7 +47,7 @@ def find_loss(
     """
     if keeping.days and keeping.fits and (new is not None or keeping.revives):
         return None
-    taken = (NOTE,) if new is None else (*_find_taken(old, new), *beside)
+    taken = (NOTE,) if new is None else (*find_taken(old, new), *beside)
     parts = tuple(part for part in taken if part not in keeping.by_store)
     if not parts:
         return None
@@ -58,7 +58,7 @@ def find_loss(
     return Loss(parts, "a version of it has no room (NOTARIUM_VERSION_MB)")
 
 
-def _find_taken(old: Content, new: Content) -> tuple[str, ...]:
+def find_taken(old: Content, new: Content) -> tuple[str, ...]:
     """Return the parts of ``old`` that are not in ``new``. Lines that are all there yet, in this order, are not taken."""
     taken = {
         TITLE: bool(old.title) and new.title != old.title,

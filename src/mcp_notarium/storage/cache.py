@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
@@ -18,7 +20,7 @@ from mcp_notarium.storage.wal_flush import WalFlusher
 class Cache:
     """Hold everything that is stored for one account, as visible under ``rules``.
 
-    ``limits`` bound its versions.
+    ``limits`` bound its versions, which ``clock`` dates.
     """
 
     def __init__(
@@ -26,9 +28,10 @@ class Cache:
         database: Database,
         rules: Visibility = EVERYTHING,
         limits: VersionLimits = DEFAULT_LIMITS,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.database = database
-        self.versions = VersionTable(database, limits)
+        self.versions = VersionTable(database, limits, clock)
         self.notes = NoteTable(database, rules, self.versions)
         self.search = SearchIndex(database)
         self.sync_state = SyncState(database)
@@ -47,7 +50,8 @@ class Cache:
     def open_another(self) -> Cache:
         """Open the same notes through a second connection; see :meth:`Database.open_another`."""
         database = self.database.open_another()
-        return Cache(database, self.notes.visibility.rules, self.versions.limits)
+        versions = self.versions
+        return Cache(database, self.notes.visibility.rules, versions.limits, versions.clock)
 
     def close(self) -> None:
         """Close the database. Idempotent."""

@@ -7,7 +7,6 @@ that the store has not confirmed are in ``journal_table``. ``note_search.py`` se
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -296,7 +295,7 @@ class NoteTable:
         if not changed:
             return
         ours = self._versions.keep_ours(
-            ((old.pk, one.revision) for old, one in changed if old.written_here), at=time.time()
+            (old.pk, one.revision) for old, one in changed if old.written_here
         )
         self.merge_bases.keep(old.pk for old, _ in changed)
         numbered = [

@@ -288,11 +288,12 @@ STATEMENTS = (
       text            TEXT,
       keepsake        BLOB,
       native          BLOB,
+      stays           INTEGER NOT NULL DEFAULT 0 CHECK (stays IN (0, 1)),
       UNIQUE (note_id, number),
       CHECK (held = iif(text IS NULL, 0, size) + coalesce(length(keepsake), 0) + coalesce(length(native), 0))
     ) STRICT
     """,
-    "CREATE INDEX note_versions_age ON note_versions(replaced_at, held)",
+    "CREATE INDEX note_versions_age ON note_versions(replaced_at, held, stays)",
     """
     CREATE TABLE note_aliases (
       alias TEXT NOT NULL,

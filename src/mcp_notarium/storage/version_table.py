@@ -4,19 +4,22 @@ They are state: no store has them, except where its own history does. Then a row
 and holds no text. Rows belong to the id of their note; they go when the note is removed or hidden
 (``note_table.py``), by age, and oldest first when all together are too large. A note that was removed from here
 leaves one with a *keepsake*, if its store can make it again; a later note of its id does not take that away.
-Some versions *stay* for a day, whatever comes later: what a note was before the first change within it, and keepsakes.
-A version that has no room beside these is not kept. ``has_room`` tells that before the change.
+A version *stays* for a day, whatever comes later, if the change took something away (``domain/way_back.py``); so do keepsakes.
+A version that has no room beside these loses its text. ``has_room`` tells that before the change. Of the last
+change to a note the name is left then, which tells who has made it.
 The row of number ``CREATION`` is no version: it says who made the note.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.way_back import find_taken
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.hidden_note_filter import VisibilityFilter
 from mcp_notarium.storage.statement_texts import Row
@@ -50,7 +53,7 @@ class NoteVersion:
     ``local_version`` and ``server_version`` are those that the note had. Times are epoch
     seconds: when the revision was made, and when one of our writes replaced it, which ``replaced_by``
     asked for (name and version of the client; '' if it is not known). ``size``: bytes of its text.
-    ``held``: those of them that are here; 0: the store keeps the text, under ``etag``. ``made``: the etag of the
+    ``held``: those of them that are here; 0: the store keeps the text under ``etag``, or nobody does. ``made``: the etag of the
     revision that the write has made; None if somebody else's change is in that, too. ``removed``: the write has removed it, and
     all of it is kept.
     """
@@ -97,9 +100,15 @@ class Removed:
 class VersionTable:
     """Hold the versions of one database. Writing methods join the caller's transaction."""
 
-    def __init__(self, database: Database, limits: VersionLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        database: Database,
+        limits: VersionLimits = DEFAULT_LIMITS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._db = database
         self.limits = limits
+        self.clock = clock
         self._uncounted = limits.size
 
     def of(self, note_id: str) -> list[NoteVersion]:
@@ -111,7 +120,7 @@ class VersionTable:
         return Makers(self._db.rows(_MAKERS, (note_id,)))
 
     def get(self, note_id: str, number: int) -> tuple[NoteVersion, Content | None] | None:
-        """Return a version with its content (None: the store keeps it), or None if there is none."""
+        """Return a version with its content (None: the store keeps it, or nobody), or None if there is none."""
         row = self._db.row(_GET, (note_id, number))
         if row is None:
             return None
@@ -170,11 +179,12 @@ class VersionTable:
         in_store: bool,
         keepsake: bytes | None = None,
         native: bytes = b"",
+        stays: bool = False,
     ) -> None:
         """Keep a revision that a write has replaced (or made), and remove what is over the limits.
 
         ``number``: its ``local_version``, or ``CREATION``. ``in_store``: the store keeps it under its etag.
-        ``native``: what the write has replaced, in the store's own form.
+        ``native``: what the write has replaced, in the store's own form. ``stays``: it has taken something away.
         """
         if self.limits.days:
             content = replaced.content
@@ -191,28 +201,37 @@ class VersionTable:
                     *((None, None) if in_store else (content.title, content.text)),
                     keepsake,
                     native or None,
+                    int(stays or keepsake is not None),
                 ),
             )
             self._uncounted += ROW_BYTES + held
         self.expire(at)
         self._limit_size(at)
 
-    def keep_ours(self, notes: Iterable[tuple[int, Revision]], *, at: float) -> list[tuple[int]]:
+    def keep_ours(self, notes: Iterable[tuple[int, Revision]]) -> list[tuple[int]]:
         """Keep what these notes (by their keys) say, and return those that these revisions leave saying it.
 
         They are what writes from here have made. One that is a version already stays as it is.
         """
-        replaced: list[tuple[int]] = []
+        replaced: list[tuple[int, int]] = []
         same: list[tuple[int]] = []
         for pk, new in notes:
             row = self._db.row("SELECT text, title FROM notes WHERE pk = ?", (pk,))
+            if row is None:
+                continue
+            old = Content(row[0], title=row[1])
             title = (
-                new.content.title if new.links is None else row and row[1]
+                old.title if new.links is not None else new.content.title
             )  # else it is its place
-            (same if row == (new.content.text, title) else replaced).append((pk,))
-            self._uncounted += ROW_BYTES + (len(row[0].encode()) if row else 0)
+            now = Content(new.content.text, title=title)
+            if now == old:
+                same.append((pk,))
+            else:
+                replaced.append((int(bool(find_taken(old, now))), pk))
+            self._uncounted += ROW_BYTES + len(old.text.encode())
         if replaced and self.limits.days:
-            self._db.run_many(_KEEP_OURS, [(at, *key) for key in replaced])
+            at = self.clock()
+            self._db.run_many(_KEEP_OURS, [(at, stays, pk) for stays, pk in replaced])
             self._limit_size(at)
         return same
 
@@ -232,7 +251,9 @@ class VersionTable:
             return
         staying = {pk for (pk,) in self._db.rows(_STAYING, {"since": now - _DAY})}
         gone = _find_excess(self._db.rows(_BY_AGE), staying, self.limits.size)
-        self._db.run_many("DELETE FROM note_versions WHERE pk = ?", gone)
+        last = [key for key in gone if self._db.row(_IS_LAST, key) is not None]
+        self._db.run_many(_EMPTY, last)
+        self._db.run_many("DELETE FROM note_versions WHERE pk = ?", {*gone} - {*last})
 
     def expire(self, now: float) -> None:
         """Remove the versions that were replaced too long ago."""
@@ -290,34 +311,34 @@ WHERE note_id = ? AND number = ? AND number > {CREATION}
 """  # noqa: S608 - as above
 _COLUMNS = """
 note_id, number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made,
-tags_understood, tags, trash, properties, title, text, keepsake, native
+tags_understood, tags, trash, properties, title, text, keepsake, native, stays
 """
 _KEEP = f"""
 INSERT OR REPLACE INTO note_versions({_COLUMNS})
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """  # noqa: S608 - as above
 _KEEP_OURS = f"""
 INSERT OR IGNORE INTO note_versions({_COLUMNS})
 SELECT n.id, n.local_version, n.server_version, b.modified_at, ?1, '', length(CAST(n.text AS BLOB)),
        length(CAST(n.text AS BLOB)), b.etag, NULL, b.tags_understood, n.tags, n.trash, n.properties, n.title,
-       n.text, NULL, NULL
+       n.text, NULL, NULL, ?2
 FROM notes n JOIN note_base b ON b.pk = n.pk
-WHERE n.pk = ?2
+WHERE n.pk = ?3
 """  # noqa: S608 - as above
 _KEEPSAKES = f"SELECT {_COLUMNS} FROM note_versions WHERE note_id = ? AND keepsake IS NOT NULL"  # noqa: S608 - as above
 _COST_OF_ONE = f"{ROW_BYTES} + held"
 _COST = f"SELECT sum({_COST_OF_ONE}) FROM note_versions INDEXED BY note_versions_age"  # noqa: S608 - constants of ours
 _COST_SINCE = f"SELECT coalesce(sum({_COST_OF_ONE}), 0) FROM note_versions WHERE replaced_at > ?"  # noqa: S608 - as above
 _BY_AGE = f"SELECT pk, {_COST_OF_ONE} FROM note_versions INDEXED BY note_versions_age ORDER BY replaced_at, pk"  # noqa: S608 - as above
-_STAY = f"""
-FROM note_versions AS kept WHERE replaced_at > :since AND number > {CREATION} AND (keepsake IS NOT NULL OR NOT EXISTS (
-  SELECT 1 FROM note_versions AS earlier WHERE earlier.note_id = kept.note_id
-  AND earlier.number > {CREATION} AND earlier.number < kept.number AND earlier.replaced_at > :since
-))
-"""  # noqa: S608 - as above
+_STAY = "FROM note_versions INDEXED BY note_versions_age WHERE replaced_at > :since AND stays"
 """Those that stay."""
 _STAYING = f"SELECT pk {_STAY}"
 _COST_OF_STAYING = f"SELECT coalesce(sum({_COST_OF_ONE}), 0) {_STAY}"
+_IS_LAST = """
+SELECT 1 FROM note_versions AS one WHERE pk = ? AND text IS NOT NULL AND keepsake IS NULL
+AND number = (SELECT max(number) FROM note_versions WHERE note_id = one.note_id)
+"""
+_EMPTY = "UPDATE note_versions SET title = NULL, text = NULL, native = NULL, held = 0, stays = 0 WHERE pk = ?"
 _NATIVE = "SELECT native FROM note_versions WHERE note_id = ? AND number = ?"
 _NATIVES = """
 SELECT native FROM note_versions WHERE note_id = ? AND number >= ? AND native IS NOT NULL ORDER BY number DESC

@@ -52,5 +52,8 @@ class RevivingStore(Store, Protocol):
         Raises ``NoteNotFound``, and ``VersionConflict`` if the body takes back a change that another one has followed.
         """
 
+    def name_parts(self, native: bytes) -> tuple[str, ...]:
+        """Name what a ``native`` holds that no ``Content`` says, in the user's words. Pure."""
+
     def overlay(self, natives: Sequence[str]) -> str:
         """Combine what several writes have replaced, the newest first, into the state before the oldest. Pure."""

@@ -117,7 +117,8 @@ class History:
             return self._kept_version(row[0], row[1], makers)
         if self._kind is Versions.NONE:
             raise _missing_error(note.id, name)
-        etags = [name] if row is None else [name, row[0].etag]
+        is_named = row is not None and self._kind is Versions.BY_ETAG
+        etags = [name, row[0].etag] if row is not None and is_named else [name]
         found = await self._find_listed(note.id, base.etag, etags, makers)
         if found is None or self._cache.notes.get(note.id) is None:  # it went while we asked
             raise _missing_error(note.id, name)
@@ -152,8 +153,10 @@ class History:
         if (kept := self._cache.notes.merge_bases.get(note.id, local_version)) is not None:
             return kept
         row = self._cache.versions.get(note.id, local_version)
-        if row is None or row[1] is not None:
-            return None if row is None or row[1] is None else self._without_place(row[1])
+        if row is not None and row[1] is not None:
+            return self._without_place(row[1])
+        if row is None or self._kind is not Versions.BY_ETAG:  # else its text had no room
+            return None
         found = await self._find_listed(note.id, base.etag, [row[0].etag], Makers())
         if found is None or not found.tags_known or self._cache.notes.get(note.id) is None:
             return None
@@ -188,17 +191,14 @@ class History:
     async def read_replaced(self, note_id: str, *, client: str | None) -> Version:
         """Return what the last save of ``client`` (None: of any program, made here) has replaced.
 
-        Raises ``VersionConflict`` if anything came after that save, ``InvalidRequest`` if none is kept.
+        Raises ``VersionConflict`` if anything came after that save, ``InvalidRequest`` if none is kept, also
+        of a note that was removed since and made again.
         """
-        rows, note = self._cache.versions.of(note_id), self._cache.notes.get(note_id)
+        note = self._cache.notes.get(note_id)
+        rows = [one for one in self._cache.versions.of(note_id) if not one.removed]
         row = _last_of(rows, client)
         if row is None or note is None:
-            raise InvalidRequest(
-                "There is no change to this note to undo: none was saved from here, or it is kept no more.",
-                subcategory="nothing_to_undo",
-                details={"id": note_id},
-                resolution_hint="Action `history` lists what can be restored.",
-            )
+            raise _nothing_to_undo(note_id)
         if row != rows[0] or row.made is None or row.made != self._cache.notes.etag(note.id):
             raise VersionConflict(
                 "The note has changed since that save; nothing was undone.",
@@ -206,9 +206,11 @@ class History:
                 details={"id": note_id},
                 resolution_hint="Action `history` shows what came; ask the user before `restore_version` drops it.",
             )
-        found = await self.read(note_id, str(row.local_version))
         kept = self._cache.versions.get(note.id, row.local_version)
-        if kept is None or kept[1] is None:
+        if kept is None or (kept[1] is None and self._kind is not Versions.BY_ETAG):
+            raise _nothing_to_undo(note_id)  # its text had no room
+        found = await self.read(note_id, str(row.local_version))
+        if kept[1] is None:
             return found
         return replace(found, content=kept[1])  # its title may be the path that the note had
 
@@ -319,6 +321,15 @@ def _number(name: str) -> int:
     """Return the number that a name may be; 0 is none."""
     is_number = name.isascii() and name.isdecimal() and len(name) <= _LONGEST_NUMBER
     return int(name) if is_number else 0
+
+
+def _nothing_to_undo(note_id: str) -> InvalidRequest:
+    return InvalidRequest(
+        "There is no change to this note to undo: none was saved from here, or it is kept no more.",
+        subcategory="nothing_to_undo",
+        details={"id": note_id},
+        resolution_hint="Action `history` lists what can be restored.",
+    )
 
 
 def _missing_error(note_id: str, name: str) -> NoteNotFound:

@@ -19,6 +19,7 @@ from mcp_notarium.domain.note import (
     Tombstone,
     WriteKind,
 )
+from mcp_notarium.domain.way_back import find_taken
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
@@ -47,6 +48,7 @@ class Journal:
         store_has_versions: bool = False,
         keeps_ours: bool = False,
         own_form: Callable[[Revision], str] = lambda _revision: "",
+        name_parts: Callable[[bytes], tuple[str, ...]] | None = None,
     ) -> None:
         self._cache = cache
         self._clock = clock
@@ -56,6 +58,7 @@ class Journal:
         self._store_has_versions = store_has_versions
         self._keeps_ours = keeps_ours
         self._own_form = own_form
+        self._name_parts = name_parts
 
     def make(
         self,
@@ -294,7 +297,10 @@ class Journal:
         note, base = self._cache.notes.get(write.note_id), self._cache.notes.base(write.note_id)
         if storing and note is not None and base is not None:
             stored, made, same = storing[0], None, False
+            native = write.replaced or self._replaced_form(base, stored)
+            stays = not self._store_has_versions
             if isinstance(stored, Revision):
+                stays = stays and self._takes(base, stored, native)
                 same = (stored.id, stored.etag) == (base.id, base.etag)
                 made = stored.etag if own and not write.repair else None
             if same and not own:
@@ -309,10 +315,17 @@ class Journal:
                 by=write.client,
                 made=made,
                 in_store=self._store_has_versions,
-                native=write.replaced or self._replaced_form(base, stored),
+                native=native,
+                stays=stays,
             )
             if same:  # what the etag does not show has changed
                 self._cache.notes.renumber(base.id)
+
+    def _takes(self, base: Revision, stored: Revision, native: bytes) -> bool:
+        """Tell whether a write has taken something away that this version has."""
+        if find_taken(base.content, stored.content):
+            return True
+        return self._name_parts is not None and bool(self._name_parts(native))
 
     def _replaced_form(self, base: Revision, stored: Revision | Tombstone) -> bytes:
         """Return the store's own form of what was replaced; b'' if that is the same now."""

@@ -111,7 +111,8 @@ class Updater:
                 newest = await self._fetch_newest(note.id, seen, first=first)
             except (StoreError, LoginRequired) as error:
                 raise add_outcome(error, NOT_SAVED) from None
-        unchanged = newest.etag if newest.content == note.content else None
+        moved = exact and (newest.etag != seen or self._has_moved(note))
+        unchanged = newest.etag if newest.content == note.content and not moved else None
         held, wanted = held_for_update(
             newest,
             base=note.content,
@@ -158,6 +159,11 @@ class Updater:
         saved = self._sender.make_saved(result, content, merged=newest.content != note.content)
         waiting = {entry.note_id for entry in following} - {*relinked}
         return replace(saved, relinked=relinked, waiting=tuple(waiting))
+
+    def _has_moved(self, note: Note) -> bool:
+        """Tell whether the index has another revision by now than the one that the caller has read."""
+        held = self._cache.notes.get(note.id)
+        return held is None or held.local_version != note.local_version
 
     async def _find_replaced(self, note_id: str, body: bytes) -> bytes | None:
         try:

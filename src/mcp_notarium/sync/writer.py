@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from types import MappingProxyType
+from typing import cast
 
 from mcp_notarium.domain.link_rewriting import Changes
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, WriteKind
@@ -26,6 +27,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Ids, Store, Versions, require_supported
+from mcp_notarium.stores.reviving import RevivingStore
 from mcp_notarium.sync.direct_write import DirectWriter
 from mcp_notarium.sync.entry_replay import EntryReplay
 from mcp_notarium.sync.journal import Journal
@@ -93,6 +95,7 @@ class Writer:
             keeps_ours=store.traits.versions is not Versions.BY_ETAG
             and not store.traits.in_database,
             own_form=store.traits.own_form,
+            name_parts=cast("RevivingStore", store).name_parts if store.traits.revives else None,
         )
         self._pusher = Pusher(
             store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference
@@ -156,7 +159,8 @@ class Writer:
         """Create a note, or change ``note`` (as the caller read it) into ``content``.
 
         ``act`` is recorded before anything is sent. ``exact``: a change elsewhere that is not known here is a
-        conflict, also in other lines. ``links``: what links in other notes become after that, by their ids.
+        conflict, also in other lines and in what no content shows. ``links``: what links in other notes become
+        after that, by their ids.
         Raises ``VersionConflict`` if somebody else changed the same lines, ``NoteNotFound`` if the note is gone,
         ``OutcomeUnknown`` if the store did not answer (the write is finished later) or the note went out of sight
         meanwhile, or what kept the store from taking it. Nothing was saved then, but for ``OutcomeUnknown``.

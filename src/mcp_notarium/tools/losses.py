@@ -19,15 +19,18 @@ if TYPE_CHECKING:
     from mcp_notarium.domain.way_back import Loss
 
 
-async def find_loss(app: App, note: Note, content: Content | None) -> Loss | None:
+async def find_loss(
+    app: App, note: Note, content: Content | None, *, after: int = 0
+) -> Loss | None:
     """Return what is lost for good if the note becomes ``content`` (None: is removed); None if nothing is.
 
-    Raises ``NotPermitted`` if the policy forbids that.
+    ``after``: the room of the versions that the same change needs before. Raises ``NotPermitted`` if the policy
+    forbids that.
     """
     if content is None:
         loss = await app.library.find_removal_loss(note, now=app.clock())
     else:
-        loss = await app.library.find_loss(note, content, now=app.clock())
+        loss = await app.library.find_loss(note, content, now=app.clock(), after=after)
     if loss is not None:
         app.config.policy.require_irreversible()
     return loss
@@ -45,11 +48,12 @@ async def find_questions(
         name = name_note(app, note.title or note.text, note_id=note.id)
         gone = f"What this replaces ({', '.join(loss.parts)}) cannot be brought back: {loss.why}."
         asks.append(f"Change the {name}? {gone}")
-    others = 0
+    others, room = 0, app.library.version_size(note)
     for note_id, changes in links.items():
         if (other := app.library.get(note_id)) is not None:
             relinked = replace(other.content, text=rewrite_links(other.text, changes))
-            others += await find_loss(app, other, relinked) is not None
+            others += await find_loss(app, other, relinked, after=room) is not None
+            room += app.library.version_size(other)
     if others:
         notes = "1 other note" if others == 1 else f"{others} other notes"
         asks.append(f"Change links in {notes}? What they were cannot be brought back.")

@@ -21,15 +21,20 @@ def note(note_id, text="words", *tags):
     return replace(corpus.make(note_id, content), etag="r1")
 
 
-def keep(cache, revision, number, *, at=NOW, in_store=False):
+def keep(cache, revision, number, *, at=NOW, in_store=False, stays=False):
+    facts = {"number": number, "at": at, "by": "agent 1", "made": "r2"}
     with cache.transaction():
-        cache.versions.keep(
-            revision, number=number, at=at, by="agent 1", made="r2", in_store=in_store
-        )
+        cache.versions.keep(revision, **facts, in_store=in_store, stays=stays)
 
 
 def kept(cache):
     return cache.database.rows("SELECT note_id, number FROM note_versions ORDER BY pk")
+
+
+def texts(cache):
+    return cache.database.rows(
+        "SELECT note_id, number FROM note_versions WHERE text IS NOT NULL ORDER BY pk"
+    )
 
 
 def limited(cache, **limits):
@@ -66,30 +71,44 @@ def test_the_oldest_go_first_when_all_are_too_large(cache):
     text = "x" * 1000
     for number, note_id in enumerate("abc"):
         keep(small, note(note_id, text), 1, at=NOW + number * 2 * DAY)
-    assert kept(small) == [("b", 1), ("c", 1)]
+    assert texts(small) == [("b", 1), ("c", 1)]
     keep(small, note("d", text), 1, at=NOW + 6 * DAY, in_store=True)
-    assert kept(small) == [("c", 1), ("d", 1)], "a row counts, too"
+    assert texts(small) == [("c", 1)], "a row counts, too"
     keep(small, note("e", text * 9), 1, at=NOW + 8 * DAY)
-    assert kept(small) == [("c", 1), ("d", 1)], "one that is too large alone is not kept"
+    assert texts(small) == [("c", 1)], "one that is too large alone is not kept"
 
 
-def test_what_a_note_was_before_the_changes_of_a_day_stays(cache):
+def test_of_the_last_change_to_a_note_the_name_is_left(cache):
+    small = limited(cache, size=2 * (ROW_BYTES + 1000))
+    for number in range(1, 4):
+        keep(small, note("a", "x" * 900), number, at=NOW + number)
+    keep(small, note("b", "x" * 1900), 1, at=NOW + 4)
+    assert kept(small) == [("a", 3), ("b", 1)]
+    version, content = small.versions.get("a", 3)
+    assert (version.replaced_by, version.made, version.held, content) == ("agent 1", "r2", 0, None)
+    keep(small, note("b", "x" * 1900), 2, at=NOW + 5)
+    assert kept(small) == [("b", 2)], "a name goes, too, if it has no room"
+
+
+def test_what_a_change_took_away_stays_for_a_day(cache):
     small = limited(cache, size=3 * (ROW_BYTES + 1000))
     text = "x" * 1000
     keep(small, note("a", text), 1, at=NOW)
+    keep(small, note("a", text), 2, at=NOW + 0.5, stays=True)
     for number in range(1, 9):
         assert small.versions.has_room(1000, now=NOW + number)
         keep(small, note("b", text), number, at=NOW + number)
-    assert kept(small) == [("a", 1), ("b", 1), ("b", 8)]
-    keep(small, note("c", text), 1, at=NOW + 10)
-    assert kept(small) == [("a", 1), ("b", 1), ("c", 1)]
+    keep(small, note("b", text), 9, at=NOW + 9, stays=True)
+    assert texts(small) == [("a", 2), ("b", 8), ("b", 9)]
+    keep(small, note("c", text), 1, at=NOW + 10, stays=True)
+    assert texts(small) == [("a", 2), ("b", 9), ("c", 1)]
     assert not small.versions.has_room(1000, now=NOW + 11)
-    keep(small, note("d", text), 1, at=NOW + 11)
-    keep(small, note("a", text), 2, at=NOW + 12)
-    assert kept(small) == [("a", 1), ("b", 1), ("c", 1)], "what has no room is not kept"
-    assert small.versions.has_room(1000, now=NOW + DAY + 11)
-    keep(small, note("a", text), 2, at=NOW + DAY + 11)
-    assert kept(small) == [("b", 1), ("c", 1), ("a", 2)]
+    keep(small, note("d", text), 1, at=NOW + 11, stays=True)
+    keep(small, note("a", text), 3, at=NOW + 12)
+    assert texts(small) == [("a", 2), ("b", 9), ("c", 1)], "what has no room is not kept"
+    assert small.versions.has_room(1000, now=NOW + DAY + 9)
+    keep(small, note("a", text), 4, at=NOW + DAY + 9.5, stays=True)
+    assert texts(small) == [("c", 1), ("a", 4)]
 
 
 def test_a_deleted_note_stays_for_a_day(cache):
@@ -108,12 +127,12 @@ def test_a_deleted_note_stays_for_a_day(cache):
 def test_versions_are_counted_when_a_sixteenth_more_may_be_there(cache):
     def add(versions, numbers):
         for number in numbers:
-            keep(versions, note("a", "x" * 700), number, at=NOW + number)
+            keep(versions, note("a", "x" * 700), number, at=NOW + number, stays=number == 1)
         return [number for _, number in kept(versions)]
 
     large = limited(cache, size=64 * 1000)
     assert add(large, range(1, 66)) == [*range(1, 66)]
-    assert add(large, [66]) == [1, *range(4, 67)], "what it was before the changes of the day stays"
+    assert add(large, [66]) == [1, *range(4, 67)], "what a change of the day took away stays"
     assert add(large, range(67, 71)) == [1, *range(4, 71)]
     another_process = limited(cache, size=64 * 1000)
     assert add(another_process, [71]) == [1, *range(9, 72)]

@@ -17,9 +17,12 @@ from mcp_notarium.stores.memento.note_codec import (
     parse_list,
     read_change,
     tags_of,
+    unpack,
 )
 from mcp_notarium.stores.reviving import Replaced
 
+_PARTS = {"images": "pictures", "color": "colour", "checkItems": "items of the checklist"}
+"""The columns that the content of a note does not say, or not all of."""
 _UNSEEN = ("images",)
 """The columns that a write may set and of which the etag does not tell one value from another."""
 _NO_IMAGES = (None, "", "[]", "null")
@@ -46,6 +49,14 @@ def find(row: Row, body: bytes) -> Replaced:
     return Replaced(native, tuple(_missed(old, new)))
 
 
+def name_parts(native: bytes) -> tuple[str, ...]:
+    """See ``RevivingStore.name_parts``."""
+    columns = json.loads(native)["columns"] if native else {}
+    unknown = "labels" in columns and not tags_of(unpack(columns["labels"]))[1]
+    named = [name for column, name in _PARTS.items() if column in columns]
+    return (*named, *(["labels"] if unknown else []))
+
+
 def overlay(natives: Sequence[str]) -> str:
     """See ``RevivingStore.overlay``."""
     columns: dict[str, Any] = {}
@@ -57,14 +68,14 @@ def overlay(natives: Sequence[str]) -> str:
 def _missed(old: Row, new: Row) -> Iterator[str]:
     """Name what goes with these values that the content of the note does not say."""
     if old.get("images") not in _NO_IMAGES:
-        yield "pictures"
+        yield _PARTS["images"]
     if old.get("color") not in _NO_COLOUR:
-        yield "colour"
+        yield _PARTS["color"]
     kept = parse_list(new.get("checkItems"))
     kept = kept if isinstance(kept, list) else []
     items = parse_list(old.get("checkItems"))
     if isinstance(items, list) and any(item not in kept for item in items):
-        yield "items of the checklist"
+        yield _PARTS["checkItems"]
     if "labels" in old and not tags_of(old["labels"])[1]:
         yield "labels"
 

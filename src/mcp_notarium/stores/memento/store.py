@@ -162,6 +162,10 @@ class MementoStore:
             raise _missing_error(note_id)
         return found
 
+    def name_parts(self, native: bytes) -> tuple[str, ...]:
+        """See ``RevivingStore.name_parts``."""
+        return replaced.name_parts(native)
+
     def overlay(self, natives: Sequence[str]) -> str:
         """See ``RevivingStore.overlay``."""
         return replaced.overlay(natives)

@@ -1,0 +1,82 @@
+"""An undo or a restore is refused if a person has changed the note since, also in what its text and title do not show.
+
+No sync has brought that change here.
+"""
+
+import pytest
+
+from support.undo_places import PLACES
+
+pytestmark = pytest.mark.anyio
+ITEMS = '[{"id":"i1","text":"milk","checked":false,"due":"monday"}]'
+FIGURE = (
+    '<p>one</p><figure class="image image_resized" style="width:50%;">'
+    '<img src="api/attachments/ATTACHED/image/p.png"></figure>'
+)
+CHECKED = {"checkItems": [{"id": "i1", "text": "milk", "checked": True}]}
+
+
+def set_columns(place, note_id, **columns):
+    """Set columns as the app does: with a new date."""
+    named = ", ".join(f'"{name}" = ?' for name in columns)
+    sql = f'UPDATE "Note" SET {named}, "updatedAt" = "updatedAt" + 1500 WHERE "id" = ?'
+    place.app.run(sql, (*columns.values(), note_id))
+
+
+def recolour(place, note_id):
+    set_columns(place, note_id, color="green")
+
+
+def postpone(place, note_id):
+    set_columns(
+        place, note_id, checkItems=ITEMS.replace("monday", "friday").replace("false", "true")
+    )
+
+
+def resize(place, note_id):
+    html = place.sim.document.notes[note_id].content.decode()
+    assert "width:50%" in html
+    place.sim.write(note_id, "Plan", html.replace("width:50%", "width:90%"))
+
+
+def annotate(place, note_id):
+    held = dict(place.sim.bucket().read(note_id).value)
+    place.sim.put(note_id, **(held | {"extra": {"a": [2]}}))
+
+
+CASES = {
+    "colour": ("memento", "one", {"color": "red"}, ("update_note", {"color": "blue"}), recolour),
+    "colour after a save": ("memento", "one", {"color": "red"}, ("save", {"append": "x"}), recolour),
+    "date of an item": (
+        "memento", "", {"type": "checklist", "checkItems": ITEMS, "color": "red"}, ("update_note", CHECKED), postpone,
+    ),
+    "size of an image": ("trilium", FIGURE, {}, ("save", {"find": "one", "replace": "two"}), resize),
+    "a field of another program": ("simplenote", "one", {}, ("save", {"find": "one", "replace": "two"}), annotate),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("action", ["undo", "restore_version"])
+@pytest.mark.parametrize("case", CASES)
+async def test_what_a_person_changed_since_stays(tmp_path, case, action):
+    store, text, columns, (tool, arguments), change = CASES[case]
+    ids = []
+    async with PLACES[store](
+        tmp_path, lambda place: ids.append(place.put("a", text, columns=columns))
+    ) as place:
+        given = {"id": ids[0]}
+        answer = await place.call(tool, **given, **arguments)
+        assert "error" not in answer, answer
+        history = (await place.call("manage", action="history", **given))["history"]
+        if action == "restore_version":
+            given |= {
+                "version": history[-1]["version"],
+                "local_version": await place.version(ids[0]),
+            }
+        change(place, ids[0])
+        theirs = place.raw(ids[0])
+        answer = await place.call("manage", action=action, confirm=True, **given)
+        assert "error" in answer, answer
+        assert "changed" in answer["error"]
+        assert place.raw(ids[0]) == theirs
+        assert "error" in await place.call("manage", action="undo", confirm=True, id=ids[0])
+        assert place.raw(ids[0]) == theirs, "nor by a second call, which knows of the change"
