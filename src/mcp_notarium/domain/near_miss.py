@@ -6,6 +6,7 @@ line that is most like the first of what was looked for is named.
 
 from __future__ import annotations
 
+import heapq
 import unicodedata
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -26,9 +27,11 @@ _ALIKE = str.maketrans(
     }
 )
 """One character for one, so that places stay."""
-_MOST_LINES = 2_000
+_MOST_LINES = 1_000
 _MOST_CHARACTERS = 300
 _LIKE = 0.6
+_COMPARED = 3
+"""Lines that are compared exactly: that takes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +75,22 @@ def _nearest(text: str, wanted: str) -> NearMiss | None:
         return None
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(first)
-    best, found = _LIKE, None
-    for number, line in enumerate(text.split("\n", _MOST_LINES)[:_MOST_LINES], start=1):
-        stripped = line.strip()[:_MOST_CHARACTERS]
-        matcher.set_seq1(stripped)
-        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
-            ratio = matcher.ratio()
-            if ratio > best:
-                differs = "has that" if stripped == first else _differ(stripped, first)[0]
-                best, found = ratio, NearMiss(number, line[:_MOST_CHARACTERS], differs)
-    return found
+
+    def likeness(line: str, *, exactly: bool = False) -> float:
+        matcher.set_seq1(line.strip()[:_MOST_CHARACTERS])
+        if exactly:
+            return matcher.ratio()
+        return matcher.quick_ratio() if matcher.real_quick_ratio() >= _LIKE else 0.0
+
+    lines = list(enumerate(text.split("\n", _MOST_LINES)[:_MOST_LINES], start=1))
+    rough = heapq.nlargest(_COMPARED, lines, key=lambda one: likeness(one[1]))
+    number, line = max(rough, key=lambda one: likeness(one[1], exactly=True))
+    if likeness(line, exactly=True) < _LIKE:
+        return None
+    stripped = line.strip()[:_MOST_CHARACTERS]
+    same = "begins as `find` does; what follows differs"
+    differs = same if stripped == first else _differ(stripped, first)[0]
+    return NearMiss(number, line[:_MOST_CHARACTERS], differs)
 
 
 def _line_at(text: str, place: int) -> str:

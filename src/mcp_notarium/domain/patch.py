@@ -27,7 +27,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Literal
 
 from mcp_notarium.domain.blocks import Form, find_text, set_apart
@@ -137,10 +136,20 @@ def replace_once(text: str, find: str, replacement: str) -> str:
 
 
 def _places_of_lines(text: str, find: str) -> list[tuple[int, int]]:
-    """Return from where to where the lines of ``find`` stand, whatever their ends; as many as ``_places``."""
-    lines = "\r?\n".join(map(re.escape, find.replace(CRLF, LF).split(LF)))
-    hits = re.finditer(f"(?=({lines}))", text)
-    return [hit.span(1) for hit in islice(hits, _MOST_PLACES + 1)]
+    """Return from where to where the lines of ``find`` stand, whatever their ends; of several only how many there are."""
+    plain, find = text.replace(CRLF, LF), find.replace(CRLF, LF)
+    places = _places(plain, find)
+    if len(places) != 1:
+        return [(_place_in(text, plain, at) if n < _NAMED else 0, 0) for n, at in enumerate(places)]
+    [at] = places
+    return [(_place_in(text, plain, at), _place_in(text, plain, at + len(find)))]
+
+
+def _place_in(text: str, plain: str, at: int) -> int:
+    """Return the place in the text of a place in it without returns at its line ends."""
+    above = plain.count(LF, 0, at)
+    start = sum(len(line) + 1 for line in text.split(LF, above)[:above])
+    return start + at - (plain.rfind(LF, 0, at) + 1)
 
 
 def _nowhere_error(text: str, find: str) -> PatchError:
