@@ -108,6 +108,7 @@ def run_backup(args: argparse.Namespace) -> int:
                 opened, config.store.tables, to, now=time.time(), on_progress=report
             )
     size, recovers = to.stat().st_size, backup.has_recovery_key(keyfile)
+    signals.note_change(f"The backup is complete: {to}")
     talk(f"The backup is {to}, {size / 1e6:,.1f} MB, encrypted.")
     talk("Every key that opens the account today opens it, also after you change them.")
     if not recovers:

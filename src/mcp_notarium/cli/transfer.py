@@ -52,6 +52,7 @@ async def _export(config: Config, args: argparse.Namespace) -> int:
             notes = await _read_notes(app)
             with console.progress("Writing the notes") as report:
                 formats.write(form, path, notes, report)
+            signals.note_change(f"The export is complete: {path}")
         hidden = app.library.transfer.hides and not app.library.traits.in_database
     trash = sum(note.content.trash for note in notes)
     seconds = max(time.monotonic() - began, 0.001)

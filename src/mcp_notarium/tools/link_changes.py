@@ -81,7 +81,7 @@ def _canvases(count: int) -> str:
     return f"{count} {'canvas' if count == 1 else 'canvases'}"
 
 
-def describe_cards(saved: Saved, cards: Mapping[str, int | None]) -> str:
+def _describe_cards(saved: Saved, cards: Mapping[str, int | None]) -> str:
     """Return what to say of the canvases that show the note, without their names; '' of none."""
     done = len(saved.canvases)
     said = [f"Cards were rewritten in {_canvases(done)}."] if done else []
@@ -92,7 +92,14 @@ def describe_cards(saved: Saved, cards: Mapping[str, int | None]) -> str:
     return " ".join(said)
 
 
-def describe(saved: Saved, links: Mapping[str, Changes]) -> str:
+def describe(
+    saved: Saved, links: Mapping[str, Changes], cards: Mapping[str, int | None]
+) -> tuple[str, str]:
+    """Return what to say of rewritten links and of canvases; each '' if there is nothing."""
+    return _describe_links(saved, links), _describe_cards(saved, cards)
+
+
+def _describe_links(saved: Saved, links: Mapping[str, Changes]) -> str:
     """Return what to say of rewritten links: in how many notes, and in which they are left; '' of none."""
     if not links:
         return ""

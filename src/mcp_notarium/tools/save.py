@@ -8,7 +8,6 @@ if nothing would change, or if nobody has agreed to sharing the note or dropping
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.call_context import CallContext, name_note, quote_whole, require_consent
-from mcp_notarium.tools.link_changes import describe, describe_cards, with_links
+from mcp_notarium.tools.link_changes import describe, with_links
 from mcp_notarium.tools.losses import find_questions
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
@@ -35,6 +34,7 @@ from mcp_notarium.tools.save_checks import (
     check_front_matter,
     check_tags,
     check_title,
+    compare_titles,
     drops_most,
     find_new_addresses,
     require_meant,
@@ -49,10 +49,13 @@ if TYPE_CHECKING:
 LARGEST_NOTE = 1_048_576
 """Bytes of UTF-8; stores accept about 1 MB."""
 
+<<<<<<< HEAD
 _TWO = 2
 _TITLE_CHANGED = (
     "`title` is not the one you gave: no file can be called that, or something has the name."
 )
+=======
+>>>>>>> wt-vaults
 _ATTEMPTS = 3
 """Limit how often a change that needs no version is made, each time from the newest text."""
 
@@ -91,10 +94,9 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     draft, note, saved = await carry_out(app, lambda: _draft(app, request), call)
     before = None if draft.note is None else draft.note.content
     sent, whole = draft.content.text, bool(request.return_text)
-    said = _other_title(app, request, note) if saved else ""
-    if saved:
-        more = describe(saved, draft.links), describe_cards(saved, draft.cards)
-        said = " ".join(filter(None, (said, *more)))
+    asked = _title(request) if app.library.traits.folders else None
+    more = describe(saved, draft.links, draft.cards) if saved else ()
+    said = " ".join(filter(None, (compare_titles(asked, note.title), *more)))
     return make_answer(app, note, saved, before=before, sent=sent, whole=whole, said=said)
 
 
@@ -300,12 +302,8 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         content, links, cards = await with_links(
             app, note, content, wanted=_rewrites_links(request)
         )
-    draft = replace(
-        make_draft(app, note, content),
-        on_newest=_is_on_newest(request),
-        links=links,
-        cards=cards,
-    )
+    draft = make_draft(app, note, content)
+    draft = replace(draft, on_newest=_is_on_newest(request), links=links, cards=cards)
     if draft.asks and request.local_version is not None and note is not None:
         # What a person has to agree to is never merged with a text that nobody has seen with it.
         await find_at_version(app, note.id, request.local_version)
@@ -376,21 +374,6 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
 
 def _title(request: SaveRequest) -> str | None:
     return request.title if isinstance(request, TitledSaveRequest) else None
-
-
-def _other_title(app: App, request: SaveRequest, note: Note) -> str:
-    """Return what to say if the title is not the one that was asked for, where it is the name of a file."""
-    asked = _title(request)
-    if not asked or not app.library.traits.folders or note.title is None:
-        return ""
-    last = asked.rpartition("/")[2]
-    if _plain(note.title) in {_plain(last), _plain(last.rpartition(".")[0])}:
-        return ""
-    return _TITLE_CHANGED
-
-
-def _plain(title: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", title).split())
 
 
 def _rewrites_links(request: SaveRequest) -> bool | None:

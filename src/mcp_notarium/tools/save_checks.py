@@ -52,6 +52,20 @@ def check_title(requested: str) -> str | None:
     return title or None
 
 
+def compare_titles(asked: str | None, title: str | None) -> str:
+    """Return what to say if a note is not called as was asked for, where its title is the name of a file."""
+    if not asked or title is None:
+        return ""
+    last = asked.rpartition("/")[2]
+    if _plain(title) in {_plain(last), _plain(last.rpartition(".")[0])}:
+        return ""
+    return "`title` is not the one you gave: no file can be called that, or something has the name."
+
+
+def _plain(title: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", title).split())
+
+
 def check_front_matter(text: str) -> None:
     """Raise ``InvalidRequest`` if the block at the top of a new note is no readable YAML, or never closed."""
     from mcp_notarium.domain.front_matter import (  # noqa: PLC0415 - it imports a parser, which few stores need
