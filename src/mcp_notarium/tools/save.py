@@ -49,13 +49,7 @@ if TYPE_CHECKING:
 LARGEST_NOTE = 1_048_576
 """Bytes of UTF-8; stores accept about 1 MB."""
 
-<<<<<<< HEAD
 _TWO = 2
-_TITLE_CHANGED = (
-    "`title` is not the one you gave: no file can be called that, or something has the name."
-)
-=======
->>>>>>> wt-vaults
 _ATTEMPTS = 3
 """Limit how often a change that needs no version is made, each time from the newest text."""
 
