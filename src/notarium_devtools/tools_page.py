@@ -336,14 +336,16 @@ _BEHAVIOUR = {
   versions, each of which costs a request; Trilium: its revisions, without their tags). What other programs have replaced
   elsewhere is in no list.
 * `restore_version`: `id`, `local_version` and `version`. It saves title and text of the version (of a vault the text alone); tags, trash and
-  properties stay. A note that is deleted for good has no versions and does not come back, except where the store can make it again (Memento): its
+  properties stay. Where more of the version is kept (Memento: colour, pictures, items of a checklist; Trilium: the formatting), that comes back, too. A note that is deleted for good has no versions and does not come back, except where the store can make it again (Memento): its
   last state then has the name that `history` gives, and comes back with its id.
 * `undo`: `id` (and `local_version`, if you like). It saves all that the last change of this client to this note has
-  replaced, if nothing came after that. Otherwise it is a `changed_since` or `conflict` error, and
+  replaced, if nothing came after that. If no save from here is kept, also because the note was deleted and made again since, the error is
+  `nothing_to_undo`. Otherwise it is a `changed_since` or `conflict` error, and
   `details.came_after` says what came: `version`, `at`, `by`. A second `undo` takes back the first. What a save made is the
   revision that the note store acknowledged for it, whatever the store has made of its text.
 * If the note is not all that it was, the `status` of either is `undone in part` or `restored in part`, and `note` says what is different still.
-* Both ask the user, with the time of what comes back and how many lines change. Neither is merged: a change elsewhere that was
+* Both ask the user, with the time of what comes back, how many lines change, and what else does (`colour`, `pictures`, `items of the
+  checklist`, `labels`, `formatting`). The answer and `changed` of `history` name these, too. Neither is merged: a change elsewhere that was
   not known here is a `conflict`.
 * Annotated not idempotent because of `undo`, and open-world, because it can bring a tag back that shares.
 * `list_tags`: `tags` has each tag of notes outside the trash with their number, most used first, 300 a page (`page`).

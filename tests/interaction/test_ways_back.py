@@ -132,7 +132,9 @@ class Seen:
 
 
 @asynccontextmanager
-async def opened(folder, store, limits, *, mode=Mode.FULL, setting="ask", agrees=None, files=None):
+async def opened(
+    folder, store, limits, *, mode=Mode.FULL, setting="ask", agrees=None, files=None, meanwhile=None
+):
     remote, names, state, cache = STORES[store](folder)
     for name, text in (files or {}).items():
         (folder / store / name).write_text(text)
@@ -140,6 +142,8 @@ async def opened(folder, store, limits, *, mode=Mode.FULL, setting="ask", agrees
 
     async def elicit(_context, params):
         asked.append(params.message)
+        if meanwhile is not None:
+            harness.app.cache.versions.limits = meanwhile
         return types.ElicitResult(action="accept", content={"confirm": agrees})
 
     policy = Policy(mode=mode)
@@ -251,6 +255,19 @@ async def test_what_an_agent_writes_later_pushes_no_deleted_note_out(tmp_path):
         assert not answer.is_error
         (row,) = [one for one in seen.state() if one["id"] == note]
         assert row | {"updatedAt": 0} == before[0] | {"updatedAt": 0}
+
+
+async def test_a_deletion_that_loses_its_way_back_meanwhile_is_refused(tmp_path):
+    limits, small = VersionLimits(), SMALL
+    async with opened(tmp_path, "memento", limits, agrees=True, meanwhile=small) as seen:
+        before = seen.state()
+        said = await seen.call(MANAGE, {"action": "delete_permanently"})
+        assert "For 90 days `restore_version` can bring it back." in seen.asked[0]
+        assert "cannot be brought back any more; nothing was deleted" in said
+        assert seen.state() == before
+        assert await seen.call(MANAGE, {"action": "delete_permanently"}) == ""
+        assert "It cannot be brought back" in seen.asked[1]
+        assert seen.state() == []
 
 
 TRILIUM_KEEPS = [

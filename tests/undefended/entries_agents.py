@@ -8,6 +8,7 @@ _DISPATCH = "unit/protocol/test_sdk_server.py"
 _SAVE = "unit/tools/test_save_tool.py"
 _MANAGE = "unit/tools/test_manage_tool.py"
 _WAYS_BACK = "interaction/test_ways_back.py"
+_KEPT = "interaction/test_kept_for_a_day.py"
 _POLICY = "unit/tools/test_policy_in_tools.py"
 _MARKING = "property/test_untrusted_marking.py"
 _RECORDING = "unit/protocol/test_call_audit.py"
@@ -311,8 +312,8 @@ AGENTS = (
     ),
     Defence(
         "deleting for good needs consent",
-        "tools/manage.py",
-        '    await require_consent(call, f"Delete the {name} for good? {back}")\n',
+        "tools/removal.py",
+        '        await require_consent(call, f"Delete the {name} for good? {back}")\n',
         "",
         (f"{_MANAGE}::test_removal_works_in_the_trash_only_and_with_consent_only",),
         (36, 40),
@@ -339,6 +340,27 @@ AGENTS = (
         "        if pk in staying and cost <= size:\n",
         "        if False:\n",
         (f"{_WAYS_BACK}::test_what_an_agent_writes_later_pushes_no_deleted_note_out",),
+    ),
+    Defence(
+        "later saves push out nothing that a save took away",
+        "sync/journal.py",
+        "        return bool(find_taken(base.content, stored.content) or self._name_parts(native))\n",
+        "        return False\n",
+        (f"{_KEPT}::test_lines_that_a_save_took_away_are_not_pushed_out",),
+    ),
+    Defence(
+        "what was agreed to is what is deleted",
+        "tools/removal.py",
+        "            if loss is None and await find_loss(app, note, None) is not None:\n",
+        "            if False:\n",
+        (f"{_WAYS_BACK}::test_a_deletion_that_loses_its_way_back_meanwhile_is_refused",),
+    ),
+    Defence(
+        "an undo overwrites no revision that it does not know",
+        "sync/updater.py",
+        "        moved = exact and (newest.etag != seen or self._has_moved(note))\n",
+        "        moved = False\n",
+        ("interaction/test_undo_after_others.py::test_what_a_person_changed_since_stays",),
     ),
     Defence(
         "emptying the cache needs consent",

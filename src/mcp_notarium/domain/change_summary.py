@@ -6,6 +6,7 @@ Lines are counted, not matched: a line that only moved is neither new nor gone. 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from mcp_notarium.domain.front_block import text_start
@@ -28,9 +29,17 @@ class ChangeSummary:
 
 
 def summarize_change(
-    old: Content, new: Content, *, text: bool = True, tags: bool = True
+    old: Content,
+    new: Content,
+    *,
+    text: bool = True,
+    tags: bool = True,
+    beside: Collection[str] = (),
 ) -> ChangeSummary:
-    """Return what turned ``old`` into ``new``; without ``text`` and ``tags`` nothing that shows those."""
+    """Return what turned ``old`` into ``new``; without ``text`` and ``tags`` nothing that shows those.
+
+    ``beside``: what else has changed that no content says.
+    """
     facts, line = [], ""
     if old.text != new.text:
         counts, line = _text_change(old.text, new.text) if text else ("text", "")
@@ -44,6 +53,7 @@ def summarize_change(
         facts.append("trashed" if new.trash else "taken out of the trash")
     facts += [f"{name} set" for name in sorted(new.properties - old.properties)]
     facts += [f"{name} removed" for name in sorted(old.properties - new.properties)]
+    facts += beside
     return ChangeSummary(", ".join(facts) or "nothing that shows here", line)
 
 

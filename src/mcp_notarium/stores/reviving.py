@@ -34,6 +34,11 @@ async def find_native(store: Store, note_id: str, body: bytes) -> bytes | None:
     return None if found is None else found.native
 
 
+def name_parts(store: Store, native: bytes) -> tuple[str, ...]:
+    """Name what a ``native`` holds that no ``Content`` says; nothing where the content says all. Pure."""
+    return cast("RevivingStore", store).name_parts(native) if store.traits.revives else ()
+
+
 class RevivingStore(Store, Protocol):
     """Reach a store with the trait ``revives``.
 

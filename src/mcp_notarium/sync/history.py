@@ -12,11 +12,17 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
-from mcp_notarium.errors import InvalidRequest, NotariumError, NoteNotFound, VersionConflict
+from mcp_notarium.errors import (
+    InvalidRequest,
+    NotariumError,
+    NoteNotFound,
+    StoreRejected,
+    VersionConflict,
+)
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.version_table import Makers, NoteVersion
 from mcp_notarium.stores.contract import Store, VersionedStore, Versions
-from mcp_notarium.stores.reviving import RevivingStore
+from mcp_notarium.stores.reviving import RevivingStore, find_native, name_parts
 
 LIMIT = 10
 """Versions that the store is asked for at a time."""
@@ -187,6 +193,34 @@ class History:
             return self._cache.versions.native(note_id, number)
         store = cast("RevivingStore", self._store)  # its trait says so
         return store.overlay(self._cache.versions.natives_since(note_id, number))
+
+    def parts_beside(self, note_id: str, version: Version, newer: Content) -> tuple[str, ...]:
+        """Name what the save that replaced a version has changed beside the content, which became ``newer``."""
+        number = _number(version.name)
+        if version.removed or version.present or not number:
+            return ()
+        native = self._cache.versions.native(note_id, number)
+        return self._name_parts(native, same=version.content.wording == newer.wording)
+
+    async def find_parts_beside(
+        self, note: Note, content: Content, *, now: float
+    ) -> tuple[str, ...]:
+        """Name what changes beside the content if the note becomes ``content``. Raises what the store raises."""
+        base, native = self._cache.notes.base(note.id), content.native
+        if self._store.traits.revives:
+            with suppress(
+                VersionConflict, NoteNotFound, StoreRejected
+            ):  # the save says that better
+                body = self._store.compose(base, content.cleaned(), now=now)
+                found = await find_native(self._store, note.id, body)
+                native = (found or b"").decode()
+        return self._name_parts(native, same=content.wording == (note.title, note.text))
+
+    def _name_parts(self, native: str, *, same: bool) -> tuple[str, ...]:
+        """Name what the store's own form of a note has; ``same``: title and text stay."""
+        if not self._store.traits.revives:
+            return ("formatting",) if native and same else ()
+        return name_parts(self._store, native.encode())
 
     async def read_replaced(self, note_id: str, *, client: str | None) -> Version:
         """Return what the last save of ``client`` (None: of any program, made here) has replaced.

@@ -48,7 +48,7 @@ class Journal:
         store_has_versions: bool = False,
         keeps_ours: bool = False,
         own_form: Callable[[Revision], str] = lambda _revision: "",
-        name_parts: Callable[[bytes], tuple[str, ...]] | None = None,
+        name_parts: Callable[[bytes], tuple[str, ...]] = lambda _native: (),
     ) -> None:
         self._cache = cache
         self._clock = clock
@@ -323,9 +323,7 @@ class Journal:
 
     def _takes(self, base: Revision, stored: Revision, native: bytes) -> bool:
         """Tell whether a write has taken something away that this version has."""
-        if find_taken(base.content, stored.content):
-            return True
-        return self._name_parts is not None and bool(self._name_parts(native))
+        return bool(find_taken(base.content, stored.content) or self._name_parts(native))
 
     def _replaced_form(self, base: Revision, stored: Revision | Tombstone) -> bytes:
         """Return the store's own form of what was replaced; b'' if that is the same now."""

@@ -12,8 +12,8 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
-from typing import cast
 
 from mcp_notarium.domain.link_rewriting import Changes
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, WriteKind
@@ -27,7 +27,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Ids, Store, Versions, require_supported
-from mcp_notarium.stores.reviving import RevivingStore
+from mcp_notarium.stores.reviving import name_parts
 from mcp_notarium.sync.direct_write import DirectWriter
 from mcp_notarium.sync.entry_replay import EntryReplay
 from mcp_notarium.sync.journal import Journal
@@ -95,7 +95,7 @@ class Writer:
             keeps_ours=store.traits.versions is not Versions.BY_ETAG
             and not store.traits.in_database,
             own_form=store.traits.own_form,
-            name_parts=cast("RevivingStore", store).name_parts if store.traits.revives else None,
+            name_parts=partial(name_parts, store),
         )
         self._pusher = Pusher(
             store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference

@@ -8,7 +8,7 @@ changed elsewhere, nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -52,10 +52,14 @@ _WHOLE = (
 
 @dataclass(slots=True)
 class _Goal:
-    """Hold what a note is to be again; ``said``: a sentence about what is known not to come back."""
+    """Hold what a note is to be again.
+
+    ``said``: a sentence about what is known not to come back. ``beside``: what changes that no content says.
+    """
 
     content: Content = field(default_factory=lambda: Content(""))
     said: str = ""
+    beside: tuple[str, ...] = ()
 
 
 async def list_versions(app: App, request: ManageRequest) -> HistoryAnswer:
@@ -72,7 +76,7 @@ async def list_versions(app: App, request: ManageRequest) -> HistoryAnswer:
                 break
     if app.library.get(note.id) is None:  # it went while the store was asked
         raise NoteNotFound("There is no note with this id.", details={"id": note.id})
-    rows = list(_rows(found, app.config.policy))[:most]
+    rows = list(_rows(app, note.id, found))[:most]
     return HistoryAnswer(
         id=note.id,
         new_local_version=note.local_version,
@@ -84,7 +88,8 @@ async def list_versions(app: App, request: ManageRequest) -> HistoryAnswer:
 async def restore_version(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
     """Save title and text of a version again; tags, trash and properties stay. Raises as a save.
 
-    A note that was removed comes back with everything.
+    What the store has of the version beyond these comes back, too, and the question names it. A note that was removed
+    comes back with everything.
     """
     if removed := _find_removed(app, request):
         return await _revive(app, request, call, removed)
@@ -106,7 +111,7 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
             content if not traits.tags_in_text else replace(content, tags=old.content.tags)
         )
         content = await _as_it_was(app, note, content, old, goal)
-        return _asking(await _draft(app, note, content, old, call), goal)
+        return _asking(await _draft(app, note, content, old, call, goal=goal), goal)
 
     try:
         answer = await _save(app, draft, call, "restored", goal)
@@ -134,7 +139,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         old = await app.library.history.read_replaced(note.id, client=client)
         goal.content = old.content
         content = await _as_it_was(app, note, old.content, old, goal, last=True)
-        return _asking(await _draft(app, note, content, old, call, undoes=True), goal)
+        return _asking(await _draft(app, note, content, old, call, goal=goal, undoes=True), goal)
 
     try:
         return await _save(app, draft, call, "undone", goal)
@@ -223,7 +228,14 @@ async def _revive(
 
 
 async def _draft(
-    app: App, note: Note, content: Content, old: Version, call: CallContext, *, undoes: bool = False
+    app: App,
+    note: Note,
+    content: Content,
+    old: Version,
+    call: CallContext,
+    *,
+    goal: _Goal,
+    undoes: bool = False,
 ) -> Draft:
     """Return the checked draft, with a question unless the user calls at a terminal.
 
@@ -238,11 +250,13 @@ async def _draft(
         app, note, content, wanted=True
     )  # its own were right at that place
     draft = replace(make_draft(app, note, content), links=links, cards=cards)
+    history = app.library.history
+    goal.beside = await history.find_parts_beside(note, draft.content, now=app.clock())
     if call.client is None:
         return draft
     name = name_note(app, note.title or note.text, note_id=note.id)
     what = f"Undo the last change to the {name}" if undoes else f"Restore the text of the {name}"
-    changes = _summary(note.content, content, app.config.policy).facts
+    changes = _summary(note.content, content, app.config.policy, beside=goal.beside).facts
     ask = (
         f"{what}, back to what it was at {_time(old.modified_at) or 'an unknown time'} ({changes})?"
     )
@@ -260,7 +274,8 @@ async def _save(
     made, note, saved = await carry_out(app, draft, call, exact=True)
     told = "The note says this already; nothing was written."
     if saved is not None and made.note is not None:
-        facts = _summary(made.note.content, note.content, app.config.policy).facts
+        policy, beside = app.config.policy, goal.beside
+        facts = _summary(made.note.content, note.content, policy, beside=beside).facts
         told = f"Changed: {MOVED if _has_moved(made.note, note) else facts}."
         if saved.differs:
             told += f" Stored differently: {saved.differs}."
@@ -306,7 +321,7 @@ async def _came_after(app: App, note_id: str, client: str | None) -> list[dict[s
     ]
 
 
-def _rows(found: list[Version], policy: Policy) -> Iterator[VersionRow]:
+def _rows(app: App, note_id: str, found: list[Version]) -> Iterator[VersionRow]:
     for new, old in pairwise([*found, None]):
         if new is None:
             return
@@ -315,17 +330,30 @@ def _rows(found: list[Version], policy: Policy) -> Iterator[VersionRow]:
         elif old is not None and old.moved and old.content == new.content:
             changed = MOVED
         else:
-            changed = FIRST if old is None else str(_summary(old.content, new.content, policy,
-                tags=new.tags_known and old.tags_known))  # fmt: skip
+            changed = FIRST if old is None else _changed(app, note_id, old, new)
         yield VersionRow(
             version=new.name, at=_time(new.modified_at), by=new.made_by or None, changed=changed
         )
 
 
-def _summary(old: Content, new: Content, policy: Policy, *, tags: bool = True) -> ChangeSummary:
+def _changed(app: App, note_id: str, old: Version, new: Version) -> str:
+    beside = app.library.history.parts_beside(note_id, old, new.content)
+    tags = new.tags_known and old.tags_known
+    return str(_summary(old.content, new.content, app.config.policy, tags=tags, beside=beside))
+
+
+def _summary(
+    old: Content,
+    new: Content,
+    policy: Policy,
+    *,
+    tags: bool = True,
+    beside: Collection[str] = (),
+) -> ChangeSummary:
     return summarize_change(
         old,
         new,
+        beside=() if policy.hides(Field.TEXT) else beside,
         text=not policy.hides(Field.TEXT),
         tags=tags and not policy.hides(Field.TAGS),
     )

@@ -29,9 +29,9 @@ from mcp_notarium.tools.answers import (
     StatsAnswer,
     TagsAnswer,
 )
-from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
-from mcp_notarium.tools.losses import find_loss
+from mcp_notarium.tools.call_context import CallContext, require_consent
 from mcp_notarium.tools.note_lookup import find_at_version, find_note
+from mcp_notarium.tools.removal import remove_note
 from mcp_notarium.tools.requests import Action, ManageRequest
 from mcp_notarium.tools.save import with_properties
 
@@ -136,19 +136,12 @@ def _note_answer(note: Note, status: str, *, said: str | None = None) -> ManageA
 
 
 async def _remove(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
-    note = await _find_note(app, request)
-    _check_trashed(app, note)
-    app.usage_limits.require_write()
-    name = name_note(app, note.title or note.text, note_id=note.id)
-    loss = await find_loss(app, note, None)
-    kept = f"For {app.config.version_days} days `restore_version` can bring it back."
-    back = kept if loss is None else f"It cannot be brought back: {loss.why}."
-    await require_consent(call, f"Delete the {name} for good? {back}")
-    async with app.library.writing(request.id or ""):
+    async def find() -> Note:
         note = await _find_note(app, request)
         _check_trashed(app, note)
-        with app.usage_limits.write():
-            await app.library.remove(note, act=call.act)
+        return note
+
+    note = await remove_note(app, request.id or "", call, find, asks=True)
     return ManageAnswer(id=note.id, status="deleted")
 
 

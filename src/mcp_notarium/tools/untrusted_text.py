@@ -35,7 +35,7 @@ OURS: Final = frozenset({
 """Fields with words of ours, in every answer and error: values of settings, states, sentences."""
 _BYTES = 8
 _SAYS_NOTHING = re.compile(r"[0-9a-f-]{0,64}")
-"""Ids of our own making, and dates: no word of any length can be written so."""
+"""Ids of our own making, and dates. Few words can be written so (``dead-decade-face``), and none that ask for anything."""
 
 
 def draw_boundary() -> str:

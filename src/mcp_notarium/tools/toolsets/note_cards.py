@@ -15,9 +15,9 @@ from mcp_notarium.domain.note import LONGEST_ID, Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
 from mcp_notarium.tools.answers import PlainAnswer
-from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
+from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.catalog import Toolset
-from mcp_notarium.tools.losses import find_loss
+from mcp_notarium.tools.removal import remove_note
 from mcp_notarium.tools.save import LARGEST_NOTE, Draft, carry_out, make_draft
 from mcp_notarium.tools.save_checks import check_tags, check_title, require_meant
 from mcp_notarium.tools.tag_spelling import spell_tags
@@ -79,25 +79,11 @@ async def toggle_archive(app: App, request: NoteIdRequest, call: CallContext) ->
 
 async def delete(app: App, request: DeleteNoteRequest, call: CallContext) -> PlainAnswer:
     """Remove a note; its last state stays in the history. The user has to agree if it cannot."""
-    agreed = await answers.cards(app).refresh(_checked(request.id))
-    loss = await find_loss(app, agreed, None)
-    if loss is not None:
-        app.usage_limits.require_write()
-        name = name_note(app, agreed.title or agreed.text, note_id=agreed.id)
-        ask = f"Delete the {name} for good? It cannot be brought back: {loss.why}."
-        await require_consent(call, ask)
-    for attempt in range(1, _ATTEMPTS + 1):
-        async with app.library.writing(request.id):
-            note = await answers.cards(app).refresh(_checked(request.id))
-            if (loss and note != agreed) or (not loss and await find_loss(app, note, None)):
-                raise VersionConflict("The note has changed just now; nothing was deleted.")
-            try:
-                with app.usage_limits.write():
-                    await app.library.remove(note, act=call.act)
-                break
-            except VersionConflict:  # the app has changed it at this moment
-                if attempt == _ATTEMPTS:
-                    raise
+
+    async def find() -> Note:
+        return await answers.cards(app).refresh(_checked(request.id))
+
+    note = await remove_note(app, request.id, call, find, asks=False)
     text = answers.encode({"success": True, "message": "Note deleted"})
     return PlainAnswer(text=text, notes=(note.id,))
 
