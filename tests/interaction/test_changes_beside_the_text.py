@@ -4,7 +4,7 @@ import pytest
 
 from support.undo_places import PLACES
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow("each opens a store and a client")]
 PICTURE, OTHER = '["data:image/png;base64,AAAA"]', '["data:,of the user"]'
 ITEMS = '[{"id":"i1","text":"milk","checked":false,"due":"monday"}]'
 COLUMNS = {"images": PICTURE, "color": "red"}

@@ -7,7 +7,7 @@ import pytest
 
 from support.undo_places import PLACES
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow("each opens a store and a client")]
 ITEMS = '[{"id":"i1","text":"milk","checked":false,"due":"monday"}]'
 FIGURE = (
     '<p>one</p><figure class="image image_resized" style="width:50%;">'
