@@ -21,7 +21,6 @@ OTHERWISE = {
     "ordered-start": "the importer drops the first number",
     "ordered-todo": "a numbered list has no tasks here",
     "todo-mixed": "two lists here",
-    "todo-nested": "the importer puts the inner list into the words of the outer item, where it is read as words",
     "h1": "the importer moves headings down, because the title is the first",
     "setext": "the importer moves headings down",
     "fence-empty": "the importer drops an empty block",

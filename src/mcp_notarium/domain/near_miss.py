@@ -27,6 +27,8 @@ _ALIKE = str.maketrans(
     }
 )
 """One character for one, so that places stay."""
+_LONGEST = 1_048_576
+"""Characters of a text that is compared: a longer one cannot be saved, either."""
 _MOST_LINES = 1_000
 _MOST_CHARACTERS = 300
 _LIKE = 0.6
@@ -45,6 +47,8 @@ class NearMiss:
 
 def find_near_miss(text: str, wanted: str) -> NearMiss | None:
     """Return where ``text`` nearly says ``wanted``, or None. It does not say it exactly."""
+    if len(text) > _LONGEST:
+        return None
     text, wanted = text.replace("\r\n", "\n"), wanted.replace("\r\n", "\n")
     folded, sought = text.translate(_ALIKE), wanted.translate(_ALIKE)
     start = folded.find(sought)

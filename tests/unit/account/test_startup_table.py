@@ -198,7 +198,10 @@ def test_an_agent_gets_one_way_out_that_moves_no_file(row, seen, outcome, way_ou
         assert decision.agent_hint.endswith(".")
         assert not RISKY.search(decision.agent_hint)
         commands = set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.agent_hint))
-        assert commands <= set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.hint)) | {"doctor"}
+        assert commands <= set(re.findall(r"`mcp-notarium ([a-z-]+)", decision.hint)) | {
+            "doctor",
+            "status",
+        }
         if isinstance(outcome, int):
             assert decision.error().resolution_hint == decision.hint
 
