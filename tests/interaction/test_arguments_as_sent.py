@@ -248,6 +248,17 @@ async def test_what_is_missing_is_named_with_the_way_to_it(tmp_path):
         assert "`local_version`" in tools["manage"]
 
 
+@pytest.mark.parametrize("word", ["true", "True", " TRUE "])
+async def test_the_users_word_may_come_as_text(tmp_path, word):
+    async with opened("local", tmp_path) as (place, note_id):
+        await place.call("save", id=note_id, append="three")
+        said = await refused(place, "manage", action="undo", id=note_id, confirm="false")
+        assert said["subcategory"] == "confirmation_required"
+        assert await refused(place, "manage", action="undo", id=note_id, confirm="yes")
+        answer = await place.call("manage", action="undo", id=note_id, confirm=word)
+        assert answer["status"] == "undone"
+
+
 async def test_native_tools_take_the_same(tmp_path):
     for store in ("local", "trilium", "memento"):
         (tmp_path / store).mkdir()

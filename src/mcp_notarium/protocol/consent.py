@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from mcp_notarium import logs
 from mcp_notarium.audit.chain import Decision
 from mcp_notarium.protocol.call_audit import PassOn
+from mcp_notarium.tools.arguments import read_flag
 from mcp_notarium.tools.call_context import (
     ConsentMode,
     client_error,
@@ -157,7 +158,7 @@ class Call:
         person's word.
         """
         by_argument = consent_mode(setting, can_elicit=False) is ConsentMode.ARGUMENT
-        if not by_argument or self.arguments.get("confirm") is not True:
+        if not by_argument or read_flag(self.arguments.get("confirm")) is not True:
             raise consent_error(setting, message)
         self.decision = Decision.BY_ARGUMENT
         return True

@@ -82,12 +82,17 @@ def _read(field: _Field, value: Any) -> Any:
     if kind is str:
         return _read_text(value)
     if kind is bool:
-        return _FLAGS.get(value.strip().lower(), value) if isinstance(value, str) else value
+        return read_flag(value)
     if origin is Literal:
         return _read_choice(value, get_args(kind))
     if origin is list:
         return _read_list(field, value)
     return _parse_json(value) if _is_model(kind) else value
+
+
+def read_flag(value: Any) -> Any:
+    """Take ``"true"`` and ``"false"`` for flags; anything else as it is."""
+    return _FLAGS.get(value.strip().lower(), value) if isinstance(value, str) else value
 
 
 def _read_text(value: Any) -> Any:
