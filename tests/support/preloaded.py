@@ -8,6 +8,7 @@ tests that start the program themselves (``Talker``); ``./scripts/test --all`` s
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
 import os
@@ -130,7 +131,9 @@ class Preloaded:
     def send_signal(self, number: int) -> None:
         """Signal the process, unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            # Between its end and the line that tells of it, its number is nobody's.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """Ask it to end."""

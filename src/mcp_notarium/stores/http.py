@@ -235,9 +235,15 @@ class HttpSession:
                 self._opened.append(transport)
             try:
                 yield transport
-            finally:
-                if transport in self._opened:  # it is not closed
-                    free.append(transport)
+            except BaseException:
+                # A pool of httpcore may keep the place of a request that failed or was withdrawn; whoever
+                # asked it next would wait for that place.
+                if transport in self._opened:
+                    self._opened.remove(transport)
+                    await transport.aclose()
+                raise
+            if transport in self._opened:  # it is not closed
+                free.append(transport)
 
 
 def _open_transport() -> httpx.AsyncHTTPTransport:
