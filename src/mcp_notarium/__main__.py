@@ -13,8 +13,10 @@ if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]
 
 import os
+import signal
 from collections.abc import Sequence
 
+_INTERRUPTED = 130
 _ENV_FILE, _ACCOUNT = "--env-file", "--account"
 _TERMINAL_NOTICE = """\
 This is an MCP server; it is usually started by an MCP client and now waits for one on stdin.
@@ -29,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     terminal = os.isatty(0)
     try:
         if serving is None or "_ARGCOMPLETE" in os.environ or (terminal and not arguments):
+            _leave_on_interrupt()
             from mcp_notarium.cli import main as cli  # noqa: PLC0415 - argparse, only for the commands
 
             return cli.run(arguments)
@@ -39,7 +42,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:  # while modules were imported
         if serving is None:
             sys.stderr.write("\nInterrupted. Nothing was changed.\n")
-        return 130
+        return _INTERRUPTED
+
+
+def _leave_on_interrupt() -> None:
+    """Let Ctrl+C end the process at once, until the command itself begins: nothing is changed before.
+
+    An interruption in the middle of an import may be lost: Python only prints it.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, leave_at_once)
+
+
+def leave_at_once(_number: int, _frame: object) -> None:
+    """End the process; a handler of signals."""
+    os.write(2, b"\nInterrupted. Nothing was changed.\n")
+    os._exit(_INTERRUPTED)
 
 
 def _parse_serve(arguments: list[str]) -> dict[str, str] | None:

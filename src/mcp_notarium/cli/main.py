@@ -211,7 +211,9 @@ def _dispatch(arguments: list[str]) -> int:
         meant = suggest(options.command, COMMANDS) or "; see mcp-notarium --help"
         _parser().error(f"unknown command {options.command!r}{meant}")
     add_arguments, run_command = load_command(options.command)
-    return run_command(_parse_command(options, add_arguments, command))
+    parsed = _parse_command(options, add_arguments, command)
+    signals.end_by_exception()
+    return run_command(parsed)
 
 
 def load_command(name: str) -> tuple[AddArguments, RunCommand]:

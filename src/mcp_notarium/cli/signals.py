@@ -69,6 +69,13 @@ def exit_code(interrupt: KeyboardInterrupt) -> int:
     return _INTERRUPTED + number
 
 
+def end_by_exception() -> None:
+    """Let Ctrl+C raise ``KeyboardInterrupt`` from now on: a command undoes what it has not finished."""
+    with suppress(ValueError):  # not the main thread
+        if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, signal.default_int_handler):
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @contextmanager
 def stop_on_signals() -> Iterator[None]:
     """Let a closed terminal and SIGTERM end the command as Ctrl+C does: unfinished work is undone.
