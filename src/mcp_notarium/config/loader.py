@@ -219,7 +219,9 @@ def _point_to_accounts(error: SettingsMissing, environ: Mapping[str, str]) -> No
 
 def _join_problems(problems: tuple[ConfigError, ...], *, reasons: tuple[str, ...]) -> ConfigError:
     messages = "; ".join(problem.message for problem in problems)
-    if len(problems) > 1:
+    if all(isinstance(problem, SettingsMissing) for problem in problems):
+        messages = f"no account is set up here: {messages}"
+    elif len(problems) > 1:
         messages = f"{len(problems)} settings need attention: {messages}"
     hints = [problem.resolution_hint or "" for problem in problems]
     if reasons:
