@@ -53,7 +53,7 @@ class Remover:
         self._entries = entries
         self._locks = locks
 
-    async def remove(self, note: Note, act: Act | None) -> None:
+    async def remove(self, note: Note, act: Act | None, *, keeps: bool) -> None:
         """See :meth:`Writer.remove`."""
         async with self._locks.lock(note.id) as lock:
             await self._entries.finish_earlier(note.id, lock)
@@ -65,6 +65,7 @@ class Remover:
                     base_etag=etag,
                     content=note.content,
                     body=await self._keepsake(note.id),
+                    keeps=keeps,
                 )
                 await lock.run_cancellable(self._send(write, etag, act))
 

@@ -43,7 +43,7 @@ async def remove_note(
                 raise VersionConflict("The note has changed just now; nothing was deleted.")
             try:
                 with app.usage_limits.write():
-                    await app.library.remove(note, act=call.act)
+                    await app.library.remove(note, act=call.act, keeps=loss is None)
             except VersionConflict:  # another program has changed it at this moment
                 if attempt == _ATTEMPTS:
                     raise

@@ -116,6 +116,7 @@ async def carry_out(
                 raise VersionConflict(
                     "The note has changed since the user was asked; nothing was saved."
                 )
+                raise VersionConflict(f"The note has changed {since}; nothing was saved.")
             try:
                 with app.usage_limits.write():
                     saved = await app.library.save(
