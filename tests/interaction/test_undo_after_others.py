@@ -80,3 +80,32 @@ async def test_what_a_person_changed_since_stays(tmp_path, case, action):
         assert place.raw(ids[0]) == theirs
         assert "error" in await place.call("manage", action="undo", confirm=True, id=ids[0])
         assert place.raw(ids[0]) == theirs, "nor by a second call, which knows of the change"
+
+
+async def test_an_undo_asks_trilium_for_everything_once(tmp_path):
+    ids, asked = [], []
+
+    def put(place):
+        ids.append(place.put("a", "<p>x</p>", tags=["old"]))
+        for number in range(25):
+            place.sim.document.add_revision(place.sim.document.notes[ids[0]])
+            place.sim.write(ids[0], "Plan", f"<p>x{number}</p>")
+
+    async with PLACES["trilium"](tmp_path, put) as place:
+        respond, given = place.sim.respond, {"id": ids[0]}
+
+        async def count(request):
+            asked.append(request.method)
+            return await respond(request)
+
+        place.sim.respond = count
+        for change, most in (({"tags": ["new", "more"]}, 6), ({"append": "more"}, 7)):
+            before = place.raw(ids[0])
+            version = await place.version(ids[0])
+            answer = await place.call("save", **given, local_version=version, **change)
+            assert "error" not in answer, answer
+            asked.clear()
+            answer = await place.call("manage", action="undo", confirm=True, **given)
+            assert answer["status"] == "undone"
+            assert len(asked) <= most, asked
+            assert place.raw(ids[0]) == before
