@@ -272,6 +272,37 @@ async def test_a_deletion_that_loses_its_way_back_meanwhile_is_refused(tmp_path)
         assert seen.state() == []
 
 
+AFTERWARDS = [
+    ("get", {}),
+    (SAVE, {"append": "x"}),
+    (MANAGE, {"action": "undo", "confirm": True}),
+    (MANAGE, {"action": "untrash", "local_version": 1}),
+    (MANAGE, {"action": "delete_permanently", "local_version": 1, "confirm": True}),
+    ("get_note", {}),
+    ("update_note", {"color": "blue"}),
+    ("delete_note", {}),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments"), AFTERWARDS, ids=str)
+async def test_no_later_call_takes_away_what_is_left_of_a_deleted_note(tmp_path, tool, arguments):
+    async with opened(tmp_path, "memento", VersionLimits(), agrees=True) as seen:
+        before = seen.state()
+        assert await seen.call("delete_note", {}) == ""
+        assert seen.state() == []
+        given = {"id": "n1", **arguments}
+        assert await seen.tell(tool, given) != ""
+        history = await seen.client.call_tool(MANAGE, {"action": "history", "id": "n1"})
+        assert not history.is_error, history.content
+        (kept,) = history.structured_content["history"]
+        asks = {"action": "restore_version", "id": "n1", "version": kept["version"]}
+        assert await seen.tell(MANAGE, asks) == ""
+        (row,) = seen.state()
+        assert row | {"updatedAt": 0} == before[0] | {"updatedAt": 0}
+        history = await seen.client.call_tool(MANAGE, {"action": "history", "id": "n1"})
+        assert history.structured_content["history"][0].get("by"), "who has made it again"
+
+
 @asynccontextmanager
 async def trilium():
     async with TriliumSimulator().serving() as sim:

@@ -209,6 +209,15 @@ SERVICE = (
         ("interaction/test_kept_for_a_day.py::test_what_the_store_drops_by_itself_stays_here",),
     ),
     Defence(
+        "asking for a deleted note takes away nothing that is left of it",
+        "sync/live_refresh.py",
+        "        if seen is None:\n            return None\n",
+        "",
+        (
+            "interaction/test_ways_back.py::test_no_later_call_takes_away_what_is_left_of_a_deleted_note",
+        ),
+    ),
+    Defence(
         "two saves at once do not both count on the last room for a version",
         "sync/journal.py",
         "        if sizes and not self._cache.versions.has_room(size, now=self._clock()):\n",

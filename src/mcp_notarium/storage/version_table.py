@@ -306,7 +306,8 @@ _FACTS = (
 )
 _OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? AND number > {CREATION} ORDER BY number DESC"  # noqa: S608 - constants of ours
 _MAKERS = """
-SELECT number, made, replaced_by FROM note_versions WHERE note_id = ? ORDER BY number DESC
+SELECT number, made, replaced_by FROM note_versions
+WHERE note_id = ? AND coalesce(length(keepsake), 0) = 0 ORDER BY number DESC
 """
 _GET = f"""
 SELECT {_FACTS}, text, tags, trash, title, properties FROM note_versions

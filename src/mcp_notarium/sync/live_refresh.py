@@ -9,11 +9,16 @@ from mcp_notarium.stores.contract import Store
 
 
 async def refresh(cache: Cache, store: Store, note_id: str) -> Note | None:
-    """Return the note as the store has it now; None if it is gone, or hidden. Raises what the store raises."""
+    """Return the note as the store has it now; None if it is gone, or hidden. Raises what the store raises.
+
+    That the store lacks a note that the index lacks is no news: what is left of one that was deleted from here stays.
+    """
     seen = cache.notes.etag(note_id)
     try:
         newest: Revision | Tombstone = await store.get(note_id)
     except NoteNotFound:
+        if seen is None:
+            return None
         newest = Tombstone(note_id)
     with cache.transaction():
         unwritten = all(one.note_id != note_id for one in cache.journal.in_flight())
