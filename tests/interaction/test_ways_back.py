@@ -266,6 +266,7 @@ async def test_a_deletion_that_loses_its_way_back_meanwhile_is_refused(tmp_path)
         said = await seen.call(MANAGE, {"action": "delete_permanently"})
         assert "For 90 days `restore_version` can bring it back." in seen.asked[0]
         assert "cannot be brought back any more; nothing was deleted" in said
+        assert "Delete it again" in said
         assert seen.state() == before
         assert await seen.call(MANAGE, {"action": "delete_permanently"}) == ""
         assert "It cannot be brought back" in seen.asked[1]
