@@ -109,3 +109,36 @@ async def test_an_undo_asks_trilium_for_everything_once(tmp_path):
             assert answer["status"] == "undone"
             assert len(asked) <= most, asked
             assert place.raw(ids[0]) == before
+
+
+MEETS = {
+    "a save": ("save", {"append": "y"}),
+    "an undo": ("manage", {"action": "undo", "confirm": True}),
+    "the deletion": ("manage", {"action": "delete_permanently", "confirm": True}),
+    "nobody": ("list", None),
+}
+
+
+@pytest.mark.parametrize("met", MEETS)
+async def test_a_note_that_another_program_removed_can_be_made_again_whatever_met_that(
+    tmp_path, met
+):
+    ids, (tool, arguments) = [], MEETS[met]
+    async with PLACES["memento"](
+        tmp_path, lambda place: ids.append(place.put("a", "one"))
+    ) as place:
+        assert "error" not in await place.call("save", id=ids[0], append="of the agent")
+        place.app.run('DELETE FROM "Note"')
+        if arguments is not None:
+            version = await place.version(ids[0])
+            given = {"id": ids[0], **arguments}
+            if tool == "manage":
+                given["local_version"] = version
+            await place.call(tool, **given)
+        await place.harness.sync()
+        answer = await place.call("manage", action="history", id=ids[0])
+        (row,) = answer["history"]
+        asks = {"id": ids[0], "version": row["version"], "confirm": True}
+        answer = await place.call("manage", action="restore_version", **asks)
+        assert answer["status"] == "restored", answer
+        assert place.raw(ids[0])["content"] == "one\nof the agent"

@@ -25,6 +25,7 @@ from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.version_table import CREATION, ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, Store
+from mcp_notarium.sync import lost_notes
 from mcp_notarium.sync.write_errors import no_room_error
 
 LONGEST_LEASE = 3600.0
@@ -36,7 +37,7 @@ class Journal:
 
     ``store_has_versions``: the store itself keeps the newest revisions, under their etags: a save that only adds needs no text
     here. ``keeps_ours``: it keeps none, or not each, so what is written from here becomes a version when another program
-    replaces it.
+    replaces it. ``keeps_lost``: it keeps nothing at all, see ``lost_notes``.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Journal:
         owner_ended: Callable[[str], bool],
         store_has_versions: bool = False,
         keeps_ours: bool = False,
+        keeps_lost: bool = False,
         own_form: Callable[[Revision], str] = lambda _revision: "",
         name_parts: Callable[[bytes], tuple[str, ...]] = lambda _native: (),
     ) -> None:
@@ -59,6 +61,7 @@ class Journal:
         self._owner_ended = owner_ended
         self._store_has_versions = store_has_versions
         self._keeps_ours = keeps_ours
+        self._keeps_lost = keeps_lost
         self._own_form = own_form
         self._name_parts = name_parts
 
@@ -192,7 +195,10 @@ class Journal:
             held = self._cache.notes.etag(head.id)
             etag = head.etag if isinstance(head, Revision) else seen
             if held in (seen, etag) and not self.in_flight(head.id):
-                self._cache.notes.apply([head])
+                if isinstance(head, Tombstone) and self._keeps_lost:
+                    lost_notes.forget(self._cache, head.id)
+                else:
+                    self._cache.notes.apply([head])
 
     def rebase(
         self,

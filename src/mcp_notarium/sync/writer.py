@@ -94,6 +94,7 @@ class Writer:
             store_has_versions=store.traits.versions is Versions.BY_ETAG,
             keeps_ours=store.traits.versions is not Versions.BY_ETAG
             and not store.traits.in_database,
+            keeps_lost=store.traits.versions is Versions.NONE,
             own_form=store.traits.own_form,
             name_parts=partial(name_parts, store),
         )
