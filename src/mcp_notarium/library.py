@@ -16,13 +16,13 @@ from mcp_notarium.domain.blocks import Form
 from mcp_notarium.domain.link_rewriting import count_links
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import path_key, with_digits
-from mcp_notarium.domain.way_back import TAGS, TEXT, TITLE, Keeping, find_loss
+from mcp_notarium.domain.way_back import Keeping, find_loss
 from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
 from mcp_notarium.search.query import Query
 from mcp_notarium.storage import driver, duplicates, note_names, note_scan, tag_counts
 from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.storage.version_table import ROW_BYTES
-from mcp_notarium.stores.contract import SEEDED, Ids, Versions
+from mcp_notarium.stores.contract import SEEDED, Ids
 from mcp_notarium.stores.reviving import find_replaced
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.judged_notes import JudgedNotes
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.storage.tag_counts import TaggedNote, TagPage
     from mcp_notarium.stores.contract import Store, Traits
-    from mcp_notarium.stores.listing import ListingStore
     from mcp_notarium.stores.live_notes import LiveNotes
     from mcp_notarium.stores.live_pages import LivePages
     from mcp_notarium.stores.live_rows import LiveRows
@@ -55,14 +54,6 @@ if TYPE_CHECKING:
     from mcp_notarium.sync.writer import Writer
 
 _ANY_SEED = "0" * 32
-_KEPT = {
-    Versions.NONE: frozenset[str](),
-    Versions.LISTED: frozenset(
-        {TEXT}
-    ),  # with its title then; a change of the title alone adds none
-    Versions.BY_ETAG: frozenset({TITLE, TEXT, TAGS}),
-}
-"""The parts of a note that a store keeps when they are replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +290,8 @@ class Library:
         ``after``: the room that versions take which the same change needs before.
         """
         beside: tuple[str, ...] = ()
-        native = 0
         base = self._cache.notes.base(note.id)
+        native = len(self.traits.own_form(base).encode()) if base is not None else 0
         try:
             with suppress(
                 VersionConflict, NoteNotFound, StoreRejected
@@ -311,20 +302,7 @@ class Library:
         except StoreError as error:
             raise add_outcome(error, NOT_SAVED) from None
         keeping = self._keeping(note, native + after, now=now)
-        loss = find_loss(note.content, content, keeping, beside=beside)
-        if self.traits.versions is not Versions.LISTED:
-            return loss
-        unkept = replace(keeping, by_store=frozenset[str]())
-        without = find_loss(note.content, content, unkept, beside=beside)
-        if loss == without:
-            return loss
-        try:
-            kept = await cast("ListingStore", self._store).keeps_replaced(note.id)
-        except NoteNotFound:
-            kept = True  # the save says that better
-        except StoreError as error:
-            raise add_outcome(error, NOT_SAVED) from None
-        return loss if kept else without
+        return find_loss(note.content, content, keeping, beside=beside)
 
     def version_size(self, note: Note) -> int:
         """Return the room that a version of a note takes."""
@@ -345,7 +323,6 @@ class Library:
     def _keeping(self, note: Note, native: int, *, now: float) -> Keeping:
         versions, size = self._cache.versions, len(note.text.encode()) + native
         return Keeping(
-            by_store=_KEPT[self.traits.versions],
             days=versions.limits.days,
             fits=versions.has_room(size, now=now),
             revives=self.traits.revives,
@@ -358,20 +335,21 @@ class Library:
         content: Content,
         act: Act,
         exact: bool = False,
+        keeps: bool = False,
         links: Mapping[str, Changes] = MappingProxyType({}),
     ) -> Saved:
         """Create or change a note; see :meth:`Writer.save`."""
         return await self._writer.save(
-            note=note, content=content, act=act, exact=exact, links=links
+            note=note, content=content, act=act, exact=exact, keeps=keeps, links=links
         )
 
     async def revive(self, note_id: str, content: Content, *, act: Act) -> Saved:
         """Make a removed note again; see :meth:`Writer.revive`."""
         return await self._writer.revive(note_id, content, act=act)
 
-    async def remove(self, note: Note, *, act: Act) -> None:
+    async def remove(self, note: Note, *, act: Act, keeps: bool = False) -> None:
         """Remove a note for good; see :meth:`Writer.remove`."""
-        await self._writer.remove(note, act=act)
+        await self._writer.remove(note, act=act, keeps=keeps)
 
     async def reset(self, *, act: Act) -> None:
         """Empty the index and load everything again; see :meth:`Scheduler.reset`."""

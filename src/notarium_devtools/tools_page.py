@@ -126,7 +126,7 @@ server requests. Its answer counts once, for ten minutes, and only for the same 
 
 ### What nothing can bring back
 
-A change can be taken back if a version of the note before it is kept here, or if the store keeps what was replaced. What has
+A change can be taken back if a version of the note before it is kept here. What has
 no such way back is lost for good. It needs consent under every value of `NOTARIUM_DESTRUCTIVE`, with every tool, and is forbidden in the policy's
 modes `read-only` and `write`. The question names what is lost, and why. One rule decides (`domain/way_back.py`), before the change.
 
@@ -144,16 +144,16 @@ the version before the last save of a note has no room, its name is left: `histo
 
 | what would be lost without a version | by | where |
 |---|---|---|
-| lines of a text (also one that is only changed or moved) | `save` with `text`, `text_patch`, `find` and `replace`; `UpdateNote`, `update_note` | vault, local notebook, Memento; Trilium where it [may drop revisions](trilium.md#editing-markdown-that-stands-for-html) |
-| a title, and with it the name of a file | `save` with `title`, `UpdateNote`, `update_note` | vault, local notebook, Memento, Trilium |
+| lines of a text (also one that is only changed or moved) | `save` with `text`, `text_patch`, `find` and `replace`; `UpdateNote`, `update_note` | every store |
+| a title, and with it the name of a file | `save` with `title`, `UpdateNote`, `update_note` | every store that has titles |
 | links in other notes | `save` with `title` and `rewrite_links` | vault |
-| tags | `save` with `tags`, `update_note` with `labels`, `rename_tag` | vault, local notebook, Memento, Trilium |
+| tags | `save` with `tags`, `update_note` with `labels`, `rename_tag` | every store |
 | pictures, colour, items of a checklist with what the app keeps in them, labels in an unknown form | `update_note` | Memento |
 | a note | `delete_note`, `delete_permanently` | Memento |
 | a note, whatever is kept | `delete_permanently` | every other store |
 
-Simplenote keeps texts and tags itself: there a save of these needs no version. So it is with texts in Trilium, if a look at its revisions, made before
-the save, has shown that it adds one and drops none. What only adds something takes nothing away: `append`, `prepend`, new lines, new tags, a new note, as do `pin`, `archived` and the trash, which go both ways. `undo` and
+What a server keeps itself is no such way back, for later saves push it out: Simplenote keeps some sixty revisions of a note, Trilium as many as its
+options say, which it shows nobody. Two saves at the same moment cannot both count on the last room: one is refused, and asks if it is tried again. What only adds something takes nothing away: `append`, `prepend`, new lines, new tags, a new note, as do `pin`, `archived` and the trash, which go both ways. `undo` and
 `restore_version` ask in any case; their question says so if what they replace would be lost. `tests/interaction/test_ways_back.py` has
 each row, under every setting.
 

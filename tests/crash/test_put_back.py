@@ -275,6 +275,59 @@ def test_a_still_older_file_beneath_the_log_of_an_older_state_is_a_mixture(env, 
     demand_true_answer(env, before)
 
 
+def damage(database):
+    """Flip a bit in two pages of the middle."""
+    content = bytearray(database.read_bytes())
+    middle = len(content) // 8192 * 4096
+    for page in (middle, middle + 3 * 4096):
+        content[page + 100] ^= 1
+    database.write_bytes(content)
+
+
+@pytest.mark.parametrize("met", ["by nobody", "by a server", "by a killed server"])
+def test_an_older_state_that_is_damaged_later_is_told_with_the_copy_that_has_more(
+    env, tmp_path, met
+):
+    env["LOCAL_COPIES"] = "5"
+    worked(env, *names(("a", 5)))
+    older, before = copied(env, tmp_path), last_record(env)
+    worked(env, *names(("b", 6)))
+    by_cp(older, database_of(env))
+    if met != "by nobody":
+        with Server(env) as server:
+            assert server.error("save", text="more")["subcategory"] == "rollback_seen"
+            if met == "by a server":
+                assert server.leave() == 0
+            else:
+                server.signal(signal.SIGKILL)
+    damage(database_of(env))
+    hint, missing = demand_true_answer(env, before)
+    assert demand_copy(env, hint, missing) == missing
+    assert run(env, "restore", re.search(r"restore (\S+)`", hint)[1], "--yes").returncode == 0
+    assert run(env, "status").returncode == 0
+    with Server(env) as server:
+        assert server.tool("list")["total_items"] == 11
+        server.leave()
+
+
+def test_the_newest_state_is_only_damaged_and_the_newest_copy_is_named(env, tmp_path):
+    """So is an older one that was accepted."""
+    env["LOCAL_COPIES"] = "5"
+    worked(env, *names(("a", 5)))
+    older = copied(env, tmp_path)
+    worked(env, *names(("b", 6)))
+    (newest,) = [path for path in copies_of(env) if "-11." in path.name]
+    kept = shutil.copyfile(database_of(env), tmp_path / "newest")
+    for accepts in (False, True):
+        by_cp(older if accepts else kept, database_of(env))
+        if accepts:
+            assert run(env, "audit", "accept", "--yes").returncode == 0
+        damage(database_of(env))
+        facts = json.loads(run(env, "status", "--json").stdout)
+        assert facts["verdict"] == "database_damaged"
+        assert f"The newest is {newest.name}." in facts["resolution_hint"]
+
+
 @pytest.mark.parametrize("killed", [False, True])
 def test_an_older_database_between_two_runs_is_told_by_number_and_time(env, tmp_path, killed):
     worked(env, *names(("a", 3)))

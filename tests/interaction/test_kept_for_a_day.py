@@ -2,6 +2,7 @@
 
 from contextlib import asynccontextmanager
 
+import anyio
 import pytest
 
 from mcp_notarium.storage.version_table import ROW_BYTES, VersionLimits
@@ -14,7 +15,7 @@ pytestmark = [
 BASE = "start\n" + "".join(f"base {number}\n" for number in range(30))
 PRECIOUS = "".join(f"a line of the user, number {number}\n" for number in range(20))
 ROOM = VersionLimits(size=8000)
-STORES = ["local", "memory", "vault", "memento", "text_folder", "trilium"]
+STORES = ["local", "memory", "vault", "memento", "text_folder", "trilium", "simplenote"]
 
 
 @asynccontextmanager
@@ -67,7 +68,7 @@ async def test_lines_that_a_save_took_away_are_not_pushed_out(tmp_path, store, w
             assert "error" not in await place.call("save", id=note_id, append=PRECIOUS)
         version = await take_away(place, note_id)
         refused = await replace_many(place)
-        assert (refused > 0) == (store != "trilium"), "Trilium keeps texts itself"
+        assert refused > 0
         assert await read_back(place, note_id, version)
 
 
@@ -108,3 +109,66 @@ async def test_links_in_many_notes_have_room_together_or_someone_is_asked(tmp_pa
         given = {"id": note_id, "local_version": held["local_version"], "title": "Other"}
         answer = await place.call("save", **given, rewrite_links=True)
         assert "Change links in 2 other notes?" in answer.get("error", ""), answer
+
+
+@pytest.mark.parametrize("setting", ["what is added", "what is taken away"])
+async def test_what_the_store_drops_by_itself_stays_here(tmp_path, setting):
+    """Simplenote keeps the last sixty revisions, and every tenth one before them."""
+    async with opened(tmp_path, "simplenote", limits=VersionLimits()) as (place, note_id):
+        assert "error" not in await place.call("save", id=note_id, append=PRECIOUS)
+        assert "error" not in await place.call("save", id=note_id, append="more")
+        version = await take_away(place, note_id)
+        assert int(version) % 10 != 1
+        for number in range(70):
+            more = {"append": f"another {number}"}
+            if setting == "what is taken away" and number % 2:
+                more = {"find": f"another {number - 1}\n", "replace": ""}
+            assert "error" not in await place.call("save", id=note_id, **more)
+        assert await read_back(place, note_id, version)
+        pages, after = [], {}
+        while True:
+            answer = await place.call("manage", action="history", id=note_id, **after)
+            pages += answer["history"]
+            if "next_version" not in answer:
+                break
+            after = {"version": answer["next_version"]}
+        names = [int(row["version"]) for row in pages]
+        assert names == sorted(set(names), reverse=True), "each once, newest first"
+        assert int(version) in names
+        held = await place.call("get", id=note_id)
+        given = {"id": note_id, "version": version, "local_version": held["local_version"]}
+        answer = await place.call("manage", action="restore_version", **given, confirm=True)
+        assert answer["status"] == "restored", answer
+        assert PRECIOUS in place.raw(note_id)["content"]
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_of_two_saves_at_once_one_alone_takes_the_last_room(tmp_path, store):
+    ids, limits = [], VersionLimits(size=ROW_BYTES + 1100)
+
+    def put(place):
+        texts = {name: f"<p>{name} {'x' * 400}</p>" for name in ("a", "b")}
+        ids.extend(place.put(name, text, title=name) for name, text in texts.items())
+
+    async with PLACES[store](tmp_path, put) as place:
+        place.harness.app.cache.versions.limits = limits
+        held = [await place.call("get", id=one) for one in ids]
+        before = [place.raw(one) for one in ids]
+        answers = []
+
+        async def replace(note):
+            given = {"id": note["id"], "local_version": note["local_version"]}
+            answers.append(await place.call("save", **given, text="other\n"))
+
+        async with anyio.create_task_group() as tasks:
+            for note in held:
+                tasks.start_soon(replace, note)
+        (refused,) = [one["error"] for one in answers if "error" in one]
+        assert "nothing was saved" in refused or "cannot be brought back" in refused
+        for one, note, raw in zip(ids, held, before, strict=True):
+            if place.raw(one) != raw:
+                answer = await place.call("get", id=one, version=str(note["local_version"]))
+                assert "x" * 400 in answer["text"]
+        given = {"id": ids[1], "local_version": held[1]["local_version"], "text": "another\n"}
+        answer = await place.call("save", **given)
+        assert "a version of it has no room" in answer["error"], "and then someone is asked"

@@ -80,3 +80,65 @@ async def test_what_a_person_changed_since_stays(tmp_path, case, action):
         assert place.raw(ids[0]) == theirs
         assert "error" in await place.call("manage", action="undo", confirm=True, id=ids[0])
         assert place.raw(ids[0]) == theirs, "nor by a second call, which knows of the change"
+
+
+async def test_an_undo_asks_trilium_for_everything_once(tmp_path):
+    ids, asked = [], []
+
+    def put(place):
+        ids.append(place.put("a", "<p>x</p>", tags=["old"]))
+        for number in range(25):
+            place.sim.document.add_revision(place.sim.document.notes[ids[0]])
+            place.sim.write(ids[0], "Plan", f"<p>x{number}</p>")
+
+    async with PLACES["trilium"](tmp_path, put) as place:
+        respond, given = place.sim.respond, {"id": ids[0]}
+
+        async def count(request):
+            asked.append(request.method)
+            return await respond(request)
+
+        place.sim.respond = count
+        for change, most in (({"tags": ["new", "more"]}, 6), ({"append": "more"}, 7)):
+            before = place.raw(ids[0])
+            version = await place.version(ids[0])
+            answer = await place.call("save", **given, local_version=version, **change)
+            assert "error" not in answer, answer
+            asked.clear()
+            answer = await place.call("manage", action="undo", confirm=True, **given)
+            assert answer["status"] == "undone"
+            assert len(asked) <= most, asked
+            assert place.raw(ids[0]) == before
+
+
+MEETS = {
+    "a save": ("save", {"append": "y"}),
+    "an undo": ("manage", {"action": "undo", "confirm": True}),
+    "the deletion": ("manage", {"action": "delete_permanently", "confirm": True}),
+    "nobody": ("list", None),
+}
+
+
+@pytest.mark.parametrize("met", MEETS)
+async def test_a_note_that_another_program_removed_can_be_made_again_whatever_met_that(
+    tmp_path, met
+):
+    ids, (tool, arguments) = [], MEETS[met]
+    async with PLACES["memento"](
+        tmp_path, lambda place: ids.append(place.put("a", "one"))
+    ) as place:
+        assert "error" not in await place.call("save", id=ids[0], append="of the agent")
+        place.app.run('DELETE FROM "Note"')
+        if arguments is not None:
+            version = await place.version(ids[0])
+            given = {"id": ids[0], **arguments}
+            if tool == "manage":
+                given["local_version"] = version
+            await place.call(tool, **given)
+        await place.harness.sync()
+        answer = await place.call("manage", action="history", id=ids[0])
+        (row,) = answer["history"]
+        asks = {"id": ids[0], "version": row["version"], "confirm": True}
+        answer = await place.call("manage", action="restore_version", **asks)
+        assert answer["status"] == "restored", answer
+        assert place.raw(ids[0])["content"] == "one\nof the agent"

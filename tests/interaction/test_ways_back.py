@@ -17,10 +17,12 @@ from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
+from notarium_devtools.simperium import Simulator
 from notarium_devtools.trilium import TriliumSimulator
 from support.cache_room import make
 from support.local_notebook import OtherProcess
 from support.memento_file import MementoFile
+from support.simplenote_client import open_store as open_simplenote
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
 from support.trilium_client import open_trilium
@@ -264,101 +266,87 @@ async def test_a_deletion_that_loses_its_way_back_meanwhile_is_refused(tmp_path)
         said = await seen.call(MANAGE, {"action": "delete_permanently"})
         assert "For 90 days `restore_version` can bring it back." in seen.asked[0]
         assert "cannot be brought back any more; nothing was deleted" in said
+        assert "Delete it again" in said
         assert seen.state() == before
         assert await seen.call(MANAGE, {"action": "delete_permanently"}) == ""
         assert "It cannot be brought back" in seen.asked[1]
         assert seen.state() == []
 
 
-TRILIUM_KEEPS = [
-    ({"text": "other"}, True),
-    ({"find": "first", "replace": ""}, True),
-    ({"title": "Other"}, False),
-    ({"tags": []}, False),
+AFTERWARDS = [
+    ("get", {}),
+    (SAVE, {"append": "x"}),
+    (MANAGE, {"action": "undo", "confirm": True}),
+    (MANAGE, {"action": "untrash", "local_version": 1}),
+    (MANAGE, {"action": "delete_permanently", "local_version": 1, "confirm": True}),
+    ("get_note", {}),
+    ("update_note", {"color": "blue"}),
+    ("delete_note", {}),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "keeps"), TRILIUM_KEEPS, ids=str)
-async def test_trilium_keeps_texts_itself_and_nothing_else(tmp_path, arguments, keeps):
+@pytest.mark.parametrize(("tool", "arguments"), AFTERWARDS, ids=str)
+async def test_no_later_call_takes_away_what_is_left_of_a_deleted_note(tmp_path, tool, arguments):
+    async with opened(tmp_path, "memento", VersionLimits(), agrees=True) as seen:
+        before = seen.state()
+        assert await seen.call("delete_note", {}) == ""
+        assert seen.state() == []
+        given = {"id": "n1", **arguments}
+        assert await seen.tell(tool, given) != ""
+        history = await seen.client.call_tool(MANAGE, {"action": "history", "id": "n1"})
+        assert not history.is_error, history.content
+        (kept,) = history.structured_content["history"]
+        asks = {"action": "restore_version", "id": "n1", "version": kept["version"]}
+        assert await seen.tell(MANAGE, asks) == ""
+        (row,) = seen.state()
+        assert row | {"updatedAt": 0} == before[0] | {"updatedAt": 0}
+        history = await seen.client.call_tool(MANAGE, {"action": "history", "id": "n1"})
+        assert history.structured_content["history"][0].get("by"), "who has made it again"
+
+
+@asynccontextmanager
+async def trilium():
     async with TriliumSimulator().serving() as sim:
         sim.write("note1234", "Plan", "<p>first line</p><p>second line</p>")
         sim.document.set_attribute("attr1234", "note1234", "label", "old", "")
-        store = open_trilium(sim)
-        harness = ToolHarness(tmp_path, remote=store)
-        harness.app.cache.versions.limits = NEITHER
+        yield open_trilium(sim), lambda: (sim.document.notes["note1234"].title, sim.document.notes["note1234"].content, len(sim.document.attributes))  # fmt: skip
+
+
+@asynccontextmanager
+async def simplenote():
+    async with Simulator().serving() as sim:
+        sim.put("note1234", content=TEXT, tags=["old"], systemTags=[], deleted=False)
+        yield open_simplenote(sim), lambda: dict(sim.bucket().read("note1234").value)
+
+
+SERVERS = {"trilium": trilium, "simplenote": simplenote}
+SERVED = [
+    *((store, arguments) for store in SERVERS for arguments in (
+        {"text": "other"}, {"find": "first", "replace": ""}, {"tags": []}, {"prepend": "zeroth"}
+    )),
+    ("trilium", {"title": "Other"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("limits", [NEITHER, SMALL], ids=["no days", "no room"])
+@pytest.mark.parametrize(("store", "arguments"), SERVED, ids=str)
+async def test_what_a_server_keeps_for_some_time_is_no_way_back(tmp_path, store, arguments, limits):
+    """Simplenote drops revisions after sixty more, Trilium after as many as an option of its own says."""
+    async with SERVERS[store]() as (remote, state):
+        harness = ToolHarness(tmp_path, remote=remote)
+        harness.app.cache.versions.limits = limits
         await harness.sync()
-        async with connected(harness.opened, toolset=find_toolset("titled")) as client:
-            seen = Seen(client, None, [])
-            note = await seen.note()
-            assert note["tags"] == ["old"]
-            given = {"id": "note1234", "local_version": note["local_version"], **arguments}
-            said = await seen.tell(SAVE, given)
-            assert (said == "", "cannot be brought back" in said) == (keeps, not keeps)
+        toolset = find_toolset("titled" if store == "trilium" else "notarium")
+        async with connected(harness.opened, toolset=toolset) as client:
+            seen, before = Seen(client, state, []), state()
+            takes = "prepend" not in arguments
+            said = await seen.call(SAVE, arguments)
+            assert ("cannot be brought back" in said, state() == before) == (takes, takes)
+            if takes:
+                assert await seen.call(SAVE, arguments, confirm=True) == ""
+            assert state() != before
         harness.close()
-        await store.close()
-
-
-def limit(sim, how, value):
-    """Have the server keep some revisions alone, as a person can."""
-    if how == "option":
-        sim.document.most_revisions = int(value)
-    elif how == "above":
-        sim.write("above123", "Above", "<p>a</p>")
-        sim.document.place("note1234", "above123")
-        sim.document.set_attribute(
-            "lim12345", "above123", "label", "versioningLimit", value, inheritable=True
-        )
-    elif how != "nothing":
-        sim.document.set_attribute("lim12345", "note1234", "label", how, value)
-
-
-LIMITS = [
-    # how many revisions are kept is said by, the value, and whether Trilium keeps what is replaced
-    ("versioningLimit", "0", False),
-    ("versioningLimit", "1", False),
-    ("versioningLimit", " 30", False),
-    ("versioningLimit", "", True),
-    ("versioningLimit", "-1", True),
-    ("above", "0", False),
-    ("above", "5", False),
-    ("option", "0", False),
-    ("option", "1", False),
-    ("option", "-1", True),
-    ("disableVersioning", "", True),  # which stops those that the server makes by itself
-    ("nothing", "", True),
-]
-
-
-@pytest.mark.parametrize("version", ["0.102.1", "0.93.0"])
-@pytest.mark.parametrize(("how", "value", "keeps"), LIMITS)
-async def test_trilium_is_not_trusted_to_keep_a_text_where_revisions_are_limited(
-    tmp_path, how, value, keeps, version
-):
-    keeps = keeps and version != "0.93.0"  # which shows nobody what it keeps
-    async with TriliumSimulator(version).serving() as sim:
-        sim.write("note1234", "Plan", "<p>first line</p><p>second line</p>")
-        limit(sim, how, value)
-        note = sim.document.notes["note1234"]
-        sim.document.add_revision(note)
-        store = open_trilium(sim)
-        harness = ToolHarness(tmp_path, remote=store)
-        harness.app.cache.versions.limits = NEITHER
-        await harness.sync()
-        async with connected(harness.opened, toolset=find_toolset("titled")) as client:
-            seen = Seen(client, None, [])
-            given = {"id": "note1234", "find": "first", "replace": "other"}
-            said = await seen.tell(SAVE, given)
-            assert (said == "", "(text) cannot be brought back" in said) == (keeps, not keeps)
-            assert (b"first" in note.content) == (not keeps)
-            assert await seen.tell(SAVE, given | {"find": "second", "confirm": True}) == ""
-            before = len(note.revisions)
-            assert await seen.tell(SAVE, {"id": "note1234", "append": "more"}) == ""
-            if keeps:
-                assert len(note.revisions) == before + 1, "a revision is made twice"
-            harness.app.cache.versions.limits = VersionLimits()
-            assert await seen.tell(SAVE, given | {"find": "more"}) == ""
-        harness.close()
-        await store.close()
+        await remote.close()
 
 
 async def test_links_in_other_notes_are_not_taken_away_in_silence(tmp_path):

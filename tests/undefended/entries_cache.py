@@ -248,10 +248,19 @@ CACHE = (
     Defence(
         "a database that cannot be read is a mixture if another file was met in its place",
         "account/rollback.py",
-        "        return _describe_replaced(before, copies)\n    if not database_opener.has_log(path):\n",
-        "        return None\n    if not database_opener.has_log(path):\n",
+        "        return _describe_replaced(before, copies)\n    key = None",
+        "        return None\n    key = None",
         (f"{_PUT_BACK}::test_an_older_database_under_a_running_server_is_told",),
         (16,),
+    ),
+    Defence(
+        "an older database that is damaged, too, is told as an older one",
+        "account/rollback.py",
+        "    if end is None or (noted is None and end.count >= before.begun):\n",
+        "    if end:\n",
+        (
+            f"{_PUT_BACK}::test_an_older_state_that_is_damaged_later_is_told_with_the_copy_that_has_more",
+        ),
     ),
     Defence(
         "one older state stays one when the server that met it is killed",

@@ -202,12 +202,28 @@ SERVICE = (
         (f"{_TRILIUM}::test_a_content_that_is_not_the_notes_is_an_error_and_never_written",),
     ),
     Defence(
-        "a text that Trilium may drop is not replaced without a question",
-        "library.py",
-        "        return loss if kept else without\n",
-        "        return loss\n",
+        "a text that Simplenote may drop is kept here",
+        "sync/journal.py",
+        "                in_store=self._store_has_versions and not stays,\n",
+        "                in_store=self._store_has_versions,\n",
+        ("interaction/test_kept_for_a_day.py::test_what_the_store_drops_by_itself_stays_here",),
+    ),
+    Defence(
+        "asking for a deleted note takes away nothing that is left of it",
+        "sync/live_refresh.py",
+        "        if seen is None:\n            return None\n",
+        "",
         (
-            "interaction/test_ways_back.py::test_trilium_is_not_trusted_to_keep_a_text_where_revisions_are_limited",
+            "interaction/test_ways_back.py::test_no_later_call_takes_away_what_is_left_of_a_deleted_note",
+        ),
+    ),
+    Defence(
+        "two saves at once do not both count on the last room for a version",
+        "sync/journal.py",
+        "        if sizes and not self._cache.versions.has_room(size, now=self._clock()):\n",
+        "        if False:\n",
+        (
+            "interaction/test_kept_for_a_day.py::test_of_two_saves_at_once_one_alone_takes_the_last_room",
         ),
     ),
     Defence(

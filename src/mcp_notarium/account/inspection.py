@@ -164,7 +164,7 @@ class Inspector:
         if sample.good and openable and opens:
             return self._open(inspection, path)
         if sample.good and opens:
-            return replace(inspection, seen=self._find_missing(inspection, path) or seen)
+            return replace(inspection, seen=self._find_missing(inspection, path, seen))
         return inspection
 
     def _find_key(self, inspection: Inspection) -> Inspection:
@@ -264,21 +264,24 @@ class Inspector:
                 raise
         except CacheDamaged:
             damaged = replace(seen, opening=Opening.DAMAGED)
-            return replace(inspection, seen=self._find_missing(inspection, path) or damaged)
+            return replace(inspection, seen=self._find_missing(inspection, path, damaged))
         except CacheBusy:
             return replace(inspection, seen=replace(seen, opening=Opening.BUSY))
         seen = replace(seen, opening=Opening.OPENED, schema=schema_seen, found=identity)
         return replace(inspection, seen=seen, database=opened)
 
-    def _find_missing(self, inspection: Inspection, path: Path) -> Observations | None:
-        """Return what is seen of an unreadable database if it is a mixture of two states."""
+    def _find_missing(
+        self, inspection: Inspection, path: Path, damaged: Observations
+    ) -> Observations:
+        """Return what is seen of an unreadable database: what it lacks, or that it is ``damaged``."""
         keyfile = inspection.keyfile
         generation = keyfile.generation if keyfile is not None else ""
         salt = keyfile.database_salt if keyfile is not None else b""
         copies = Copies(inspection.folder, inspection.data_key, self.settings.store.tables)
         found = rollback.find_in_unreadable(path, generation, salt, copies)
         if found is None:
-            return None
+            newest = copies.newest()
+            return replace(damaged, newest_copy=f" The newest is {newest}." if newest else "")
         copy = f"{found.copy_back}. " if found.copy else ""
         return replace(inspection.seen, opening=Opening.MIXED, lacks=found.words, copy_back=copy)
 

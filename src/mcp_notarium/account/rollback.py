@@ -69,6 +69,14 @@ class Copies:
 
         return database_copies.find_longest(self.folder, self.data_key, upto)
 
+    def newest(self) -> str:
+        """Return the name of the newest copy, '' if there is none."""
+        if self.tables is None:
+            return ""
+        from mcp_notarium.account import database_copies  # noqa: PLC0415 - as above
+
+        return next((one.path.name for one in database_copies.list_copies(self.folder)), "")
+
 
 @dataclass(frozen=True, slots=True)
 class _End:
@@ -195,7 +203,7 @@ def find(
 def find_in_unreadable(path: Path, generation: str, salt: bytes, copies: Copies) -> Rollback | None:
     """Find out what a database lacks that cannot be read; None if only damage is known.
 
-    The anchor tells it, or the main file without the log beside it, if that is an older one.
+    The anchor tells it, the main file without the log beside it, if that is an older one, or the chain, if its end can be read.
     """
     data_key = copies.data_key
     before = Anchor(copies.folder, generation, audit_keys(data_key).anchor).read_alone()
@@ -203,15 +211,27 @@ def find_in_unreadable(path: Path, generation: str, salt: bytes, copies: Copies)
         return None
     if before.replaced:
         return _describe_replaced(before, copies)
-    if not database_opener.has_log(path):
-        return None
     key = None if data_key is None else data_key.database_key(salt)
     opens = partial(database_opener.connect, path, key, read_only=True)
-    noted = None
+    noted = end = None
     with suppress(CacheError, LockedError), closing(opens()) as database:
+        end = _read_end(database)
         noted = _read_note(database, before)
-    main = _read_main(partial(opens, without_log=True))
-    return _find_older_main(main, before, noted, copies)
+        if noted is not None:
+            at = database.row(_MADE_AT, (noted.count,))
+            noted = replace(noted, at=at[0] if at else 0)
+    if database_opener.has_log(path):
+        main = _read_main(partial(opens, without_log=True))
+        if (found := _find_older_main(main, before, noted, copies)) is not None:
+            return found
+    end = noted or end
+    if end is None or (noted is None and end.count >= before.begun):
+        return None  # as far as can be seen no change is missing
+    copy, last = copies.with_records_after(end.count)
+    copied = min(last, before.head.count) - end.count if copy else 0
+    older = _describe_older(before, end)
+    words = f"{older.words}. What is there is damaged, too"
+    return replace(older, words=words, copy=copy, copied=copied, fetched=copies.fetched)
 
 
 def find_replaced(anchor: Anchor, copies: Copies) -> Rollback | None:
@@ -235,12 +255,16 @@ def _read_main(opens: Callable[[], Database]) -> _End | None:
     """Return how far the main file goes without its log; None if it cannot be read now."""
     try:
         with closing(opens()) as main:
-            number, count, at = checkpoints.read_number(main), 0, 0
+            number = checkpoints.read_number(main)
             with suppress(CacheError):
-                count, at = main.row(_LAST) or (0, 0)
-            return _End(count, at, number)
+                return replace(_read_end(main), checkpoint=number)
+            return _End(0, 0, number)
     except (CacheError, LockedError):
         return None
+
+
+def _read_end(database: Database) -> _End:
+    return _End(*(database.row(_LAST) or (0, 0)))
 
 
 def _find_older_main(
@@ -356,4 +380,5 @@ def _format(at_ms: int) -> str:
 
 
 _LAST = "SELECT number, at_ms FROM audit ORDER BY number DESC LIMIT 1"
+_MADE_AT = "SELECT at_ms FROM audit WHERE number = ?"
 _NOTED = "SELECT facts FROM audit WHERE act = ? ORDER BY number DESC LIMIT 1"

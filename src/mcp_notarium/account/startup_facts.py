@@ -35,7 +35,7 @@ class Unwrap(StrEnum):
 class Opening(StrEnum):
     """Name what happened when the database was opened with a key that is proven right.
 
-    ``MIXED``: it cannot be read, and an older file was put in its place or beside its log.
+    ``MIXED``: it cannot be read, and lacks what was confirmed: an older file was put in its place or beside its log.
     """
 
     NOT_TRIED = "not_tried"
@@ -95,7 +95,8 @@ class Observations:
     - ``change_unfinished``: a crash came between key file and copy, or left temporary files.
       ``copy_ahead``: the key vouches for a copy that is newer than the key file. ``rotated``: the day of
       the key's last change, if known.
-    - ``lacks``: what a mixture of two states lacks. ``copy_back``: the copy that has it, a sentence or ''.
+    - ``lacks``: what a mixture of two states lacks. ``copy_back``: the copy that has it, ``newest_copy``: the newest one, a
+      sentence or ''.
     - ``only_copy``: the notes are in this database and nowhere else.
     """
 
@@ -125,6 +126,7 @@ class Observations:
     opening: Opening = Opening.NOT_TRIED
     lacks: str = "the database is a mixture of two states"
     copy_back: str = ""
+    newest_copy: str = ""
     expected: Identity | None = None
     found: Identity | None = None
     schema: SchemaSeen | None = None

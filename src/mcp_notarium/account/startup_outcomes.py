@@ -105,6 +105,7 @@ PUT_NEWEST_BACK = (
 NEWEST_BACK = PUT_NEWEST_BACK + OR_RESET
 REPAIR = "Run `mcp-notarium repair`: it saves what can be read into a new cache." + _REST_IS_FETCHED
 COPY_OR_REPAIR = "{copy_back}" + REPAIR
+REPAIR_OR_COPY = REPAIR + "{newest_copy}"
 UPDATE = "Update MCP Notarium the way you installed it." + OR_RESET
 OTHER_ACCOUNT = (
     "Check the store and the account in the client's configuration. If the folder was copied here by mistake, "
@@ -129,6 +130,7 @@ _AGENT_STRONGER_KEY = (
     "Ask the user to run `mcp-notarium generate-key --file PATH`, to set DB_ENCRYPTION_KEY_FILE=PATH in "
     "the client's configuration, and to restart the client."
 )
+_AGENT_REPAIR = "Ask the user to run `mcp-notarium repair` in a terminal and to restart the client."
 _AGENT_HINTS: Mapping[str, str] = MappingProxyType(
     {
         MAKE_KEY: _AGENT_MAKE_KEY,
@@ -145,8 +147,9 @@ _AGENT_HINTS: Mapping[str, str] = MappingProxyType(
         COPY_BACK: "Ask the user to run `mcp-notarium keys restore`, which puts the newer copy back.",
         NEWEST_BACK: "Ask the user to put the newest `notarium_keys.json` back: `mcp-notarium keys "
         "restore FILE`.",
-        REPAIR: "Ask the user to run `mcp-notarium repair` in a terminal and to restart the client.",
+        REPAIR: _AGENT_REPAIR,
         COPY_OR_REPAIR: SEE_STATUS,
+        REPAIR_OR_COPY: _AGENT_REPAIR,
         UPDATE: "Ask the user to update MCP Notarium; `mcp-notarium doctor` says more.",
         OTHER_ACCOUNT: "Ask the user to check the store and the account in the client's configuration; "
         "`mcp-notarium doctor` says more.",
@@ -290,6 +293,7 @@ def _fill(template: str, seen: Observations) -> str:
         reason=seen.reason,
         lacks=seen.lacks,
         copy_back=seen.copy_back,
+        newest_copy=seen.newest_copy,
         typo=seen.typo,
         weakness=seen.weakness,
         source=source,

@@ -20,7 +20,7 @@ from mcp_notarium.account.startup_outcomes import (
     OR_RESET,
     OTHER_ACCOUNT,
     REINSTALL_DRIVER,
-    REPAIR,
+    REPAIR_OR_COPY,
     RESTORE,
     STRONGER_KEY,
     TYPE_AGAIN,
@@ -289,7 +289,7 @@ _DATABASE = (
         "some pages are damaged",
         Verdict.DATABASE_DAMAGED,
         "the key is right, and the database is damaged{pages}",
-        REPAIR,
+        REPAIR_OR_COPY,
         # With a log beside it, a half-written page is what a crash leaves and what opening repairs.
         lambda o: _is_damaged(o) and not o.files.wal,
     ),

@@ -13,7 +13,7 @@ from mcp_notarium.account.startup_outcomes import (
     KEY_FILE_BEHIND,
     NEWEST_BACK,
     OTHER_ACCOUNT,
-    REPAIR,
+    REPAIR_OR_COPY,
     UNREADABLE,
     UPDATE,
     WAIT,
@@ -120,7 +120,7 @@ _ROWS_AFTER_OPEN = (
         "the database cannot be read",
         Verdict.DATABASE_DAMAGED,
         UNREADABLE,
-        REPAIR,
+        REPAIR_OR_COPY,
         lambda o: o.opening is Opening.DAMAGED,
     ),
     refuse(

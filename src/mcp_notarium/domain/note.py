@@ -132,7 +132,7 @@ class PendingWrite:
     earlier push has left of a note, and is not mended again. ``client`` names the program that asked; ''
     if it is not known. ``after``: the write_id of one that must be stored first; '' if there is none.
     ``replaced``: what an UPDATE replaces in the store's own form, as ``Content.native`` takes it: b'' if that is
-    nothing, None where the content says all.
+    nothing, None where the content says all. ``keeps``: it is not begun unless what it takes away can be kept; never stored.
     """
 
     write_id: str
@@ -151,3 +151,4 @@ class PendingWrite:
     client: str = ""
     after: str = ""
     replaced: bytes | None = None
+    keeps: bool = field(default=False, compare=False)

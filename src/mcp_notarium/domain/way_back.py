@@ -1,8 +1,9 @@
 """Decide whether what a change takes from a note can be brought back. Pure: facts in, a loss out.
 
 This is the one rule; every path that changes or removes a note asks it (``tools/losses.py``). A way back is a version that
-is kept here, or what the store itself keeps. What has none is lost for good: people have to agree to that under
-every setting, and the policy's mode ``write`` forbids it.
+is kept here. What the store itself keeps is none: it keeps the last so many revisions, and later saves push it out.
+What has no way back is lost for good: people have to agree to that under every setting, and the policy's mode ``write``
+forbids it.
 """
 
 from __future__ import annotations
@@ -20,11 +21,10 @@ NOTE = "the whole note"
 class Keeping:
     """Hold what is kept of a note before a change.
 
-    ``by_store``: the parts that the store keeps. ``days``: how long versions are kept here; 0: there are none. ``fits``:
-    a version with all parts has room beside those that stay. ``revives`` False: the store cannot make a removed note again.
+    ``days``: how long versions are kept here; 0: there are none. ``fits``: a version with all parts has room beside
+    those that stay. ``revives`` False: the store cannot make a removed note again.
     """
 
-    by_store: frozenset[str]
     days: int
     fits: bool
     revives: bool = True
@@ -47,8 +47,7 @@ def find_loss(
     """
     if keeping.days and keeping.fits and (new is not None or keeping.revives):
         return None
-    taken = (NOTE,) if new is None else (*find_taken(old, new), *beside)
-    parts = tuple(part for part in taken if part not in keeping.by_store)
+    parts = (NOTE,) if new is None else (*find_taken(old, new), *beside)
     if not parts:
         return None
     if NOTE in parts and not keeping.revives:

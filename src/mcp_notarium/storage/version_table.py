@@ -1,7 +1,7 @@
 """Keep the revisions that our writes have replaced, for undo.
 
-They are state: no store has them, except where its own history does. Then a row names the revision there
-and holds no text. Rows belong to the id of their note; they go when the note is removed or hidden
+They are state: no store has them for ever. Where its own history has the newest ones, the row of a save that only added
+names the revision there and holds no text. Rows belong to the id of their note; they go when the note is removed or hidden
 (``note_table.py``), by age, and oldest first when all together are too large. A note that was removed from here
 leaves one with a *keepsake*, if its store can make it again; a later note of its id does not take that away.
 A version *stays* for a day, whatever comes later, if the change took something away (``domain/way_back.py``); so do keepsakes.
@@ -142,10 +142,13 @@ class VersionTable:
         return [one.decode() for (one,) in self._db.rows(_NATIVES, (note_id, number))]
 
     def has_room(self, size: int, *, now: float) -> bool:
-        """Tell whether a version of that many bytes can be kept: there is room beside those that stay."""
+        """Tell whether a version of that many bytes can be kept: there is room beside those that stay.
+
+        The versions that writes on their way will leave count, too.
+        """
         if not self.limits.days:
             return False
-        room = self.limits.size - ROW_BYTES - size
+        room = self.limits.size - ROW_BYTES - size - self._db.number(_COST_TO_COME)
         if room >= self._db.number(_COST_SINCE, (now - _DAY,)):
             return True  # beside all of this day
         return room >= self._db.number(_COST_OF_STAYING, {"since": now - _DAY})
@@ -303,7 +306,8 @@ _FACTS = (
 )
 _OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? AND number > {CREATION} ORDER BY number DESC"  # noqa: S608 - constants of ours
 _MAKERS = """
-SELECT number, made, replaced_by FROM note_versions WHERE note_id = ? ORDER BY number DESC
+SELECT number, made, replaced_by FROM note_versions
+WHERE note_id = ? AND coalesce(length(keepsake), 0) = 0 ORDER BY number DESC
 """
 _GET = f"""
 SELECT {_FACTS}, text, tags, trash, title, properties FROM note_versions
@@ -334,6 +338,13 @@ _STAY = "FROM note_versions INDEXED BY note_versions_age WHERE replaced_at > :si
 """Those that stay."""
 _STAYING = f"SELECT pk {_STAY}"
 _COST_OF_STAYING = f"SELECT coalesce(sum({_COST_OF_ONE}), 0) {_STAY}"
+_COST_TO_COME = f"""
+SELECT coalesce(sum({ROW_BYTES} + length(CAST(n.text AS BLOB)) + iif(j.kind = 'delete', length(j.body),
+       coalesce(length(j.replaced), length(b.raw), 0))), 0)
+FROM journal j JOIN notes n ON n.id = j.note_id JOIN note_base b ON b.pk = n.pk
+WHERE j.state = 'in_flight' AND j.kind <> 'create'
+"""  # noqa: S608 - as above
+"""What the unfinished writes may need: of those that only add, too."""
 _IS_LAST = """
 SELECT 1 FROM note_versions AS one WHERE pk = ? AND text IS NOT NULL AND keepsake IS NULL
 AND number = (SELECT max(number) FROM note_versions WHERE note_id = one.note_id)

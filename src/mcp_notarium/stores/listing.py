@@ -18,9 +18,3 @@ class ListingStore(VersionedStore, Protocol):
 
         Where the text differs from the one that the note has ``now``, the newest of the same words will do.
         """
-
-    async def keeps_replaced(self, note_id: str) -> bool:
-        """Tell whether the store keeps what a write of the note replaces, and drops no older revision for it.
-
-        It may make a further revision to find out.
-        """

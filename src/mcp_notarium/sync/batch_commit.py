@@ -14,6 +14,7 @@ from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.hidden_names import Named
 from mcp_notarium.stores.contract import Entry
+from mcp_notarium.sync.lost_notes import find_lost
 from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.sync.pull_decisions import Action, Confirmed, Known, Local, Move, Remote, plan
 
@@ -104,7 +105,8 @@ class BatchCommitter:
             actions = self.plan(batch.remotes)
             self._cache.notes.names.set_identities(batch.identities)
             self._keep_versions_apart(actions)
-            lost = self._find_lost(actions)
+            gone = [action.id for action in actions if action.move is Move.FORGET]
+            lost = find_lost(self._cache, gone) if self._keeps_lost else []
             applied = self._cache.notes.apply(_changes(actions))
             for number, base in lost:
                 self._cache.versions.keep_lost(base, number=number, at=self._progress.clock())
@@ -131,19 +133,6 @@ class BatchCommitter:
         for action in actions:
             if action.move is Move.REPLACE and (note := self._cache.notes.get(action.id)):
                 self._cache.notes.raise_version_floor(least=note.local_version)
-
-    def _find_lost(self, actions: Iterable[Action]) -> list[tuple[int, Revision]]:
-        """Return the notes that go elsewhere with what a write from here has made, with their versions.
-
-        Not those in the trash: whoever empties that means it.
-        """
-        notes, lost = self._cache.notes, []
-        for action in actions if self._keeps_lost else ():
-            if action.move is Move.FORGET and notes.is_written_here(action.id):
-                note, base = notes.get(action.id), notes.base(action.id)
-                if note is not None and base is not None and not note.trash:
-                    lost.append((note.local_version, base))
-        return lost
 
     def plan(self, remotes: Sequence[Remote]) -> list[Action]:
         """Decide about each note from the present state of the database."""

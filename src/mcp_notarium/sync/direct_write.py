@@ -35,9 +35,10 @@ class DirectWriter:
     def push(self, write: PendingWrite, act: Act | None, *, base: Revision | None) -> Revision:
         """Store a CREATE, or an UPDATE of ``base``, and keep what it replaces as a version.
 
-        Return what the store holds now. Raises what ``Store.push`` raises.
+        Return what the store holds now. Raises what ``Store.push`` and :meth:`Journal.require_room` raise.
         """
         with self._transaction(act):
+            self._journal.require_room(write)
             answer = run_at_once(self._store.push(write))
             stored, own = answer.revision, answer.status is not PushStatus.UNCHANGED
             self._cache.notes.apply([base] if base is not None else [])

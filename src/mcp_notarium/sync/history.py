@@ -35,7 +35,8 @@ class Version:
 
     ``name`` is what it is asked for by; ``made_by`` the client program that saved it here, '' if it was made
     elsewhere or that is not known. ``tags_known`` False: its tags are not kept. ``removed``: a note of this id that was
-    removed from here. ``moved``: the write that replaced it gave the note another id.
+    removed from here. ``moved``: the write that replaced it gave the note another id. ``server_version``: the number that the
+    store gave it, where that counts its revisions.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Version:
     present: bool = False
     removed: bool = False
     moved: bool = False
+    server_version: int | None = None
 
 
 class History:
@@ -65,7 +67,7 @@ class History:
         """
         passed = after is None
         if after is not None and self._kind is Versions.BY_ETAG and not self._has_rules:
-            walk, passed = self._walk_listed(note_id, after), True  # what is newer is not asked for
+            walk, passed = self._walk_on(note_id, after), True  # what is newer is not asked for
         else:
             walk = self._walk(note_id)
         async with aclosing(walk):
@@ -76,12 +78,11 @@ class History:
         if not passed:
             raise _missing_error(note_id, after or "")
 
-    async def _walk_listed(self, note_id: str, after: str) -> AsyncGenerator[Version]:
+    async def _walk_on(self, note_id: str, after: str) -> AsyncGenerator[Version]:
         place = await self.read(note_id, after)
-        async with aclosing(
-            self._listed(note_id, place.etag, self._cache.versions.makers(note_id))
-        ) as listed:
-            async for one in listed:
+        makers = self._cache.versions.makers(note_id)
+        async with aclosing(self._walk_older(note_id, place, makers)) as older:
+            async for one in older:
                 yield one
 
     async def _walk(self, note_id: str) -> AsyncGenerator[Version]:
@@ -91,13 +92,26 @@ class History:
         makers = self._cache.versions.makers(note.id)
         last = self._present(note, base, makers)
         yield last
-        kept = self._kept(note.id, makers)
+        async with aclosing(self._walk_older(note.id, last, makers)) as older:
+            async for one in older:
+                yield one
+
+    async def _walk_older(
+        self, note_id: str, last: Version, makers: Makers
+    ) -> AsyncGenerator[Version]:
+        """Yield what is older than a version: kept here or by the store, each once."""
+        kept = self._kept(note_id, makers, below=last)
         waiting = next(kept, None)
-        async with aclosing(self._listed(note.id, base.etag, makers)) as listed:
+        async with aclosing(self._listed(note_id, last.etag, makers)) as listed:
             async for one in listed:
-                while waiting is not None and waiting.modified_at >= one.modified_at:
+                if one is None:
+                    waiting = None if self._kind is Versions.BY_ETAG else waiting
+                    break
+                while waiting is not None and self._is_older(one, waiting):
                     yield waiting
                     last, waiting = waiting, next(kept, None)
+                if waiting is not None and waiting.name == one.name:
+                    waiting = next(kept, None)
                 if self._kind is Versions.BY_ETAG or one.content.wording != last.content.wording:
                     yield one
                     last = one
@@ -119,12 +133,12 @@ class History:
         row = self._cache.versions.get(note.id, _number(name))
         if name == present.name:
             return present
-        if row is not None and row[1] is not None:
+        by_etag = self._kind is Versions.BY_ETAG
+        if row is not None and row[1] is not None and not by_etag:
             return self._kept_version(row[0], row[1], makers)
         if self._kind is Versions.NONE:
             raise _missing_error(note.id, name)
-        is_named = row is not None and self._kind is Versions.BY_ETAG
-        etags = [name, row[0].etag] if row is not None and is_named else [name]
+        etags = [name, row[0].etag] if row is not None and by_etag else [name]
         found = await self._find_listed(note.id, base.etag, etags, makers)
         if found is None or self._cache.notes.get(note.id) is None:  # it went while we asked
             raise _missing_error(note.id, name)
@@ -243,9 +257,9 @@ class History:
         kept = self._cache.versions.get(note.id, row.local_version)
         if kept is None or (kept[1] is None and self._kind is not Versions.BY_ETAG):
             raise _nothing_to_undo(note_id)  # its text had no room
-        found = await self.read(note_id, str(row.local_version))
         if kept[1] is None:
-            return found
+            return await self.read(note_id, row.etag)
+        found = self._kept_version(row, kept[1], self._cache.versions.makers(note_id))
         return replace(found, content=kept[1])  # its title may be the path that the note had
 
     async def since(self, note_id: str, *, client: str | None, most: int) -> list[Version]:
@@ -269,17 +283,34 @@ class History:
             base.modified_at,
             makers.of(base.etag, number=note.local_version),
             present=True,
+            server_version=base.server_version,
         )
 
-    def _kept(self, note_id: str, makers: Makers) -> Iterator[Version]:
-        """Yield the versions whose texts are here, newest first; one text is read at a time."""
+    def _kept(
+        self, note_id: str, makers: Makers, *, below: Version | None = None
+    ) -> Iterator[Version]:
+        """Yield the versions whose texts are here, newest first; one text is read at a time.
+
+        ``below``: where the store counts revisions, only those that are older than this one.
+        """
         for row in self._cache.versions.of(note_id):
+            number = row.server_version or 0
+            if self._kind is Versions.BY_ETAG and below and number >= (below.server_version or 0):
+                continue
             found = self._cache.versions.get(note_id, row.local_version)
             if found is not None and found[1] is not None:
                 yield self._kept_version(row, found[1], makers)
 
-    async def _listed(self, note_id: str, newest: str, makers: Makers) -> AsyncGenerator[Version]:
-        """Yield what the store keeps, newest first, up to the first version that the rules hide."""
+    def _is_older(self, one: Version, kept: Version) -> bool:
+        """Tell whether a version that the store lists comes after a kept one."""
+        if self._kind is Versions.BY_ETAG:
+            return (one.server_version or 0) < (kept.server_version or 0)
+        return one.modified_at <= kept.modified_at
+
+    async def _listed(
+        self, note_id: str, newest: str, makers: Makers
+    ) -> AsyncGenerator[Version | None]:
+        """Yield what the store keeps, newest first; None in the place of the first version that the rules hide, and no more."""
         if self._kind is Versions.NONE:
             return
         store, place = cast("VersionedStore", self._store), newest  # its trait says so
@@ -287,6 +318,7 @@ class History:
             page = await store.list_versions(note_id, before=place, limit=LIMIT)
             for revision in page.revisions:
                 if self._cache.notes.get(note_id) is None or self._hides(revision):
+                    yield None
                     return
                 yield _listed_version(revision, makers)
             if page.more is None:
@@ -296,29 +328,35 @@ class History:
     async def _find_listed(
         self, note_id: str, newest: str, etags: list[str], makers: Makers
     ) -> Version | None:
+        """Return the version that the store keeps under one of these etags, or that is kept here since the store dropped it."""
         if self._has_rules:  # a newer one may be hidden: then none before is shown
             async with aclosing(self._listed(note_id, newest, makers)) as listed:
                 async for one in listed:
-                    if one.etag in etags:
+                    if one is None or one.etag in etags:
                         return one
+        else:
+            for etag in dict.fromkeys(etags):
+                try:
+                    return _listed_version(await self._store.get(note_id, etag=etag), makers)
+                except NoteNotFound:
+                    continue
+        if self._kind is not Versions.BY_ETAG:
             return None
-        for etag in dict.fromkeys(etags):
-            try:
-                return _listed_version(await self._store.get(note_id, etag=etag), makers)
-            except NoteNotFound:
-                continue
-        return None
+        kept = self._kept(note_id, makers)
+        return next((one for one in kept if one.etag in etags), None)
 
     def _kept_version(self, row: NoteVersion, content: Content, makers: Makers) -> Version:
         named = self._without_place(content)
+        by_etag = self._kind is Versions.BY_ETAG
         return Version(
-            str(row.local_version),
+            row.etag if by_etag else str(row.local_version),
             row.etag,
             named,
             row.modified_at,
             makers.of(row.etag, number=row.local_version),
             removed=row.removed,
             moved=named != content,
+            server_version=row.server_version,
         )
 
     def _without_place(self, content: Content) -> Content:
@@ -348,6 +386,7 @@ def _listed_version(revision: Revision, makers: Makers) -> Version:
         revision.modified_at,
         makers.of(revision.etag),
         revision.tags_understood,
+        server_version=revision.server_version,
     )
 
 

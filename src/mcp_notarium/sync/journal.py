@@ -23,8 +23,10 @@ from mcp_notarium.domain.way_back import find_taken
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.version_table import CREATION
+from mcp_notarium.storage.version_table import CREATION, ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, Store
+from mcp_notarium.sync import lost_notes
+from mcp_notarium.sync.write_errors import no_room_error
 
 LONGEST_LEASE = 3600.0
 """Seconds, longer than any lease. One that ends later was given before the clock was set back."""
@@ -33,8 +35,9 @@ LONGEST_LEASE = 3600.0
 class Journal:
     """Read and write the pending writes of one database, as one process.
 
-    ``store_has_versions``: the store itself keeps the revisions that writes replace, under their etags. ``keeps_ours``: it
-    keeps none, or not each, so what is written from here becomes a version when another program replaces it.
+    ``store_has_versions``: the store itself keeps the newest revisions, under their etags: a save that only adds needs no text
+    here. ``keeps_ours``: it keeps none, or not each, so what is written from here becomes a version when another program
+    replaces it. ``keeps_lost``: it keeps nothing at all, see ``lost_notes``.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Journal:
         owner_ended: Callable[[str], bool],
         store_has_versions: bool = False,
         keeps_ours: bool = False,
+        keeps_lost: bool = False,
         own_form: Callable[[Revision], str] = lambda _revision: "",
         name_parts: Callable[[bytes], tuple[str, ...]] = lambda _native: (),
     ) -> None:
@@ -57,6 +61,7 @@ class Journal:
         self._owner_ended = owner_ended
         self._store_has_versions = store_has_versions
         self._keeps_ours = keeps_ours
+        self._keeps_lost = keeps_lost
         self._own_form = own_form
         self._name_parts = name_parts
 
@@ -73,6 +78,7 @@ class Journal:
         repair: bool = False,
         after: str = "",
         replaced: bytes | None = None,
+        keeps: bool = False,
     ) -> PendingWrite:
         """Make an entry leased to this process from now on; it is not recorded yet.
 
@@ -93,6 +99,7 @@ class Journal:
             repair=repair,
             after=after,
             replaced=replaced,
+            keeps=keeps,
         )
 
     def make_id(self, store: Store, content: Content, *, seed: str, attempt: int) -> str:
@@ -114,7 +121,8 @@ class Journal:
     ) -> bool:
         """Record the entry, with the revision ``base`` it was made from and those ``following`` it; flush it next.
 
-        The audit record of ``act`` is in the same transaction. Raises ``NotRecorded`` with neither stored.
+        The audit record of ``act`` is in the same transaction. Raises ``NotRecorded`` with neither stored, and ``InvalidRequest``:
+        see :meth:`require_room`.
         False, and nothing is recorded, if the note has another entry by now, or the index no longer
         holds the revision ``seen`` that it held when the caller looked.
         """
@@ -125,10 +133,36 @@ class Journal:
                 return False
             if base is not None:
                 self._cache.notes.apply([base])
+            self.require_room(write, *following)
             for entry in (write, *following):
                 made = replace(entry, client=act.client) if act else entry
                 self._cache.journal.add(made, flushed_next=True)
         return True
+
+    def require_room(self, *writes: PendingWrite) -> None:
+        """Raise ``InvalidRequest`` if what these take away has no room as versions, and one of them ``keeps`` that.
+
+        In the transaction that begins them: a write at the same moment, of any process, has its room or asks for it later.
+        """
+        if not any(write.keeps for write in writes):
+            return
+        sizes = [size for write in writes if (size := self._size_of_taken(write)) is not None]
+        size = sum(sizes) + ROW_BYTES * (len(sizes) - 1)
+        if sizes and not self._cache.versions.has_room(size, now=self._clock()):
+            raise no_room_error(writes[0].note_id)
+
+    def _size_of_taken(self, write: PendingWrite) -> int | None:
+        """Return the size of the version that this write replaces; None if it takes nothing away."""
+        base = self._cache.notes.base(write.note_id)
+        if base is None or write.kind is WriteKind.CREATE:
+            return None
+        size = len(base.content.text.encode())
+        if write.kind is WriteKind.DELETE:
+            return size + len(write.body) if write.body else None
+        native = write.replaced or b""
+        if not find_taken(base.content, write.content) and not self._name_parts(native):
+            return None
+        return size + len(native or self._own_form(base).encode())
 
     async def flush(self) -> None:
         """Wait until the disk has what was recorded. Raises ``CacheError``."""
@@ -161,7 +195,10 @@ class Journal:
             held = self._cache.notes.etag(head.id)
             etag = head.etag if isinstance(head, Revision) else seen
             if held in (seen, etag) and not self.in_flight(head.id):
-                self._cache.notes.apply([head])
+                if isinstance(head, Tombstone) and self._keeps_lost:
+                    lost_notes.forget(self._cache, head.id)
+                else:
+                    self._cache.notes.apply([head])
 
     def rebase(
         self,
@@ -298,9 +335,9 @@ class Journal:
         if storing and note is not None and base is not None:
             stored, made, same = storing[0], None, False
             native = write.replaced or self._replaced_form(base, stored)
-            stays = not self._store_has_versions
+            stays = True
             if isinstance(stored, Revision):
-                stays = stays and self._takes(base, stored, native)
+                stays = self._takes(base, stored, native)
                 same = (stored.id, stored.etag) == (base.id, base.etag)
                 made = stored.etag if own and not write.repair else None
             if same and not own:
@@ -314,7 +351,7 @@ class Journal:
                 at=self._clock(),
                 by=write.client,
                 made=made,
-                in_store=self._store_has_versions,
+                in_store=self._store_has_versions and not stays,
                 native=native,
                 stays=stays,
             )

@@ -53,30 +53,34 @@ class Remover:
         self._entries = entries
         self._locks = locks
 
-    async def remove(self, note: Note, act: Act | None) -> None:
+    async def remove(self, note: Note, act: Act | None, *, keeps: bool) -> None:
         """See :meth:`Writer.remove`."""
         async with self._locks.lock(note.id) as lock:
             await self._entries.finish_earlier(note.id, lock)
             etag = self._etag_to_remove(note)
-            if etag is not None:
+            keepsake = b"" if etag is None else await self._keepsake(note.id)
+            if keepsake is None:  # another program was faster: what was written from here is kept
+                self._journal.adopt(Tombstone(note.id), seen=etag)
+            elif etag is not None:
                 write = self._journal.make(
                     note_id=note.id,
                     kind=WriteKind.DELETE,
                     base_etag=etag,
                     content=note.content,
-                    body=await self._keepsake(note.id),
+                    body=keepsake,
+                    keeps=keeps,
                 )
                 await lock.run_cancellable(self._send(write, etag, act))
 
-    async def _keepsake(self, note_id: str) -> bytes:
-        """Return what the store needs to make the note again; the journal has it before the note goes."""
+    async def _keepsake(self, note_id: str) -> bytes | None:
+        """Return what the store needs to make the note again; the journal has it before the note goes. None: it is gone."""
         if not self._store.traits.revives:
             return b""
         store = cast("RevivingStore", self._store)  # its trait says so
         try:
             return await store.keepsake(note_id)
         except NoteNotFound:
-            return b""
+            return None
         except StoreError as error:
             raise add_outcome(error, NOT_REMOVED) from None
 

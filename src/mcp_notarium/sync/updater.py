@@ -74,6 +74,7 @@ class Updater:
         act: Act | None,
         *,
         exact: bool,
+        keeps: bool,
         links: Mapping[str, Changes],
     ) -> Saved:
         """See :meth:`Writer.save`."""
@@ -82,7 +83,14 @@ class Updater:
                 # Another process may have begun a write since: wait for it, do not refuse.
                 await self._entries.finish_earlier(note.id, lock)
                 saved = await self._attempt(
-                    note, content, lock, act, first=attempt == 0, exact=exact, links=links
+                    note,
+                    content,
+                    lock,
+                    act,
+                    first=attempt == 0,
+                    exact=exact,
+                    keeps=keeps,
+                    links=links,
                 )
                 if saved is not None:
                     return saved
@@ -97,6 +105,7 @@ class Updater:
         *,
         first: bool,
         exact: bool,
+        keeps: bool,
         links: Mapping[str, Changes],
     ) -> Saved | None:
         """Merge with the newest revision and send; None if the note changed meanwhile."""
@@ -145,6 +154,7 @@ class Updater:
             content=wanted,
             body=body,
             replaced=replaced,
+            keeps=keeps,
         )
         self._require_free_name(write)
         following = self._links.make(write, links)

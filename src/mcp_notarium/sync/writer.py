@@ -94,6 +94,7 @@ class Writer:
             store_has_versions=store.traits.versions is Versions.BY_ETAG,
             keeps_ours=store.traits.versions is not Versions.BY_ETAG
             and not store.traits.in_database,
+            keeps_lost=store.traits.versions is Versions.NONE,
             own_form=store.traits.own_form,
             name_parts=partial(name_parts, store),
         )
@@ -154,13 +155,14 @@ class Writer:
         content: Content,
         act: Act | None = None,
         exact: bool = False,
+        keeps: bool = False,
         links: Mapping[str, Changes] = MappingProxyType({}),
     ) -> Saved:
         """Create a note, or change ``note`` (as the caller read it) into ``content``.
 
         ``act`` is recorded before anything is sent. ``exact``: a change elsewhere that is not known here is a
-        conflict, also in other lines and in what no content shows. ``links``: what links in other notes become
-        after that, by their ids.
+        conflict, also in other lines and in what no content shows. ``keeps``: see ``PendingWrite``. ``links``: what links in
+        other notes become after that, by their ids.
         Raises ``VersionConflict`` if somebody else changed the same lines, ``NoteNotFound`` if the note is gone,
         ``OutcomeUnknown`` if the store did not answer (the write is finished later) or the note went out of sight
         meanwhile, or what kept the store from taking it. Nothing was saved then, but for ``OutcomeUnknown``.
@@ -169,7 +171,7 @@ class Writer:
         require_supported(self._store.traits, wanted, note.content if note else None)
         if note is None:
             return await self._create(wanted, act)
-        return await self._updater.update(note, wanted, act, exact=exact, links=links)
+        return await self._updater.update(note, wanted, act, exact=exact, keeps=keeps, links=links)
 
     async def revive(self, note_id: str, content: Content, *, act: Act | None = None) -> Saved:
         """Make a note under this id: one that was removed (``content`` has its keepsake), or comes from an export.
@@ -234,13 +236,13 @@ class Writer:
         if isinstance(newest, Revision):
             raise changed_error(note_id, self._cache.notes.get(note_id))
 
-    async def remove(self, note: Note, *, act: Act | None = None) -> None:
-        """Remove a note for good, as the caller read it. A note already gone is success.
+    async def remove(self, note: Note, *, act: Act | None = None, keeps: bool = False) -> None:
+        """Remove a note for good, as the caller read it. A note already gone is success. ``keeps``: see ``PendingWrite``.
 
         Raises ``InvalidRequest`` if it is not in the trash where the store wants that,
         ``VersionConflict`` if it has changed, otherwise as :meth:`save`.
         """
-        await self._remover.remove(note, act)
+        await self._remover.remove(note, act, keeps=keeps)
 
     async def await_calls(self) -> None:
         """Wait until the writing calls that came so far have ended."""

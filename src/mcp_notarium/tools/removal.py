@@ -37,13 +37,19 @@ async def remove_note(
             note = await find()
             if loss is None and await find_loss(app, note, None) is not None:
                 raise VersionConflict(
-                    "The note cannot be brought back any more; nothing was deleted."
+                    "The note cannot be brought back any more; nothing was deleted.",
+                    details={"id": note.id},
+                    resolution_hint="Delete it again if it is still to go: then the user is asked about that.",
                 )
             if loss is not None and note != agreed:
-                raise VersionConflict("The note has changed just now; nothing was deleted.")
+                raise VersionConflict(
+                    "The note has changed just now; nothing was deleted.",
+                    details={"id": note.id},
+                    resolution_hint="Read it again, and delete it if the user still wants that.",
+                )
             try:
                 with app.usage_limits.write():
-                    await app.library.remove(note, act=call.act)
+                    await app.library.remove(note, act=call.act, keeps=loss is None)
             except VersionConflict:  # another program has changed it at this moment
                 if attempt == _ATTEMPTS:
                     raise

@@ -101,21 +101,25 @@ async def carry_out(
 
     ``exact``: it is merged with nothing; see :meth:`Writer.save`.
     """
-    agreed = await _with_loss(app, await drafting(), call)
+    stamp = app.library.stamp()
+    draft = agreed = await _with_loss(app, await drafting(), call)
     if agreed.asks and not agreed.changes_nothing:
         app.usage_limits.require_write()
         await require_consent(call, " ".join(agreed.asks))
     key = agreed.note.id if agreed.note is not None else agreed.content.text
     async with app.library.writing(key):
         for attempt in range(1, _ATTEMPTS + 1):
-            # Draft again: the note may have changed while the user was asked or another write ran.
-            draft = await _with_loss(app, await drafting(), call)
+            # Draft again if the index has changed while the user was asked or another write ran. What has changed at
+            # the store alone is found before the write.
+            if attempt > 1 or app.library.stamp() != stamp:
+                draft = await _with_loss(app, await drafting(), call)
             if draft.note is not None and draft.changes_nothing:
                 return draft, app.library.get(draft.note.id) or draft.note, None
             if draft.asks and draft != agreed:
-                raise VersionConflict(
-                    "The note has changed since the user was asked; nothing was saved."
+                since = (
+                    "since the user was asked" if agreed.asks else "so that the user must be asked"
                 )
+                raise VersionConflict(f"The note has changed {since}; nothing was saved.")
             try:
                 with app.usage_limits.write():
                     saved = await app.library.save(
@@ -123,6 +127,7 @@ async def carry_out(
                         content=draft.content,
                         act=call.act,
                         exact=exact or draft.loses,
+                        keeps=not draft.loses and call.client is not None,
                         links=draft.links,
                     )
                 saved = await _follow(app, draft, saved)

@@ -203,7 +203,7 @@ async def _save(
             )
         try:
             with app.usage_limits.write():
-                await app.library.save(note=note, content=content, act=call.act)
+                await app.library.save(note=note, content=content, act=call.act, keeps=not loses)
         except NoteNotFound:
             return False
     return True

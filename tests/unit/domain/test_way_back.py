@@ -8,7 +8,7 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.way_back import NOTE, TAGS, TEXT, TITLE, Keeping, find_loss
 
 OLD = Content("one\n\ntwo\nthree", ("a", "b"), title="T")
-NOTHING = Keeping(frozenset(), days=0, fits=False)
+NOTHING = Keeping(days=0, fits=False)
 
 
 def lost(text=OLD.text, tags=OLD.tags, title=OLD.title, *, keeping=NOTHING, beside=()):
@@ -44,18 +44,16 @@ def test_each_part_is_named():
     assert find_loss(Content(""), Content("x", ("a",), title="T"), NOTHING) is None
 
 
-def test_a_loss_is_what_neither_a_version_nor_the_store_keeps():
-    every = itertools.product((0, 90), (True, False), (True, False), (frozenset(), {TEXT}))
-    for days, fits, revives, by_store in every:
-        keeping = Keeping(frozenset(by_store), days=days, fits=fits, revives=revives)
+def test_a_loss_is_what_no_version_keeps():
+    for days, fits, revives in itertools.product((0, 90), (True, False), (True, False)):
+        keeping = Keeping(days=days, fits=fits, revives=revives)
         version = bool(days) and fits
-        expected = () if version else (TAGS,) if by_store else (TEXT, TAGS)
-        assert lost("", (), keeping=keeping) == expected
+        assert lost("", (), keeping=keeping) == (() if version else (TEXT, TAGS))
         assert (find_loss(OLD, None, keeping) is None) == (version and revives)
 
 
 def test_the_reason_names_the_setting():
     assert "NOTARIUM_VERSION_DAYS" in find_loss(OLD, Content(""), NOTHING).why
-    assert "NOTARIUM_VERSION_MB" in find_loss(OLD, None, Keeping(frozenset(), 9, fits=False)).why
-    never = Keeping(frozenset(), 9, fits=True, revives=False)
+    assert "NOTARIUM_VERSION_MB" in find_loss(OLD, None, Keeping(9, fits=False)).why
+    never = Keeping(9, fits=True, revives=False)
     assert "cannot make" in find_loss(OLD, None, never).why

@@ -127,8 +127,8 @@ def test_what_somebody_else_replaced_while_our_text_became_a_copy_is_no_version(
     assert versions(local, note) == []
 
 
-def test_where_the_store_keeps_versions_they_are_fetched_from_it(client, store):
-    note = saved(client, "one", "two")
+def test_where_the_store_keeps_versions_what_was_only_added_to_is_fetched_from_it(client, store):
+    note = saved(client, "one", "one\ntwo")
     ((number, size),) = versions(client, note)
     assert size == 3
     assert client.cache.database.rows("SELECT text FROM note_versions") == [(None,)]
@@ -136,6 +136,16 @@ def test_where_the_store_keeps_versions_they_are_fetched_from_it(client, store):
     store.forget_versions(note.id)
     with pytest.raises(NoteNotFound, match="no version of that name"):
         read(client, note, number)
+
+
+def test_what_a_save_took_away_is_kept_here_also_where_the_store_keeps_versions(client, store):
+    note = saved(client, "one", "two")
+    ((number, _size),) = versions(client, note)
+    assert client.cache.database.rows("SELECT text FROM note_versions") == [("one",)]
+    assert texts(client, note) == ["two", "one"], "each once"
+    store.forget_versions(note.id)
+    assert read(client, note, number) == Content("one", ("x",))
+    assert texts(client, note) == ["two", "one"]
 
 
 def test_a_number_that_is_not_kept_is_an_error(local):

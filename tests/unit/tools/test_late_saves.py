@@ -205,7 +205,7 @@ async def test_what_became_a_loss_of_most_while_the_call_waited_is_not_done_unas
             yield
 
     harness.app.library.writing = later
-    with pytest.raises(VersionConflict, match="since the user was asked"):
+    with pytest.raises(VersionConflict, match="so that the user must be asked; nothing was saved"):
         await write(harness, id="n", find=LONG, replace="")
     assert harness.store.text("n") == LONG
 
@@ -396,9 +396,13 @@ async def test_a_text_that_was_there_lately_is_a_conflict_with_what_stands_there
     await write(harness, id="n", find="meet at 4", replace="meet at 6")
     with pytest.raises(VersionConflict, match="`find` looks for has changed"):
         await write(harness, id="n", find="meet at 4", replace="meet at 7")
+    await write(harness, id="n", find="bring cake", replace="sing\nbring cake")
+    gone = {"id": "n", "find": "meet at 6\nbring cake", "replace": "x"}
+    with pytest.raises(VersionConflict, match="`find` looks for has changed"):
+        await write(harness, **gone)
     harness.remote.faults.plan(Fault.UNAVAILABLE, on="get")
     with pytest.raises(PatchError, match="nowhere"):
-        await write(harness, id="n", find="meet at 4", replace="meet at 7")
+        await write(harness, **gone)
 
 
 async def test_a_rewrite_of_everything_is_not_echoed_and_the_whole_text_only_on_request(harness):

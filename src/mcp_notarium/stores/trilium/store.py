@@ -99,8 +99,6 @@ class TriliumStore:
         self.live = LiveTrilium(self._reader, urls)
         self._listed: dict[str, tuple[tuple[NoteObject, ...], int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
-        self._keeps_all = False
-        """The server was seen to add a revision to a list, and to take none away."""
 
     # Reading
 
@@ -168,22 +166,6 @@ class TriliumStore:
     ) -> Revision | None:
         """See ``ListingStore.find_version``."""
         return await self._revisions.find(note_id, content, at=at, now=now)
-
-    async def keeps_replaced(self, note_id: str) -> bool:
-        """See ``ListingStore.keeps_replaced``.
-
-        A label of the note says otherwise, or an option of the server's, which shows in what a further revision makes of
-        their list.
-        """
-        if (await self._reader.note(note_id)).limits_revisions:
-            return False
-        if not self._keeps_all:
-            before = await self._revisions.named(note_id)
-            if self._revisions.listed:
-                await self._keep_revision(note_id)
-                after = await self._revisions.named(note_id)
-                self._keeps_all = len(after) > len(before)
-        return self._keeps_all
 
     # Composing
 
