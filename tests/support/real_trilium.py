@@ -116,17 +116,20 @@ class TimedSession(HttpSession):
     def windows(self, note_id: str, *, lists_revisions: bool) -> list[Span]:
         """Return the times in which an edit by somebody else may be lost (docs/trilium.md).
 
-        Each begins with the last look at the note before a write of its text: the revision, whose text can be read,
-        or a comparison, where nobody can read that. It ends with the write.
+        Each ends with a write of the note's text. It begins with the last look before that: with the revision, whose text
+        can be read, or with the comparison after it, where nobody can read that.
         """
         note = f"/etapi/notes/{note_id}"
-        look = ("POST", f"{note}/revision") if lists_revisions else ("GET", note)
-        found, looked = [], 0.0
+        found, looked = list[Span](), None
         for method, path, span in self._sent:
-            if (method, path) == look:
-                looked = span.begin
-            elif (method, path) == ("PUT", f"{note}/content"):
-                found.append(Span(looked, span.end))
+            match method, path.removeprefix(note):
+                case "POST", "/revision":
+                    looked = span.begin if lists_revisions else None
+                case "GET", "" if not lists_revisions:
+                    looked = span.begin
+                case "PUT", "/content":
+                    found.append(Span(span.begin if looked is None else looked, span.end))
+                    looked = None
         return found
 
 
