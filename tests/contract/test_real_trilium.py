@@ -89,6 +89,20 @@ async def test_edits_in_parallel_are_merged_or_kept_as_a_copy(tmp_path):
             assert client.cache.journal.all() == []
 
 
+@pytest.mark.slow("the server looks for the note again after five seconds")
+async def test_deleting_a_note_right_after_an_image_was_saved_leaves_the_server_running():
+    async with real_bench() as bench:
+        store = open_store()
+        await bench.person.write(NOTE, "Image", "")
+        await bench.person.write(NOTE, "Image", '<p><img src="data:image/png;base64,aGk="></p>')
+        base = await store.get(NOTE)
+        await store.delete(NOTE, etag=base.etag, write_id="0d")
+        await asyncio.sleep(6)
+        assert (await bench.person.http.get("/app-info")).is_success
+        assert NOTE not in (await bench.person.ask("GET", "/notes/root")).json()["childNoteIds"]
+        await store.close()
+
+
 @asynccontextmanager
 async def _client(folder: Path, session: TimedSession) -> AsyncIterator[Client]:
     store = open_store(session)
