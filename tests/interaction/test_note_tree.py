@@ -273,6 +273,11 @@ async def test_a_large_content_is_given_whole(notes):
         '<p><a href="java&#115;cript:x">a</a></p>',
         '<p style="background:url(https://example.org/x)">a</p>',
         '<p><iframe src="https://example.org"></iframe></p>',
+        # Trilium looks for images in the bare text, and fetches them.
+        '<p>a</p><!-- <img src="https://example.org/x.png"> -->',
+        """<p title='<img src="https://example.org/x.png">'>a</p>""",
+        # For a browser the first of the two end tags counts.
+        '<p>a</p><textarea><p title="</textarea><img src=x onerror=y>">b</p></textarea>',
     ],
 )
 async def test_html_that_acts_by_itself_is_refused(notes, html):
@@ -283,6 +288,33 @@ async def test_html_that_acts_by_itself_is_refused(notes, html):
     kept = html.replace(">a<", ">b<")
     await notes.says("update_note_content", noteId=ID, content=kept)
     assert notes.content(ID) == kept
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<p>a</p><!-- a comment -->",
+        "<!-- first --><p>a<!-- within --></p>",
+        "\ufeff<p>a</p>",
+        "<p>a < b &nbsp c</p>",
+        "<UL><LI>a<LI>b</UL>",
+    ],
+)
+async def test_html_is_stored_as_it_is_also_where_an_editor_would_write_it_otherwise(notes, html):
+    await notes.says("update_note_content", noteId=ID, content=html)
+    assert notes.content(ID) == html
+    shown = await notes.client.call_tool("get_note_content", {"noteId": ID})
+    assert shown.content[0].text == html
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<p>a</p> and text", "<p>never ended", "<p>a</p><!--> ended --><p>b</p>", "<b>a</b> <i>b"],
+)
+async def test_what_only_begins_like_html_is_markdown(notes, text):
+    notes.sim.write(ID, "Plan", "")
+    await notes.says("update_note_content", noteId=ID, content=text)
+    assert "&lt;" in notes.content(ID)
 
 
 async def test_dropping_most_of_a_content_needs_consent(notes):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import httpx
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.contract import ChangePage, ListingPage, VersionPage
+from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.http_rules import is_loopback
 from mcp_notarium.stores.trilium import html_codec
 from mcp_notarium.stores.trilium.store import TriliumStore
@@ -75,13 +77,60 @@ class Person:
             await self.ask("POST", "/attributes", json={**value, "position": 10 * place})
 
 
-def open_store() -> TriliumStore:
+def open_store(session: HttpSession | None = None) -> TriliumStore:
     return TriliumStore(
         urls=Urls.from_settings(URL, plain_http=False),
         token=Secret(TOKEN),
         tokens=MemoryTokens(),
         timeout=30.0,
+        session=session,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When something was on its way, by one stopwatch."""
+
+    begin: float
+    end: float
+
+    def meets(self, other: Span) -> bool:
+        return self.begin <= other.end and other.begin <= self.end
+
+
+class TimedSession(HttpSession):
+    """Remember when each request for a note was on its way."""
+
+    def __init__(self) -> None:
+        super().__init__(bases=[URL], timeout=30.0)
+        self._sent: list[tuple[str, str, Span]] = []
+
+    async def send(self, request: Request) -> Reply:
+        begin = time.monotonic()
+        try:
+            return await super().send(request)
+        finally:
+            path = httpx.URL(request.url).path
+            self._sent.append((request.method, path, Span(begin, time.monotonic())))
+
+    def windows(self, note_id: str, *, lists_revisions: bool) -> list[Span]:
+        """Return the times in which an edit by somebody else may be lost (docs/trilium.md).
+
+        Each ends with a write of the note's text. It begins with the last look before that: with the revision, whose text
+        can be read, or with the comparison after it, where nobody can read that.
+        """
+        note = f"/etapi/notes/{note_id}"
+        found, looked = list[Span](), None
+        for method, path, span in self._sent:
+            match method, path.removeprefix(note):
+                case "POST", "/revision":
+                    looked = span.begin if lists_revisions else None
+                case "GET", "" if not lists_revisions:
+                    looked = span.begin
+                case "PUT", "/content":
+                    found.append(Span(span.begin if looked is None else looked, span.end))
+                    looked = None
+        return found
 
 
 class Renaming:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.http import HttpSession
 from mcp_notarium.stores.http_rules import RetryPolicy
@@ -14,7 +17,11 @@ QUICK = RetryPolicy(tries=3, first=0.001, longest=0.002)
 
 
 def open_trilium(
-    sim: TriliumSimulator, *, token: str | None = None, tokens: MemoryTokens | None = None
+    sim: TriliumSimulator,
+    *,
+    token: str | None = None,
+    tokens: MemoryTokens | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> TriliumStore:
     """A store with the simulator's own token, unless told otherwise."""
     return TriliumStore(
@@ -23,4 +30,5 @@ def open_trilium(
         tokens=tokens or MemoryTokens(),
         timeout=10.0,
         session=HttpSession(bases=[sim.url], timeout=10.0, retry_policy=QUICK),
+        sleep=sleep,
     )

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from mcp_notarium.domain.blocks import Form
 from mcp_notarium.domain.change_summary import ChangeSummary, summarize_change
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field, Policy
@@ -162,6 +163,7 @@ async def _as_it_was(
         own = await live.as_it_was(note, old)
     native = app.library.history.native_of(note.id, old, last=last) if own is None else own
     lost = live is not None and own is None and not native and content.text != note.text
+    lost = lost and app.library.form_of(note) is not Form.LINES  # lines have no other form
     goal.said = _AS_TEXT if lost else ""
     if native or live is not None or content.wording == (note.title, note.text):
         return replace(content, native=native)

@@ -321,6 +321,8 @@ class Etapi:
     def _delete_note(self, note_id: str) -> Response:
         if note_id == ROOT:
             raise Failure(500, "GENERIC", "Can't delete root or hoisted branch/note")
+        if self.document.looks_after.get(note_id, 0.0) > self.document.clock():
+            self.document.ended = True
         self.document.delete(note_id)
         return Response(204)
 

@@ -51,6 +51,10 @@ class Document:
         self.deleted: dict[str, tuple[Note, list[Branch], list[Attribute], list[Attachment]]] = {}
         self.wanted_images: dict[str, str] = {}
         """Addresses of images of other hosts that are to be fetched, and for which note."""
+        self.looks_after: dict[str, float] = {}
+        """When the server looks for a note again, to show images of it that it has stored or fetched."""
+        self.ended = False
+        """It will find none then, and end itself: nothing is answered any more."""
         self.most_revisions = -1
         """An option of the server: how many revisions a note has, if no label says; below 0: all."""
         self.downloaded: dict[str, str] = {}

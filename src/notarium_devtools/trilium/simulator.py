@@ -102,6 +102,8 @@ class TriliumSimulator:
     async def respond(self, request: Request) -> Response:
         """Answer a request; one that the server would never answer waits for an hour."""
         self.before_request(request)
+        if self.document.ended:
+            return Response(503)
         try:
             answer = await self.etapi.respond(request)
             date = formatdate(self.document.clock(), usegmt=True)

@@ -30,6 +30,7 @@ _LINKS = (
     ("internalLink", re.compile(r'href="[^"]*#root[\w/]*/(\w+)/?"')),
     ("includeNoteLink", re.compile(r'<section class="include-note[^>]+data-note-id="(\w+)"[^>]*>')),
 )
+_SECONDS_TO_IMAGES = 5.0
 _BOOKMARK = re.compile(r'<a\s+id="([^"]+)"(?![^>]*href=)[^>]*>')
 _RELATIVE = (
     (re.compile(r'src="[^"]*/api/attachments/'), 'src="api/attachments/'),
@@ -61,17 +62,22 @@ class Scan:
         address = found[1]
         embedded = _DATA.match(address)
         if embedded:
+            self._look_later()
             content = base64.b64decode(address[embedded.end() :] + "==")
             made = self._attach("image", embedded[1], "inline image", content)
             made.title += f".{embedded[1].partition('/')[2].partition('+')[0]}"
             return f'<img src="api/attachments/{made.id}/image/inline%20image"'
         if "api/images/" in address or re.search(r"api/attachments/.+/image", address):
             return found[0]
+        self._look_later()
         known = self.document.attachments.get(self.document.downloaded.get(address, ""))
         if known is None:
             self.document.wanted_images.setdefault(address, self.note.id)
             return found[0]
         return show_downloaded(found[0], address, known)
+
+    def _look_later(self) -> None:
+        self.document.looks_after[self.note.id] = self.document.clock() + _SECONDS_TO_IMAGES
 
     def _file(self, found: re.Match[str]) -> str:
         title = " ".join(unescape(re.sub(r"<[^>]*>", "", found[3])).split())

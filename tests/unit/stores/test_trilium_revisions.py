@@ -206,6 +206,27 @@ async def test_without_a_list_of_revisions_an_undo_brings_back_the_html_that_was
         assert (answer["status"], stored(sim)) == ("undone", OLDER)
 
 
+@pytest.mark.parametrize(
+    ("kind", "mime", "text"),
+    [
+        ("code", "text/x-python", "x = 1\r\n\r\ny = 2"),
+        ("mermaid", "text/vnd.mermaid", "graph TD;\nA-->B\n"),
+        ("canvas", "application/json", '{"elements": []}'),
+    ],
+)
+async def test_what_is_no_html_comes_back_whole_without_a_list_of_revisions(
+    tmp_path, kind, mime, text
+):
+    async with older_server(tmp_path) as (sim, harness, client):
+        note_id = f"Other{kind}1"
+        sim.write(note_id, "Other", text, kind=kind, mime=mime)
+        await harness.sync()
+        await call(client, "save", id=note_id, append="more")
+        answer = await call(client, "manage", action="undo", id=note_id, confirm=True)
+        assert (answer["status"], "Markdown" in answer["note"]) == ("undone", False)
+        assert sim.document.notes[note_id].content.decode() == text
+
+
 async def test_where_nobody_has_the_html_question_and_answer_say_that_the_markdown_comes_back(
     tmp_path,
 ):

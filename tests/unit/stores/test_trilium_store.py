@@ -350,6 +350,51 @@ async def test_images_of_other_hosts_that_the_server_fetches_later_are_news(sim,
     assert after.etag != before.etag
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "age", "waits"),
+    [
+        ("text", '<p><img src="data:image/png;base64,aGk="></p>', 0.0, True),
+        ("text", '<p>a</p><p><IMG SRC="https://example.com/x.png"></p>', 3.0, True),
+        ("text", '<p><img src="data:image/png;base64,aGk="></p>', 9.0, False),
+        ("text", "<p>a</p>", 0.0, False),
+        ("code", "<img>", 0.0, False),
+    ],
+)
+async def test_a_note_stays_until_the_server_has_looked_after_its_images(kind, text, age, waits):
+    """A server that finds no note then ends itself."""
+    now, slept = [1_790_000_000.25], []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+        now[0] += seconds
+
+    async with TriliumSimulator(clock=lambda: now[0]).serving() as sim:
+        store = open_trilium(sim, sleep=sleep)
+        sim.write(ID, "Plan", "", kind=kind)
+        sim.write(ID, "Plan", text, kind=kind)
+        now[0] += age
+        base = await store.get(ID)
+        await store.delete(ID, etag=base.etag, write_id="0d")
+        assert ID not in sim.document.notes
+        assert (bool(slept), sim.document.ended) == (waits, False)
+        assert sum(slept) <= 8.0
+        await store.close()
+
+
+async def test_a_note_that_changes_while_its_deletion_waits_is_not_deleted(sim):
+    async def sleep(_seconds):
+        sim.write(ID, "Plan", "<p>theirs</p>")
+
+    sim.write(ID, "Plan", "")
+    sim.write(ID, "Plan", '<p><img src="data:image/png;base64,aGk="></p>')
+    store = open_trilium(sim, sleep=sleep)
+    base = await store.get(ID)
+    with pytest.raises(VersionConflict):
+        await store.delete(ID, etag=base.etag, write_id="0d")
+    assert sim.document.notes[ID].content == b"<p>theirs</p>"
+    await store.close()
+
+
 async def test_a_note_with_others_below_it_is_not_deleted(sim, store):
     sim.write(ID, "Plan", "<p>a</p>")
     sim.write("Child12345", "Child", "")

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import html
 import re
+from collections.abc import Iterator
 
 from mcp_notarium.stores.trilium import markdown_reader
 from mcp_notarium.stores.trilium.html_blocks import to_markdown
@@ -17,11 +19,13 @@ __all__ = ["WouldLose", "edit", "find_active", "is_html", "to_html", "to_markdow
 _ACTIVE = frozenset(
     {
         "script", "style", "iframe", "frame", "object", "embed", "applet", "link", "meta", "base", "form",
-        "svg", "math", "template",
+        "svg", "math", "template", "textarea", "title", "xmp", "noscript", "noembed", "noframes", "plaintext",
     }
 )  # fmt: skip
+"""What acts, and what a browser takes for text up to its end tag: an element in it may be none, and the other way round."""
 _FETCHED = frozenset({"src", "srcset", "poster", "background", "data", "action"})
 _OWN_ADDRESSES = ("api/attachments/", "api/images/", "data:image/")
+_SOURCES = re.compile(r"""<img|>|\ssrc=['"]([^'">]+)['"]""", re.IGNORECASE)
 _SCRIPT = re.compile(r"[\x00-\x20]*(?:javascript|vbscript|data):")
 
 
@@ -34,17 +38,29 @@ def to_html(markdown: str) -> str:
 
 
 def is_html(text: str) -> bool:
-    """Tell whether a text is well-formed HTML as a whole: elements, and no text beside them."""
+    """Tell whether a text is HTML as a whole: elements that end, comments, and no text beside them.
+
+    Within an element end tags may be missing that HTML does not ask for. Nothing may read otherwise in a browser.
+    """
+    text = text.removeprefix("\ufeff")
     if not text.lstrip().startswith("<"):
         return False
     fragment = parse(text)
-    beside = (node for node in fragment.nodes if isinstance(node, Text) and node.text.strip())
-    return fragment.well_formed and not any(beside)
+    if fragment.faults or fragment.too_deep:
+        return False
+    return all(
+        not node.text.strip() if isinstance(node, Text) else node.ends_itself
+        for node in fragment.nodes
+    )
 
 
 def find_active(source: str) -> set[str]:
     """Name what acts by itself where the HTML is stored or shown: scripts, and what another host is asked for."""
-    found = set()
+    found = {
+        f"src of <img>: {address[:80]}"
+        for address in map(html.unescape, _shown_to_the_server(source))
+        if not "".join(address.split()).lower().startswith(_OWN_ADDRESSES)
+    }
     for element in elements(parse(source).nodes):
         if element.tag in _ACTIVE:
             found.add(f"<{element.tag}>")
@@ -59,3 +75,13 @@ def find_active(source: str) -> set[str]:
             elif name in ("href", "xlink:href") and _SCRIPT.match(address):
                 found.add(f"{name} of <{element.tag}>: {value[:80]}")
     return found
+
+
+def _shown_to_the_server(source: str) -> Iterator[str]:
+    """Yield the addresses of images that Trilium would fetch: it looks for them in comments and attributes, too."""
+    within = False
+    for found in _SOURCES.finditer(source):
+        if found[1] is None:
+            within = found[0] != ">"
+        elif within:
+            yield found[1]

@@ -22,6 +22,8 @@ _ATTRIBUTES = re.compile(rf"(?:\s++{_ONE})*+\s*+/?")
 _MARKUP = re.compile(r"<[A-Za-z/!?]")
 DEEPEST = 60
 """Levels of elements; what is nested deeper is read as if it stood there."""
+_ODD_COMMENT = re.compile(r"<!---?>|.*--!>", re.DOTALL)
+"""A comment that a browser ends earlier."""
 COMMENT = "!--"
 """The tag of a comment, which is an element without anything in it."""
 _ENDS = (
@@ -69,6 +71,11 @@ class Element:
     def has_class(self, name: str) -> bool:
         """Tell whether the element has this class."""
         return name in self.attributes.get("class", "").split()
+
+    @property
+    def ends_itself(self) -> bool:
+        """Tell whether it has an end tag, or needs none."""
+        return self.inner_end < self.end or self.tag in VOID or self.tag == COMMENT
 
     def all_text(self) -> str:
         """Return the text of the element and everything in it."""
@@ -133,6 +140,8 @@ class _Parser:
                         self._add_text(done, position)
                         done = end = closing + 3
                         self._add_comment(position, end)
+                        if _ODD_COMMENT.match(source, position, end):
+                            self._faults.append(position)
                 if done != end and _MARKUP.match(source, position):
                     self._faults.append(position)
             else:

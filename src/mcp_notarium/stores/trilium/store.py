@@ -8,7 +8,9 @@ reading one makes notes.
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -48,7 +50,13 @@ from mcp_notarium.stores.trilium import note_codec, write_steps
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
 from mcp_notarium.stores.trilium.live import LiveTrilium
 from mcp_notarium.stores.trilium.note_codec import NoteObject, is_possible_id
-from mcp_notarium.stores.trilium.note_reader import NoteReader, each, read_content, require_note
+from mcp_notarium.stores.trilium.note_reader import (
+    LARGEST_CONTENT,
+    NoteReader,
+    each,
+    read_content,
+    require_note,
+)
 from mcp_notarium.stores.trilium.revisions import Named, Revisions
 from mcp_notarium.stores.trilium.session import (
     TriliumSession,
@@ -61,7 +69,7 @@ from mcp_notarium.stores.trilium.urls import Urls
 
 
 class TriliumStore:
-    """Reach the notes of one server. ``session`` is for tests."""
+    """Reach the notes of one server. ``session`` and ``sleep`` are for tests."""
 
     traits = Traits(
         Changes.SNAPSHOT,
@@ -87,7 +95,9 @@ class TriliumStore:
         tokens: TokenStore,
         timeout: float,
         session: HttpSession | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        self._sleep = sleep
         session = session or HttpSession(
             bases=[urls.base], timeout=timeout, plain_http=urls.plain_http
         )
@@ -291,6 +301,8 @@ class TriliumStore:
         """
         try:
             note = await self._reader.note(note_id)
+            if await self._wait_for_images(note):
+                note = await self._reader.note(note_id)
         except NoteNotFound:
             return
         if note.children:
@@ -304,6 +316,17 @@ class TriliumStore:
         reply = await self._session.send(write_steps.deletion(self._urls, note_id))
         if not reply.ok:
             raise refusal_of(reply)
+
+    async def _wait_for_images(self, note: NoteObject) -> bool:
+        """Wait until the server has looked after the images of a text that was written a moment ago."""
+        url = self._urls.api("notes", note.id, "content")
+        with suppress(StoreError):  # the deletion meets the same trouble, and says so
+            reply = await self._session.send(Request("GET", url, largest=LARGEST_CONTENT))
+            pause = write_steps.pause_before_deletion(note, reply.body, date=date_of(reply))
+            if pause > 0:
+                await self._sleep(pause)
+                return True
+        return False
 
     async def describe(self, *, now: float) -> str:
         """Return the version that the server says it has, and by how much its clock differs from ``now``."""

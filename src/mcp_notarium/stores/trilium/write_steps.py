@@ -19,6 +19,9 @@ _TEXT = {"content-type": "text/plain; charset=utf-8"}
 """The one type that every version stores as it is. Others, and none at all, make older servers replace the
 note by ``[object Object]``."""
 _BOM = "\ufeff"
+_IMAGE = b"<img"
+_IMAGE_SECONDS = 8.0
+"""Some seconds after a text was written, the server looks for the note again, to show its images."""
 
 
 def creation(urls: Urls, note_id: str, body: dict[str, Any], write_id: str) -> list[Request]:
@@ -90,6 +93,17 @@ def revision(urls: Urls, note_id: str) -> Request:
 def deletion(urls: Urls, note_id: str) -> Request:
     """Return the request that deletes a note."""
     return _change("DELETE", urls.api("notes", note_id), None, {})
+
+
+def pause_before_deletion(note: NoteObject, content: bytes, *, date: float | None) -> float:
+    """Return the seconds until a note can be deleted: a server that looks for its images then, and finds no note, ends.
+
+    ``date``: the server's time now; None: it does not say.
+    """
+    if date is None or note.kind != HTML or _IMAGE not in content.lower():
+        return 0.0
+    age = max(date - note.modified, 0.0)  # a date is of whole seconds
+    return max(_IMAGE_SECONDS - age, 0.0)
 
 
 def is_as_sent(body: dict[str, Any], note: NoteObject, stored: bytes | None, *, new: bool) -> bool:
