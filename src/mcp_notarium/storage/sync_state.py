@@ -69,7 +69,10 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class SyncFacts:
-    """Hold what a status is made of. ``notes`` are in the index; ``left_out`` have no usable id or text."""
+    """Hold what a status is made of. ``notes`` are in the index.
+
+    ``left_out``: those without a usable id or text, that no listing has or that could not be read yet.
+    """
 
     notes: int
     cursor: str | None
@@ -101,13 +104,13 @@ class SyncState:
     def facts(self) -> SyncFacts:
         """Return everything that a status is made of, by one statement."""
         row = self._db.row(_FACTS)
-        notes, values = (row[0] or 0, json.loads(row[1])) if row else (0, {})
+        notes, values, unread = (row[0] or 0, json.loads(row[1]), row[2]) if row else (0, {}, 0)
         return SyncFacts(
             notes=notes,
             cursor=values.get(_CURSOR),
             progress=LoadProgress(**json.loads(values.get(_PROGRESS) or "{}")),
             metrics=Metrics(**json.loads(values.get(_METRICS) or "{}")),
-            left_out=int(values.get(LEFT_OUT) or 0),
+            left_out=int(values.get(LEFT_OUT) or 0) + unread,
         )
 
     def cursor(self) -> str | None:
@@ -281,7 +284,10 @@ _ANY = (
     "SELECT n.id, b.created_at FROM notes n JOIN note_base b ON b.pk = n.pk ORDER BY n.pk LIMIT 8"
 )
 _FACTS = """
-SELECT (SELECT active + trashed FROM note_counts), json_group_object(key, value)
+SELECT (SELECT active + trashed FROM note_counts), json_group_object(key, value), (
+  SELECT count(*) FROM sync_metadata m, json_each(nullif(m.value, '')) AS open
+  WHERE m.key = 'sync.unresolved' AND NOT EXISTS (SELECT 1 FROM notes n WHERE n.id = open.value)
+)
 FROM sync_metadata
 WHERE key IN ('sync.cursor', 'sync.first_load', 'sync.metrics', 'sync.left_out')
 """
