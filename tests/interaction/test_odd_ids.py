@@ -44,7 +44,9 @@ def test_a_note_that_cannot_be_requested_delays_no_other(tmp_path: Path, odd: st
 
 
 @pytest.mark.parametrize("text", [None, 7, ["a"]], ids=["null", "number", "list"])
-def test_a_note_without_a_text_is_counted_among_those_left_out(tmp_path: Path, text: object) -> None:
+def test_a_note_without_a_text_is_counted_among_those_left_out(
+    tmp_path: Path, text: object
+) -> None:
     simulator = Simulator(poll_seconds=1.0)
     simulator.put("n0", content="normal\n")
     simulator.put("odd", content=text)

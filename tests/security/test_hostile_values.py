@@ -61,7 +61,9 @@ def test_any_value_in_any_field_of_a_note_is_read_and_affects_no_other_note(worl
     for field in FIELDS:
         for value in (*JSON_VALUES, *(CLOCKS if "Date" in field else ())):
             if field == "content" and not isinstance(value, str):
-                unread += 1  # no note, and counted as left out: the service takes none without a text
+                unread += (
+                    1  # no note, and counted as left out: the service takes none without a text
+                )
                 world.simulator.put(f"unread{unread}", content=value)
                 continue
             number += 1

@@ -26,6 +26,7 @@ _CURSOR = "sync.cursor"
 _LISTING = "sync.listing"
 _PROGRESS = "sync.first_load"
 _METRICS = "sync.metrics"
+_CARDS = "cards."
 _NEVER = "never"
 _DIFFERENCES = "stored_differently"
 _AT_REST = "idle"
@@ -112,6 +113,21 @@ class SyncState:
             metrics=Metrics(**json.loads(values.get(_METRICS) or "{}")),
             left_out=int(values.get(LEFT_OUT) or 0) + unread,
         )
+
+    def card_moves(self) -> list[tuple[str, str]]:
+        """Return what is still to be done in canvases for notes that were renamed, by its keys."""
+        return [
+            (key.removeprefix(_CARDS), value)
+            for key, value in self._db.rows(_ALL_CARDS, (f"{_CARDS}*",))
+        ]
+
+    def add_card_move(self, key: str, value: str) -> None:
+        """Record what is to be done in canvases."""
+        self.set(f"{_CARDS}{key}", value)
+
+    def drop_card_move(self, key: str) -> None:
+        """Forget what was done; nothing happens if it is forgotten already."""
+        self.set(f"{_CARDS}{key}", None)
 
     def cursor(self) -> str | None:
         """Return the cursor in the store's stream of changes; None before the first complete load."""
@@ -291,6 +307,7 @@ SELECT (SELECT active + trashed FROM note_counts), json_group_object(key, value)
 FROM sync_metadata
 WHERE key IN ('sync.cursor', 'sync.first_load', 'sync.metrics', 'sync.left_out')
 """
+_ALL_CARDS = "SELECT key, value FROM sync_metadata WHERE key GLOB ? ORDER BY key"
 _PUT = """
 INSERT INTO sync_metadata(key, value) VALUES (?, ?)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value
