@@ -6,7 +6,7 @@ the store has answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -268,16 +268,6 @@ class Library:
             return {}
         return await self.pages.find_cards(note.id)
 
-    async def move_cards(self, saved: Saved, old: str, canvases: Iterable[str]) -> Saved:
-        """Let canvases show a note that was renamed; say in which that is done."""
-        if self.pages is None or saved.note.id == old:
-            return saved
-        try:
-            moved = await self.pages.move_cards(canvases, old=old, new=saved.note.id)
-        except StoreError:
-            moved = set()
-        return replace(saved, canvases=tuple(sorted(moved)))
-
     def _has_links(self, note_id: str, changes: Changes) -> bool:
         note = self.get(note_id)
         return note is not None and count_links(note.text, changes) > 0
@@ -337,11 +327,15 @@ class Library:
         exact: bool = False,
         keeps: bool = False,
         links: Mapping[str, Changes] = MappingProxyType({}),
+        canvases: Sequence[str] = (),
     ) -> Saved:
-        """Create or change a note; see :meth:`Writer.save`."""
-        return await self._writer.save(
-            note=note, content=content, act=act, exact=exact, keeps=keeps, links=links
-        )
+        """Create or change a note; see :meth:`Writer.save`. ``canvases``: those whose cards follow it to its new path."""
+        old, new = (note.id, self.preview(note, content)[0]) if note and canvases else ("", "")
+        async with self._writer.cards.following(old, new, canvases if old != new else ()) as moved:
+            saved = await self._writer.save(
+                note=note, content=content, act=act, exact=exact, keeps=keeps, links=links
+            )
+        return replace(saved, canvases=tuple(sorted(moved)))
 
     async def revive(self, note_id: str, content: Content, *, act: Act) -> Saved:
         """Make a removed note again; see :meth:`Writer.revive`."""

@@ -41,3 +41,27 @@ def test_a_note_that_cannot_be_requested_delays_no_other(tmp_path: Path, odd: st
             assert server.errors().count("sync.notes_left_out") == 1
             assert "xxx" not in server.errors()
         assert "1 note has no usable id" in run(env, "doctor").stdout
+
+
+@pytest.mark.parametrize("text", [None, 7, ["a"]], ids=["null", "number", "list"])
+def test_a_note_without_a_text_is_counted_among_those_left_out(
+    tmp_path: Path, text: object
+) -> None:
+    simulator = Simulator(poll_seconds=1.0)
+    simulator.put("n0", content="normal\n")
+    simulator.put("odd", content=text)
+    with simulator.running(), Server(environment(simulator, tmp_path)) as server:
+
+        def left_out() -> int:
+            return int(server.tool("manage", action="get_stats")["stats"]["sync_left_out"])
+
+        server.loaded(1)
+        until(lambda: left_out() == 1)
+        simulator.put("later", content=text)
+        until(lambda: left_out() == 2)
+        assert "2 notes have no usable id" in run(environment(simulator, tmp_path), "doctor").stdout
+        simulator.put("odd", content="a text\n")
+        simulator.put("later", content="a text\n")
+        server.loaded(3)
+        until(lambda: left_out() == 0)
+        assert server.leave() == 0

@@ -205,7 +205,7 @@ def test_nothing_but_notes_of_the_vault_is_read(
             "~/tea.md",
             "%2e%2e/outside.md",
         ),
-        *("Work/plan.md/../../tea.md", "file:///etc/passwd", "CON.md"),
+        *("file:///etc/passwd", "CON.md"),
     ]
     for number, path in enumerate(paths):
         answer = server.ask(call(f"n{number}", "read_note", path=path))["result"]
@@ -215,7 +215,16 @@ def test_nothing_but_notes_of_the_vault_is_read(
             continue
         error = json.loads(answer["content"][0]["text"])
         assert error["category"] in ("NOT_FOUND", "VALIDATION"), (path, error)
-    for name in ("tea.md", "tea", "[[tea]]", "Chai"):
+    missing = server.error("read_note", path="missing.md")
+    own = {"details", "begin_untrusted", "untrusted_end"}
+    for path in (
+        *("Work/plan.md/../../tea.md", "Work/../tea.md", "Work/../tea", "../vault/tea.md", ".."),
+        *("Work\\..\\tea.md", "Work/%2e%2e/tea.md", "[[../tea]]", "[[Work/../tea]]"),
+    ):
+        error = server.error("read_note", path=path)
+        assert error | dict.fromkeys(own) == missing | dict.fromkeys(own), path
+        assert server.error("get", id=path)["category"] == "NOT_FOUND", path
+    for name in ("tea.md", "tea", "[[tea]]", "Chai", "/tea.md", "./tea.md", "TEA.md"):
         assert server.tool("read_note", path=name)["path"] == "tea.md"
 
 

@@ -1,7 +1,8 @@
 // Write a file of Memento through the real Prisma client, as the app does: lines of JSON in, lines of JSON out.
 // {"op": "put", "id", "data"}, {"op": "row", "id"}, {"op": "remove", "id"}, {"op": "all"},
 // {"op": "race", "ids", "edits"}: adds a line to one of these notes, so many times, and reads all notes after each.
-// {"op": "busy", "id", "seconds"}: changes a note without a pause, and gives the milliseconds that each change took.
+// {"op": "hold", "id", "seconds", "hold", "gap"}: changes a note again and again, keeps the lock for `hold` milliseconds each
+// time, leaves it for `gap`, and tells when it took and had left it (milliseconds of the clock).
 import { createInterface } from 'node:readline'
 import { PrismaLibSQL } from '@prisma/adapter-libsql'
 import { PrismaClient } from './client/client.js'
@@ -41,15 +42,23 @@ async function race(ids, edits) {
   return lines
 }
 
-async function beBusy(id, seconds) {
-  const took = []
-  for (const end = performance.now() + seconds * 1000; performance.now() < end; ) {
-    const began = performance.now()
-    await waiting()
-    await prisma.note.update({ where: { id }, data: { content: `the app's ${took.length}\n`.repeat(200) } })
-    took.push(performance.now() - began)
+const now = () => performance.timeOrigin + performance.now()
+const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds))
+
+async function holdInPieces(id, seconds, hold, gap) {
+  const pieces = []
+  for (const end = now() + seconds * 1000; now() < end; await pause(gap)) {
+    const data = { content: `the app's ${pieces.length}\n` }
+    let took
+    await prisma.$transaction(async (tx) => {
+      await tx.$queryRawUnsafe('PRAGMA busy_timeout = 5000')
+      await tx.note.updateMany({ where: { id }, data })
+      took = now()
+      await pause(hold)
+    })
+    pieces.push([took, now()])
   }
-  return took
+  return pieces
 }
 
 const actions = {
@@ -58,7 +67,7 @@ const actions = {
   remove: ({ id }) => prisma.note.delete({ where: { id } }),
   all: () => prisma.note.findMany({ orderBy: [{ isPinned: 'desc' }, { order: 'asc' }, { updatedAt: 'desc' }] }),
   race: ({ ids, edits }) => race(ids, edits),
-  busy: ({ id, seconds }) => beBusy(id, seconds),
+  hold: ({ id, seconds, hold, gap }) => holdInPieces(id, seconds, hold, gap),
 }
 
 for await (const line of createInterface({ input: process.stdin })) {

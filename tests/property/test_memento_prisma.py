@@ -4,7 +4,6 @@ import asyncio
 import json
 import time
 from contextlib import contextmanager
-from statistics import median
 
 import pytest
 
@@ -21,6 +20,8 @@ from support.sync_rig import Client
 SAVES = 60 if LONG else 20
 EDITS = 300 if LONG else 60
 BUSY_SECONDS = 20 if LONG else 6
+HOLD, GAP = 60, 6
+"""Milliseconds: the app keeps the lock, and leaves it. SQLite's own pauses, which grow to 100, seldom meet the gap."""
 NOTES = ("alpha", "beta")
 START = "".join(f"line {number}\n" for number in range(8))
 BESIDE = {
@@ -133,36 +134,35 @@ def test_neither_side_loses_a_line_or_waits_in_vain(tmp_path):
     )
 
 
-def test_a_save_beside_a_busy_app_waits_as_long_as_the_app_does(tmp_path, monkeypatch):
-    waited, saved = [], []
+def test_a_save_beside_a_busy_app_gets_the_lock_as_soon_as_the_app_leaves_it(tmp_path, monkeypatch):
+    waits, saved = [], []
     wait = database_file._wait
 
     def timed(act, seconds):
-        began = time.perf_counter()
+        began = time.time() * 1000
         try:
             return wait(act, seconds)
         finally:
-            waited.append((time.perf_counter() - began) * 1000)
-
-    async def agent(client, busy):
-        while not busy.done():
-            began = time.perf_counter()
-            await client.change(client.note("beta"), f"by us {len(saved)}\n")
-            saved.append((time.perf_counter() - began) * 1000)
-            await asyncio.sleep(0.05)
-        return await busy
+            waits.append((began, time.time() * 1000))
 
     async def run(app, client):
-        asked = asyncio.to_thread(app.ask, "busy", id="alpha", seconds=BUSY_SECONDS)
-        return await agent(client, asyncio.create_task(asked))
+        asked = {"id": "alpha", "seconds": BUSY_SECONDS, "hold": HOLD, "gap": GAP}
+        busy = asyncio.create_task(asyncio.to_thread(app.ask, "hold", **asked))
+        while not busy.done():
+            await client.change(client.note("beta"), f"by us {len(saved)}\n")
+            saved.append(client.note("beta").text)
+            await asyncio.sleep(0.01)
+        return await busy
 
     with both(tmp_path, "integer") as (_file, app, client):
         monkeypatch.setattr(database_file, "_wait", timed)
-        took = asyncio.run(run(app, client))
-    assert len(took) > 20
-    assert len(saved) > 20
-    # Beside SQLite's own pauses, which grow to seconds, the tenth of a second is for a machine that is busy itself.
-    assert max(waited) <= 2 * max(took) + 100, "one wait of ours, and one change of the app"
-    assert median(saved) <= 4 * max(took) + 100, (
-        "a save waits to read twice, to begin, and to commit"
-    )
+        pieces = asyncio.run(run(app, client))
+    # How often the app has taken the lock again before a wait of ours that had begun while it held it was over.
+    passed_over = [
+        sum(began < again < ended for again, _ in pieces)
+        for began, ended in waits
+        if any(took <= began < left and ended > left for took, left in pieces)
+    ]
+    assert len(passed_over) > 5
+    # With SQLite's pauses it is two to nine times a wait. A few are for a machine on which nobody gets a turn in time.
+    assert sum(passed_over) <= len(passed_over) / 2, sorted(passed_over)

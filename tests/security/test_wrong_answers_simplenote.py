@@ -135,7 +135,7 @@ async def world(folder: Path) -> AsyncIterator[World]:
     simulator.put(OTHER, content=f"{FALSE}\nsomething else\n", tags=["wrong"], creationDate=1.6e9)
     simulator.put(OTHER, content=f"{FALSE}\nsomething else\nand more\n", tags=["wrong"])
     with simulator.running(), HostileService(simulator) as service:
-        store = open_store(service, timeout=10.0)  # type: ignore[arg-type] - it has the same addresses
+        store = open_store(service, timeout=2.0)  # type: ignore[arg-type] - it has the same addresses
         harness = ToolHarness(folder, remote=store)
         found = World(simulator, service, harness)
         await harness.sync()

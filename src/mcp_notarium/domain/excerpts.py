@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mcp_notarium.domain.diff import Change, find_changes
-from mcp_notarium.domain.lines import content_of, end_of, split_lines
+from mcp_notarium.domain.lines import LF, content_of, end_of, shared_ends, split_lines
 
 AROUND = 2
 """Lines shown before and after a change."""
@@ -32,17 +32,36 @@ def changed_lines(old: str, new: str, *, most: int) -> tuple[list[Excerpt], bool
     Where lines were only removed it is the lines around. At most ``most`` characters, and a mark where a
     line is cut.
     """
-    before, lines, room, excerpts = split_lines(old), split_lines(new), most, []
+    start, ends = _differing(old, new)
+    before, lines = (
+        split_lines(text[start:end]) for text, end in zip((old, new), ends, strict=True)
+    )
+    first, room, excerpts = new.count(LF, 0, start) + 1, most, []
     places = _places(before, lines)
     for place in places:
         was = before[place.low : place.high]
-        part = cut(lines[place.start : place.stop], line=place.start + 1, most=room, other=was)
+        part = cut(lines[place.start : place.stop], line=first + place.start, most=room, other=was)
         if part.text:
             excerpts.append(part)
         if room <= 0:
             break
         room -= len(part.text)
     return excerpts, len(excerpts) == len(places) and all(one.whole for one in excerpts)
+
+
+def _differing(old: str, new: str) -> tuple[int, tuple[int, int]]:
+    """Return from where, and to where in each, two texts differ: whole lines, with those to show around.
+
+    Splitting all lines of a text of millions takes a hundred times as long.
+    """
+    if old == new:
+        return 0, (0, 0)
+    head, tail = shared_ends(old, new)
+    start, end = head, len(new) - tail
+    for _ in range(AROUND):
+        start = new.rfind(LF, 0, max(0, start - 1)) + 1
+        end = new.find(LF, end) + 1 or len(new)
+    return start, (end + len(old) - len(new), end)
 
 
 def cut(lines: Sequence[str], *, line: int, most: int, other: Sequence[str]) -> Excerpt:

@@ -93,6 +93,12 @@ def shared_ends(one: str, other: str) -> tuple[int, int]:
     return head, tail
 
 
+def between_shared_ends(one: str, other: str) -> tuple[str, str]:
+    """Return both texts without the whole lines that both begin with and end with."""
+    head, tail = shared_ends(one, other)
+    return one[head : len(one) - tail], other[head : len(other) - tail]
+
+
 def _longest(holds: Callable[[int], bool], most: int) -> int:
     """Return the largest size up to ``most`` that holds, where every smaller one does, too."""
     low, high = 0, most

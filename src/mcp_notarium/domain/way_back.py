@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from mcp_notarium.domain.lines import between_shared_ends
 from mcp_notarium.domain.note import Content
 
 TITLE, TEXT, TAGS = "title", "text", "tags"
@@ -71,5 +72,6 @@ def _has_lines(text: str, part: str) -> bool:
     """Tell whether a text has the lines of another one in their order; empty lines are none."""
     if part in text:
         return True
+    text, part = between_shared_ends(text, part)
     lines = iter(text.splitlines())
     return all(line in lines for line in part.splitlines() if line.strip())

@@ -26,6 +26,7 @@ _CURSOR = "sync.cursor"
 _LISTING = "sync.listing"
 _PROGRESS = "sync.first_load"
 _METRICS = "sync.metrics"
+_CARDS = "cards."
 _NEVER = "never"
 _DIFFERENCES = "stored_differently"
 _AT_REST = "idle"
@@ -69,7 +70,10 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class SyncFacts:
-    """Hold what a status is made of. ``notes`` are in the index; ``left_out`` have no usable id or text."""
+    """Hold what a status is made of. ``notes`` are in the index.
+
+    ``left_out``: those without a usable id or text, that no listing has or that could not be read yet.
+    """
 
     notes: int
     cursor: str | None
@@ -101,14 +105,29 @@ class SyncState:
     def facts(self) -> SyncFacts:
         """Return everything that a status is made of, by one statement."""
         row = self._db.row(_FACTS)
-        notes, values = (row[0] or 0, json.loads(row[1])) if row else (0, {})
+        notes, values, unread = (row[0] or 0, json.loads(row[1]), row[2]) if row else (0, {}, 0)
         return SyncFacts(
             notes=notes,
             cursor=values.get(_CURSOR),
             progress=LoadProgress(**json.loads(values.get(_PROGRESS) or "{}")),
             metrics=Metrics(**json.loads(values.get(_METRICS) or "{}")),
-            left_out=int(values.get(LEFT_OUT) or 0),
+            left_out=int(values.get(LEFT_OUT) or 0) + unread,
         )
+
+    def card_moves(self) -> list[tuple[str, str]]:
+        """Return what is still to be done in canvases for notes that were renamed, by its keys."""
+        return [
+            (key.removeprefix(_CARDS), value)
+            for key, value in self._db.rows(_ALL_CARDS, (f"{_CARDS}*",))
+        ]
+
+    def add_card_move(self, key: str, value: str) -> None:
+        """Record what is to be done in canvases."""
+        self.set(f"{_CARDS}{key}", value)
+
+    def drop_card_move(self, key: str) -> None:
+        """Forget what was done; nothing happens if it is forgotten already."""
+        self.set(f"{_CARDS}{key}", None)
 
     def cursor(self) -> str | None:
         """Return the cursor in the store's stream of changes; None before the first complete load."""
@@ -281,10 +300,14 @@ _ANY = (
     "SELECT n.id, b.created_at FROM notes n JOIN note_base b ON b.pk = n.pk ORDER BY n.pk LIMIT 8"
 )
 _FACTS = """
-SELECT (SELECT active + trashed FROM note_counts), json_group_object(key, value)
+SELECT (SELECT active + trashed FROM note_counts), json_group_object(key, value), (
+  SELECT count(*) FROM sync_metadata m, json_each(nullif(m.value, '')) AS open
+  WHERE m.key = 'sync.unresolved' AND NOT EXISTS (SELECT 1 FROM notes n WHERE n.id = open.value)
+)
 FROM sync_metadata
 WHERE key IN ('sync.cursor', 'sync.first_load', 'sync.metrics', 'sync.left_out')
 """
+_ALL_CARDS = "SELECT key, value FROM sync_metadata WHERE key GLOB ? ORDER BY key"
 _PUT = """
 INSERT INTO sync_metadata(key, value) VALUES (?, ?)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value

@@ -199,6 +199,7 @@ class CycleRunner:
 
     async def _replay(self) -> Event:
         self._count_finished(await self._writer.replay.finish_all())
+        await self._writer.cards.finish()
         return Event.PUSHED
 
     def _count_finished(self, outcomes: Counter[PushOutcome | None]) -> None:
@@ -219,6 +220,7 @@ class CycleRunner:
         if batch is None:
             self._plan = None
             self._count_finished(await self._writer.replay.finish_not_found())
+            await self._writer.cards.finish()
             return Event.NOTHING_NEW
         self._batch = batch
         return Event.PAGE

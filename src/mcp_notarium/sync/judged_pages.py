@@ -46,10 +46,6 @@ class JudgedPages:
         rules, found = self._visibility.rules, await self._asked.find_cards(path)
         return {one: count for one, count in found.items() if rules.sees(one, ())}
 
-    async def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> set[str]:
-        """See ``LivePages.move_cards``."""
-        return await self._asked.move_cards(canvases, old=old, new=new)
-
     async def _page(self, path: str, *, start: int, most: int) -> LivePage:
         rules = self._visibility.rules
         hidden = rules.hidden_by_name(path) or self._visibility.names.find_rule(path, None)

@@ -1,12 +1,14 @@
 """Find the note that an agent names by something else than its id: another spelling of it, a link, or its title.
 
-A name counts only if one note has it, and only where no id is meant: an id that is known here is never looked up.
+A name counts only if one note has it, and only where no id is meant: an id that is known here is never looked up. Nor
+is a path with ``..`` in it.
 """
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import unquote
 
 from pydantic import BaseModel
 
@@ -38,6 +40,8 @@ def find_id(app: App, name: str) -> str:
         return name
     link = _LINK.fullmatch(name.strip())
     asked = link["target"].strip() if link else name
+    if _leads_up(asked):
+        return name  # from where it leads up nobody can say
     if not link and app.library.live is not None and _ONE_WORD.fullmatch(asked):
         return name  # an id of a note that only the store has
     titles = app.library.status().complete and not app.config.policy.hides(Field.TEXT)
@@ -48,3 +52,8 @@ def find_id(app: App, name: str) -> str:
             resolution_hint="Find the right one with `list` and take its `uuid` as `id`.",
         )
     return found[0] if found else name
+
+
+def _leads_up(path: str) -> bool:
+    """Tell whether ``..`` is among the folders of a path, as it is written or as a link writes it."""
+    return any(part.strip() == ".." for part in re.split(r"[/\\]", unquote(path)))

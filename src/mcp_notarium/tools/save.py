@@ -129,8 +129,9 @@ async def carry_out(
                         exact=exact or draft.loses,
                         keeps=not draft.loses and call.client is not None,
                         links=draft.links,
+                        canvases=[one for one, count in draft.cards.items() if count],
                     )
-                saved = await _follow(app, draft, saved)
+                _count_others(app, saved)
             except VersionConflict as error:
                 if draft.note is None or exact or draft.loses:
                     raise
@@ -141,15 +142,11 @@ async def carry_out(
     raise AssertionError("the last attempt returns or raises")
 
 
-async def _follow(app: App, draft: Draft, saved: Saved) -> Saved:
-    """Let the cards of canvases follow a note that was renamed, and count what was changed beside it."""
-    wanted = [one for one, count in draft.cards.items() if count]
-    if draft.note is not None and wanted:
-        saved = await app.library.move_cards(saved, draft.note.id, wanted)
+def _count_others(app: App, saved: Saved) -> None:
+    """Count what was changed beside the note: other notes, and canvases."""
     for _ in (*saved.relinked, *saved.canvases):
         with app.usage_limits.write():
             pass
-    return saved
 
 
 async def _with_loss(app: App, draft: Draft, call: CallContext) -> Draft:

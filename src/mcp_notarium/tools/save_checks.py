@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.domain.lines import shared_ends
 from mcp_notarium.errors import InvalidRequest
 
 SMALL = 500
@@ -29,6 +30,8 @@ LONGEST_TITLE = 1000
 MOST_TAGS = 100
 LONGEST_TAG = 256
 
+_LINE = re.compile(r"\S(?:[^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]*\S)?")
+"""A line without the blanks at its ends, and no line of blanks only. It ends where ``str.splitlines`` ends one."""
 _BREAKS = re.compile(r"[\s,\x00-\x1f\x7f]+")
 _BREAKS_OF_WORDS = re.compile(r"[,\x00-\x1f\x7f\x85\u2028\u2029]+")
 """The same where a tag may have several words."""
@@ -153,7 +156,15 @@ def drops_most(old: str, new: str) -> bool:
     """Return whether ``new`` loses more than nine tenths of a text that is worth asking about."""
     if len(old) <= SMALL or old in new or not old.strip():
         return False
+    if _certainly_kept(old, new) >= KEPT_AT_LEAST * len(old):
+        return False
     return _kept_lines(old, new) < KEPT_AT_LEAST and _share_of_runs(old, new) < KEPT_AT_LEAST
+
+
+def _certainly_kept(old: str, new: str) -> int:
+    """Return how many characters of the lines that both texts begin and end with are not blank."""
+    head, tail = shared_ends(old, new)
+    return len("".join((old[:head] + old[len(old) - tail :]).split()))
 
 
 def _kept_lines(old: str, new: str) -> float:
@@ -165,7 +176,7 @@ def _kept_lines(old: str, new: str) -> float:
 
 
 def _strip_lines(text: str) -> list[str]:
-    return [stripped for line in text.splitlines() if (stripped := line.strip())]
+    return _LINE.findall(text)
 
 
 def _share_of_runs(old: str, new: str) -> float:

@@ -29,12 +29,15 @@ from support.account import BOUNDS, OTHER, PASSPHRASE, account, folder_of, open_
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
 
+BEGAN = 1_795_856_400.0
+"""The time of the first record: 2026-11-28 09:00:00 UTC."""
+
 
 @contextmanager
 def chain(config):
     with closing(open_cheaply(config)) as opened:
         keys = audit_keys(opened.data_key)
-        audit_log = AuditLog(opened.database, keys, clock=lambda: 5.0, days=365)
+        audit_log = AuditLog(opened.database, keys, clock=lambda: BEGAN + 5, days=365)
         yield audit_cli.OpenChain(audit_log, opened.anchor, opened.database)
 
 
@@ -42,7 +45,7 @@ def worked(config, count=3, *, stopping=True):
     """A server was there, did something, and stopped cleanly or not."""
     with chain(config) as made:
         for number in range(count):
-            made.audit_log.record_begin(AuditEntry(at=number, act="tool.save"))
+            made.audit_log.record_begin(AuditEntry(at=BEGAN + number, act="tool.save"))
         if stopping:
             assert made.anchor.write(made.audit_log.table, made.database)
         return made.audit_log.table.head()
@@ -136,7 +139,8 @@ def test_start_says_that_the_end_is_missing(config):
         found = made.find_rollback()
     assert (found.missing, found.upto, found.mixed) == (2, 1, False)
     assert found.notice.startswith(
-        "2 audit records after number 1 are missing, up to 1970-01-01 00:00:02 UTC: an older copy"
+        "2 audit records after number 1 (2026-11-28 09:00:00 UTC) are missing, up to "
+        "2026-11-28 09:00:02 UTC: an older copy"
     )
     folder_of(config).audit_anchor.unlink()
     with chain(config) as made, pytest.raises(AnchorUnusable, match="anchor is missing"):
@@ -205,8 +209,8 @@ def test_chain_that_went_on_without_a_clean_stop_is_whole(config):
 def test_anchor_continues_after_pruning(config):
     worked(config)
     with chain(config) as made:
-        made.audit_log.record_begin(AuditEntry(at=500 * 86_400, act="x"))
-        assert made.audit_log.table.prune(2, at=500 * 86_400) == 2
+        made.audit_log.record_begin(AuditEntry(at=BEGAN + 500 * 86_400, act="x"))
+        assert made.audit_log.table.prune(2, at=BEGAN + 500 * 86_400) == 2
         assert made.anchor.write(made.audit_log.table, made.database)
     assert verdict(config).whole
 

@@ -10,6 +10,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -376,6 +377,62 @@ def serve(
             server.close()
 
     return asyncio.run(run())
+
+
+async def keep_answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer every request of a connection, late and in pieces; cut one that asks for it."""
+    try:
+        while True:
+            asked = await reader.readuntil(b"\r\n\r\n")
+            answer = b"HTTP/1.1 200 OK\r\ncontent-length: 40\r\n\r\n" + b"x" * 40
+            cut = b"GET /cut/" in asked
+            sent = answer[: int(asked.split(b"/")[2].split()[0])] if cut else answer
+            for part in (sent[:20], sent[20:50], sent[50:]):
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0.001)
+            if cut:
+                return
+    except (ConnectionError, asyncio.IncompleteReadError):
+        pass
+    finally:
+        writer.close()
+
+
+@pytest.mark.timeout(120)
+def test_a_request_withdrawn_or_cut_at_any_point_keeps_no_other_from_being_answered() -> None:
+    async def withdraw(client: HttpSession, base: str, turns: int) -> None:
+        asked = asyncio.create_task(client.send(replace(READ, url=f"{base}/a")))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        asked.cancel()
+        with suppress(asyncio.CancelledError):
+            await asked
+
+    async def cut(client: HttpSession, base: str, size: int) -> None:
+        with suppress(StoreUnavailable):
+            await client.send(replace(READ, url=f"{base}/cut/{size}"))
+
+    async def run() -> list[tuple[str, int]]:
+        server = await asyncio.start_server(keep_answering, "127.0.0.1", 0)
+        base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        silent = []
+        try:
+            for how, point in points:
+                client = HttpSession(bases=[base], timeout=1.0, retry_policy=RetryPolicy(tries=1))
+                for _ in range(2):  # over a new connection, and over one that is kept
+                    await how(client, base, point)
+                    try:
+                        assert (await client.send(replace(READ, url=f"{base}/a"))).ok
+                    except (StoreTimeout, StoreUnavailable):
+                        silent.append((how.__name__, point))
+                await client.close()
+        finally:
+            server.close()
+        return silent
+
+    points = [(withdraw, turns) for turns in range(60)] + [(cut, size) for size in range(0, 80, 8)]
+    assert asyncio.run(run()) == []
 
 
 async def drip(writer: asyncio.StreamWriter) -> None:

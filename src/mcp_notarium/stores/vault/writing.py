@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.errors import OutcomeUnknown
@@ -43,7 +44,7 @@ _TEMPORARY = re.compile(r"\.notarium-(?P<ours>\w+)-(?P<read>\w*)-(?P<number>\w+)
 _MOST_NAMES = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NoteFile:
     """Hold a file as it was read or written: its text, its state, and what names it beyond its path.
 
@@ -64,9 +65,9 @@ class NoteFile:
         dates += [self.noted] if self.noted is not None else []
         return min(dates)
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """Return the hash of its bytes."""
+        """Return the hash of its bytes, which a save needs ten times."""
         return digest_of(self.data)
 
     @property

@@ -1,0 +1,104 @@
+"""Let the cards of canvases follow a renamed note, also after the process that has renamed it was killed.
+
+What is to be done is on the disk before the note is renamed. It is done once the index has the note under its new
+path only, and forgotten if the note keeps its old one. A canvas is read right before its paths are changed: what anybody
+else has written there stays, and doing it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from mcp_notarium.errors import CacheError, OutcomeUnknown, StoreError
+
+if TYPE_CHECKING:
+    from mcp_notarium.storage.cache import Cache
+    from mcp_notarium.stores.live_pages import LivePages
+
+
+@dataclass(frozen=True, slots=True)
+class CardMove:
+    """Hold which canvases are to show a note at its ``new`` path, and the process that works on that."""
+
+    old: str
+    new: str
+    canvases: tuple[str, ...]
+    owner: str
+
+
+class CardMoves:
+    """Record, do and finish such moves. ``pages`` None: the store has no canvases."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        pages: LivePages | None,
+        *,
+        owner: str,
+        owner_ended: Callable[[str], bool],
+        on_step: Callable[[str], None],
+    ) -> None:
+        self._cache = cache
+        self._pages = pages
+        self._owner = owner
+        self._owner_ended = owner_ended
+        self._on_step = on_step
+        self._active: set[str] = set()
+
+    @asynccontextmanager
+    async def following(
+        self, old: str, new: str, canvases: Iterable[str]
+    ) -> AsyncIterator[set[str]]:
+        """Move cards after the renaming within; what is yielded holds in the end the canvases that show the note.
+
+        If the outcome of the renaming is not known, a later cycle goes on.
+        """
+        move = CardMove(old, new, tuple(sorted(canvases)), self._owner)
+        moved: set[str] = set()
+        if self._pages is None or not move.canvases:
+            yield moved
+            return
+        key = uuid.uuid4().hex
+        self._active.add(key)
+        try:
+            # The flush of the renaming's own entry takes this one to the disk, too.
+            self._cache.sync_state.add_card_move(key, json.dumps(asdict(move)))
+            try:
+                yield moved
+            except OutcomeUnknown:
+                raise
+            except Exception:
+                with suppress(CacheError):
+                    self._cache.sync_state.drop_card_move(key)
+                raise
+            with suppress(StoreError, CacheError):  # a later cycle does it
+                moved |= await self._settle(key, move)
+        finally:
+            self._active.discard(key)
+
+    async def finish(self) -> None:
+        """Finish what no running process works on. Raises ``StoreError``, ``CacheError``."""
+        for key, value in self._cache.sync_state.card_moves():
+            said = json.loads(value)
+            move = CardMove(**said | {"canvases": tuple(said["canvases"])})
+            ours = move.owner == self._owner
+            if key not in self._active and (ours or self._owner_ended(move.owner)):
+                await self._settle(key, move)
+
+    async def _settle(self, key: str, move: CardMove) -> set[str]:
+        """Do a move if the note was renamed, and forget it; wait while that is not known."""
+        pending = {write.note_id for write in self._cache.journal.in_flight()}
+        if self._pages is None or pending & {move.old, move.new}:
+            return set()
+        notes, moved = self._cache.notes, set[str]()
+        if notes.etag(move.new) is not None and notes.etag(move.old) is None:
+            self._on_step("cards")
+            moved = await self._pages.move_cards(move.canvases, old=move.old, new=move.new)
+            self._on_step("cards moved")
+        self._cache.sync_state.drop_card_move(key)
+        return moved
