@@ -170,16 +170,21 @@ def require_openable(inspection: Inspection) -> tuple[KeyFile, DataKey, FoundKey
     if isinstance(decision, Locked):
         raise decision.error()
     if inspection.seen.plain:
-        raise LockedError(
-            Verdict.MODE_MISMATCH,
-            "the cache is not encrypted, so it has no key to change",
-            resolution_hint="Remove DB_ENCRYPTION=off to use an encrypted cache.",
-        )
+        raise without_key_error()
     if not isinstance(decision, Open) or not (
         inspection.keyfile and inspection.data_key and inspection.key
     ):
         raise missing_cache_error()
     return inspection.keyfile, inspection.data_key, inspection.key
+
+
+def without_key_error() -> LockedError:
+    """Return the error for a cache that is not encrypted."""
+    return LockedError(
+        Verdict.MODE_MISMATCH,
+        "this cache is not encrypted, so it has no key",
+        resolution_hint="Remove DB_ENCRYPTION=off to use an encrypted cache.",
+    )
 
 
 def missing_cache_error() -> LockedError:

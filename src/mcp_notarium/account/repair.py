@@ -256,7 +256,7 @@ def _require_newest(copy: Path, found: KeyFile, data_key: DataKey) -> None:
 
 def _only_encrypted_error() -> InvalidRequest:
     return InvalidRequest(
-        "`repair` works on encrypted caches, and DB_ENCRYPTION is off",
+        "nothing was repaired: only an encrypted cache can be, and this one is not (DB_ENCRYPTION=off)",
         resolution_hint=startup_outcomes.BEGIN_ANEW,
     )
 

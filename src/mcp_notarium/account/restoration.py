@@ -66,6 +66,11 @@ def restore(
     with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
         inspection = options.inspector(settings).inspect(now=options.clock(), opens=False)
         _require_replaceable(inspection)
+        if inspection.seen.plain:
+            raise InvalidRequest(
+                "nothing was restored: copies are made of encrypted notebooks only",
+                resolution_hint="Run `mcp-notarium export PATH` now and then to have your notes elsewhere, too.",
+            )
         if inspection.keyfile is None or inspection.data_key is None or inspection.files is None:
             raise missing_cache_error()
         keyfile, data_key = inspection.keyfile, inspection.data_key

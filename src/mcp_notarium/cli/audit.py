@@ -141,8 +141,7 @@ def open_chain(config: Config, *, read_only: bool = False) -> Iterator[OpenChain
     """
     config = replace(config, on_unreadable="refuse")
     folder = AccountFolder(config.account_dir)
-    there = folder.generations() if config.db_encryption else folder.plain_database.exists()
-    if not there:
+    if not (folder.generations() or folder.plain_database.exists()):
         raise LockedError(
             Verdict.DATABASE_MISSING,
             "there is no cache yet, so nothing is on record",

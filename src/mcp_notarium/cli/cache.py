@@ -60,6 +60,8 @@ _INCOMPLETE = {
     "files or in a copy: `mcp-notarium restore --list`.",
 }
 """By whether the notes are in the database alone."""
+_LOAD_ANEW = "Empty the cache and load every note again?"
+_INDEX_ANEW = "Build the index of your notes again? The notes stay as they are."
 _EMPTIED = (
     "The cache was emptied; what has arrived is kept, and the next server start continues loading."
 )
@@ -82,7 +84,8 @@ async def _reset(config: Config, *, yes: bool) -> int:
     try:
         async with open_app(config, whole=True) as app:
             signals.watch_folder(config.account_dir)  # opening may have created the database
-            if not confirm("Empty the cache and load every note again?", yes=yes):
+            local = config.store.truth is Truth.LOCAL
+            if not confirm(_INDEX_ANEW if local else _LOAD_ANEW, yes=yes):
                 return 1
             signals.note_change(_EMPTIED)
             with command_setup.record_command(app, "cli.reset-cache"):
@@ -257,7 +260,7 @@ def _require_consent(config: Config) -> None:
         talk("Your notes are in there, and nowhere else.")
     else:
         talk("Your notes stay at the note store; the next start loads them again.")
-    if purge.may_hold_unsent_text(config):
+    if config.store.truth is not Truth.LOCAL and purge.may_hold_unsent_text(config):
         talk("WARNING: there may be text inside that the note store has not confirmed.")
     if not can_ask():
         raise InvalidRequest(

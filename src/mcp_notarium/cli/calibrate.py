@@ -8,7 +8,7 @@ import os
 import time
 
 from mcp_notarium.account import slot_management, slot_rotation
-from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.account.key_changes import ChangeOptions, without_key_error
 from mcp_notarium.cli.terminal import ask_yes, talk
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, user_key
@@ -47,6 +47,8 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     The exit code is 0 also if --yes finds nothing more expensive. Raises ``InvalidRequest`` if the key is
     random, or derived by PBKDF2.
     """
+    if not config.db_encryption:
+        raise without_key_error()
     found = find_key(config, asked)
     if found is None or user_key.read(found).kind != "passphrase":
         raise InvalidRequest(
@@ -90,8 +92,8 @@ def run(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
 
 
 def find_key(config: Config, asked: Secret | None) -> Secret | None:
-    """Return the key that was asked for, else the configured one."""
-    found = find_passphrase(config) if asked is None else None
+    """Return the key that was asked for, else the configured one; a cache without encryption has none."""
+    found = find_passphrase(config) if asked is None and config.db_encryption else None
     return found.passphrase if found else asked
 
 

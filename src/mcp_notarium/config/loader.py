@@ -19,6 +19,7 @@ from mcp_notarium.config.common_variables import COMMON, STORE, secret_names
 from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.settings import Config
 from mcp_notarium.config.sources import (
+    DEFAULT,
     NOT_SET,
     Pick,
     gather_sources,
@@ -137,7 +138,9 @@ def load(
     reading = inspect(environ, cwd=cwd, env_file=env_file, account=account)
     missing, store, problems = None, reading.store, reading.problems()
     if problems or store is None:
-        missing = _join_problems(problems, reasons=reading.reasons())
+        missing = _join_problems(
+            problems, reasons=reading.reasons(), chosen=reading.picks[STORE].origin != DEFAULT
+        )
         if account is None and isinstance(missing, SettingsMissing):
             _point_to_accounts(missing, environ)
         if complete or store is None or not isinstance(missing, SettingsMissing):
@@ -217,7 +220,10 @@ def _point_to_accounts(error: SettingsMissing, environ: Mapping[str, str]) -> No
             error.agent_hint = f"Ask the user to {way}, and to restart the client."
 
 
-def _join_problems(problems: tuple[ConfigError, ...], *, reasons: tuple[str, ...]) -> ConfigError:
+def _join_problems(
+    problems: tuple[ConfigError, ...], *, reasons: tuple[str, ...], chosen: bool
+) -> ConfigError:
+    """Return all problems as one error. ``chosen``: somebody has named the store."""
     messages = "; ".join(problem.message for problem in problems)
     if all(isinstance(problem, SettingsMissing) for problem in problems):
         messages = f"no account is set up here: {messages}"
@@ -231,6 +237,8 @@ def _join_problems(problems: tuple[ConfigError, ...], *, reasons: tuple[str, ...
     if len(missing) < len(problems):
         return ConfigError(messages, resolution_hint=hint)
     names = [name for problem in missing for name in problem.details["missing"]]
+    if not chosen:  # who has set nothing up need not know the names of settings
+        messages = f"no notes are set up here yet ({'; '.join(one.message for one in problems)})"
     hint = f"{_SETUP} {hint}"
     if {one.name for one in registry.kind(registry.DEFAULT).variables} & {*names}:
         error = SettingsMissing(

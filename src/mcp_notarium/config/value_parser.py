@@ -131,13 +131,16 @@ def _parse_number(variable: Variable, text: str, warnings: list[str]) -> str:
         raise ConfigError(
             f"{variable.name} holds something that is not a {variable.kind.value}",
             resolution_hint=f"Set {variable.name} to a number from {variable.minimum} to "
-            f"{variable.maximum} (the default is {variable.default}).",
+            f"{variable.maximum} (the default is {variable.default}). Nothing starts until then.",
         )
     bound = min(max(number, variable.minimum), variable.maximum)
     if bound != number:
-        relation = "below its minimum" if bound == variable.minimum else "above its maximum"
+        relation = "below" if bound == variable.minimum else "above"
         shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-        warnings.append(f"{variable.name} is '{shown}', {relation}; {bound} is used instead.")
+        warnings.append(
+            f"{variable.name} is '{shown}', {relation} what it may be ({variable.minimum} to "
+            f"{variable.maximum}); {bound} is used instead."
+        )
     return str(bound)
 
 
