@@ -32,6 +32,7 @@ Shapes that matter:
 * ``note_names`` and ``note_links`` (``note_links.py``) have rows of stores with paths only: a note's path, name
   and aliases, and what it links to, each with the key by which they are compared.
 * ``merge_bases`` has the last revisions of each note that remote changes replaced (``merge_bases.py``).
+* ``note_vectors`` has what a model made of each note's text (``vector_table.py``).
 * ``note_aliases`` has the old ids of notes that their store has renamed or named.
 * ``hidden_names`` has every id and identity of the notes that a rule hides by an id (``rule``), so that the
   rule holds after renames (``hidden_names.py``).
@@ -81,6 +82,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "note_names": Table(Kind.INDEX, ("kind", "key", "pk")),
         "note_links": Table(Kind.INDEX, ("pk", "place")),
         "merge_bases": Table(Kind.INDEX, ("number",)),
+        "note_vectors": Table(Kind.INDEX, ("number",)),
         "hidden_notes": Table(Kind.INDEX, ("id",)),
         "notes_fts": Table(Kind.INDEX),
         "search_index": Table(Kind.INDEX),
@@ -241,6 +243,15 @@ STATEMENTS = (
       title         TEXT,
       text          TEXT NOT NULL,
       UNIQUE (pk, local_version)
+    ) STRICT
+    """,
+    """
+    CREATE TABLE note_vectors (
+      number        INTEGER PRIMARY KEY AUTOINCREMENT,
+      pk            INTEGER NOT NULL UNIQUE REFERENCES notes(pk) ON DELETE CASCADE,
+      model         TEXT NOT NULL,
+      local_version INTEGER NOT NULL,
+      vector        BLOB NOT NULL
     ) STRICT
     """,
     """
