@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from mcp_notarium.account.copy_schedule import CopySchedule
     from mcp_notarium.config import Config
     from mcp_notarium.logs import Logger
+    from mcp_notarium.meaning.meaning_search import MeaningSearch
     from mcp_notarium.stores.contract import Store
 
 _CLIENT_ID = "client_id"
@@ -136,6 +137,7 @@ async def open_app(
             async with (
                 _run_sync(app.scheduler, log, enabled=syncing, time_to_close=time_to_close),
                 _run_copies(copies if syncing else None, opened, time_to_close),
+                _run_meaning(_meaning(config, app, log) if syncing else None, app, time_to_close),
             ):
                 yield app
             await _close(app, time_to_close)
@@ -236,6 +238,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
             *opened.notices,
             *filter(None, found),
             *config.store.notices(config.store_settings),
+            *_describe_meaning(config),
         ),
         rollback=None if missing is None or missing.harmless else missing,
     )
@@ -336,6 +339,43 @@ async def _run_copies(
         yield
     finally:
         copies.leave()
+        await asyncio.wait({task}, timeout=time_to_close() * _SHARE)
+
+
+def _describe_meaning(config: Config) -> Iterator[str]:
+    """Yield why a model that is named cannot be used, as far as that shows without loading it."""
+    if config.meaning_model is not None:
+        from mcp_notarium.meaning import embedder  # noqa: PLC0415 - an extra
+
+        problem = embedder.find_problem(config.meaning_model)
+        if problem is not None:
+            yield f"{problem.message}. {problem.resolution_hint}"
+
+
+def _meaning(config: Config, app: App, log: Logger) -> MeaningSearch | None:
+    """Return what searches by meaning; None if no model is named."""
+    if config.meaning_model is None:
+        return None
+    from mcp_notarium.meaning.meaning_search import MeaningSearch  # noqa: PLC0415 - an extra
+
+    database, scheduler = app.cache.database, app.scheduler
+    return MeaningSearch(config.meaning_model, database, leads=lambda: scheduler.leads, log=log)
+
+
+@asynccontextmanager
+async def _run_meaning(
+    meaning: MeaningSearch | None, app: App, time_to_close: Callable[[], float]
+) -> AsyncIterator[None]:
+    """Embed notes in a task of its own; end and await it on leaving."""
+    if meaning is None:
+        yield
+        return
+    app.cache.search.meaning = meaning
+    task = asyncio.create_task(meaning.run(), name="meaning")
+    try:
+        yield
+    finally:
+        task.cancel()
         await asyncio.wait({task}, timeout=time_to_close() * _SHARE)
 
 

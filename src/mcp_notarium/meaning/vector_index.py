@@ -42,7 +42,11 @@ class VectorIndex:
             self._last = max(self._last, number)
 
     def nearest(
-        self, question: np.ndarray[Any, Any], *, most: int, permits: Callable[[int], bool] | None = None
+        self,
+        question: np.ndarray[Any, Any],
+        *,
+        most: int,
+        permits: Callable[[int], bool] | None = None,
     ) -> list[tuple[int, float]]:
         """Return the nearest notes (pk, cosine), best first; ``permits`` says of a pk whether it counts."""
         import numpy as np  # noqa: PLC0415 - an extra

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.front_block import shown_part
@@ -75,12 +76,21 @@ class Found:
     inside_words: bool = False
 
 
+class Nearest(Protocol):
+    """Find notes by meaning (``meaning/``)."""
+
+    async def find_nearest(self, text: str, *, most: int) -> list[tuple[int, float]]:
+        """Return the nearest notes (pk, cosine), best first."""
+        ...
+
+
 class SearchIndex:
     """Search the notes of one cache. Reads only; what takes long does not hold up the event loop."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
         self._vocabulary = Vocabulary(database)
+        self.meaning: Nearest | None = None
 
     async def find(
         self,

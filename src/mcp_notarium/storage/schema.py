@@ -32,7 +32,8 @@ Shapes that matter:
 * ``note_names`` and ``note_links`` (``note_links.py``) have rows of stores with paths only: a note's path, name
   and aliases, and what it links to, each with the key by which they are compared.
 * ``merge_bases`` has the last revisions of each note that remote changes replaced (``merge_bases.py``).
-* ``note_vectors`` has what a model made of each note's text (``vector_table.py``).
+* ``note_vectors`` has what a model made of each note's text (``vector_table.py``); ``search_index.vectors`` is the
+  highest ``number`` that was ever given.
 * ``note_aliases`` has the old ids of notes that their store has renamed or named.
 * ``hidden_names`` has every id and identity of the notes that a rule hides by an id (``rule``), so that the
   rule holds after renames (``hidden_names.py``).
@@ -161,7 +162,8 @@ STATEMENTS = (
       changes     INTEGER NOT NULL DEFAULT 0,
       owed        INTEGER NOT NULL DEFAULT 0 CHECK (owed IN (0, 1, 2)),
       left_behind INTEGER NOT NULL DEFAULT 0 CHECK (left_behind IN (0, 1)),
-      merged_at   INTEGER NOT NULL DEFAULT 0
+      merged_at   INTEGER NOT NULL DEFAULT 0,
+      vectors     INTEGER NOT NULL DEFAULT 0
     ) STRICT
     """,
     "INSERT INTO search_index(one) VALUES (1)",
@@ -247,7 +249,7 @@ STATEMENTS = (
     """,
     """
     CREATE TABLE note_vectors (
-      number        INTEGER PRIMARY KEY AUTOINCREMENT,
+      number        INTEGER PRIMARY KEY,
       pk            INTEGER NOT NULL UNIQUE REFERENCES notes(pk) ON DELETE CASCADE,
       model         TEXT NOT NULL,
       local_version INTEGER NOT NULL,

@@ -40,18 +40,23 @@ class VectorTable:
 
     def write(self, model: str, vectors: Sequence[tuple[Passage, bytes]]) -> None:
         """Store vectors in a transaction of their own; those of notes that changed meanwhile count as missing still."""
-        rows = [(one.pk, model, one.local_version, vector, one.pk) for one, vector in vectors]
         with self._db.transaction():
+            last = self._db.number("SELECT vectors FROM search_index")
+            rows = [
+                (number, one.pk, model, one.local_version, vector, one.pk)
+                for number, (one, vector) in enumerate(vectors, last + 1)
+            ]
             self._db.run_many(_WRITE, rows)
+            self._db.run("UPDATE search_index SET vectors = ?", (last + len(rows),))
 
     def read_after(self, number: int, model: str) -> list[Vector]:
         """Return the vectors of this model that were written after ``number``."""
         return [(row[0], row[1], row[2]) for row in self._db.rows(_AFTER, (number, model))]
 
-    def forget_others(self, model: str | None) -> None:
-        """Remove the vectors of every other model; of all, if None."""
+    def forget_others(self, model: str) -> None:
+        """Remove the vectors of every other model."""
         with self._db.transaction():
-            self._db.run("DELETE FROM note_vectors WHERE model IS NOT ?", (model,))
+            self._db.run("DELETE FROM note_vectors WHERE model <> ?", (model,))
 
 
 _MISSING = """
@@ -65,32 +70,7 @@ LEFT JOIN note_vectors v ON v.pk = n.pk AND v.model = ? AND v.local_version = n.
 WHERE v.pk IS NULL
 """
 _WRITE = """
-INSERT OR REPLACE INTO note_vectors(pk, model, local_version, vector)
-SELECT ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM notes WHERE pk = ?)
-"""
-_AFTER, (number, model))]
-
-    def forget_others(self, model: str | None) -> None:
-        """Remove the vectors of every other model; of all, if None."""
-        with self._db.transaction():
-            self._db.run("DELETE FROM note_vectors WHERE model IS NOT ?", (model,))
-
-
-_MISSING = """
-SELECT n.pk, n.local_version, iif(n.title IS NULL, '', n.title || char(10)) || substr(n.text, 1, ?)
-FROM notes n LEFT JOIN note_vectors v ON v.pk = n.pk AND v.model = ? AND v.local_version = n.local_version
-WHERE v.pk IS NULL ORDER BY n.trash, n.modified_at DESC LIMIT ?
-"""
-_COUNT_MISSING = """
-SELECT count(*) FROM notes n
-LEFT JOIN note_vectors v ON v.pk = n.pk AND v.model = ? AND v.local_version = n.local_version
-WHERE v.pk IS NULL
-"""
-_WRITE = """
-INSERT INTO note_vectors(number, pk, model, local_version, vector)
-SELECT coalesce((SELECT max(number) FROM note_vectors), 0) + 1, ?, ?, ?, ?
-WHERE EXISTS (SELECT 1 FROM notes WHERE pk = ?)
-ON CONFLICT (pk) DO UPDATE SET
-  number = excluded.number, model = excluded.model, local_version = excluded.local_version, vector = excluded.vector
+INSERT OR REPLACE INTO note_vectors(number, pk, model, local_version, vector)
+SELECT ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM notes WHERE pk = ?)
 """
 _AFTER = "SELECT number, pk, vector FROM note_vectors WHERE number > ? AND model = ?"
