@@ -21,6 +21,7 @@ from mcp_notarium.search.folding import (
 )
 from mcp_notarium.search.query import And, Condition, InFolder, Not, Or, Phrase, Tagged, Word
 from mcp_notarium.search.stemming import completions, spelling
+from mcp_notarium.search.units import unit_of
 
 Expansions = Mapping[str, Sequence[str]]
 """For words as typed: the index terms to search in their place."""
@@ -39,7 +40,7 @@ def build_match(condition: Condition, expansions: Expansions) -> str | None:
     match condition:
         case Word(text, prefix):
             terms = () if prefix else expansions.get(text, ())
-            return _expand(terms) if terms else _leaf(text, prefix=prefix)
+            return _expand(terms) if terms else _word(text, prefix=prefix)
         case Phrase(text):
             return _leaf(text, prefix=False)
         case Or(conditions):
@@ -89,6 +90,18 @@ def plain_words(condition: Condition) -> Iterator[str]:
         case And(conditions) | Or(conditions):
             for item in conditions:
                 yield from plain_words(item)
+
+
+def match_any(texts: Sequence[str]) -> str | None:
+    """Write words and phrases, any of which will do; None if none has a letter, digit or picture."""
+    parts = dict.fromkeys(_leaf(text, prefix=False) for text in texts)
+    return _join(" OR ", [part for part in parts if part]) if any(parts) else None
+
+
+def _word(text: str, *, prefix: bool) -> str | None:
+    """Write a bare word: in any of the ways in which notes write it."""
+    unit = None if prefix else unit_of(text)
+    return match_any(unit.spellings) if unit else _leaf(text, prefix=prefix)
 
 
 def _leaf(text: str, *, prefix: bool) -> str | None:
