@@ -70,11 +70,9 @@ def _units_of_words(words: Sequence[str]) -> Iterator[Unit]:
 
 def _date(words: Sequence[str], found: DateWords) -> Unit:
     typed = words[found.first : found.last]
-    own = [word for word in typed if len(word) > _SHORTEST_PART and _has_letter(word)]
-    parts = dict.fromkeys(
-        [*found.month_forms, *own, *([found.year] if found.year and len(typed) > 1 else [])]
-    )
-    return Unit(" ".join(typed), found.forms, tuple(parts), found.last - found.first)
+    own = [word for word in typed if len(word) > _SHORTEST_PART] if len(typed) > 1 else []
+    parts = tuple(dict.fromkeys([*found.month_forms, *own]))
+    return Unit(" ".join(typed), found.forms, parts, found.last - found.first)
 
 
 def _unit(word: str) -> Unit | None:
