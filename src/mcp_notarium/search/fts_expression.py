@@ -19,7 +19,17 @@ from mcp_notarium.search.folding import (
     tokens,
     words_only,
 )
-from mcp_notarium.search.query import And, Condition, InFolder, Not, Or, Phrase, Ranked, Tagged, Word
+from mcp_notarium.search.query import (
+    And,
+    Condition,
+    InFolder,
+    Not,
+    Or,
+    Phrase,
+    Ranked,
+    Tagged,
+    Word,
+)
 from mcp_notarium.search.stemming import completions, spelling
 from mcp_notarium.search.units import unit_of
 

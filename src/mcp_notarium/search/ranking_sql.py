@@ -5,6 +5,7 @@ As in ``sql_builder.py``: what a person typed goes into parameters, and the wide
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 
@@ -32,7 +33,7 @@ from mcp_notarium.search.sql_builder import (
     order_of,
 )
 
-_WHOLE, _ALL_IN_TITLE, _IS_TITLE = 1, 2, 3
+_WHOLE, ALL_IN_TITLE, IS_TITLE = 1, 2, 3
 """What puts a note before others, whatever it scores."""
 _BM25 = "bm25(notes_fts, 1.0, 5.0, 3.0, 1.0)"
 _MATCH = (
@@ -73,16 +74,23 @@ def titled(query: Query) -> Statement:
     return Statement(f"{found.sql} ORDER BY {order_of(query)}", found.parameters)
 
 
+def permitted(query: Query, pks: Sequence[int]) -> Statement:
+    """Build what finds those of these notes (pk) that everything but the bare words of the query permits."""
+    filters, _ = filters_of(query, strict_conditions(query))
+    source = "json_each(?) AS wanted CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = wanted.value WHERE 1"
+    return _select("m.pk", Statement(source, (json.dumps(list(pks)),)), filters)
+
+
 def ranking(query: Query, plan: Plan, sought: Sequence[Sought], *, notes: int) -> Statement:
     """Build what finds the planned notes, best first.
 
-    The columns are pk, the numbers of its pieces as bits, and whether its title has all words.
+    The columns are pk, the numbers of its pieces as bits, and its grade.
     """
     arms = list(_arms(query, plan, sought, notes))
     union = " UNION ALL ".join(arm.sql for arm in arms)
     held = sum(1 << number for number in plan.held)
     return Statement(
-        f"SELECT pk, {held} + sum(piece), max(grade) >= {_ALL_IN_TITLE} FROM ({union}) GROUP BY pk "  # noqa: S608 - constants only
+        f"SELECT pk, {held} + sum(piece), max(grade) FROM ({union}) GROUP BY pk "  # noqa: S608 - constants only
         f"ORDER BY max(grade) DESC, sum(score), {order_of(query)}",
         tuple(value for arm in arms for value in arm.parameters),
     )
@@ -115,8 +123,8 @@ def _arms(query: Query, plan: Plan, sought: Sequence[Sought], notes: int) -> Ite
         yield arm(1 << number, score, 0, _MATCH, in_scope(query, expression))
     wholes = [one.whole.expression for one in sought]
     if all(one.notes for one in sought):
-        yield arm(0, "0", _ALL_IN_TITLE, _MATCH, in_heading(wholes))
-    yield arm(0, "0", _IS_TITLE, _TITLED, title_key(typed_words(query)))
+        yield arm(0, "0", ALL_IN_TITLE, _MATCH, in_heading(wholes))
+    yield arm(0, "0", IS_TITLE, _TITLED, title_key(typed_words(query)))
 
 
 def _newest(query: Query, expression: str) -> Statement:

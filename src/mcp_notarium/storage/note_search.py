@@ -22,14 +22,20 @@ from mcp_notarium.search.folding import fold, words_only
 from mcp_notarium.search import ranking
 from mcp_notarium.search.fts_expression import match_terms
 from mcp_notarium.search.query import And, Query, Word
-from mcp_notarium.search.ranking import Kind, Piece, Sought, bare_words
+from mcp_notarium.search.ranking import Kind, Piece, Sought, bare_words, typed_words
 from mcp_notarium.search.ranking_sql import ROWS
 from mcp_notarium.search.snippets import Snippet, Term, find_snippet, terms_of
 from mcp_notarium.search.sql_builder import Statements, build, words_of
 from mcp_notarium.search.stemming import spelling, stem
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import Vocabulary, distance, reach_of
-from mcp_notarium.storage.ranked_search import Hits, Page, count_words, find_hits
+from mcp_notarium.storage.ranked_search import (
+    Hits,
+    Page,
+    count_words,
+    find_hits,
+    find_hits_by_meaning,
+)
 from mcp_notarium.storage.statement_texts import Row
 
 MOST_RANKED = 1000
@@ -49,6 +55,8 @@ _MOST_BESIDE_WORDS = 200
 _MOST_EXPANSIONS = 1000
 _MOST_QUICK = 20
 """Terms that are searched for in a few milliseconds; more are searched for in a thread."""
+_MOST_NEAR = 50
+"""Notes that count as near to a question by meaning."""
 _MOST_CANDIDATES = 24
 _MOST_PREVIEWED = 16_384
 _MOST_EXPLAINED = 262_144
@@ -74,6 +82,7 @@ class Summary:
     properties: frozenset[str] = frozenset()
     match: Snippet | None = None
     lacks: tuple[str, ...] = ()
+    by_meaning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +170,11 @@ class SearchIndex:
         if any(one.notes < ranking.FEW for one in sought):
             await self._vocabulary.refresh()
             sought = [self._with_inside(one) for one in sought]
-        work = partial(_find_rows, query=query, sought=sought, page=page)
+        near: list[int] = []
+        if self.meaning is not None:
+            asked = typed_words(query)
+            near = [pk for pk, _ in await self.meaning.find_nearest(asked, most=_MOST_NEAR)]
+        work = partial(_find_rows, query=query, sought=sought, near=near, page=page)
         hits, rows = work(self._db)
         size, offset = page(hits.with_all)
         by_pk = {row[-1]: row for row in rows}
@@ -175,7 +188,8 @@ class SearchIndex:
             inside=any(hit.inside for hit, _ in found),
         )
         lacking = [
-            replace(note, lacks=hit.lacks) for note, (hit, _) in zip(notes, found, strict=True)
+            replace(note, lacks=hit.lacks, by_meaning=hit.by_meaning)
+            for note, (hit, _) in zip(notes, found, strict=True)
         ]
         return Found(
             lacking,
@@ -333,11 +347,14 @@ class SearchIndex:
 
 
 def _find_rows(
-    database: Database, *, query: Query, sought: Sequence[Sought], page: Page
+    database: Database, *, query: Query, sought: Sequence[Sought], near: Sequence[int], page: Page
 ) -> tuple[Hits, list[Row]]:
     """Return one page of hits, and their rows, as they are at one moment."""
     with database.snapshot():
-        hits = find_hits(database, query, sought, page=page)
+        if near:
+            hits = find_hits_by_meaning(database, query, sought, near, page=page)
+        else:
+            hits = find_hits(database, query, sought, page=page)
         pks = json.dumps([hit.pk for hit in hits.notes])
         return hits, database.rows(ROWS, (pks,))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.ranking import (
@@ -15,17 +16,30 @@ from mcp_notarium.search.ranking import (
     MOST_RANKED,
     Sought,
     choose,
+    fuse,
     is_inside,
     missing_words,
     significant_words,
     strict_conditions,
     without_common_words,
 )
-from mcp_notarium.search.ranking_sql import counting, frequencies, ranking, titled
+from mcp_notarium.search.ranking_sql import (
+    ALL_IN_TITLE,
+    IS_TITLE,
+    counting,
+    frequencies,
+    permitted,
+    ranking,
+    titled,
+)
 from mcp_notarium.search.sql_builder import build_newest, filters_of
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.statement_texts import Row
 
+
+MOST_BY_MEANING = 10
+"""Notes without any of the words that are shown because of what they mean."""
+_EVERYTHING = 2**31
 
 Page = Callable[[int], tuple[int, int]]
 """Tell limit and offset from how many notes lack no word."""
@@ -33,11 +47,16 @@ Page = Callable[[int], tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Hold a note (pk), the words it lacks, and whether it has one inside another word only."""
+    """Hold a note (pk), the words it lacks, and whether it has one inside another word only.
+
+    ``titled``: its title is what was typed. ``by_meaning``: no word finds it.
+    """
 
     pk: int
     lacks: tuple[str, ...] = ()
     inside: bool = False
+    titled: bool = False
+    by_meaning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +64,22 @@ class Hits:
     """Hold a part of what was found.
 
     ``total`` counts all of it, ``with_all`` the notes that lack no word. ``unknown``: words that no note has.
+    ``by_time``: they are too many to be ranked, and the newest come first.
     """
 
     notes: list[Hit]
     total: int
     with_all: int
     unknown: tuple[str, ...] = ()
+    by_time: bool = False
 
 
 def count_words(database: Database, query: Query, words: Sequence[Word]) -> list[Sought]:
     """Return what is looked for, with the number of notes that have each whole word."""
     sought = significant_words(words)
-    *counts, notes = _counts(database, query, [replace(one, pieces=one.pieces[:1]) for one in sought])
+    *counts, notes = _counts(
+        database, query, [replace(one, pieces=one.pieces[:1]) for one in sought]
+    )
     counted = [
         replace(one, pieces=(replace(one.whole, notes=count), *one.pieces[1:]))
         for one, count in zip(sought, counts, strict=True)
@@ -98,13 +121,44 @@ def find_hits(
     return _hits(rows, sought, page)
 
 
+def find_hits_by_meaning(
+    database: Database,
+    query: Query,
+    sought: Sequence[Sought],
+    near: Sequence[int],
+    *,
+    page: Page,
+) -> Hits:
+    """Return what :meth:`find_hits` does, with the notes that are ``near`` (pk, best first) by what they mean."""
+    found = find_hits(database, query, sought, page=lambda _: (_EVERYTHING, 0))
+    if found.by_time:
+        return find_hits(database, query, sought, page=page)
+    statement = permitted(query, near)
+    shown = {row[0] for row in database.rows(statement.sql, statement.parameters)}
+    by_words = {hit.pk: hit for hit in found.notes}
+    only_near = [pk for pk in near if pk in shown and pk not in by_words][:MOST_BY_MEANING]
+    ranked = [pk for pk in near if pk in by_words or pk in only_near]
+    titled = [hit.pk for hit in found.notes if hit.titled]
+    order = dict.fromkeys([*titled, *fuse([pk for pk in by_words], ranked)])
+    limit, offset = page(found.with_all)
+    notes = [
+        by_words.get(pk) or Hit(pk, by_meaning=True) for pk in islice(order, offset, offset + limit)
+    ]
+    return replace(found, notes=notes, total=len(order))
+
+
 def _hits(rows: Sequence[Row], sought: Sequence[Sought], page: Page) -> Hits:
     lacking = {has: missing_words(sought, has) for has in {has for _, has, _ in rows}}
-    with_all = sum(1 for _, has, entitled in rows if entitled or not lacking[has])
+    with_all = sum(1 for _, has, grade in rows if grade >= ALL_IN_TITLE or not lacking[has])
     limit, offset = page(with_all)
     notes = [
-        Hit(pk, () if entitled else lacking[has], inside=is_inside(sought, has))
-        for pk, has, entitled in rows[offset : offset + limit]
+        Hit(
+            pk,
+            () if grade >= ALL_IN_TITLE else lacking[has],
+            inside=is_inside(sought, has),
+            titled=grade == IS_TITLE,
+        )
+        for pk, has, grade in rows[offset : offset + limit]
     ]
     unknown = tuple(one.text for one in sought if not any(piece.notes for piece in one.pieces))
     return Hits(notes, len(rows), with_all, unknown)
@@ -122,10 +176,15 @@ def _newest(database: Database, query: Query, base: str, page: Page) -> Hits | N
     limit, offset = page(total)
     pks = first[offset : offset + limit]
     rows, _ = build_newest(
-        query, base, strict, without=first, limit=limit - len(pks), offset=max(0, offset - len(first))
+        query,
+        base,
+        strict,
+        without=first,
+        limit=limit - len(pks),
+        offset=max(0, offset - len(first)),
     )
     found = database.rows(rows.sql, rows.parameters) if len(pks) < limit else []
-    return Hits([Hit(pk) for pk in (*pks, *(row[-1] for row in found))], total, total)
+    return Hits([Hit(pk) for pk in (*pks, *(row[-1] for row in found))], total, total, by_time=True)
 
 
 def _counts(database: Database, query: Query, sought: Sequence[Sought]) -> list[int]:

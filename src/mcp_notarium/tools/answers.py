@@ -66,6 +66,7 @@ class ListItem(Answer):
     properties: Properties | None = None
     match: Match | None = None
     lacks: list[str] | None = None
+    by: Literal["meaning"] | None = None
     hidden: list[str] | None = None
 
 

@@ -151,6 +151,7 @@ def _row(summary: Summary, policy: Policy) -> ListItem:
         properties=shown_properties(summary.properties),
         match=_match(summary, policy),
         lacks=list(summary.lacks) or None,
+        by="meaning" if summary.by_meaning else None,
     )
 
 
