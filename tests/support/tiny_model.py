@@ -34,6 +34,7 @@ def write_model(folder: Path, groups: Sequence[Sequence[str]] = GROUPS, *, seed:
         sentence_iterator=iter([word for group in groups for word in group]),
         model_writer=written,
         model_type="word",
+        normalization_rule_name="nmt_nfkc_cf",
         vocab_size=3 + sum(map(len, groups)),
         minloglevel=2,
     )
