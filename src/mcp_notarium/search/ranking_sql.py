@@ -106,7 +106,8 @@ def _arms(query: Query, plan: Plan, sought: Sequence[Sought], notes: int) -> Ite
         yield arm(1 << number, score, grade(piece), _MATCH, expression)
     if plan.held and plan.newest:
         newest = _newest(query, in_scope(query, plan.base))
-        yield Statement(f"SELECT pk, sorted, 0, 0, 0 FROM ({newest.sql})", newest.parameters)  # noqa: S608 - constants only
+        shown = "pk, sorted, 0 AS piece, 0 AS score, 0 AS grade"
+        yield Statement(f"SELECT {shown} FROM ({newest.sql})", newest.parameters)  # noqa: S608 - constants only
     elif plan.held:
         yield arm(0, _BM25, grade(sought[0].whole), _MATCH, in_scope(query, plan.base))
     for number, piece in plan.added:
