@@ -40,7 +40,7 @@ _TITLED = (
     "notes AS t INDEXED BY notes_titles CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = t.pk "
     "WHERE t.title_key = ?"
 )
-_FACTS = ("piece", "plain", "score", "more", "added", "grade")
+_FACTS = ("piece", "plain", "weight", "more", "added", "grade")
 _COUNT = "(SELECT count(*) FROM notes_fts WHERE notes_fts MATCH ?)"
 ROWS = """
 SELECT n.id, n.local_version, n.modified_at, n.trash, n.tags, n.title, n.head, n.properties, n.pk
@@ -79,7 +79,7 @@ def ranking(query: Query, plan: Plan, sought: Sequence[Sought]) -> Statement:
     arms = list(_arms(query, plan, sought))
     union = " UNION ALL ".join(arm.sql for arm in arms)
     held = sum(1 << number for number in plan.held)
-    score = "sum(score) + sum(more) - sum(added) * sum(plain)"
+    score = "sum(plain * weight) + sum(more) - sum(added) * sum(plain)"
     return Statement(
         f"SELECT pk, {held} + sum(piece), max(grade) >= {_ALL_IN_TITLE} FROM ({union}) GROUP BY pk "  # noqa: S608 - constants only
         f"ORDER BY max(grade) DESC, {score}, {order_of(query)}",
@@ -96,7 +96,7 @@ def _arms(query: Query, plan: Plan, sought: Sequence[Sought]) -> Iterator[Statem
     filters, _ = filters_of(query, strict_conditions(query))
     columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"
 
-    def arm(source: Statement, **more: str | int) -> Statement:
+    def arm(source: Statement, **more: str | float) -> Statement:
         shown = ", ".join(f"{more.get(name, 0)} AS {name}" for name in _FACTS)
         return _select(f"{columns}, {shown}", source, filters)
 
@@ -105,15 +105,15 @@ def _arms(query: Query, plan: Plan, sought: Sequence[Sought]) -> Iterator[Statem
 
     for number, piece in plan.scored:
         first = _WHOLE if len(sought) == 1 and piece.kind is Kind.WHOLE else 0
-        score = f"{_BM25} * {WEIGHTS[piece.kind]}"
+        weight = WEIGHTS[piece.kind]
         found = match(piece.expression)
-        yield arm(found, piece=1 << number, plain=_BM25, score=score, grade=first)
+        yield arm(found, piece=1 << number, plain=_BM25, weight=weight, grade=first)
     if plan.held and plan.newest:
         newest = _newest(query, in_scope(query, plan.base))
         shown = ", ".join(f"0 AS {name}" for name in _FACTS)
         yield Statement(f"SELECT pk, sorted, {shown} FROM ({newest.sql})", newest.parameters)  # noqa: S608 - constants only
     elif plan.held:
-        yield arm(match(plan.base), plain=_BM25, score=_BM25)
+        yield arm(match(plan.base), plain=_BM25, weight=1)
     for number, piece in plan.added:
         both = match(f"({plan.base} AND {piece.expression})")
         yield arm(both, piece=1 << number, more=_BM25, added=1)

@@ -76,11 +76,12 @@ def find_hits(
     The pieces besides whole words are counted here.
     """
     sought = [one if one.notes < FEW else replace(one, pieces=one.pieces[:1]) for one in sought]
-    taken = iter(_counts(database, query, sought))
-    sought = [
-        replace(one, pieces=tuple(replace(piece, notes=next(taken)) for piece in one.pieces))
-        for one in sought
-    ]
+    if any(one.pieces[1:] for one in sought):
+        taken = iter(_counts(database, query, sought))
+        sought = [
+            replace(one, pieces=tuple(replace(piece, notes=next(taken)) for piece in one.pieces))
+            for one in sought
+        ]
     _, filtered = filters_of(query, strict_conditions(query))
     plan = choose(
         sought,
