@@ -38,9 +38,6 @@ little if a thousand notes have the word; beyond that the newest come first."""
 FEW = 10
 """With fewer hits of whole words than this, parts of compounds are looked for as well."""
 
-FEWEST_ROWS = 5
-"""Notes of a page, at least, whatever they lack."""
-
 _SHORTEST_PART = 3
 _SHORTEST_BESIDE_WORDS = 4
 _SHORTEST_REST = 3
@@ -109,17 +106,11 @@ class SearchIndex:
     ) -> Found:
         """Return ``limit`` notes after the first ``offset``, in the order the query asks for.
 
-        ``short_page``: the number of a page, from 1, instead of an offset; pages have room for the notes with all words, and
-        for ``FEWEST_ROWS``. ``explain``: with what matches in each.
+        ``short_page``: the number of a page, from 1, instead of an offset; a page has fewer notes if the others match less
+        well. ``explain``: with what matches in each.
         """
-
-        def page(with_all: int) -> tuple[int, int]:
-            if short_page is None:
-                return limit, offset
-            size = min(limit, max(with_all, FEWEST_ROWS))
-            return size, (short_page - 1) * size
-
         if words := bare_words(query):
+            page = Page(limit, offset, short_page)
             return await self._find_ranked(
                 query, words, page, preview_lines=preview_lines, explain=explain
             )
@@ -153,7 +144,7 @@ class SearchIndex:
             sought = [self._with_inside(one) for one in sought]
         work = partial(_find_rows, query=query, sought=sought, page=page)
         hits, rows = work(self._db)
-        size, offset = page(hits.with_all)
+        before = page.offset if page.short is None else (page.short - 1) * hits.size
         by_pk = {row[-1]: row for row in rows}
         found = [(hit, by_pk[hit.pk]) for hit in hits.notes if hit.pk in by_pk]
         seen = And(tuple(Word(one.text) for one in sought))
@@ -169,10 +160,10 @@ class SearchIndex:
         ]
         return Found(
             lacking,
-            _at_least(hits.total, offset, notes),
+            _at_least(hits.total, before, notes),
             inside_words=any(hit.inside for hit in hits.notes),
             with_all=hits.with_all,
-            size=size,
+            size=hits.size,
             unknown=hits.unknown,
         )
 
