@@ -16,7 +16,7 @@ from mcp_notarium.search.dates import DateWords, find_dates
 from mcp_notarium.search.folding import fold, is_run, pieces
 from mcp_notarium.search.identifiers import spaced
 
-MOST_PARTS = 48
+MOST_PARTS = 32
 """Parts of one unit, at most: each is looked for in the index."""
 
 _APOSTROPHE = "['\u2019\u02bc\uff07]"
