@@ -17,7 +17,9 @@ from itertools import pairwise
 
 from mcp_notarium.search.identifiers import inner_words, spaced
 
-SENTINEL = "0000000"
+GRAM = "\ue000"
+"""What begins a gram: a character of nobody, which the tokenizer takes for a letter."""
+SENTINEL = GRAM
 """A token no query contains; it keeps phrases from matching across left-out text."""
 CONTEXT = 12
 """Tokens of plain text kept before and after a line in the supplement. A phrase of one more token
@@ -135,11 +137,11 @@ def without_grams(text: str) -> str:
 def grams(run: str) -> list[str]:
     """Return the index tokens of one run: every pair of neighbours, and the last character alone.
 
-    A token has 7 decimal digits per character. So it is one token of the index, and the 7 digits of a
-    character are a prefix of the pairs that begin with it.
+    A token has 6 decimal digits per character. So it is one token of the index, which the stemmer leaves alone, and
+    the token of a character is a prefix of the pairs that begin with it.
     """
-    digits = [f"{ord(character):07d}" for character in run]
-    return [one + other for one, other in pairwise(digits)] + digits[-1:]
+    digits = [f"{ord(character):06d}" for character in run]
+    return [f"{GRAM}{both}" for both in (*map("".join, pairwise(digits)), digits[-1])]
 
 
 def pieces(folded: str) -> list[str]:

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from itertools import islice
 
-from mcp_notarium.search.folding import words_only
+from mcp_notarium.search.folding import GRAM, words_only
 from mcp_notarium.search.stemming import stem
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.note_rows import BULK_SIZE
@@ -256,7 +256,7 @@ def _read_terms(database: Database) -> tuple[int, str]:
     """Return the number of changes and all terms, one a line. SQLite joins them: meanwhile Python is free."""
     changes = FtsIndex(database).changes()
     database.run(_VIEW)
-    row = database.row(_ALL_TERMS, {"longest": _LONGEST_TERM})
+    row = database.row(_ALL_TERMS, {"longest": _LONGEST_TERM, "gram": GRAM})
     return changes, f"\n{row[0]}\n" if row and row[0] else "\n"
 
 
@@ -327,8 +327,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS temp.index_terms USING fts5vocab('main', 'not
 _ALL_TERMS = """
 SELECT group_concat(term, char(10)) FROM (
   SELECT term FROM temp.index_terms
-  WHERE length(term) <= :longest
-  AND NOT (length(term) IN (7, 14) AND term GLOB '0*' AND term NOT GLOB '*[^0-9]*')
+  WHERE length(term) <= :longest AND substr(term, 1, 1) <> :gram
 )
 """
-"""The terms but for pairs of characters, which are written as digits."""
+"""The terms but for pairs of characters."""
