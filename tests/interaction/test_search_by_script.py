@@ -17,7 +17,7 @@ OTHERS = [
     "会议记录\n今天的会议讨论了新的计划和预算。",
     "買い物\n牛乳とパンを買う。明日は会議がある。",
     "ประชุม\nวันนี้มีประชุมเรื่องงบประมาณ",
-    "Code\nUse a list, a pool of threads, or an array; snake and camel are animals. A case was shared. Rent is due.",
+    "Code\nUse a list, a pool of threads, or an array; snake and camel are animals. Rent is due.",
     "Log\n2020-03-17 10:18 started\n2020-03-19 03:20 stopped",
 ]
 FOUND = [

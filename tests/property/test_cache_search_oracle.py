@@ -120,7 +120,7 @@ def test_few_whole_words_are_followed_by_exactly_the_compounds(cache, monkeypatc
     for word in sample(
         [*words, *(word[:5] for word in words), *(word[-5:] for word in words)], 400
     ):
-        part, own = fold(word), token(word)
+        part = fold(word)
         whole = expected(lambda note, word=word: has_word(note, word))
         if not 0 < len(whole) < 30 or len(part) < 4:
             continue

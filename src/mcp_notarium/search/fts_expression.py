@@ -20,7 +20,17 @@ from mcp_notarium.search.folding import (
     tokens,
     words_only,
 )
-from mcp_notarium.search.query import And, Condition, InFolder, Not, Or, Phrase, Tagged, Word
+from mcp_notarium.search.query import (
+    And,
+    Condition,
+    InFolder,
+    Not,
+    Or,
+    Phrase,
+    Ranked,
+    Tagged,
+    Word,
+)
 from mcp_notarium.search.stemming import completions, spelling
 from mcp_notarium.search.units import unit_of
 
@@ -43,6 +53,9 @@ def build_match(condition: Condition, expansions: Expansions) -> str | None:
         case Or(conditions):
             parts = [build_match(item, expansions) for item in conditions]
             return _join(" OR ", [part for part in parts if part]) if all(parts) else None
+        case Ranked(words):
+            parts = [build_match(word, expansions) for word in words]
+            return _join(" OR ", [part for part in parts if part]) if any(parts) else None
         case And(conditions):
             ranked, rest = split(conditions, expansions)
             return None if rest else ranked
@@ -79,12 +92,22 @@ def without_tags(expression: str) -> str:
     return f"{_WITHOUT_TAGS} : ({expression})"
 
 
+def in_heading(expressions: Sequence[str]) -> str:
+    """Write what finds the notes whose heading has all of the expressions."""
+    return f"{{heading}} : ({' AND '.join(expressions)})"
+
+
+def match_terms(terms: Sequence[str]) -> str:
+    """Write index terms, any of which will do."""
+    return _expand(terms)
+
+
 def plain_words(condition: Condition) -> Iterator[str]:
     """Yield the words that are one word to the index, as typed; excluded ones are left out."""
     match condition:
         case Word(text, prefix=False) if words_only(text).isalnum() and not gram_runs(fold(text)):
             yield text
-        case And(conditions) | Or(conditions):
+        case Ranked(conditions) | And(conditions) | Or(conditions):
             for item in conditions:
                 yield from plain_words(item)
 
