@@ -186,7 +186,7 @@ class Library:
 
     async def suggest(self, word: str, *, within: Query) -> list[str]:
         """Return words like this one that would find something."""
-        return await self._cache.search.suggest(word, within=within)
+        return await self._cache.speller.suggest(word, within=within)
 
     def get(self, note_id: str) -> Note | None:
         """Return a note from the index, or None."""

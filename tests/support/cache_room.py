@@ -87,7 +87,7 @@ def find(cache: Cache, query: Query, **how) -> Found:
 
 def suggest(cache: Cache, word: str, **how) -> list[str]:
     """Words like this one that do find something."""
-    return asyncio.run(cache.search.suggest(word, **how))
+    return asyncio.run(cache.speller.suggest(word, **how))
 
 
 def child(script: str, *arguments: object) -> subprocess.Popen[str]:

@@ -1,35 +1,31 @@
 """Find one page of the notes a query asks for, and count all of them.
 
 ``search/sql_builder.py`` turns a query into SQL; this module runs it. It looks once more inside words
-(``fahrt`` in ``Schifffahrt``) if words find little, puts what that finds behind the rest, and says so. For
-misspelt words it offers words that do find something within the same limits.
+(``fahrt`` in ``Schifffahrt``) if words find little, puts what that finds behind the rest, and says so.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.front_block import shown_part
 from mcp_notarium.domain.lines import preview
-from mcp_notarium.search.folding import fold, words_only
 from mcp_notarium.search import ranking
+from mcp_notarium.search.folding import words_only
 from mcp_notarium.search.fts_expression import match_terms
 from mcp_notarium.search.query import And, Query, Word
 from mcp_notarium.search.ranking import Kind, Piece, Sought, bare_words
 from mcp_notarium.search.ranking_sql import ROWS
 from mcp_notarium.search.snippets import Snippet, Term, find_snippet, terms_of
 from mcp_notarium.search.sql_builder import Statements, build, words_of
-from mcp_notarium.search.stemming import spelling, stem
+from mcp_notarium.search.stemming import stem
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.fts_index import Vocabulary, distance, reach_of
 from mcp_notarium.storage.ranked_search import Hits, Page, count_words, find_hits
 from mcp_notarium.storage.statement_texts import Row
+from mcp_notarium.storage.vocabulary import Vocabulary
 
 MOST_RANKED = 1000
 """Notes of a single-word query that are ranked. Ranking takes three times as long as finding, and says
@@ -45,11 +41,9 @@ _MOST_BESIDE_WORDS = 200
 _MOST_EXPANSIONS = 1000
 _MOST_QUICK = 20
 """Terms that are searched for in a few milliseconds; more are searched for in a thread."""
-_MOST_CANDIDATES = 24
 _MOST_PREVIEWED = 16_384
 _MOST_EXPLAINED = 262_144
 """Characters of a text, at most, in which the place of a hit is looked for."""
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +84,9 @@ class Found:
 class SearchIndex:
     """Search the notes of one cache. Reads only; what takes long does not hold up the event loop."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, vocabulary: Vocabulary) -> None:
         self._db = database
-        self._vocabulary = Vocabulary(database)
+        self._vocabulary = vocabulary
 
     async def find(
         self,
@@ -205,26 +199,6 @@ class SearchIndex:
             notes = self._explain(notes, terms)
         return notes
 
-    async def suggest(self, word: str, *, within: Query | None = None, limit: int = 3) -> list[str]:
-        """Return words spelled almost like this one that do find something, best first.
-
-        ``within`` gives the limits (tags, dates, trash); its terms do not matter. A word that only
-        notes outside of the limits have is never offered.
-        """
-        found: list[str] = []
-        wanted = words_only(replace_surrogates(word))
-        if not (wanted.isalnum() and reach_of(wanted)):
-            return found
-        await self._vocabulary.refresh()
-        for term in self._nearby(wanted):
-            await asyncio.sleep(0)  # let other calls through
-            spelled = self._find_written_form(term, within or Query())
-            if spelled and spelled not in found and _is_near(fold(spelled), wanted):
-                found.append(spelled)
-            if len(found) == limit:
-                break
-        return found
-
     async def _find_inside(
         self, query: Query, total: int, *, limit: int, offset: int
     ) -> tuple[int, list[Row]]:
@@ -276,24 +250,6 @@ class SearchIndex:
             terms = [term for term in inside if term.endswith(cut)]
         return terms
 
-    def _nearby(self, word: str) -> list[str]:
-        near = self._vocabulary.near(word)[:_MOST_CANDIDATES]
-        stemmed = stem(word)
-        if stemmed != word:
-            near += self._vocabulary.near(stemmed)[:_MOST_CANDIDATES]
-        return list(dict.fromkeys(near))
-
-    def _find_written_form(self, term: str, within: Query) -> str | None:
-        """Return a whole word of a note within the limits whose stem is this index term."""
-        query = replace(within, terms=Word(spelling(term)))
-        statements = build(query, limit=1, expansions={spelling(term): [term]})
-        row = self._db.row(statements.unranked.sql, statements.unranked.parameters)
-        if row is None:
-            return None
-        text = self._db.row(_WRITTEN_AND_TAGS if within.in_tags else _WRITTEN, (row[-1],))
-        words = dict.fromkeys(_WORD.findall(text[0])) if text else ()
-        return next((word.lower() for word in words if stem(fold(word)) == term), None)
-
     def _explain(self, notes: Sequence[Summary], terms: Sequence[Term]) -> list[Summary]:
         texts = self._read_beginnings(notes, _MOST_EXPLAINED)
         return [
@@ -342,12 +298,6 @@ def _is_compound(term: str, part: str) -> bool:
     return before >= _SHORTEST_REST or (before == 0 and after >= _SHORTEST_REST)
 
 
-def _is_near(word: str, wanted: str) -> bool:
-    """Tell whether a whole word is near: its stem may be nearer than itself."""
-    reach = reach_of(wanted)
-    return 0 < distance(word, wanted, at_most=reach) <= reach
-
-
 def _shown(note: Summary) -> str:
     return "\n".join((note.title or "", note.head, *note.tags))
 
@@ -358,10 +308,6 @@ def _summary(row: Row) -> Summary:
     return Summary(note_id, local_version, modified_at, bool(trash), known, title, head, are_set)
 
 
-_WRITTEN = "SELECT coalesce(title, '') || char(10) || text FROM notes WHERE pk = ?"
-_WRITTEN_AND_TAGS = """
-SELECT coalesce(title, '') || char(10) || text || char(10) || tags FROM notes WHERE pk = ?
-"""
 _BEGINNINGS = """
 SELECT n.id, substr(n.text, 1, ?) FROM json_each(?) AS wanted JOIN notes n ON n.id = wanted.value
 """

@@ -73,7 +73,9 @@ class Hits:
 def count_words(database: Database, query: Query, words: Sequence[Word]) -> list[Sought]:
     """Return what is looked for, with the number of notes that have each whole word."""
     sought = significant_words(words)
-    *counts, notes = _counts(database, query, [replace(one, pieces=one.pieces[:1]) for one in sought])
+    *counts, notes = _counts(
+        database, query, [replace(one, pieces=one.pieces[:1]) for one in sought]
+    )
     counted = [
         replace(one, pieces=(replace(one.whole, notes=count), *one.pieces[1:]))
         for one, count in zip(sought, counts, strict=True)
