@@ -171,9 +171,9 @@ class Library:
         """Return the notes of these keys, which have one hash."""
         return duplicates.read_twins(self._cache.database, keys)
 
-    async def suggest(self, word: str, *, within: Query) -> list[str]:
-        """Return words like this one that would find something."""
-        return await self._cache.speller.suggest(word, within=within)
+    async def suggest(self, words: Sequence[str], *, within: Query) -> list[str]:
+        """Return words like these that would find something."""
+        return await self._cache.speller.suggest(words, within=within)
 
     def get(self, note_id: str) -> Note | None:
         """Return a note from the index, or None."""

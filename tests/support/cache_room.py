@@ -85,9 +85,9 @@ def find(cache: Cache, query: Query, **how) -> Found:
     return asyncio.run(cache.search.find(query, **how))
 
 
-def suggest(cache: Cache, word: str, **how) -> list[str]:
+def suggest(cache: Cache, word: str, *, within: Query | None = None) -> list[str]:
     """Words like this one that do find something."""
-    return asyncio.run(cache.speller.suggest(word, **how))
+    return asyncio.run(cache.speller.suggest([word], within=within or Query()))
 
 
 def child(script: str, *arguments: object) -> subprocess.Popen[str]:

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.note_search import Summary
 
 DEFAULT_LIMIT = 20
-MOST_QUERIED = 8
-MOST_SUGGESTED = 5
 LARGEST_OFFSET = 2**53
 """Bounds the offset: SQLite cannot hold larger numbers. A page beyond any account is empty."""
 
@@ -161,7 +159,7 @@ async def _count_alone(app: App, query: Query) -> dict[str, int]:
     terms = query.terms.conditions if isinstance(query.terms, And) else ()
     return {
         _typed(term): await app.library.count(replace(query, terms=term))
-        for term in terms[:MOST_QUERIED]
+        for term in terms
         if isinstance(term, Word | Phrase)
     }
 
@@ -176,6 +174,5 @@ def _typed(term: Word | Phrase) -> str:
 
 async def _suggestions(app: App, query: Query, alone: Mapping[str, int]) -> list[str] | None:
     """Return words similar to those that find nothing, which would find something, or None."""
-    words = [word for word in words_of(query) if not alone.get(word)][:MOST_QUERIED]
-    near = [other for word in words for other in await app.library.suggest(word, within=query)]
-    return list(dict.fromkeys(near))[:MOST_SUGGESTED] or None
+    words = [word for word in words_of(query) if not alone.get(word)]
+    return await app.library.suggest(words, within=query) or None
