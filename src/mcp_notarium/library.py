@@ -113,10 +113,23 @@ class Library:
         """Return what the store can do."""
         return self._store.traits
 
-    async def find(self, query: Query, *, limit: int, offset: int, preview_lines: int) -> Found:
+    async def find(
+        self,
+        query: Query,
+        *,
+        limit: int,
+        offset: int = 0,
+        short_page: int | None = None,
+        preview_lines: int,
+    ) -> Found:
         """Return one page of the notes that match, with where."""
         return await self._cache.search.find(
-            query, limit=limit, offset=offset, preview_lines=preview_lines, explain=True
+            query,
+            limit=limit,
+            offset=offset,
+            short_page=short_page,
+            preview_lines=preview_lines,
+            explain=True,
         )
 
     def find_last_changed(self, most: int) -> list[Summary]:

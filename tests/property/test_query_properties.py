@@ -11,6 +11,7 @@ from mcp_notarium.search.parser import parse
 from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Tagged, Word
 from mcp_notarium.search.sql_builder import build, words_of
 from mcp_notarium.search.stemming import completions, spelling, stem
+from mcp_notarium.search.units import unit_of
 from support.long import LONG
 from support.search_index import Entry, SearchTables
 
@@ -33,6 +34,7 @@ TOKENS = st.sampled_from(
             "©",
         ],
         *["AND", "NOT", "or", "a_b", "x\u0301", "ﬁn", "fin", "100₽", "\ufffd", "²"],
+        *["l'arte", "arte", "aB", "ab", "user's", "2016-01-21", "21.1.2016", "21 Januar 2016"],
     ]
 )
 GLUE = st.sampled_from([" ", " ", " ", ", ", "-", ""])
@@ -126,7 +128,11 @@ def holds(condition: Condition | None, entry: Entry, *, in_tags: bool = True) ->
         case Tagged(tag):
             return tag.lower() in map(str.lower, entry.tags)
         case Word(text, prefix):
-            return has_text(entry, text, prefix=prefix, in_tags=in_tags)
+            unit = None if prefix else unit_of(text)
+            return any(
+                has_text(entry, spelling, prefix=prefix, in_tags=in_tags)
+                for spelling in (unit.spellings if unit else (text,))
+            )
         case Phrase(text):
             return has_text(entry, text, prefix=False, in_tags=in_tags)
 

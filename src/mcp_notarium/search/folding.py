@@ -21,6 +21,9 @@ CONTEXT = 12
 """Tokens of plain text kept before and after a line in the supplement. A phrase of one more token
 always stands whole in one column."""
 
+LONGEST_TITLE = 200
+"""Characters of a title that can be found as a whole."""
+
 _LETTERS = {
     "æ": "ae",
     "œ": "oe",
@@ -148,6 +151,11 @@ def pieces(folded: str) -> list[str]:
 def next_piece(folded: str, place: int) -> re.Match[str] | None:
     """Return the word or run that begins next at or after ``place``, or the rest of one that ``place`` is in."""
     return _piece().search(folded, place)
+
+
+def title_key(title: str) -> str:
+    """Return what equal titles have in common: their folded words; nothing of a very long one."""
+    return " ".join(pieces(fold(title))) if len(title) <= LONGEST_TITLE else ""
 
 
 def is_run(piece: str) -> bool:

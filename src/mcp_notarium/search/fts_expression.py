@@ -19,8 +19,9 @@ from mcp_notarium.search.folding import (
     tokens,
     words_only,
 )
-from mcp_notarium.search.query import And, Condition, InFolder, Not, Or, Phrase, Tagged, Word
+from mcp_notarium.search.query import And, Condition, InFolder, Not, Or, Phrase, Ranked, Tagged, Word
 from mcp_notarium.search.stemming import completions, spelling
+from mcp_notarium.search.units import unit_of
 
 Expansions = Mapping[str, Sequence[str]]
 """For words as typed: the index terms to search in their place."""
@@ -39,12 +40,15 @@ def build_match(condition: Condition, expansions: Expansions) -> str | None:
     match condition:
         case Word(text, prefix):
             terms = () if prefix else expansions.get(text, ())
-            return _expand(terms) if terms else _leaf(text, prefix=prefix)
+            return _expand(terms) if terms else _word(text, prefix=prefix)
         case Phrase(text):
             return _leaf(text, prefix=False)
         case Or(conditions):
             parts = [build_match(item, expansions) for item in conditions]
             return _join(" OR ", [part for part in parts if part]) if all(parts) else None
+        case Ranked(words):
+            parts = [build_match(word, expansions) for word in words]
+            return _join(" OR ", [part for part in parts if part]) if any(parts) else None
         case And(conditions):
             ranked, rest = split(conditions, expansions)
             return None if rest else ranked
@@ -81,14 +85,36 @@ def without_tags(expression: str) -> str:
     return f"{_WITHOUT_TAGS} : ({expression})"
 
 
+def in_heading(expressions: Sequence[str]) -> str:
+    """Write what finds the notes whose heading has all of the expressions."""
+    return f"{{heading}} : ({' AND '.join(expressions)})"
+
+
+def match_terms(terms: Sequence[str]) -> str:
+    """Write index terms, any of which will do."""
+    return _expand(terms)
+
+
 def plain_words(condition: Condition) -> Iterator[str]:
     """Yield the words that are one word to the index, as typed; excluded ones are left out."""
     match condition:
         case Word(text, prefix=False) if words_only(text).isalnum() and not gram_runs(fold(text)):
             yield text
-        case And(conditions) | Or(conditions):
+        case Ranked(conditions) | And(conditions) | Or(conditions):
             for item in conditions:
                 yield from plain_words(item)
+
+
+def match_any(texts: Sequence[str]) -> str | None:
+    """Write words and phrases, any of which will do; None if none has a letter, digit or picture."""
+    parts = dict.fromkeys(_leaf(text, prefix=False) for text in texts)
+    return _join(" OR ", [part for part in parts if part]) if any(parts) else None
+
+
+def _word(text: str, *, prefix: bool) -> str | None:
+    """Write a bare word: in any of the ways in which notes write it."""
+    unit = None if prefix else unit_of(text)
+    return match_any(unit.spellings) if unit else _leaf(text, prefix=prefix)
 
 
 def _leaf(text: str, *, prefix: bool) -> str | None:

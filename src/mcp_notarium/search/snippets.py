@@ -14,7 +14,7 @@ from itertools import islice
 
 from mcp_notarium.domain.lines import LF, shorten
 from mcp_notarium.search.folding import fold, is_run, next_piece, pieces
-from mcp_notarium.search.query import And, Condition, Or, Phrase, Word
+from mcp_notarium.search.query import And, Condition, Or, Phrase, Ranked, Word
 from mcp_notarium.search.stemming import stem
 
 WIDTH = 120
@@ -56,7 +56,7 @@ def terms_of(condition: Condition | None, *, inside: bool = False) -> tuple[Term
 
 def _terms(condition: Condition | None, *, inside: bool) -> Iterator[Term]:
     match condition:
-        case And(conditions) | Or(conditions):
+        case Ranked(conditions) | And(conditions) | Or(conditions):
             for one in conditions:
                 yield from _terms(one, inside=inside)
         case Word(text, prefix):

@@ -13,12 +13,17 @@ from functools import partial
 
 from mcp_notarium.domain.front_block import shown_part
 from mcp_notarium.domain.lines import preview
+from mcp_notarium.search import ranking
 from mcp_notarium.search.folding import words_only
-from mcp_notarium.search.query import Query
+from mcp_notarium.search.fts_expression import match_terms
+from mcp_notarium.search.query import And, Query, Word
+from mcp_notarium.search.ranking import Kind, Piece, Sought, bare_words
+from mcp_notarium.search.ranking_sql import ROWS
 from mcp_notarium.search.snippets import Snippet, Term, find_snippet, terms_of
 from mcp_notarium.search.sql_builder import Statements, build, words_of
 from mcp_notarium.search.stemming import stem
 from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.ranked_search import Hits, Page, count_words, find_hits
 from mcp_notarium.storage.statement_texts import Row
 from mcp_notarium.storage.vocabulary import Vocabulary
 
@@ -28,6 +33,9 @@ little if a thousand notes have the word; beyond that the newest come first."""
 
 FEW = 10
 """With fewer hits of whole words than this, parts of compounds are looked for as well."""
+
+FEWEST_ROWS = 5
+"""Notes of a page, at least, whatever they lack."""
 
 _SHORTEST_PART = 3
 _SHORTEST_BESIDE_WORDS = 4
@@ -58,15 +66,22 @@ class Summary:
     head: str
     properties: frozenset[str] = frozenset()
     match: Snippet | None = None
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Hold one page. ``total`` counts all pages; ``inside_words``: the last ones match inside words only."""
+    """Hold one page of ``size`` notes. ``total`` counts all pages, ``with_all`` the notes that lack no word.
+
+    ``inside_words``: some match inside words only. ``unknown``: words that no note has.
+    """
 
     notes: list[Summary]
     total: int
     inside_words: bool = False
+    with_all: int = 0
+    size: int = 0
+    unknown: tuple[str, ...] = ()
 
 
 class SearchIndex:
@@ -82,13 +97,28 @@ class SearchIndex:
         *,
         limit: int,
         offset: int = 0,
+        short_page: int | None = None,
         preview_lines: int = 1,
         explain: bool = False,
     ) -> Found:
         """Return ``limit`` notes after the first ``offset``, in the order the query asks for.
 
-        ``explain``: with what matches in each.
+        ``short_page``: the number of a page, from 1, instead of an offset; pages have room for the notes with all words, and
+        for ``FEWEST_ROWS``. ``explain``: with what matches in each.
         """
+
+        def page(with_all: int) -> tuple[int, int]:
+            if short_page is None:
+                return limit, offset
+            size = min(limit, max(with_all, FEWEST_ROWS))
+            return size, (short_page - 1) * size
+
+        if words := bare_words(query):
+            return await self._find_ranked(
+                query, words, page, preview_lines=preview_lines, explain=explain
+            )
+        if short_page is not None:
+            offset = (short_page - 1) * limit
         found = self.find_words(
             query, limit=limit, offset=offset, preview_lines=preview_lines, explain=explain
         )
@@ -101,6 +131,58 @@ class SearchIndex:
             return found
         notes = self._show(query, rows, preview_lines, explain=explain, inside=True)
         return Found(notes, _at_least(total, offset, notes), inside_words=True)
+
+    async def _find_ranked(
+        self,
+        query: Query,
+        words: Sequence[Word],
+        page: Page,
+        *,
+        preview_lines: int,
+        explain: bool,
+    ) -> Found:
+        sought = count_words(self._db, query, words)
+        if any(one.notes < ranking.FEW for one in sought):
+            await self._vocabulary.refresh()
+            sought = [self._with_inside(one) for one in sought]
+        work = partial(_find_rows, query=query, sought=sought, page=page)
+        hits, rows = work(self._db)
+        size, offset = page(hits.with_all)
+        by_pk = {row[-1]: row for row in rows}
+        found = [(hit, by_pk[hit.pk]) for hit in hits.notes if hit.pk in by_pk]
+        seen = And(tuple(Word(one.text) for one in sought))
+        notes = self._show(
+            replace(query, terms=seen),
+            [row for _, row in found],
+            preview_lines,
+            explain=explain,
+            inside=any(hit.inside for hit, _ in found),
+        )
+        lacking = [
+            replace(note, lacks=hit.lacks) for note, (hit, _) in zip(notes, found, strict=True)
+        ]
+        return Found(
+            lacking,
+            _at_least(hits.total, offset, notes),
+            inside_words=any(hit.inside for hit in hits.notes),
+            with_all=hits.with_all,
+            size=size,
+            unknown=hits.unknown,
+        )
+
+    def _with_inside(self, one: Sought) -> Sought:
+        """Add what is looked for inside words if few notes have the word itself."""
+        folded = words_only(one.text)
+        if one.notes >= ranking.FEW or not folded.isalnum() or one.text.endswith("*"):
+            return one
+        if one.notes:
+            terms = self._compounds(folded)[1:]
+        else:
+            terms = self._inside(folded) if len(folded) >= _SHORTEST_PART else []
+        if not terms:
+            return one
+        piece = Piece(match_terms(terms), Kind.INSIDE)
+        return replace(one, pieces=(*one.pieces, piece))
 
     def find_words(
         self,
@@ -194,6 +276,16 @@ class SearchIndex:
             replace(note, head=preview(shown_part(texts.get(note.id, note.head)), lines))
             for note in notes
         ]
+
+
+def _find_rows(
+    database: Database, *, query: Query, sought: Sequence[Sought], page: Page
+) -> tuple[Hits, list[Row]]:
+    """Return one page of hits, and their rows, as they are at one moment."""
+    with database.snapshot():
+        hits = find_hits(database, query, sought, page=page)
+        pks = json.dumps([hit.pk for hit in hits.notes])
+        return hits, database.rows(ROWS, (pks,))
 
 
 def _run(statements: Statements, database: Database) -> tuple[int, list[Row]]:

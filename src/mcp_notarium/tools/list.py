@@ -22,6 +22,7 @@ from mcp_notarium.search.query import (
     Or,
     Phrase,
     Query,
+    Ranked,
     Tagged,
     Word,
 )
@@ -60,13 +61,15 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
         query,
         limit=limit,
         offset=min((page - 1) * limit, LARGEST_OFFSET),
+        short_page=None if request.limit else min(page, LARGEST_OFFSET // limit),
         preview_lines=min(request.preview_lines or 1, MOST_PREVIEW_LINES),
     )
     alone = None if found.total else await _count_alone(app, query)
     return ListAnswer(
         content=[_row(summary, app.config.policy) for summary in found.notes],
-        next_page=page + 1 if page * limit < found.total else None,
+        next_page=page + 1 if page * (found.size or limit) < found.total else None,
         total_items=found.total,
+        with_all_words=found.with_all if found.with_all < found.total else None,
         inside_words=found.inside_words or None,
         hits_alone=alone or None,
         suggestions=None if alone is None else await _suggestions(app, query, alone),
@@ -124,7 +127,7 @@ def _check_folders(app: App, query: Query) -> None:
 
 def _kinds_in(condition: Condition | None) -> Iterator[type[Condition]]:
     match condition:
-        case And(conditions) | Or(conditions):
+        case Ranked(conditions) | And(conditions) | Or(conditions):
             for one in conditions:
                 yield from _kinds_in(one)
         case Not(inner):
@@ -145,6 +148,7 @@ def _row(summary: Summary, policy: Policy) -> ListItem:
         trash=summary.trash,
         properties=shown_properties(summary.properties),
         match=_match(summary, policy),
+        lacks=list(summary.lacks) or None,
     )
 
 
