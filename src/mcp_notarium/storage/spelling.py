@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.search.folding import fold, words_only
+from mcp_notarium.search.fts_expression import build_match, match_terms
 from mcp_notarium.search.misspelling import distance, reach_of
 from mcp_notarium.search.query import Query, Word
-from mcp_notarium.search.sql_builder import Statements, build
-from mcp_notarium.search.stemming import spelling, stem
+from mcp_notarium.search.sql_builder import build_some
+from mcp_notarium.search.stemming import stem
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.vocabulary import NearTerm, Vocabulary
 
-_MOST_COUNTED = 6
+MOST_COUNTED = 256
+"""Notes with a word that are counted: half a millisecond."""
+_MOST_COMPARED = 6
 _MOST_TRIED = 24
-"""Terms of which the first that are still there are counted."""
+"""Terms of which the first that are still there are compared."""
 _MISTAKE = 32
 """A word with one mistake more is meant if it is in so many times more notes."""
 _FIRST_LETTER = 8
@@ -48,6 +51,27 @@ class NearWord:
     term: str
     notes: int
     clear: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """Hold a term that may be meant: how many notes have it, and one of them (pk)."""
+
+    near: NearTerm
+    notes: int
+    same_start: bool
+    pk: int = 0
+
+    @property
+    def likelihood(self) -> float:
+        second = 1 if self.near.mistakes == 1 else _MISTAKE
+        return self.notes / second / (1 if self.same_start else _FIRST_LETTER)
+
+    def is_clear(self, second: _Candidate | None) -> bool:
+        """Tell whether it is meant without a doubt, if ``second`` is the next."""
+        if len(self.near.term) < _SHORTEST_CLEAR or not self.same_start:
+            return False
+        return second is None or self.likelihood >= _CLEARLY * second.likelihood
 
 
 class Speller:
@@ -76,97 +100,75 @@ class Speller:
             return []
         await self._vocabulary.refresh()
         await asyncio.sleep(0)  # let other calls through
-        near = sorted(self._nearby(wanted), key=lambda one: (-_likelihood(one, wanted), one.term))
-        counted = self._count(near, within)
-        ranked = sorted(
-            counted, key=lambda one: (-_likelihood(one, wanted), one.mistakes, one.term)
+        counted = sorted(
+            self._count(self._nearby(wanted), within),
+            key=lambda one: (-one.likelihood, one.near.mistakes, one.near.term),
         )
         found: dict[str, NearWord] = {}
-        for number, one in enumerate(ranked):
-            spelled = self._find_written_form(one.term, wanted, within)
+        for number, one in enumerate(counted):
+            spelled = self._find_written_form(one, wanted, within)
             if spelled is None:
                 continue
-            rest = ranked[number + 1 :]
-            clear = not found and _is_clear(one, rest[0] if rest else None, wanted)
-            found.setdefault(spelled, NearWord(spelled, one.term, one.notes, clear))
+            rest = counted[number + 1 :]
+            clear = not found and one.is_clear(rest[0] if rest else None)
+            found.setdefault(spelled, NearWord(spelled, one.near.term, one.notes, clear))
             if len(found) == limit:
                 break
         return list(found.values())
 
     def count(self, word: str, *, within: Query) -> int:
-        """Return how many notes within the limits have this word."""
-        return self._number(build(replace(within, terms=Word(word)), limit=1))
+        """Return how many notes within the limits have this word, up to ``MOST_COUNTED``."""
+        expression = build_match(Word(word), {})
+        return self._read_some(expression, within)[0] if expression else 0
 
-    def _nearby(self, wanted: str) -> Iterator[NearTerm]:
-        """Yield the terms near a word or its stem."""
+    def _nearby(self, wanted: str) -> list[_Candidate]:
+        """Return the terms near a word or its stem, the likeliest first."""
         reach, digits = reach_of(wanted), _DIGITS.findall(wanted)
         nearest: dict[str, NearTerm] = {}
         for form in dict.fromkeys((wanted, stem(wanted))):
-            for one in self._vocabulary.near(form, reach=min(reach, reach_of(form) or 1)):
-                known = nearest.get(one.term)
-                if (known is None or one.mistakes < known.mistakes) and (
-                    not digits or _DIGITS.findall(one.term) == digits
-                ):
-                    nearest[one.term] = one
-        yield from nearest.values()
-
-    def _count(self, near: Iterable[NearTerm], within: Query) -> list[NearTerm]:
-        """Return the first of these terms that notes within the limits have, with their number."""
-        found: list[NearTerm] = []
-        for one in list(near)[:_MOST_TRIED]:
-            if notes := self._number(_search(one.term, within)):
-                found.append(replace(one, notes=notes))
-            if len(found) == _MOST_COUNTED:
-                break
-        return found
-
-    def _find_written_form(self, term: str, wanted: str, within: Query) -> str | None:
-        """Return the nearest word, of a note within the limits, whose stem is this index term."""
-        statements = _search(term, within)
-        row = self._db.row(statements.unranked.sql, statements.unranked.parameters)
-        if row is None:
-            return None
-        text = self._db.row(
-            _WRITTEN_AND_TAGS if within.in_tags else _WRITTEN, (_MOST_READ, row[-1])
-        )
-        words = dict.fromkeys(map(str.lower, _WORD.findall(text[0]))) if text else ()
-        forms = [word for word in words if _may_have_stem(fold(word), term)]
-        near = [
-            (apart, form)
-            for form in forms
-            if stem(fold(form)) == term and (apart := _apart(wanted, fold(form))) is not None
+            for near in self._vocabulary.near(form, reach=min(reach, reach_of(form) or 1)):
+                known = nearest.get(near.term)
+                if known is None or near.mistakes < known.mistakes:
+                    nearest[near.term] = near
+        found = [
+            _Candidate(near, near.notes, near.term[0] == wanted[0])
+            for near in nearest.values()
+            if _DIGITS.findall(near.term) == digits
         ]
-        return min(near)[1] if near else None
+        return sorted(found, key=lambda one: (-one.likelihood, one.near.term))
 
-    def _number(self, statements: Statements) -> int:
-        return self._db.number(statements.count.sql, statements.count.parameters)
+    def _count(self, candidates: Sequence[_Candidate], within: Query) -> Iterator[_Candidate]:
+        """Yield the first of these that notes within the limits have, with how many and one of them."""
+        left = _MOST_COMPARED
+        for one in candidates[:_MOST_TRIED]:
+            notes, pk = self._read_some(match_terms([one.near.term]), within)
+            if notes:
+                # Of a common word the vocabulary knows about how many notes have it.
+                number = max(notes, one.notes) if notes == MOST_COUNTED else notes
+                yield replace(one, notes=number, pk=pk)
+                left -= 1
+            if not left:
+                return
 
+    def _read_some(self, expression: str, within: Query) -> tuple[int, int]:
+        some = build_some(within, expression, most=MOST_COUNTED)
+        row = self._db.row(some.sql, some.parameters)
+        return (row[0], row[1] or 0) if row else (0, 0)
 
-def _search(term: str, within: Query) -> Statements:
-    word = spelling(term)
-    return build(replace(within, terms=Word(word)), limit=1, expansions={word: [term]})
-
-
-def _likelihood(near: NearTerm, wanted: str) -> float:
-    other_first = near.term[0] != wanted[0]
-    return near.notes / (_MISTAKE ** (near.mistakes - 1) * (_FIRST_LETTER if other_first else 1))
-
-
-def _is_clear(best: NearTerm, second: NearTerm | None, wanted: str) -> bool:
-    if len(wanted) < _SHORTEST_CLEAR or best.term[0] != wanted[0]:
-        return False
-    return second is None or _likelihood(best, wanted) >= _CLEARLY * _likelihood(second, wanted)
-
-
-def _may_have_stem(word: str, term: str) -> bool:
-    """Tell whether a word begins like its stem, whose last letters may be others."""
-    return word.startswith(term[: max(1, len(term) - 3)])
-
-
-def _apart(wanted: str, word: str) -> int | None:
-    """Return how many mistakes lie between the words; None if too many: stems may be nearer than words."""
-    apart = distance(wanted, word, at_most=reach_of(wanted))
-    return apart if 0 < apart <= reach_of(wanted) else None
+    def _find_written_form(self, one: _Candidate, wanted: str, within: Query) -> str | None:
+        """Return the nearest word of the candidate's note whose stem is its term."""
+        term = one.near.term
+        text = self._db.row(_WRITTEN_AND_TAGS if within.in_tags else _WRITTEN, (_MOST_READ, one.pk))
+        words = dict.fromkeys(map(str.lower, _WORD.findall(text[0]))) if text else ()
+        folded = {word: word if word.isascii() else fold(word) for word in words}
+        start, reach = term[: max(1, len(term) - 3)], reach_of(wanted)  # a stem's end may differ
+        near = [
+            (distance(wanted, form, at_most=reach), word)
+            for word, form in folded.items()
+            if form.startswith(start) and stem(form) == term
+        ]
+        apart, nearest = min(near, default=(0, ""))
+        return nearest if 0 < apart <= reach else None
 
 
 _WRITTEN = "SELECT substr(coalesce(title, '') || char(10) || text, 1, ?) FROM notes WHERE pk = ?"

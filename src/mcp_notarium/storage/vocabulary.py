@@ -13,7 +13,8 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
+from operator import itemgetter
 
 from mcp_notarium.search.folding import words_only
 from mcp_notarium.search.misspelling import Part, distance, parts_of
@@ -34,7 +35,7 @@ _MOST_OCCURRENCES = 3000
 _MOST_COMPARED = 250
 """Terms that are compared with a misspelt word letter by letter: 1 ms."""
 _ONCE = 11
-"""The character that says that one note has a term; the next ones: 2, 4, 8, ... notes or more."""
+"""The byte that says that one note has a term; the next ones: 2, 4, 8, ... notes or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,16 @@ class NearTerm:
 
 
 class Vocabulary:
-    """Hold the terms of one full-text index in memory: each is a line, and the next line says how common it is."""
+    """Hold the terms of one full-text index in memory: a line each, which begins with how common it is.
+
+    The first lines are in the order of their terms; those of changed notes follow.
+    """
 
     def __init__(self, database: Database) -> None:
         self._db = database
         self._index = FtsIndex(database)
-        self._terms = "\n"
+        self._lines = b"\n"
+        self._in_order = 1
         self._added: set[str] = set()
         self._changes: int | None = None
         self._put_off_until: float | None = None
@@ -81,53 +86,79 @@ class Vocabulary:
     def containing(self, part: str, *, limit: int) -> list[str]:
         """Return up to ``limit`` terms that contain ``part``: in alphabetical order, then those that came since."""
         found: dict[str, None] = {}
-        for _, start, end in self._find_occurrences(part):
-            found[self._terms[start:end]] = None
+        for _, term in self._find(part.encode()):
+            found[term.decode(errors="replace")] = None
             if len(found) == limit:
                 break
         return list(found)
 
     def near(self, word: str, *, reach: int) -> list[NearTerm]:
         """Return terms that ``reach`` mistakes or fewer make of ``word``; not itself. Some may have gone."""
-        found: dict[str, NearTerm] = {}
-        compared: dict[str, int] = {}
-        for term, notes in self._find_candidates(word, reach):
-            if term not in compared:
-                if len(compared) == _MOST_COMPARED:
-                    break
-                compared[term] = distance(word, term, at_most=reach)
-            if 0 < compared[term] <= reach:
-                known = found.get(term)
-                if known is None or known.notes < notes:
-                    found[term] = NearTerm(term, compared[term], notes)
-        return list(found.values())
+        candidates = self._find_candidates(word, reach)
+        compared = dict(islice(candidates.items(), _MOST_COMPARED))
+        apart = ((term, distance(word, term, at_most=reach)) for term in compared)
+        return [
+            NearTerm(term, mistakes, 1 << compared[term] - _ONCE)
+            for term, mistakes in apart
+            if 0 < mistakes <= reach
+        ]
 
     async def _read(self) -> None:
-        self._changes, self._terms = await self._db.run_aside(_read_terms)
+        self._changes, self._lines = await self._db.run_aside(_read_terms)
+        self._in_order = len(self._lines)
         self._added.clear()
 
-    def _find_candidates(self, word: str, reach: int) -> Iterator[tuple[str, int]]:
-        """Yield terms that may be near, and about how many notes have them; those with the rarest part first."""
-        terms = self._terms
-        shortest, longest = len(word) - reach, len(word) + reach
-        lines = {_line(part): part for part in parts_of(word, reach)}
-        for line in sorted(lines, key=terms.count):
-            part = lines[line]
-            for at, start, end in islice(self._find_occurrences(line), _MOST_OCCURRENCES):
-                if shortest <= end - start <= longest and (
-                    part.first or part.last or abs(at - start - part.start) <= reach
-                ):
-                    yield terms[start:end], 1 << (ord(terms[end + 1]) - _ONCE)
+    def _find_candidates(self, word: str, reach: int) -> dict[str, int]:
+        """Return terms that may be near, and how common they are.
 
-    def _find_occurrences(self, part: str) -> Iterator[tuple[int, int, int]]:
-        """Yield each place where ``part`` stands (a line end in it counts), and where the term begins and ends."""
-        terms = self._terms
-        at = terms.find(part)
+        Those with the part that the fewest terms have come first, and of these the common ones.
+        """
+        found: dict[str, int] = {}
+        for terms in sorted(
+            (self._with(part, word, reach) for part in parts_of(word, reach)), key=len
+        ):
+            for term, common in sorted(terms.items(), key=itemgetter(1), reverse=True):
+                found.setdefault(term, common)
+        return found
+
+    def _with(self, part: Part, word: str, reach: int) -> dict[str, int]:
+        """Return the terms about as long as ``word`` that have the part, and how common they are."""
+        letters = part.letters.encode()
+        rest = self._find(letters + b"\n" * part.last, after=self._in_order if part.first else 0)
+        lines = chain(self._find_first(letters), rest) if part.first else rest
+        lengths = range(len(word) - reach, len(word) + reach + 1)
+        found: dict[str, int] = {}
+        for common, line in islice(lines, _MOST_OCCURRENCES):
+            term = line.decode(errors="replace")
+            if len(term) in lengths and found.get(term, 0) < common:
+                found[term] = common
+        return found
+
+    def _find_first(self, letters: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines in order whose terms begin with ``letters``."""
+        lines = self._lines
+        low, high = 1, self._in_order
+        while low < high:
+            start = lines.rfind(b"\n", 0, (low + high) // 2) + 1
+            end = lines.find(b"\n", start)
+            if lines[start + 1 : end] < letters:
+                low = end + 1
+            else:
+                high = start
+        while low < self._in_order and lines.startswith(letters, low + 1):
+            end = lines.find(b"\n", low)
+            yield lines[low], lines[low + 1 : end]
+            low = end + 1
+
+    def _find(self, part: bytes, *, after: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Yield how common it is, and the term, for each place where ``part`` stands; a line end in it counts."""
+        lines = self._lines
+        at = lines.find(part, after)
         while at >= 0:
-            start = terms.rfind("\n", 0, at + 1) + 1
-            end = terms.find("\n", at + 1)
-            yield at, start, end
-            at = terms.find(part, at + 1)
+            start = lines.rfind(b"\n", 0, at) + 1
+            end = lines.find(b"\n", at)
+            yield lines[start], lines[start + 1 : end]
+            at = lines.find(part, at + 1)
 
     def _catch_up(self) -> bool:
         """Add the words of a few changed notes; False if the terms must be read."""
@@ -138,7 +169,7 @@ class Vocabulary:
         if fresh is None:
             return False
         added = self._terms_of(fresh) - self._added
-        self._terms += "".join(f"{term}\n{chr(_ONCE)}\n" for term in added)
+        self._lines += b"".join(b"%c%b\n" % (_ONCE, term.encode()) for term in added)
         self._added |= added
         self._changes = changes
         return True
@@ -159,23 +190,17 @@ class Vocabulary:
         return {term for term in map(stem, words) if 0 < len(term) <= _LONGEST_TERM}
 
 
-def _line(part: Part) -> str:
-    """Return what is looked for among the lines."""
-    begin, end = "\n" * part.first, "\n" * part.last
-    return f"{begin}{part.letters}{end}"
-
-
 def _retrieve(reading: asyncio.Task[None]) -> None:
     if not reading.cancelled():
         reading.exception()  # whoever waited got it
 
 
-def _read_terms(database: Database) -> tuple[int, str]:
+def _read_terms(database: Database) -> tuple[int, bytes]:
     """Return the number of changes and the lines of all terms. SQLite joins them: meanwhile Python is free."""
     changes = FtsIndex(database).changes()
     database.run(_VIEW)
     row = database.row(_ALL_TERMS, {"longest": _LONGEST_TERM, "once": _ONCE})
-    return changes, f"\n{row[0]}\n" if row and row[0] else "\n"
+    return changes, b"\n%b\n" % row[0] if row and row[0] else b"\n"
 
 
 _TEXTS = """
@@ -186,10 +211,10 @@ _VIEW = """
 CREATE VIRTUAL TABLE IF NOT EXISTS temp.index_terms USING fts5vocab('main', 'notes_fts', 'row')
 """
 _ALL_TERMS = """
-SELECT group_concat(
-  term || char(10, :once + (doc >= 2) + (doc >= 4) + (doc >= 8) + (doc >= 16) + (doc >= 32) + (doc >= 64)
-  + (doc >= 128) + (doc >= 256) + (doc >= 512) + (doc >= 1024) + (doc >= 2048) + (doc >= 4096) + (doc >= 8192)
-  + (doc >= 16384) + (doc >= 32768)), char(10))
+SELECT CAST(group_concat(char(
+  :once + (doc >= 2) + (doc >= 4) + (doc >= 8) + (doc >= 16) + (doc >= 32) + (doc >= 64) + (doc >= 128)
+  + (doc >= 256) + (doc >= 512) + (doc >= 1024) + (doc >= 2048) + (doc >= 4096) + (doc >= 8192) + (doc >= 16384)
+) || term, char(10)) AS BLOB)
 FROM (
   SELECT term, doc FROM temp.index_terms
   WHERE length(term) <= :longest
