@@ -29,6 +29,7 @@ FEW = 10
 FEWEST = 5
 """Notes with all of the common words that are enough of an answer."""
 _MOST_PIECES = 60
+STRICT = {2: 5, 3: 5}
 """What is looked for apart: each has a bit of a number."""
 _PART_WEIGHT = 0.6
 _INSIDE_WEIGHT = 0.3
@@ -147,6 +148,13 @@ def choose(
     by_rarity = sorted(known[:_MOST_PIECES], key=lambda one: one[1].notes)
     if filtered and not (len(by_rarity) == 1 and by_rarity[0][1].notes > MOST_RANKED):
         return Plan(scored=tuple(by_rarity))
+    strict_from = STRICT.get(len(by_rarity), STRICT.get(0))
+    if strict_from and len(by_rarity)>1:
+        held = by_rarity
+        base = f"({' AND '.join(piece.expression for _, piece in held)})"
+        found = count(base)
+        if found >= strict_from:
+            return Plan((), (), tuple(number for number, _ in held), base, newest=found > MOST_RANKED)
     chosen = list(_rarest(by_rarity))
     if chosen:
         base = " OR ".join(piece.expression for _, piece in chosen)

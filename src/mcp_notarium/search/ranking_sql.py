@@ -5,7 +5,6 @@ As in ``sql_builder.py``: what a person typed goes into parameters, and the wide
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from mcp_notarium.search.folding import title_key
@@ -15,7 +14,6 @@ from mcp_notarium.search.ranking import (
     MOST_RANKED,
     WEIGHTS,
     Kind,
-    Piece,
     Plan,
     Sought,
     strict_conditions,
@@ -25,7 +23,6 @@ from mcp_notarium.search.sql_builder import (
     IN_ORDER,
     MATCHED,
     SORTS,
-    Parameter,
     Statement,
     filters_of,
     in_scope,
@@ -43,6 +40,7 @@ _TITLED = (
     "notes AS t INDEXED BY notes_titles CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = t.pk "
     "WHERE t.title_key = ?"
 )
+_FACTS = ("piece", "plain", "weight", "more", "added", "grade")
 _COUNT = "(SELECT count(*) FROM notes_fts WHERE notes_fts MATCH ?)"
 ROWS = """
 SELECT n.id, n.local_version, n.modified_at, n.trash, n.tags, n.title, n.head, n.properties, n.pk
@@ -73,51 +71,57 @@ def titled(query: Query) -> Statement:
     return Statement(f"{found.sql} ORDER BY {order_of(query)}", found.parameters)
 
 
-def ranking(query: Query, plan: Plan, sought: Sequence[Sought], *, notes: int) -> Statement:
+def ranking(query: Query, plan: Plan, sought: Sequence[Sought]) -> Statement:
     """Build what finds the planned notes, best first.
 
     The columns are pk, the numbers of its pieces as bits, and whether its title has all words.
     """
-    arms = list(_arms(query, plan, sought, notes))
+    arms = list(_arms(query, plan, sought))
     union = " UNION ALL ".join(arm.sql for arm in arms)
     held = sum(1 << number for number in plan.held)
+    score = "sum(plain * weight) + sum(more) - sum(added) * sum(plain)"
     return Statement(
         f"SELECT pk, {held} + sum(piece), max(grade) >= {_ALL_IN_TITLE} FROM ({union}) GROUP BY pk "  # noqa: S608 - constants only
-        f"ORDER BY max(grade) DESC, sum(score), {order_of(query)}",
+        f"ORDER BY max(grade) DESC, {score}, {order_of(query)}",
         tuple(value for arm in arms for value in arm.parameters),
     )
 
 
-def _arms(query: Query, plan: Plan, sought: Sequence[Sought], notes: int) -> Iterator[Statement]:
+def _arms(query: Query, plan: Plan, sought: Sequence[Sought]) -> Iterator[Statement]:
+    """Select the notes of each piece with its bit and its score, and those that come before others.
+
+    FTS5 scores a note by all words of an expression. So the score of an added piece is ``more``, that of the expression with
+    ``base``, without that of ``base``, which is the sum of ``plain``.
+    """
     filters, _ = filters_of(query, strict_conditions(query))
     columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"
-    alone = len(sought) == 1
 
-    def arm(piece: int, score: str, grade: int, source: str, *values: Parameter) -> Statement:
-        shown = f"{columns}, {piece} AS piece, {score} AS score, {grade} AS grade"
-        return _select(shown, Statement(source, values), filters)
+    def arm(source: Statement, **more: str | float) -> Statement:
+        shown = ", ".join(f"{more.get(name, 0)} AS {name}" for name in _FACTS)
+        return _select(f"{columns}, {shown}", source, filters)
 
-    def grade(piece: Piece) -> int:
-        return _WHOLE if alone and piece.kind is Kind.WHOLE else 0
+    def match(expression: str) -> Statement:
+        return Statement(_MATCH, (in_scope(query, expression),))
 
     for number, piece in plan.scored:
-        score = f"{_BM25} * {WEIGHTS[piece.kind]}"
-        expression = in_scope(query, piece.expression)
-        yield arm(1 << number, score, grade(piece), _MATCH, expression)
+        first = _WHOLE if len(sought) == 1 and piece.kind is Kind.WHOLE else 0
+        weight = WEIGHTS[piece.kind]
+        found = match(piece.expression)
+        yield arm(found, piece=1 << number, plain=_BM25, weight=weight, grade=first)
     if plan.held and plan.newest:
         newest = _newest(query, in_scope(query, plan.base))
-        shown = "pk, sorted, 0 AS piece, 0 AS score, 0 AS grade"
-        yield Statement(f"SELECT {shown} FROM ({newest.sql})", newest.parameters)  # noqa: S608 - constants only
+        shown = ", ".join(f"0 AS {name}" for name in _FACTS)
+        yield Statement(f"SELECT pk, sorted, {shown} FROM ({newest.sql})", newest.parameters)  # noqa: S608 - constants only
     elif plan.held:
-        yield arm(0, _BM25, grade(sought[0].whole), _MATCH, in_scope(query, plan.base))
+        yield arm(match(plan.base), plain=_BM25, weight=1)
     for number, piece in plan.added:
-        score = f"{-_rarity(piece, notes) * WEIGHTS[piece.kind]:.4f}"
-        expression = f"({plan.base} AND {piece.expression})"
-        yield arm(1 << number, score, 0, _MATCH, in_scope(query, expression))
-    wholes = [one.whole.expression for one in sought]
+        both = match(f"({plan.base} AND {piece.expression})")
+        yield arm(both, piece=1 << number, more=_BM25, added=1)
     if all(one.notes for one in sought):
-        yield arm(0, "0", _ALL_IN_TITLE, _MATCH, in_heading(wholes))
-    yield arm(0, "0", _IS_TITLE, _TITLED, title_key(typed_words(query)))
+        titles = match(in_heading([one.whole.expression for one in sought]))
+        yield arm(titles, grade=_ALL_IN_TITLE)
+    is_title = Statement(_TITLED, (title_key(typed_words(query)),))
+    yield arm(is_title, grade=_IS_TITLE)
 
 
 def _newest(query: Query, expression: str) -> Statement:
@@ -129,11 +133,6 @@ def _newest(query: Query, expression: str) -> Statement:
     return Statement(
         f"{found.sql} ORDER BY {order_of(query)} LIMIT {MOST_RANKED}", found.parameters
     )
-
-
-def _rarity(piece: Piece, notes: int) -> float:
-    """Return what bm25 gives a word that occurs once in a note of common length."""
-    return max(math.log((notes - piece.notes + 0.5) / (piece.notes + 0.5)), 1e-6)
 
 
 def _select(columns: str, source: Statement, filters: Sequence[Statement]) -> Statement:

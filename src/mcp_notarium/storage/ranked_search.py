@@ -76,12 +76,12 @@ def find_hits(
     The pieces besides whole words are counted here.
     """
     sought = [one if one.notes < FEW else replace(one, pieces=one.pieces[:1]) for one in sought]
-    *counts, notes = _counts(database, query, sought)
-    taken = iter(counts)
-    sought = [
-        replace(one, pieces=tuple(replace(piece, notes=next(taken)) for piece in one.pieces))
-        for one in sought
-    ]
+    if any(one.pieces[1:] for one in sought):
+        taken = iter(_counts(database, query, sought))
+        sought = [
+            replace(one, pieces=tuple(replace(piece, notes=next(taken)) for piece in one.pieces))
+            for one in sought
+        ]
     _, filtered = filters_of(query, strict_conditions(query))
     plan = choose(
         sought,
@@ -93,7 +93,7 @@ def find_hits(
         if hits is not None:
             return hits
         plan = replace(plan, newest=False)
-    statement = ranking(query, plan, sought, notes=notes)
+    statement = ranking(query, plan, sought)
     rows = database.rows(statement.sql, statement.parameters)
     return _hits(rows, sought, page)
 
