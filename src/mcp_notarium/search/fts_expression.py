@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mcp_notarium.search.folding import (
     CONTEXT,
+    GRAM,
     fold,
     gram_runs,
     grams,
@@ -19,19 +20,25 @@ from mcp_notarium.search.folding import (
     tokens,
     words_only,
 )
-from mcp_notarium.search.query import And, Condition, InFolder, Not, Or, Phrase, Ranked, Tagged, Word
+from mcp_notarium.search.query import (
+    And,
+    Condition,
+    InFolder,
+    Not,
+    Or,
+    Phrase,
+    Ranked,
+    Tagged,
+    Word,
+)
 from mcp_notarium.search.stemming import completions, spelling
 from mcp_notarium.search.units import unit_of
 
 Expansions = Mapping[str, Sequence[str]]
 """For words as typed: the index terms to search in their place."""
 
-_BOTH = ""
-"""All columns: no filter, so that FTS5 need not look where a word stands."""
-_TEXT = "{text heading}"
 _SUPPLEMENT = "{tag_words supplement}"
 _WITHOUT_TAGS = "{text heading supplement}"
-_GRAM_LENGTHS = (7, 14)
 _LONGEST_PART = CONTEXT + 1
 
 
@@ -132,11 +139,11 @@ def _words(text: str, *, prefix: bool) -> str | None:
     if not folded:
         return None
     words = folded.split(" ")
-    expression = _phrase_of(words, _endings(words, prefix=prefix), columns=_BOTH)
+    expression = _phrase_of(words, _endings(words, prefix=prefix))
     if tokenizer_folds(text):
         return expression
-    typed = _quote(text.strip()) + ("*" if prefix else "")
-    return f"({expression} OR {_within(_columns(words, prefix=prefix), typed)})"
+    typed = _quote(text.replace(GRAM, " ").strip()) + ("*" if prefix else "")
+    return f"({expression} OR {typed})"
 
 
 def _mix(found: Sequence[str], *, prefix: bool) -> str:
@@ -145,10 +152,10 @@ def _mix(found: Sequence[str], *, prefix: bool) -> str:
     before = tokens(" ".join(found[:-1]))
     if not is_run(last):
         words = [*before, last]
-        return _phrase_of(words, _endings(words, prefix=prefix), columns=_SUPPLEMENT)
+        return _phrase_of(words, _endings(words, prefix=prefix))
     *pairs, alone = grams(last)
     row = [*before, *(pairs or [alone])]
-    return _phrase_of(row, [(row, not pairs)], columns=_SUPPLEMENT)
+    return _phrase_of(row, [(row, not pairs)])
 
 
 _Ending = tuple[Sequence[str], bool]
@@ -167,7 +174,7 @@ def _endings(words: Sequence[str], *, prefix: bool) -> list[_Ending]:
     ]
 
 
-def _phrase_of(words: Sequence[str], endings: Sequence[_Ending], *, columns: str) -> str:
+def _phrase_of(words: Sequence[str], endings: Sequence[_Ending]) -> str:
     """Write tokens that follow each other in one column.
 
     The supplement holds plain text only near other text, so a long row is searched in parts that
@@ -177,36 +184,21 @@ def _phrase_of(words: Sequence[str], endings: Sequence[_Ending], *, columns: str
     parts = []
     while rest - first > _LONGEST_PART:
         part = words[first : first + _LONGEST_PART]
-        parts.append(_within(_columns(part, within=columns), _quote(" ".join(part))))
+        parts.append(_where_it_is(part, _quote(" ".join(part))))
         first += _LONGEST_PART // 2
     for_last = [
         _quote(" ".join(ending[first:])) + ("*" if open_ended else "")
         for ending, open_ended in endings
     ]
-    where = _columns(words[first:], prefix=any(opens for _, opens in endings), within=columns)
     spelled = " OR ".join(for_last)
-    parts.append(_within(where, f"({spelled})" if len(for_last) > 1 else spelled))
+    parts.append(_where_it_is(words[first:], f"({spelled})" if len(for_last) > 1 else spelled))
     return _join(" AND ", parts)
 
 
-def _columns(words: Sequence[str], *, prefix: bool = False, within: str = _BOTH) -> str:
-    """Choose the columns: a number that looks like a gram must not match a gram."""
-    if within == _SUPPLEMENT:
-        return _SUPPLEMENT if any(map(_is_gram_like, words)) else _BOTH
-    last = len(words) - 1
-    gram_like = all(
-        _is_gram_like(word) or (prefix and index == last and word.isdigit() and word[0] == "0")
-        for index, word in enumerate(words)
-    )
-    return _TEXT if gram_like else _BOTH
-
-
-def _within(columns: str, expression: str) -> str:
-    return f"{columns} : {expression}" if columns else expression
-
-
-def _is_gram_like(word: str) -> bool:
-    return word.isdigit() and word.startswith("0") and len(word) in _GRAM_LENGTHS
+def _where_it_is(found: Sequence[str], expression: str) -> str:
+    """Name the columns if there are grams; without a name FTS5 need not look where a word stands."""
+    has_grams = any(token.startswith(GRAM) for token in found)
+    return f"{_SUPPLEMENT} : {expression}" if has_grams else expression
 
 
 def _gram_phrase(run: str) -> str:

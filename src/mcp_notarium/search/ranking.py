@@ -139,9 +139,7 @@ def without_common_words(sought: Sequence[Sought], notes: int) -> list[Sought]:
     return [one for one in sought if one.notes <= most] or list(sought)
 
 
-def choose(
-    sought: Sequence[Sought], *, filtered: bool, count: Callable[[str], int]
-) -> Plan:
+def choose(sought: Sequence[Sought], *, filtered: bool, count: Callable[[str], int]) -> Plan:
     """Choose the notes that are ranked. ``count`` tells how many notes of the index an expression finds."""
     pieces = [piece for one in sought for piece in one.pieces]
     known = [(number, piece) for number, piece in enumerate(pieces) if piece.notes]
@@ -184,8 +182,12 @@ def missing_words(sought: Sequence[Sought], has: int) -> tuple[str, ...]:
     for one in sought:
         bits = [has >> at & 1 for at in range(number, number + len(one.pieces))]
         number += len(one.pieces)
-        parts = [bit for bit, piece in zip(bits, one.pieces, strict=True) if piece.kind is Kind.PART]
-        whole = [bit for bit, piece in zip(bits, one.pieces, strict=True) if piece.kind is not Kind.PART]
+        parts = [
+            bit for bit, piece in zip(bits, one.pieces, strict=True) if piece.kind is Kind.PART
+        ]
+        whole = [
+            bit for bit, piece in zip(bits, one.pieces, strict=True) if piece.kind is not Kind.PART
+        ]
         if not (any(whole) or (parts and sum(parts) >= _ENOUGH_PARTS * len(parts))):
             missing.append(one.text)
     return tuple(missing)

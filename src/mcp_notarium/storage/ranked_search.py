@@ -56,7 +56,9 @@ class Hits:
 def count_words(database: Database, query: Query, words: Sequence[Word]) -> list[Sought]:
     """Return what is looked for, with the number of notes that have each whole word."""
     sought = significant_words(words)
-    *counts, notes = _counts(database, query, [replace(one, pieces=one.pieces[:1]) for one in sought])
+    *counts, notes = _counts(
+        database, query, [replace(one, pieces=one.pieces[:1]) for one in sought]
+    )
     counted = [
         replace(one, pieces=(replace(one.whole, notes=count), *one.pieces[1:]))
         for one, count in zip(sought, counts, strict=True)
@@ -122,7 +124,12 @@ def _newest(database: Database, query: Query, base: str, page: Page) -> Hits | N
     limit, offset = page(total)
     pks = first[offset : offset + limit]
     rows, _ = build_newest(
-        query, base, strict, without=first, limit=limit - len(pks), offset=max(0, offset - len(first))
+        query,
+        base,
+        strict,
+        without=first,
+        limit=limit - len(pks),
+        offset=max(0, offset - len(first)),
     )
     found = database.rows(rows.sql, rows.parameters) if len(pks) < limit else []
     return Hits([Hit(pk) for pk in (*pks, *(row[-1] for row in found))], total, total)

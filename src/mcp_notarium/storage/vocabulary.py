@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from operator import itemgetter
 
-from mcp_notarium.search.folding import words_only
+from mcp_notarium.search.folding import GRAM, words_only
+from mcp_notarium.search.identifiers import spaced
 from mcp_notarium.search.misspelling import Part, distance, parts_of
 from mcp_notarium.search.stemming import stem
 from mcp_notarium.storage.database import Database
@@ -186,7 +187,8 @@ class Vocabulary:
     def _terms_of(self, pks: list[int]) -> set[str]:
         """Return the index terms of the words of these notes."""
         texts = self._db.rows(_TEXTS, (json.dumps(pks),))
-        words = {word for (text,) in texts for word in words_only(text).split()}
+        both = (said for (text,) in texts for said in (text, spaced(text)))
+        words = {word for said in both for word in words_only(said).split()}
         return {term for term in map(stem, words) if 0 < len(term) <= _LONGEST_TERM}
 
 
@@ -199,7 +201,7 @@ def _read_terms(database: Database) -> tuple[int, bytes]:
     """Return the number of changes and the lines of all terms. SQLite joins them: meanwhile Python is free."""
     changes = FtsIndex(database).changes()
     database.run(_VIEW)
-    row = database.row(_ALL_TERMS, {"longest": _LONGEST_TERM, "once": _ONCE})
+    row = database.row(_ALL_TERMS, {"longest": _LONGEST_TERM, "once": _ONCE, "gram": GRAM})
     return changes, b"\n%b\n" % row[0] if row and row[0] else b"\n"
 
 
@@ -217,8 +219,7 @@ SELECT CAST(group_concat(char(
 ) || term, char(10)) AS BLOB)
 FROM (
   SELECT term, doc FROM temp.index_terms
-  WHERE length(term) <= :longest
-  AND NOT (length(term) IN (7, 14) AND term GLOB '0*' AND term NOT GLOB '*[^0-9]*')
+  WHERE length(term) <= :longest AND substr(term, 1, 1) <> :gram
 )
 """
-"""The terms but for pairs of characters, which are written as digits."""
+"""The terms but for pairs of characters."""
