@@ -73,7 +73,9 @@ class Summary:
 class Found:
     """Hold one page of ``size`` notes. ``total`` counts all pages, ``with_all`` the notes that lack no word.
 
-    ``inside_words``: some match inside words only. ``unknown``: words that no note has.
+    ``inside_words``: some match inside words only. ``unknown``: words that no note has. ``corrected``: misspelt words
+    as typed, and what they were searched as, too; ``suggestions``: what words may mean that found nothing or little.
+    ``read``: the terms of all notes were known.
     """
 
     notes: list[Summary]
@@ -82,6 +84,9 @@ class Found:
     with_all: int = 0
     size: int = 0
     unknown: tuple[str, ...] = ()
+    corrected: Mapping[str, str] = field(default_factory=dict)
+    suggestions: Sequence[str] = ()
+    read: bool = True
 
 
 class SearchIndex:
@@ -90,6 +95,7 @@ class SearchIndex:
     def __init__(self, database: Database, vocabulary: Vocabulary) -> None:
         self._db = database
         self._vocabulary = vocabulary
+        self._speller = Speller(database, vocabulary)
 
     async def find(
         self,
@@ -100,11 +106,13 @@ class SearchIndex:
         short_page: int | None = None,
         preview_lines: int = 1,
         explain: bool = False,
+        corrects: bool = True,
     ) -> Found:
         """Return ``limit`` notes after the first ``offset``, in the order the query asks for.
 
         ``short_page``: the number of a page, from 1, instead of an offset; pages have room for the notes with all words, and
-        for ``FEWEST_ROWS``. ``explain``: with what matches in each.
+        for ``FEWEST_ROWS``. ``explain``: with what matches in each. ``corrects``: also
+        search misspelt words as what they mean, and suggest others.
         """
 
         def page(with_all: int) -> tuple[int, int]:
@@ -115,7 +123,12 @@ class SearchIndex:
 
         if words := bare_words(query):
             return await self._find_ranked(
-                query, words, page, preview_lines=preview_lines, explain=explain
+                query,
+                words,
+                page,
+                preview_lines=preview_lines,
+                explain=explain,
+                corrects=corrects,
             )
         if short_page is not None:
             offset = (short_page - 1) * limit

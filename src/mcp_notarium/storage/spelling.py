@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, zip_longest
 
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.search.folding import fold, words_only
-from mcp_notarium.search.fts_expression import build_match, match_terms
+from mcp_notarium.search.fts_expression import match_terms
 from mcp_notarium.search.misspelling import distance, reach_of
-from mcp_notarium.search.query import Query, Word
+from mcp_notarium.search.query import Query
 from mcp_notarium.search.sql_builder import build_some
 from mcp_notarium.search.stemming import stem
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.vocabulary import NearTerm, Vocabulary
 
-MOST_COUNTED = 256
+_MOST_COUNTED = 256
 """Notes with a word that are counted: half a millisecond."""
 _MOST_COMPARED = 6
 _MOST_TRIED = 24
@@ -34,6 +33,7 @@ _FIRST_LETTER = 8
 _CLEARLY = 4
 """How many times likelier than the next a word is that is meant without a doubt."""
 _SHORTEST_CLEAR = 5
+_SHORTEST_OTHER_START = 6
 _MOST_READ = 262_144
 """Characters of a text, at most, in which the written form of a term is looked for."""
 _WORD = re.compile(r"\w+")
@@ -44,13 +44,14 @@ _DIGITS = re.compile(r"\d+")
 class NearWord:
     """Hold a word that may be meant, as notes write it. ``notes`` within the limits have its index term.
 
-    ``clear``: no other is nearly as likely.
+    ``likely``: it may be taken for the word beside other words; ``clear``: also alone, as no other is nearly as likely.
     """
 
     spelled: str
     term: str
     notes: int
-    clear: bool = False
+    likely: bool
+    clear: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,11 @@ class _Candidate:
         second = 1 if self.near.mistakes == 1 else _MISTAKE
         return self.notes / second / (1 if self.same_start else _FIRST_LETTER)
 
+    @property
+    def is_likely(self) -> bool:
+        """Tell whether it may be taken for the word: many short words differ in their first letter only."""
+        return self.same_start or len(self.near.term) >= _SHORTEST_OTHER_START
+
     def is_clear(self, second: _Candidate | None) -> bool:
         """Tell whether it is meant without a doubt, if ``second`` is the next."""
         if len(self.near.term) < _SHORTEST_CLEAR or not self.same_start:
@@ -81,24 +87,19 @@ class Speller:
         self._db = database
         self._vocabulary = vocabulary
 
-    async def suggest(self, words: Iterable[str], *, within: Query, limit: int = 5) -> list[str]:
-        """Return up to ``limit`` words that these may mean: the likeliest of each first."""
-        near = [
-            [one.spelled for one in await self.find_near(word, within=within)] for word in words
-        ]
-        found = dict.fromkeys(chain.from_iterable(zip_longest(*near)))
-        return [word for word in found if word is not None][:limit]
+    async def refresh(self) -> bool:
+        """Bring the vocabulary up to date; False if it has still to be read."""
+        return await self._vocabulary.refresh()
 
     async def find_near(self, word: str, *, within: Query, limit: int = 3) -> list[NearWord]:
         """Return words spelled almost like this one that do find something, the likeliest first.
 
         ``within`` gives the limits (tags, dates, trash); its terms do not matter. A word that only
-        notes outside of the limits have is never offered.
+        notes outside of the limits have is never offered. The vocabulary is taken as it is.
         """
         wanted = words_only(replace_surrogates(word))
         if not (wanted.isalnum() and reach_of(wanted)) or wanted.isdigit():
             return []
-        await self._vocabulary.refresh()
         await asyncio.sleep(0)  # let other calls through
         counted = sorted(
             self._count(self._nearby(wanted), within),
@@ -111,15 +112,15 @@ class Speller:
                 continue
             rest = counted[number + 1 :]
             clear = not found and one.is_clear(rest[0] if rest else None)
-            found.setdefault(spelled, NearWord(spelled, one.near.term, one.notes, clear))
+            near = NearWord(spelled, one.near.term, one.notes, one.is_likely, clear)
+            found.setdefault(spelled, near)
             if len(found) == limit:
                 break
         return list(found.values())
 
-    def count(self, word: str, *, within: Query) -> int:
-        """Return how many notes within the limits have this word, up to ``MOST_COUNTED``."""
-        expression = build_match(Word(word), {})
-        return self._read_some(expression, within)[0] if expression else 0
+    def count(self, expression: str, *, within: Query, most: int) -> int:
+        """Return how many notes within the limits an FTS5 expression finds, up to ``most``."""
+        return self._read_some(expression, within, most)[0]
 
     def _nearby(self, wanted: str) -> list[_Candidate]:
         """Return the terms near a word or its stem, the likeliest first."""
@@ -141,17 +142,17 @@ class Speller:
         """Yield the first of these that notes within the limits have, with how many and one of them."""
         left = _MOST_COMPARED
         for one in candidates[:_MOST_TRIED]:
-            notes, pk = self._read_some(match_terms([one.near.term]), within)
+            notes, pk = self._read_some(match_terms([one.near.term]), within, _MOST_COUNTED)
             if notes:
                 # Of a common word the vocabulary knows about how many notes have it.
-                number = max(notes, one.notes) if notes == MOST_COUNTED else notes
+                number = max(notes, one.notes) if notes == _MOST_COUNTED else notes
                 yield replace(one, notes=number, pk=pk)
                 left -= 1
             if not left:
                 return
 
-    def _read_some(self, expression: str, within: Query) -> tuple[int, int]:
-        some = build_some(within, expression, most=MOST_COUNTED)
+    def _read_some(self, expression: str, within: Query, most: int) -> tuple[int, int]:
+        some = build_some(within, expression, most=most)
         row = self._db.row(some.sql, some.parameters)
         return (row[0], row[1] or 0) if row else (0, 0)
 
