@@ -19,7 +19,7 @@ CREATE TABLE notes(
   pk INTEGER PRIMARY KEY, id TEXT UNIQUE, local_version INTEGER, server_version INTEGER,
   created_at INTEGER, modified_at INTEGER, trash INTEGER,
   properties TEXT DEFAULT '[]',
-  tags TEXT, title TEXT, head TEXT, heading TEXT, tag_words TEXT, supplement TEXT, text TEXT);
+  tags TEXT, title TEXT, head TEXT, title_key TEXT DEFAULT '', heading TEXT, tag_words TEXT, supplement TEXT, text TEXT);
 CREATE INDEX notes_listing ON notes(trash, modified_at DESC, pk);
 CREATE INDEX notes_created ON notes(trash, created_at DESC, pk);
 CREATE INDEX notes_meta ON notes(pk, trash, modified_at, created_at);

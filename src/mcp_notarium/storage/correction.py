@@ -23,15 +23,17 @@ _COMMONER = 50
 """How many times commoner than a word that one note has another one is that is offered."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Spelled:
     """Hold what is looked for, with corrections.
 
     ``corrected``: words as typed, and what they are searched as, too. ``alternatives``: for each misspelt word what it
-    may mean, the likeliest first. ``commoner``: what words that one note has may mean.
+    may mean, the likeliest first; ``commoner`` likewise for words that one note has. ``read``: whether the terms of all
+    notes were known; None: none were needed.
     """
 
     sought: list[Sought]
+    read: bool | None
     corrected: dict[str, str] = field(default_factory=dict)
     alternatives: list[list[NearWord]] = field(default_factory=list)
     commoner: list[list[NearWord]] = field(default_factory=list)
@@ -41,16 +43,22 @@ class Spelled:
         return interleave(self.commoner if found else [*self.alternatives, *self.commoner])
 
 
-async def correct(speller: Speller, sought: Sequence[Sought], *, within: Query) -> Spelled:
-    """Add what the misspelt ones of these words are searched as, too."""
-    spelled = Spelled([])
+async def correct(
+    speller: Speller, sought: Sequence[Sought], *, within: Query, read: bool | None
+) -> Spelled:
+    """Add what the misspelt ones of these words are searched as, too. ``read``: as in ``Spelled``."""
+    spelled = Spelled([], read)
     for one in sought:
         found: list[Piece] = []
         for word in _words(one):
             notes = speller.count(_expression(one, word), within=within, most=2)
-            near = await speller.find_near(word, within=within) if notes <= 1 else []
+            if notes > 1:
+                continue
+            if spelled.read is None:
+                spelled.read = await speller.refresh()
+            near = await speller.find_near(word, within=within)
             if notes:
-                spelled.commoner.append([one for one in near if one.notes >= _COMMONER][:1])
+                spelled.commoner.append([other for other in near if other.notes >= _COMMONER][:1])
                 continue
             spelled.alternatives.append(near)
             if near and (near[0].clear or (sought[1:] and _is_likely(near[0]))):
