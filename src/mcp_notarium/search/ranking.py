@@ -34,6 +34,7 @@ _MOST_PIECES = 60
 """What is looked for apart: each has a bit of a number."""
 _PART_WEIGHT = 0.6
 _INSIDE_WEIGHT = 0.3
+_CORRECTED_WEIGHT = 0.8
 _ENOUGH_PARTS = 0.6
 _MOST_HELD = 0.5
 _FEWEST_NOTES = 50
@@ -45,9 +46,10 @@ class Kind(IntEnum):
     WHOLE = 0
     PART = 1
     INSIDE = 2
+    CORRECTED = 3
 
 
-WEIGHTS = {Kind.WHOLE: 1.0, Kind.PART: _PART_WEIGHT, Kind.INSIDE: _INSIDE_WEIGHT}
+WEIGHTS = {Kind.WHOLE: 1.0, Kind.PART: _PART_WEIGHT, Kind.INSIDE: _INSIDE_WEIGHT, Kind.CORRECTED: _CORRECTED_WEIGHT}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.ranking import (
     FEW,
     MOST_RANKED,
+    Kind,
     Sought,
     choose,
     is_inside,
@@ -91,7 +92,7 @@ def find_hits(
     page: Page,
 ) -> Hits:
     """Return the hits of one page. The pieces besides whole words are counted here."""
-    sought = [one if one.notes < FEW else replace(one, pieces=one.pieces[:1]) for one in sought]
+    sought = [one if one.notes < FEW else _without_parts(one) for one in sought]
     if any(one.pieces[1:] for one in sought):
         taken = iter(_counts(database, query, sought))
         sought = [
@@ -112,6 +113,11 @@ def find_hits(
     statement = ranking(query, plan, sought)
     rows = database.rows(statement.sql, statement.parameters)
     return _hits(rows, sought, page)
+
+
+def _without_parts(one: Sought) -> Sought:
+    whole = (piece for piece in one.pieces if piece.kind in (Kind.WHOLE, Kind.CORRECTED))
+    return replace(one, pieces=tuple(whole))
 
 
 def _hits(rows: Sequence[Row], sought: Sequence[Sought], page: Page) -> Hits:
