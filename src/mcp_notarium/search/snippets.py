@@ -1,6 +1,6 @@
 """Find the line of a text that shows best why a query matches it. Pure.
 
-Words match as in the index: folded and stemmed. Terms that the reader sees anyway (in a title, a preview or
+Words match as in the index: folded and stemmed. The best line is the one with the most and the rarest of them. Terms that the reader sees anyway (in a title, a preview or
 tags) are not looked for, so a snippet always says something new. Lines end at newlines, as everywhere.
 """
 
@@ -41,51 +41,65 @@ class Snippet:
 class Term:
     """Hold a word or phrase to look for, in folded pieces.
 
-    ``prefix``: the last piece is the beginning of a word. ``inside``: it may stand inside a word.
+    ``prefix``: the last piece is the beginning of a word. ``inside``: it may stand inside a word. ``sought``: what was
+    asked for; several terms may be spellings of the same. ``weight``: how much it says.
     """
 
     pieces: tuple[str, ...]
     prefix: bool = False
     inside: bool = False
+    sought: str = ""
+    weight: float = 1.0
 
 
-def terms_of(condition: Condition | None, *, inside: bool = False) -> tuple[Term, ...]:
-    """Return what a query looks for in texts; ``inside``: words may stand inside others."""
-    return tuple(dict.fromkeys(_terms(condition, inside=inside)))
+def term_of(
+    text: str, sought: str, *, weight: float = 1.0, prefix: bool = False, inside: bool = False
+) -> Term | None:
+    """Return the term of a text; None if it has nothing to look for."""
+    found = tuple(pieces(fold(text)))
+    inside = inside and len(found) == 1
+    return Term(found, prefix, inside, sought, weight) if found else None
 
 
-def _terms(condition: Condition | None, *, inside: bool) -> Iterator[Term]:
+def terms_of(condition: Condition | None) -> tuple[Term, ...]:
+    """Return what a query looks for in texts."""
+    return tuple(dict.fromkeys(_terms(condition)))
+
+
+def _terms(condition: Condition | None) -> Iterator[Term]:
     match condition:
         case Ranked(conditions) | And(conditions) | Or(conditions):
             for one in conditions:
-                yield from _terms(one, inside=inside)
+                yield from _terms(one)
         case Word(text, prefix):
-            if found := pieces(fold(text)):
-                yield Term(tuple(found), prefix=prefix, inside=inside and len(found) == 1)
+            if term := term_of(text, text, prefix=prefix):
+                yield term
         case Phrase(text):
-            if found := pieces(fold(text)):
-                yield Term(tuple(found))
+            if term := term_of(text, f'"{text}"'):
+                yield term
         case _:
             return
 
 
 def find_snippet(text: str, terms: Sequence[Term], *, shown: str) -> Snippet | None:
-    """Return the line with most of the terms that are not in ``shown``, the first of such lines.
+    """Return the line with the most and the rarest of the terms that are not in ``shown``, the first of such lines.
 
     None if there is none: the index knows more spellings than are looked for here.
     """
     folded, seen = fold(text), fold(shown)
-    wanted = [term for term in terms if next(_hits(seen, term), None) is None]
-    lines: dict[int, set[int]] = {}
+    known = {term.sought for term in terms if next(_hits(seen, term), None) is not None}
+    lines: dict[int, dict[str, float]] = {}
     places: dict[int, int] = {}
-    for number, term in enumerate(wanted):
+    for term in terms:
+        if term.sought in known:
+            continue
         for place in islice(_hits(folded, term), _MOST_HITS):
             start = folded.rfind(LF, 0, place) + 1
-            lines.setdefault(start, set()).add(number)
+            lines.setdefault(start, {}).setdefault(term.sought, term.weight)
             places[start] = min(place, places.get(start, place))
     if not lines:
         return None
-    start = min(lines, key=lambda at: (-len(lines[at]), at))
+    start = min(lines, key=lambda at: (-sum(lines[at].values()), at))
     number = folded.count(LF, 0, start)
     line = text.split(LF, number + 1)[number]
     return Snippet(number + 1, _cut(line, _place_in(line, places[start] - start)))

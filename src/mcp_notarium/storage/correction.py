@@ -74,7 +74,7 @@ async def suggest(speller: Speller, words: Iterable[str], *, within: Query) -> l
     unknown = [
         word
         for word in words
-        if (expression := build_match(Word(word), {}))
+        if (expression := build_match(Word(word)))
         and not speller.count(expression, within=within, most=1)
     ]
     return interleave([await speller.find_near(word, within=within) for word in unknown])
