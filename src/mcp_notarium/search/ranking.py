@@ -147,12 +147,14 @@ def choose(sought: Sequence[Sought], *, filtered: bool, count: Callable[[str], i
     if filtered and not (len(by_rarity) == 1 and by_rarity[0][1].notes > MOST_RANKED):
         return Plan(scored=tuple(by_rarity))
     strict_from = STRICT.get(len(by_rarity), STRICT.get(0))
-    if strict_from and len(by_rarity)>1:
+    if strict_from and len(by_rarity) > 1:
         held = by_rarity
         base = f"({' AND '.join(piece.expression for _, piece in held)})"
         found = count(base)
         if found >= strict_from:
-            return Plan((), (), tuple(number for number, _ in held), base, newest=found > MOST_RANKED)
+            return Plan(
+                (), (), tuple(number for number, _ in held), base, newest=found > MOST_RANKED
+            )
     chosen = list(_rarest(by_rarity))
     if chosen:
         base = " OR ".join(piece.expression for _, piece in chosen)
