@@ -28,11 +28,13 @@ FEW = 10
 """With fewer notes than this that have a word, parts of words are looked for as well."""
 FEWEST = 5
 """Notes with all of the common words that are enough of an answer."""
+_FEW_WORDS = 3
+"""Of so many words, notes that have all are enough of an answer if there are ``FEWEST``."""
 _MOST_PIECES = 60
-STRICT = {2: 5, 3: 5}
 """What is looked for apart: each has a bit of a number."""
 _PART_WEIGHT = 0.6
 _INSIDE_WEIGHT = 0.3
+_CORRECTED_WEIGHT = 0.8
 _ENOUGH_PARTS = 0.6
 _MOST_HELD = 0.5
 _FEWEST_NOTES = 50
@@ -44,9 +46,15 @@ class Kind(IntEnum):
     WHOLE = 0
     PART = 1
     INSIDE = 2
+    CORRECTED = 3
 
 
-WEIGHTS = {Kind.WHOLE: 1.0, Kind.PART: _PART_WEIGHT, Kind.INSIDE: _INSIDE_WEIGHT}
+WEIGHTS = {
+    Kind.WHOLE: 1.0,
+    Kind.PART: _PART_WEIGHT,
+    Kind.INSIDE: _INSIDE_WEIGHT,
+    Kind.CORRECTED: _CORRECTED_WEIGHT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,9 @@ class Piece:
     expression: str
     kind: Kind = Kind.WHOLE
     notes: int = 0
+
+
+_Numbered = tuple[int, Piece]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,30 +157,34 @@ def choose(sought: Sequence[Sought], *, filtered: bool, count: Callable[[str], i
     by_rarity = sorted(known[:_MOST_PIECES], key=lambda one: one[1].notes)
     if filtered and not (len(by_rarity) == 1 and by_rarity[0][1].notes > MOST_RANKED):
         return Plan(scored=tuple(by_rarity))
-    strict_from = STRICT.get(len(by_rarity), STRICT.get(0))
-    if strict_from and len(by_rarity) > 1:
-        held = by_rarity
-        base = f"({' AND '.join(piece.expression for _, piece in held)})"
-        found = count(base)
-        if found >= strict_from:
-            return Plan(
-                (), (), tuple(number for number, _ in held), base, newest=found > MOST_RANKED
-            )
     chosen = list(_rarest(by_rarity))
+    few_words = 1 < len(by_rarity) <= _FEW_WORDS
+    if chosen and few_words and (plan := _plan_held(by_rarity, (), count)):
+        return plan
     if chosen:
         base = " OR ".join(piece.expression for _, piece in chosen)
         return Plan(tuple(chosen), tuple(by_rarity[len(chosen) :]), base=f"({base})")
-    for size in range(len(by_rarity), 0, -1):
-        held, others = by_rarity[:size], by_rarity[size:]
-        base = f"({' AND '.join(piece.expression for _, piece in held)})"
-        found = held[0][1].notes if size == 1 else count(base)
-        if found >= FEWEST or size == 1:
-            numbers = tuple(number for number, _ in held)
-            return Plan((), tuple(others), numbers, base, newest=found > MOST_RANKED)
-    return Plan()
+    for size in range(len(by_rarity), 1, -1):
+        if plan := _plan_held(by_rarity[:size], by_rarity[size:], count):
+            return plan
+    return _plan_held(by_rarity[:1], by_rarity[1:], count) or Plan()
 
 
-def _rarest(by_rarity: Sequence[tuple[int, Piece]]) -> Iterator[tuple[int, Piece]]:
+def _plan_held(
+    held: Sequence[_Numbered], others: Sequence[_Numbered], count: Callable[[str], int]
+) -> Plan | None:
+    """Take the notes that have all of ``held``; None if they are too few."""
+    if not held:
+        return None
+    base = f"({' AND '.join(piece.expression for _, piece in held)})"
+    found = held[0][1].notes if len(held) == 1 else count(base)
+    if found < FEWEST:
+        return None
+    numbers = tuple(number for number, _ in held)
+    return Plan((), tuple(others), numbers, base, newest=found > MOST_RANKED)
+
+
+def _rarest(by_rarity: Sequence[_Numbered]) -> Iterator[_Numbered]:
     total = 0
     for number, piece in by_rarity:
         total += piece.notes

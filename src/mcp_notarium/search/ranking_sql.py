@@ -74,15 +74,15 @@ def titled(query: Query) -> Statement:
 def ranking(query: Query, plan: Plan, sought: Sequence[Sought]) -> Statement:
     """Build what finds the planned notes, best first.
 
-    The columns are pk, the numbers of its pieces as bits, and whether its title has all words.
+    The columns are pk, the numbers of its pieces as bits, whether its title has all words, and the score; less is better.
     """
     arms = list(_arms(query, plan, sought))
     union = " UNION ALL ".join(arm.sql for arm in arms)
     held = sum(1 << number for number in plan.held)
     score = "sum(plain * weight) + sum(more) - sum(added) * sum(plain)"
     return Statement(
-        f"SELECT pk, {held} + sum(piece), max(grade) >= {_ALL_IN_TITLE} FROM ({union}) GROUP BY pk "  # noqa: S608 - constants only
-        f"ORDER BY max(grade) DESC, {score}, {order_of(query)}",
+        f"SELECT pk, {held} + sum(piece), max(grade) >= {_ALL_IN_TITLE}, {score} AS score FROM ({union}) GROUP BY pk "  # noqa: S608 - constants only
+        f"ORDER BY max(grade) DESC, score, {order_of(query)}",
         tuple(value for arm in arms for value in arm.parameters),
     )
 

@@ -12,7 +12,6 @@ from mcp_notarium.storage.hidden_note_filter import RULES_KEY
 from mcp_notarium.storage.journal_table import JournalTable
 from mcp_notarium.storage.note_search import SearchIndex
 from mcp_notarium.storage.note_table import NoteTable
-from mcp_notarium.storage.spelling import Speller
 from mcp_notarium.storage.sync_state import LoadProgress, SyncState
 from mcp_notarium.storage.version_table import DEFAULT_LIMITS, VersionLimits, VersionTable
 from mcp_notarium.storage.vocabulary import Vocabulary
@@ -35,9 +34,8 @@ class Cache:
         self.database = database
         self.versions = VersionTable(database, limits, clock)
         self.notes = NoteTable(database, rules, self.versions)
-        vocabulary = Vocabulary(database)
-        self.search = SearchIndex(database, vocabulary)
-        self.speller = Speller(database, vocabulary)
+        self.vocabulary = Vocabulary(database)
+        self.search = SearchIndex(database, self.vocabulary)
         self.sync_state = SyncState(database)
         self.journal = JournalTable(database)
         self._flusher = WalFlusher(database.path, database.before_flush)

@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from mcp_notarium.domain.front_block import shown_part
@@ -22,8 +22,10 @@ from mcp_notarium.search.ranking_sql import ROWS
 from mcp_notarium.search.snippets import Snippet, Term, find_snippet, terms_of
 from mcp_notarium.search.sql_builder import Statements, build, words_of
 from mcp_notarium.search.stemming import stem
+from mcp_notarium.storage.correction import Spelled, correct, suggest
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.ranked_search import Hits, Page, count_words, find_hits
+from mcp_notarium.storage.spelling import Speller
 from mcp_notarium.storage.statement_texts import Row
 from mcp_notarium.storage.vocabulary import Vocabulary
 
@@ -33,9 +35,6 @@ little if a thousand notes have the word; beyond that the newest come first."""
 
 FEW = 10
 """With fewer hits of whole words than this, parts of compounds are looked for as well."""
-
-FEWEST_ROWS = 5
-"""Notes of a page, at least, whatever they lack."""
 
 _SHORTEST_PART = 3
 _SHORTEST_BESIDE_WORDS = 4
@@ -73,7 +72,9 @@ class Summary:
 class Found:
     """Hold one page of ``size`` notes. ``total`` counts all pages, ``with_all`` the notes that lack no word.
 
-    ``inside_words``: some match inside words only. ``unknown``: words that no note has.
+    ``inside_words``: some match inside words only. ``unknown``: words that no note has. ``corrected``: misspelt words
+    as typed, and what they were searched as, too; ``suggestions``: what words may mean that found nothing or little.
+    ``read``: the terms of all notes were known.
     """
 
     notes: list[Summary]
@@ -82,6 +83,9 @@ class Found:
     with_all: int = 0
     size: int = 0
     unknown: tuple[str, ...] = ()
+    corrected: Mapping[str, str] = field(default_factory=dict)
+    suggestions: Sequence[str] = ()
+    read: bool = True
 
 
 class SearchIndex:
@@ -90,6 +94,7 @@ class SearchIndex:
     def __init__(self, database: Database, vocabulary: Vocabulary) -> None:
         self._db = database
         self._vocabulary = vocabulary
+        self._speller = Speller(database, vocabulary)
 
     async def find(
         self,
@@ -100,22 +105,23 @@ class SearchIndex:
         short_page: int | None = None,
         preview_lines: int = 1,
         explain: bool = False,
+        corrects: bool = True,
     ) -> Found:
         """Return ``limit`` notes after the first ``offset``, in the order the query asks for.
 
-        ``short_page``: the number of a page, from 1, instead of an offset; pages have room for the notes with all words, and
-        for ``FEWEST_ROWS``. ``explain``: with what matches in each.
+        ``short_page``: the number of a page, from 1, instead of an offset; a page has fewer notes if the others match less
+        well. ``explain``: with what matches in each. ``corrects``: misspelt words are also searched as what they
+        mean, and others suggested.
         """
-
-        def page(with_all: int) -> tuple[int, int]:
-            if short_page is None:
-                return limit, offset
-            size = min(limit, max(with_all, FEWEST_ROWS))
-            return size, (short_page - 1) * size
-
         if words := bare_words(query):
+            page = Page(limit, offset, short_page)
             return await self._find_ranked(
-                query, words, page, preview_lines=preview_lines, explain=explain
+                query,
+                words,
+                page,
+                preview_lines=preview_lines,
+                explain=explain,
+                corrects=corrects,
             )
         if short_page is not None:
             offset = (short_page - 1) * limit
@@ -125,12 +131,15 @@ class SearchIndex:
         shortest = _SHORTEST_BESIDE_WORDS if found.total else _SHORTEST_PART
         if found.total >= FEW or all(len(words_only(one)) < shortest for one in words_of(query)):
             return found
-        await self._vocabulary.refresh()
+        read = await self._vocabulary.refresh()
         total, rows = await self._find_inside(query, found.total, limit=limit, offset=offset)
-        if total <= found.total:  # a term of the index may belong to a note that is gone
-            return found
-        notes = self._show(query, rows, preview_lines, explain=explain, inside=True)
-        return Found(notes, _at_least(total, offset, notes), inside_words=True)
+        if total > found.total:  # a term of the index may belong to a note that is gone
+            notes = self._show(query, rows, preview_lines, explain=explain, inside=True)
+            return Found(notes, _at_least(total, offset, notes), inside_words=True, read=read)
+        near = []
+        if corrects and not found.total:
+            near = await suggest(self._speller, words_of(query), within=query)
+        return replace(found, suggestions=near, read=read)
 
     async def _find_ranked(
         self,
@@ -140,17 +149,23 @@ class SearchIndex:
         *,
         preview_lines: int,
         explain: bool,
+        corrects: bool,
     ) -> Found:
         sought = count_words(self._db, query, words)
+        read = None
         if any(one.notes < ranking.FEW for one in sought):
-            await self._vocabulary.refresh()
+            read = await self._vocabulary.refresh()
             sought = [self._with_inside(one) for one in sought]
+        spelled = Spelled(sought, read)
+        if corrects:
+            spelled = await correct(self._speller, sought, within=query, read=read)
+            sought = spelled.sought
         work = partial(_find_rows, query=query, sought=sought, page=page)
         hits, rows = work(self._db)
-        size, offset = page(hits.with_all)
+        before = page.offset if page.short is None else (page.short - 1) * hits.size
         by_pk = {row[-1]: row for row in rows}
         found = [(hit, by_pk[hit.pk]) for hit in hits.notes if hit.pk in by_pk]
-        seen = And(tuple(Word(one.text) for one in sought))
+        seen = And(tuple(map(Word, (*(one.text for one in sought), *spelled.corrected.values()))))
         notes = self._show(
             replace(query, terms=seen),
             [row for _, row in found],
@@ -163,11 +178,14 @@ class SearchIndex:
         ]
         return Found(
             lacking,
-            _at_least(hits.total, offset, notes),
+            _at_least(hits.total, before, notes),
             inside_words=any(hit.inside for hit in hits.notes),
             with_all=hits.with_all,
-            size=size,
+            size=hits.size,
             unknown=hits.unknown,
+            corrected=spelled.corrected if hits.total else {},
+            suggestions=spelled.suggestions(found=hits.total > 0),
+            read=spelled.read is not False,
         )
 
     def _with_inside(self, one: Sought) -> Sought:

@@ -6,13 +6,14 @@ on one state of the database. A word that few notes have is looked for inside ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.ranking import (
     FEW,
     MOST_RANKED,
+    Kind,
     Sought,
     choose,
     is_inside,
@@ -27,8 +28,23 @@ from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.statement_texts import Row
 
 
-Page = Callable[[int], tuple[int, int]]
-"""Tell limit and offset from how many notes lack no word."""
+MOST_LACKING = 5
+"""Notes of a short page that lack a word, at most."""
+_FEWEST = 3
+_CLOSE = 0.65
+"""A short page ends before a note that scores less than this part of the best score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Ask for ``limit`` notes behind the first ``offset``.
+
+    ``short``: for a page of this number, from 1, instead; its notes score nearly as much as the best.
+    """
+
+    limit: int
+    offset: int = 0
+    short: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +60,14 @@ class Hit:
 class Hits:
     """Hold a part of what was found.
 
-    ``total`` counts all of it, ``with_all`` the notes that lack no word. ``unknown``: words that no note has.
+    ``total`` counts all of it, ``with_all`` the notes that lack no word. ``unknown``: words that no note has. Pages have
+    ``size`` notes.
     """
 
     notes: list[Hit]
     total: int
     with_all: int
+    size: int
     unknown: tuple[str, ...] = ()
 
 
@@ -73,11 +91,8 @@ def find_hits(
     *,
     page: Page,
 ) -> Hits:
-    """Return the hits of one page; ``page`` tells limit and offset from how many notes lack no word.
-
-    The pieces besides whole words are counted here.
-    """
-    sought = [one if one.notes < FEW else replace(one, pieces=one.pieces[:1]) for one in sought]
+    """Return the hits of one page. The pieces besides whole words are counted here."""
+    sought = [one if one.notes < FEW else _without_parts(one) for one in sought]
     if any(one.pieces[1:] for one in sought):
         taken = iter(_counts(database, query, sought))
         sought = [
@@ -100,16 +115,36 @@ def find_hits(
     return _hits(rows, sought, page)
 
 
+def _without_parts(one: Sought) -> Sought:
+    whole = (piece for piece in one.pieces if piece.kind in (Kind.WHOLE, Kind.CORRECTED))
+    return replace(one, pieces=tuple(whole))
+
+
 def _hits(rows: Sequence[Row], sought: Sequence[Sought], page: Page) -> Hits:
-    lacking = {has: missing_words(sought, has) for has in {has for _, has, _ in rows}}
-    with_all = sum(1 for _, has, entitled in rows if entitled or not lacking[has])
-    limit, offset = page(with_all)
+    missing = {has: missing_words(sought, has) for has in {row[1] for row in rows}}
+    lacks = [() if entitled else missing[has] for _, has, entitled, _ in rows]
+    with_all = sum(not words for words in lacks)
+    size = page.limit
+    if page.short and with_all < len(rows):
+        scores = [row[3] for row in rows[:size]]
+        size = min(size, _count_close(scores, lacks))
+    offset = page.offset if page.short is None else (page.short - 1) * size
     notes = [
-        Hit(pk, () if entitled else lacking[has], inside=is_inside(sought, has))
-        for pk, has, entitled in rows[offset : offset + limit]
+        Hit(row[0], words, inside=is_inside(sought, row[1]))
+        for row, words in zip(rows[offset : offset + size], lacks[offset:], strict=False)
     ]
     unknown = tuple(one.text for one in sought if not any(piece.notes for piece in one.pieces))
-    return Hits(notes, len(rows), with_all, unknown)
+    return Hits(notes, len(rows), with_all, size, unknown)
+
+
+def _count_close(scores: Sequence[float], lacks: Sequence[Sequence[str]]) -> int:
+    """Return how many notes a short page has; the best score is the lowest."""
+    least, lacking = min(scores) * _CLOSE, 0
+    for count, (score, words) in enumerate(zip(scores, lacks, strict=False)):
+        lacking += bool(words)
+        if count >= _FEWEST and (score > least or lacking > MOST_LACKING):
+            return count
+    return len(scores)
 
 
 def _newest(database: Database, query: Query, base: str, page: Page) -> Hits | None:
@@ -121,18 +156,13 @@ def _newest(database: Database, query: Query, base: str, page: Page) -> Hits | N
     total = database.number(count.sql, count.parameters)
     if total <= MOST_RANKED:
         return None
-    limit, offset = page(total)
+    limit = page.limit
+    offset = page.offset if page.short is None else (page.short - 1) * limit
     pks = first[offset : offset + limit]
-    rows, _ = build_newest(
-        query,
-        base,
-        strict,
-        without=first,
-        limit=limit - len(pks),
-        offset=max(0, offset - len(first)),
-    )
-    found = database.rows(rows.sql, rows.parameters) if len(pks) < limit else []
-    return Hits([Hit(pk) for pk in (*pks, *(row[-1] for row in found))], total, total)
+    left, after = limit - len(pks), max(0, offset - len(first))
+    rows, _ = build_newest(query, base, strict, without=first, limit=left, offset=after)
+    found = database.rows(rows.sql, rows.parameters) if left else []
+    return Hits([Hit(pk) for pk in (*pks, *(row[-1] for row in found))], total, total, limit)
 
 
 def _counts(database: Database, query: Query, sought: Sequence[Sought]) -> list[int]:

@@ -78,6 +78,7 @@ class ListAnswer(FromNotes):
     with_all_words: int | None = None
     inside_words: bool | None = None
     hits_alone: dict[str, int] | None = None
+    corrected: dict[str, str] | None = None
     suggestions: list[str] | None = None
     hidden: list[str] | None = None
     note: str | None = None
