@@ -16,6 +16,7 @@ from mcp_notarium.domain.lines import LF, shorten
 from mcp_notarium.search.folding import fold, is_run, next_piece, pieces
 from mcp_notarium.search.query import And, Condition, Or, Phrase, Ranked, Word
 from mcp_notarium.search.stemming import stem
+from mcp_notarium.search.units import units_of
 
 WIDTH = 120
 """Characters of a snippet, at most, without the marks of what was cut off."""
@@ -68,17 +69,27 @@ def terms_of(condition: Condition | None) -> tuple[Term, ...]:
 
 def _terms(condition: Condition | None) -> Iterator[Term]:
     match condition:
-        case Ranked(conditions) | And(conditions) | Or(conditions):
+        case Ranked(words):
+            yield from _terms_of_words(words)
+        case And(conditions) | Or(conditions):
             for one in conditions:
                 yield from _terms(one)
-        case Word(text, prefix):
-            if term := term_of(text, text, prefix=prefix):
-                yield term
+        case Word():
+            yield from _terms_of_words([condition])
         case Phrase(text):
             if term := term_of(text, f'"{text}"'):
                 yield term
         case _:
             return
+
+
+def _terms_of_words(words: Sequence[Word]) -> Iterator[Term]:
+    """Yield bare words in all their spellings."""
+    for word in words:
+        if word.prefix and (term := term_of(word.text, word.text, prefix=True)):
+            yield term
+    for unit in units_of([word.text for word in words if not word.prefix]):
+        yield from filter(None, (term_of(one, unit.text) for one in unit.spellings))
 
 
 def find_snippet(text: str, terms: Sequence[Term], *, shown: str) -> Snippet | None:
@@ -107,8 +118,10 @@ def find_snippet(text: str, terms: Sequence[Term], *, shown: str) -> Snippet | N
 
 def _hits(folded: str, term: Term) -> Iterator[int]:
     """Yield where the term stands in a folded text."""
-    first = term.pieces[0]
-    part = first if is_run(first) or term.inside or _is_prefix(term, 0) else _common_part(first)
+    parts = [_part(term, index) for index in range(len(term.pieces))]
+    if not all(part in folded for part in parts):
+        return
+    part = parts[0]
     place = folded.find(part)
     for _ in range(_MOST_CANDIDATES):
         if place < 0:
@@ -116,6 +129,12 @@ def _hits(folded: str, term: Term) -> Iterator[int]:
         if _stands_at(folded, place, term):
             yield place
         place = folded.find(part, place + 1)
+
+
+def _part(term: Term, index: int) -> str:
+    """Return what stands in every text that has this piece."""
+    piece = term.pieces[index]
+    return piece if is_run(piece) or term.inside or _is_prefix(term, index) else _common_part(piece)
 
 
 def _common_part(word: str) -> str:
