@@ -148,12 +148,12 @@ def build_newest(
 
 
 def build_some(query: Query, expression: str, *, most: int) -> Statement:
-    """Build what counts the notes within the limits that an expression finds, up to ``most``, and names one (pk)."""
+    """Build what counts the notes within the limits that an expression finds, up to ``most``, and names two (pk)."""
     filters, _ = filters_of(query, ())
     matched = Statement(_MATCHED_NOTES, (in_scope(query, expression),))
     found = _select("m.pk", " AND ", [matched, *filters])
     return Statement(
-        f"SELECT count(*), max(pk) FROM ({found.sql} LIMIT ?)",  # noqa: S608 - constants only
+        f"SELECT count(*), max(pk), min(pk) FROM ({found.sql} LIMIT ?)",  # noqa: S608 - constants only
         (*found.parameters, most),
     )
 

@@ -19,6 +19,8 @@ from mcp_notarium.search.ranking import Kind, Piece, Sought
 from mcp_notarium.storage.spelling import NearWord, Speller
 
 MOST_SUGGESTED = 5
+_MEANT = frozenset({Kind.WHOLE, Kind.CORRECTED})
+_MOST_COUNTED = 64
 _COMMONER = 50
 """How many times commoner than a word that one note has another one is that is offered."""
 
@@ -47,9 +49,8 @@ async def correct(
     speller: Speller, sought: Sequence[Sought], *, within: Query, read: bool | None
 ) -> Spelled:
     """Add what the misspelt ones of these words are searched as, too. ``read``: as in ``Spelled``."""
-    spelled = Spelled([], read)
-    for one in sought:
-        found: list[Piece] = []
+    spelled = Spelled(list(sought), read)
+    for at, one in enumerate(sought):
         for word in _words(one):
             notes = speller.count(_expression(one, word), within=within, most=2)
             if notes > 1:
@@ -61,12 +62,36 @@ async def correct(
                 spelled.commoner.append([other for other in near if other.notes >= _COMMONER][:1])
                 continue
             spelled.alternatives.append(near)
-            if near and (near[0].clear or (sought[1:] and _is_likely(near[0]))):
+            others = [*spelled.sought[:at], *spelled.sought[at + 1 :]]
+            if meant := _choose(speller, near, others, within):
                 typed = one.text if word == fold(one.text) else word
-                spelled.corrected[typed] = near[0].spelled
-                found.append(Piece(match_terms([near[0].term]), Kind.CORRECTED))
-        spelled.sought.append(replace(one, pieces=(*one.pieces, *found)))
+                spelled.corrected[typed] = meant.spelled
+                piece = Piece(match_terms([meant.term]), Kind.CORRECTED)
+                spelled.sought[at] = replace(one := spelled.sought[at], pieces=(*one.pieces, piece))
     return spelled
+
+
+def _choose(
+    speller: Speller, near: Sequence[NearWord], others: Sequence[Sought], within: Query
+) -> NearWord | None:
+    """Return what to search: beside others what is in most notes together with them, alone what is clear."""
+    if not others:
+        return near[0] if near and near[0].clear else None
+    likely = [one for one in near if one.likely and not function_words([one.spelled])]
+    beside = _join(
+        piece.expression for one in others for piece in one.pieces if piece.kind in _MEANT
+    )
+    together = {
+        one.term: speller.count(
+            f"({match_terms([one.term])} AND {beside})", within=within, most=_MOST_COUNTED
+        )
+        for one in likely
+    }
+    return max(
+        likely,
+        key=lambda one: (together[one.term] * one.likelihood / one.notes, one.likelihood),
+        default=None,
+    )
 
 
 async def suggest(speller: Speller, words: Iterable[str], *, within: Query) -> list[str]:
@@ -96,9 +121,8 @@ def _expression(one: Sought, word: str) -> str:
     """Return what finds the notes that have a word, or have it inside another."""
     if word != words_only(one.text):
         return match_any([word]) or one.whole.expression
-    known = [piece.expression for piece in one.pieces if piece.kind is not Kind.PART]
-    return f"({' OR '.join(known)})"
+    return _join(piece.expression for piece in one.pieces if piece.kind is not Kind.PART)
 
 
-def _is_likely(near: NearWord) -> bool:
-    return near.likely and not function_words([near.spelled])
+def _join(expressions: Iterable[str]) -> str:
+    return f"({' OR '.join(expressions)})"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.search.folding import fold, words_only
 from mcp_notarium.search.fts_expression import match_terms
+from mcp_notarium.search.identifiers import spaced
 from mcp_notarium.search.misspelling import distance, reach_of
 from mcp_notarium.search.query import Query
 from mcp_notarium.search.sql_builder import build_some
@@ -34,6 +35,7 @@ _CLEARLY = 4
 """How many times likelier than the next a word is that is meant without a doubt."""
 _SHORTEST_CLEAR = 5
 _SHORTEST_OTHER_START = 6
+_FARTHEST_FORM = 6
 _MOST_READ = 262_144
 """Characters of a text, at most, in which the written form of a term is looked for."""
 _WORD = re.compile(r"\w+")
@@ -50,18 +52,19 @@ class NearWord:
     spelled: str
     term: str
     notes: int
+    likelihood: float
     likely: bool
     clear: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """Hold a term that may be meant: how many notes have it, and one of them (pk)."""
+    """Hold a term that may be meant: how many notes have it, and some of them (pk)."""
 
     near: NearTerm
     notes: int
     same_start: bool
-    pk: int = 0
+    pks: tuple[int, ...] = ()
 
     @property
     def likelihood(self) -> float:
@@ -91,7 +94,7 @@ class Speller:
         """Bring the vocabulary up to date; False if it has still to be read."""
         return await self._vocabulary.refresh()
 
-    async def find_near(self, word: str, *, within: Query, limit: int = 3) -> list[NearWord]:
+    async def find_near(self, word: str, *, within: Query, limit: int = 4) -> list[NearWord]:
         """Return words spelled almost like this one that do find something, the likeliest first.
 
         ``within`` gives the limits (tags, dates, trash); its terms do not matter. A word that only
@@ -112,7 +115,7 @@ class Speller:
                 continue
             rest = counted[number + 1 :]
             clear = not found and one.is_clear(rest[0] if rest else None)
-            near = NearWord(spelled, one.near.term, one.notes, one.is_likely, clear)
+            near = NearWord(spelled, one.near.term, one.notes, one.likelihood, one.is_likely, clear)
             found.setdefault(spelled, near)
             if len(found) == limit:
                 break
@@ -142,34 +145,45 @@ class Speller:
         """Yield the first of these that notes within the limits have, with how many and one of them."""
         left = _MOST_COMPARED
         for one in candidates[:_MOST_TRIED]:
-            notes, pk = self._read_some(match_terms([one.near.term]), within, _MOST_COUNTED)
+            notes, *pks = self._read_some(match_terms([one.near.term]), within, _MOST_COUNTED)
             if notes:
                 # Of a common word the vocabulary knows about how many notes have it.
                 number = max(notes, one.notes) if notes == _MOST_COUNTED else notes
-                yield replace(one, notes=number, pk=pk)
+                yield replace(one, notes=number, pks=tuple(pks))
                 left -= 1
             if not left:
                 return
 
-    def _read_some(self, expression: str, within: Query, most: int) -> tuple[int, int]:
+    def _read_some(self, expression: str, within: Query, most: int) -> tuple[int, ...]:
         some = build_some(within, expression, most=most)
         row = self._db.row(some.sql, some.parameters)
-        return (row[0], row[1] or 0) if row else (0, 0)
+        return tuple(row) if row else (0,)
 
     def _find_written_form(self, one: _Candidate, wanted: str, within: Query) -> str | None:
-        """Return the nearest word of the candidate's note whose stem is its term."""
-        term = one.near.term
-        text = self._db.row(_WRITTEN_AND_TAGS if within.in_tags else _WRITTEN, (_MOST_READ, one.pk))
-        words = dict.fromkeys(map(str.lower, _WORD.findall(text[0]))) if text else ()
+        """Return the nearest word of the candidate's notes whose stem is its term."""
+        reach, near = reach_of(wanted), []
+        for pk in dict.fromkeys(one.pks):
+            near += self._forms_in(pk, one.near.term, wanted, within)
+            if near and min(near)[0] <= reach:
+                break
+        apart, nearest = min(near, default=(0, ""))
+        of_term = distance(wanted, one.near.term, at_most=reach)
+        return nearest if apart and min(apart, of_term) <= reach else None
+
+    def _forms_in(self, pk: int, term: str, wanted: str, within: Query) -> list[tuple[int, str]]:
+        """Return the words of a note whose stem is the term, and how far each is from ``wanted``."""
+        text = self._db.row(_WRITTEN_AND_TAGS if within.in_tags else _WRITTEN, (_MOST_READ, pk))
+        said = text[0] if text else ""
+        words = dict.fromkeys(
+            word.lower() for form in (said, spaced(said)) for word in _WORD.findall(form)
+        )
         folded = {word: word if word.isascii() else fold(word) for word in words}
-        start, reach = term[: max(1, len(term) - 3)], reach_of(wanted)  # a stem's end may differ
-        near = [
-            (distance(wanted, form, at_most=reach), word)
+        start = term[: max(1, len(term) - 3)]  # a stem's end may differ
+        return [
+            (distance(wanted, form, at_most=_FARTHEST_FORM), word)
             for word, form in folded.items()
             if form.startswith(start) and stem(form) == term
         ]
-        apart, nearest = min(near, default=(0, ""))
-        return nearest if 0 < apart <= reach else None
 
 
 _WRITTEN = "SELECT substr(coalesce(title, '') || char(10) || text, 1, ?) FROM notes WHERE pk = ?"

@@ -26,8 +26,8 @@ from mcp_notarium.storage.fts_index import FtsIndex
 _QUICKLY_READ = 2000
 """Notes whose terms are read in a few hundredths of a second."""
 _PATIENCE = 30.0
-"""Seconds for which more terms are not read while a load goes on or waits to be merged: else every search
-meanwhile would wait until the whole index is read."""
+"""Seconds after which more terms are read again while a load goes on or waits to be merged: else the whole index
+would be read at every search meanwhile."""
 _LONGEST_WAIT = 2.0
 """Seconds for which a search waits until terms are read."""
 _LONGEST_TERM = 64
@@ -61,7 +61,7 @@ class Vocabulary:
         self._in_order = 1
         self._added: set[str] = set()
         self._changes: int | None = None
-        self._put_off_until: float | None = None
+        self._read_at = -math.inf
         self._reading: asyncio.Task[None] | None = None
 
     async def refresh(self) -> bool:
@@ -105,6 +105,7 @@ class Vocabulary:
         ]
 
     async def _read(self) -> None:
+        self._read_at = time.monotonic()
         self._changes, self._lines = await self._db.run_aside(_read_terms)
         self._in_order = len(self._lines)
         self._added.clear()
@@ -177,12 +178,7 @@ class Vocabulary:
 
     def _may_read(self) -> bool:
         few = self._db.number("SELECT active + trashed FROM note_counts") <= _QUICKLY_READ
-        now = time.monotonic()
-        if few or not self._index.tidy_due or now >= (self._put_off_until or math.inf):
-            self._put_off_until = None
-            return True
-        self._put_off_until = self._put_off_until or now + _PATIENCE
-        return False
+        return few or not self._index.tidy_due or time.monotonic() > self._read_at + _PATIENCE
 
     def _terms_of(self, pks: list[int]) -> set[str]:
         """Return the index terms of the words of these notes."""
