@@ -41,6 +41,8 @@ FOUND = [
     ("brewer's", "Beer\nThe brewer adds hops."),
     # Compounds and words that may be one.
     ("Schifffahrtsamt", "Behörde\nDas Schifffahrtsamt ist zu."),
+    ("Sprachmemos", "Aufnahme\nMemos in jeder Sprache"),
+    ("Quartalsabschluss", "Zahlen\nDer Abschluss des Quartals"),
     ("Dampf Schiff", "Technik\nEin Dampfschiff im Hafen"),
     ("back up", "Disk\nA backup each day"),
     ("e-mail", "Post\nAn email came"),
