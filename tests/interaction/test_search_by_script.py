@@ -50,6 +50,7 @@ FOUND = [
     ("ArrayPool<T>.Shared.Rent", "Buffers\nTake them from an ArrayPool, and give them back."),
     ("ArrayPool<T>.Shared.Rent", "Buffers\n`ArrayPool<byte>.Shared.Rent(1024)`"),
     ("array pool", "Buffers\nTake them from an ArrayPool."),
+    ('"array pool"', "Buffers\nTake them from an ArrayPool."),
     ("ArrayPool", "Buffers\narray_pool is the name in C"),
     ("snake_case", "Style\nWe write names in snake case here."),
     ("snake_case", "Style\nsnakeCase is wrong"),
