@@ -6,7 +6,7 @@ handles what one expression cannot say: exclusions alone, signs without letters,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from mcp_notarium.search.folding import (
     CONTEXT,
@@ -34,47 +34,41 @@ from mcp_notarium.search.query import (
 from mcp_notarium.search.stemming import completions, spelling
 from mcp_notarium.search.units import unit_of
 
-Expansions = Mapping[str, Sequence[str]]
-"""For words as typed: the index terms to search in their place."""
-
 _SUPPLEMENT = "{tag_words supplement}"
 _WITHOUT_TAGS = "{text heading supplement}"
 _LONGEST_PART = CONTEXT + 1
 
 
-def build_match(condition: Condition, expansions: Expansions) -> str | None:
+def build_match(condition: Condition) -> str | None:
     """Return the condition as one FTS5 expression, or None if one cannot say it."""
     match condition:
         case Word(text, prefix):
-            terms = () if prefix else expansions.get(text, ())
-            return _expand(terms) if terms else _word(text, prefix=prefix)
+            return _word(text, prefix=prefix)
         case Phrase(text):
             return _leaf(text, prefix=False)
         case Or(conditions):
-            parts = [build_match(item, expansions) for item in conditions]
+            parts = [build_match(item) for item in conditions]
             return _join(" OR ", [part for part in parts if part]) if all(parts) else None
         case Ranked(words):
-            parts = [build_match(word, expansions) for word in words]
+            parts = [build_match(word) for word in words]
             return _join(" OR ", [part for part in parts if part]) if any(parts) else None
         case And(conditions):
-            ranked, rest = split(conditions, expansions)
+            ranked, rest = split(conditions)
             return None if rest else ranked
         case Not() | Tagged() | InFolder():
             return None
 
 
-def split(
-    conditions: Sequence[Condition], expansions: Expansions
-) -> tuple[str | None, list[Condition]]:
+def split(conditions: Sequence[Condition]) -> tuple[str | None, list[Condition]]:
     """Split the conditions into one FTS5 expression and the conditions it cannot say.
 
     Exclusions go into the expression if there is anything to exclude from.
     """
     required, excluded_parts, rest = [], [], []
     for condition in conditions:
-        if part := build_match(condition, expansions):
+        if part := build_match(condition):
             required.append(part)
-        elif isinstance(condition, Not) and (part := build_match(condition.condition, expansions)):
+        elif isinstance(condition, Not) and (part := build_match(condition.condition)):
             excluded_parts.append((part, condition))
         else:
             rest.append(condition)
@@ -99,7 +93,8 @@ def in_heading(expressions: Sequence[str]) -> str:
 
 def match_terms(terms: Sequence[str]) -> str:
     """Write index terms, any of which will do."""
-    return _expand(terms)
+    phrases = [_quote(spelling(term)) for term in terms]
+    return f"({' OR '.join(phrases)})"
 
 
 def plain_words(condition: Condition) -> Iterator[str]:
@@ -205,11 +200,6 @@ def _gram_phrase(run: str) -> str:
     *pairs, last = grams(run)
     phrase = _quote(" ".join(pairs)) if pairs else _quote(last) + "*"
     return f"{_SUPPLEMENT} : {phrase}"
-
-
-def _expand(terms: Sequence[str]) -> str:
-    phrases = [_quote(spelling(term)) for term in terms]
-    return f"({' OR '.join(phrases)})"
 
 
 def _quote(text: str) -> str:

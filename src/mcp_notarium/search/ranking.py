@@ -13,13 +13,15 @@ until a few notes are left. A query with filters scores all notes that the filte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from mcp_notarium.search.fts_expression import build_match, match_any
 from mcp_notarium.search.function_words import function_words
 from mcp_notarium.search.query import And, Condition, Query, Ranked, Word
+from mcp_notarium.search.snippets import Term, term_of
 from mcp_notarium.search.units import units_of
 
 MOST_RANKED = 1000
@@ -49,7 +51,12 @@ class Kind(IntEnum):
     CORRECTED = 3
 
 
-WEIGHTS = {Kind.WHOLE: 1.0, Kind.PART: _PART_WEIGHT, Kind.INSIDE: _INSIDE_WEIGHT, Kind.CORRECTED: _CORRECTED_WEIGHT}
+WEIGHTS = {
+    Kind.WHOLE: 1.0,
+    Kind.PART: _PART_WEIGHT,
+    Kind.INSIDE: _INSIDE_WEIGHT,
+    Kind.CORRECTED: _CORRECTED_WEIGHT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +73,17 @@ _Numbered = tuple[int, Piece]
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """Hold a word of the query, as typed, and what is looked for: it first, then its parts."""
+    """Hold a word of the query, as typed, and what is looked for: it first, then its parts.
+
+    ``spellings`` and ``parts`` say the same in words. ``weight``: how much the word says, by how rare it is.
+    """
 
     text: str
     pieces: tuple[Piece, ...]
+    spellings: tuple[str, ...]
+    parts: tuple[str, ...] = ()
+    prefix: bool = False
+    weight: float = 1.0
 
     @property
     def whole(self) -> Piece:
@@ -131,18 +145,45 @@ def significant_words(words: Sequence[Word]) -> list[Sought]:
 
 def _sought(words: Sequence[Word]) -> Iterator[Sought]:
     for word in words:
-        if word.prefix and (expression := build_match(word, {})):
-            yield Sought(f"{word.text}*", (Piece(expression),))
+        if word.prefix and (expression := build_match(word)):
+            yield Sought(f"{word.text}*", (Piece(expression),), (word.text,), prefix=True)
     for unit in units_of([word.text for word in words if not word.prefix]):
         if whole := match_any(unit.spellings):
             parts = filter(None, (match_any([part]) for part in unit.parts))
-            yield Sought(unit.text, (Piece(whole), *(Piece(part, Kind.PART) for part in parts)))
+            found = (Piece(whole), *(Piece(part, Kind.PART) for part in parts))
+            yield Sought(unit.text, found, unit.spellings, unit.parts)
 
 
-def without_common_words(sought: Sequence[Sought], notes: int) -> list[Sought]:
-    """Leave out words that more than half of the notes have, unless there are no others."""
+def counted(sought: Sequence[Sought], counts: Sequence[int], notes: int) -> list[Sought]:
+    """Return the words with the number of notes that have each whole one, of all ``notes``.
+
+    Words that more than half of the notes have are left out, unless there are no others.
+    """
     most = notes * _MOST_HELD if notes >= _FEWEST_NOTES else notes
-    return [one for one in sought if one.notes <= most] or list(sought)
+    known = [
+        replace(
+            one,
+            pieces=(replace(one.whole, notes=count), *one.pieces[1:]),
+            weight=math.log1p(notes / (1 + count)),
+        )
+        for one, count in zip(sought, counts, strict=True)
+    ]
+    return [one for one in known if one.notes <= most] or known
+
+
+def places_of(sought: Sequence[Sought], *, inside: bool) -> list[Term]:
+    """Return what shows in a text where the words stand; ``inside``: perhaps inside others."""
+    found = [
+        term_of(spelling, one.text, weight=one.weight, prefix=one.prefix, inside=inside)
+        for one in sought
+        for spelling in one.spellings
+    ]
+    found += (
+        term_of(part, part, weight=one.weight / len(one.parts) * _PART_WEIGHT)
+        for one in sought
+        for part in one.parts
+    )
+    return [term for term in found if term is not None]
 
 
 def choose(sought: Sequence[Sought], *, filtered: bool, count: Callable[[str], int]) -> Plan:

@@ -29,6 +29,7 @@ _POSSESSIVE = re.compile(rf"(?<=[^\W\d_]{{2}}){_APOSTROPHE}s?(?=\W*$)", re.IGNOR
 _CONTRACTED = re.compile(rf"n{_APOSTROPHE}t\W*$", re.IGNORECASE)
 _THOUSANDS = re.compile(r"(?<![0-9])[0-9]{1,3}(?:[.,'\u2019][0-9]{3})+(?![0-9])")
 _SHORTEST_PART = 2
+_PAIR = 2
 _JOINED = (2, 3)
 _SHORTEST_JOINED = 5
 """Letters of words that may stand in a note as one; shorter ones are other words (``to do``, ``as is``)."""
@@ -93,7 +94,8 @@ def _units_of_words(words: Sequence[str]) -> Iterator[Unit]:
 
 def _date(words: Sequence[str], found: DateWords) -> Unit:
     typed = words[found.first : found.last]
-    own = [word for word in typed if len(word) > _SHORTEST_PART] if len(typed) > 1 else []
+    own = [word for word in typed if len("".join(pieces(fold(word)))) > _SHORTEST_PART]
+    own = own if len(typed) > 1 else []
     parts = tuple(dict.fromkeys([*found.month_forms, *own]))
     return Unit(" ".join(typed), found.forms, parts, found.last - found.first)
 
@@ -104,7 +106,8 @@ def _unit(word: str) -> Unit | None:
         return None
     if any(map(is_run, found)):
         parts = tuple(dict.fromkeys(_script_parts(found)))
-        return Unit(word, (word,), parts if len(parts) > 1 else ())
+        is_pair = len(found) == 1 and len(found[0]) <= _PAIR
+        return Unit(word, (word,), () if is_pair else parts)
     core = _POSSESSIVE.sub("", _ELIDED.sub("", word))
     found = pieces(fold(core))
     parts = () if len(found) == 1 or _CONTRACTED.search(core) else _word_parts(found)

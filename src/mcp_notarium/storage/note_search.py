@@ -8,41 +8,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from mcp_notarium.domain.front_block import shown_part
 from mcp_notarium.domain.lines import preview
 from mcp_notarium.search import ranking
-from mcp_notarium.search.folding import words_only
-from mcp_notarium.search.fts_expression import match_terms
 from mcp_notarium.search.query import And, Query, Word
-from mcp_notarium.search.ranking import Kind, Piece, Sought, bare_words
+from mcp_notarium.search.ranking import Sought, bare_words, strict_conditions
 from mcp_notarium.search.ranking_sql import ROWS
 from mcp_notarium.search.snippets import Snippet, Term, find_snippet, terms_of
-from mcp_notarium.search.sql_builder import Statements, build, words_of
-from mcp_notarium.search.stemming import stem
+from mcp_notarium.search.sql_builder import build, words_of
 from mcp_notarium.storage.correction import Spelled, correct, suggest
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.ranked_search import Hits, Page, count_words, find_hits
+from mcp_notarium.storage.inside_words import look_inside
+from mcp_notarium.storage.ranked_search import Hits, Page, count_words, find_hits, is_long
 from mcp_notarium.storage.spelling import Speller
 from mcp_notarium.storage.statement_texts import Row
 from mcp_notarium.storage.vocabulary import Vocabulary
 
-MOST_RANKED = 1000
-"""Notes of a single-word query that are ranked. Ranking takes three times as long as finding, and says
-little if a thousand notes have the word; beyond that the newest come first."""
-
-FEW = 10
-"""With fewer hits of whole words than this, parts of compounds are looked for as well."""
-
-_SHORTEST_PART = 3
-_SHORTEST_BESIDE_WORDS = 4
-_SHORTEST_REST = 3
-_MOST_BESIDE_WORDS = 200
-_MOST_EXPANSIONS = 1000
-_MOST_QUICK = 20
-"""Terms that are searched for in a few milliseconds; more are searched for in a thread."""
 _MOST_PREVIEWED = 16_384
 _MOST_EXPLAINED = 262_144
 """Characters of a text, at most, in which the place of a hit is looked for."""
@@ -128,17 +113,10 @@ class SearchIndex:
         found = self.find_words(
             query, limit=limit, offset=offset, preview_lines=preview_lines, explain=explain
         )
-        shortest = _SHORTEST_BESIDE_WORDS if found.total else _SHORTEST_PART
-        if found.total >= FEW or all(len(words_only(one)) < shortest for one in words_of(query)):
+        if found.total or not corrects or not words_of(query):
             return found
         read = await self._vocabulary.refresh()
-        total, rows = await self._find_inside(query, found.total, limit=limit, offset=offset)
-        if total > found.total:  # a term of the index may belong to a note that is gone
-            notes = self._show(query, rows, preview_lines, explain=explain, inside=True)
-            return Found(notes, _at_least(total, offset, notes), inside_words=True, read=read)
-        near = []
-        if corrects and not found.total:
-            near = await suggest(self._speller, words_of(query), within=query)
+        near = await suggest(self._speller, words_of(query), within=query)
         return replace(found, suggestions=near, read=read)
 
     async def _find_ranked(
@@ -155,24 +133,23 @@ class SearchIndex:
         read = None
         if any(one.notes < ranking.FEW for one in sought):
             read = await self._vocabulary.refresh()
-            sought = [self._with_inside(one) for one in sought]
+            sought = [
+                look_inside(self._vocabulary, one) if one.notes < ranking.FEW else one
+                for one in sought
+            ]
         spelled = Spelled(sought, read)
         if corrects:
             spelled = await correct(self._speller, sought, within=query, read=read)
             sought = spelled.sought
         work = partial(_find_rows, query=query, sought=sought, page=page)
-        hits, rows = work(self._db)
+        hits, rows = await self._db.run_aside(work) if is_long(sought) else work(self._db)
         before = page.offset if page.short is None else (page.short - 1) * hits.size
         by_pk = {row[-1]: row for row in rows}
         found = [(hit, by_pk[hit.pk]) for hit in hits.notes if hit.pk in by_pk]
-        seen = And(tuple(map(Word, (*(one.text for one in sought), *spelled.corrected.values()))))
-        notes = self._show(
-            replace(query, terms=seen),
-            [row for _, row in found],
-            preview_lines,
-            explain=explain,
-            inside=any(hit.inside for hit, _ in found),
-        )
+        terms = ranking.places_of(sought, inside=any(hit.inside for hit, _ in found))
+        terms += terms_of(And(tuple(map(Word, spelled.corrected.values()))))
+        terms += terms_of(And(strict_conditions(query)))
+        notes = self._show([row for _, row in found], preview_lines, terms if explain else ())
         lacking = [
             replace(note, lacks=hit.lacks) for note, (hit, _) in zip(notes, found, strict=True)
         ]
@@ -188,20 +165,6 @@ class SearchIndex:
             read=spelled.read is not False,
         )
 
-    def _with_inside(self, one: Sought) -> Sought:
-        """Add what is looked for inside words if few notes have the word itself."""
-        folded = words_only(one.text)
-        if one.notes >= ranking.FEW or not folded.isalnum() or one.text.endswith("*"):
-            return one
-        if one.notes:
-            terms = self._compounds(folded)[1:]
-        else:
-            terms = self._inside(folded) if len(folded) >= _SHORTEST_PART else []
-        if not terms:
-            return one
-        piece = Piece(match_terms(terms), Kind.INSIDE)
-        return replace(one, pieces=(*one.pieces, piece))
-
     def find_words(
         self,
         query: Query,
@@ -212,70 +175,18 @@ class SearchIndex:
         explain: bool = False,
     ) -> Found:
         """Return what :meth:`find` does, of whole words only."""
-        total, rows = _run(build(query, limit=limit, offset=offset), self._db)
-        notes = self._show(query, rows, preview_lines, explain=explain, inside=False)
+        statements = build(query, limit=limit, offset=offset)
+        total = self._db.number(statements.count.sql, statements.count.parameters)
+        rows = self._db.rows(statements.rows.sql, statements.rows.parameters)
+        terms = terms_of(query.terms) if explain else ()
+        notes = self._show(rows, preview_lines, terms)
         return Found(notes, _at_least(total, offset, notes))
 
-    def _show(
-        self, query: Query, rows: list[Row], lines: int, *, explain: bool, inside: bool
-    ) -> list[Summary]:
+    def _show(self, rows: Sequence[Row], lines: int, terms: Sequence[Term]) -> list[Summary]:
         notes = list(map(_summary, rows))
         if lines > 1:
             notes = self._lengthen_heads(notes, lines)
-        if explain and (terms := terms_of(query.terms, inside=inside)):
-            notes = self._explain(notes, terms)
-        return notes
-
-    async def _find_inside(
-        self, query: Query, total: int, *, limit: int, offset: int
-    ) -> tuple[int, list[Row]]:
-        """Return how many notes have the words or contain them, and a page of these, behind the ``total`` that have them."""
-        expansions = self._expansions(query, beside_words=total > 0)
-        if not expansions:
-            return 0, []
-        first = self._few(query) if total else []
-        wider = build(query, limit=limit, offset=offset, expansions=expansions, first=first)
-        if sum(map(len, expansions.values())) <= _MOST_QUICK:
-            return _run(wider, self._db)
-        return await self._db.run_aside(partial(_run, wider))
-
-    def _few(self, query: Query) -> list[int]:
-        """Return the notes (pk) that whole words find."""
-        statements = build(query, limit=FEW)
-        rows = self._db.rows(statements.rows.sql, statements.rows.parameters)
-        return [row[-1] for row in rows]
-
-    def _expansions(self, query: Query, *, beside_words: bool) -> dict[str, list[str]]:
-        """Return the index terms that contain each word of the query.
-
-        ``beside_words``: the word itself, and the compounds that it is a part of.
-        """
-        inside = {}
-        for word in words_of(query):
-            folded = words_only(word)
-            if beside_words:
-                inside[word] = self._compounds(folded)
-            elif len(folded) >= _SHORTEST_PART:
-                inside[word] = self._inside(folded)
-        return {word: terms for word, terms in inside.items() if terms}
-
-    def _compounds(self, folded: str) -> list[str]:
-        """Return the word's own term and those of compounds; nothing if there are none."""
-        if len(folded) < _SHORTEST_BESIDE_WORDS:
-            return []
-        own = stem(folded)
-        terms = self._vocabulary.containing(folded, limit=_MOST_BESIDE_WORDS)
-        compounds = [term for term in terms if term != own and _is_compound(term, folded)]
-        return [own, *compounds] if compounds else []
-
-    def _inside(self, folded: str) -> list[str]:
-        terms = self._vocabulary.containing(folded, limit=_MOST_EXPANSIONS)
-        if not terms and len(stem(folded)) > _SHORTEST_PART:
-            # A compound is stemmed at its end: "Hausbesitzers" is in the index as "hausbesitz".
-            cut = stem(folded)
-            inside = self._vocabulary.containing(cut, limit=_MOST_EXPANSIONS)
-            terms = [term for term in inside if term.endswith(cut)]
-        return terms
+        return self._explain(notes, terms) if terms else notes
 
     def _explain(self, notes: Sequence[Summary], terms: Sequence[Term]) -> list[Summary]:
         texts = self._read_beginnings(notes, _MOST_EXPLAINED)
@@ -300,29 +211,15 @@ def _find_rows(
     database: Database, *, query: Query, sought: Sequence[Sought], page: Page
 ) -> tuple[Hits, list[Row]]:
     """Return one page of hits, and their rows, as they are at one moment."""
-    with database.snapshot():
+    with nullcontext() if database.in_transaction else database.snapshot():
         hits = find_hits(database, query, sought, page=page)
         pks = json.dumps([hit.pk for hit in hits.notes])
         return hits, database.rows(ROWS, (pks,))
 
 
-def _run(statements: Statements, database: Database) -> tuple[int, list[Row]]:
-    """Return the number of hits and the rows of one page."""
-    total = database.number(statements.count.sql, statements.count.parameters)
-    page = statements.rows if total <= MOST_RANKED else statements.unranked
-    return total, database.rows(page.sql, page.parameters)
-
-
 def _at_least(total: int, offset: int, notes: Sequence[Summary]) -> int:
     """Return the total, or what is there if another process has written since it was counted."""
     return max(total, offset + len(notes)) if notes else total
-
-
-def _is_compound(term: str, part: str) -> bool:
-    """Tell whether the part ends a compound (perhaps inflected) or begins one, in which others begin anew."""
-    before = term.find(part)
-    after = len(term) - before - len(part)
-    return before >= _SHORTEST_REST or (before == 0 and after >= _SHORTEST_REST)
 
 
 def _shown(note: Summary) -> str:

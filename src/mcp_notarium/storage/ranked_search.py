@@ -16,21 +16,23 @@ from mcp_notarium.search.ranking import (
     Kind,
     Sought,
     choose,
+    counted,
     is_inside,
     missing_words,
     significant_words,
     strict_conditions,
-    without_common_words,
 )
 from mcp_notarium.search.ranking_sql import counting, frequencies, ranking, titled
 from mcp_notarium.search.sql_builder import build_newest, filters_of
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.statement_texts import Row
 
-
 MOST_LACKING = 5
 """Notes of a short page that lack a word, at most."""
 _FEWEST = 3
+_MOST_QUICK = 20
+_MOST_READ = 30_000
+"""Pieces, and notes that have them, whose hits are found in some 10 ms; more are looked for in a thread."""
 _CLOSE = 0.65
 """A short page ends before a note that scores less than this part of the best score."""
 
@@ -77,11 +79,13 @@ def count_words(database: Database, query: Query, words: Sequence[Word]) -> list
     *counts, notes = _counts(
         database, query, [replace(one, pieces=one.pieces[:1]) for one in sought]
     )
-    counted = [
-        replace(one, pieces=(replace(one.whole, notes=count), *one.pieces[1:]))
-        for one, count in zip(sought, counts, strict=True)
-    ]
-    return without_common_words(counted, notes)
+    return counted(sought, counts, notes)
+
+
+def is_long(sought: Sequence[Sought]) -> bool:
+    """Tell whether finding the hits may take longer than the event loop should wait."""
+    pieces = [piece for one in sought for piece in one.pieces]
+    return len(pieces) > _MOST_QUICK or sum(piece.notes for piece in pieces) > _MOST_READ
 
 
 def find_hits(
