@@ -79,7 +79,7 @@ async def suggest(speller: Speller, words: Iterable[str], *, within: Query) -> l
     """Return what those of these words may mean that no note within the limits has."""
     found = []
     for word in words:
-        expression = build_match(Word(word), {})
+        expression = build_match(Word(word))
         if expression and not speller.count(expression, within=within, most=1):
             near = await speller.find_near(word, within=within)
             found.append(_written(speller, word, near, within))
