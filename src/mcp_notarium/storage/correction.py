@@ -65,13 +65,13 @@ async def correct(
                 continue
             spelled.unknown[word] = near
             others = [*spelled.sought[:at], *spelled.sought[at + 1 :]]
-            meant = _choose(speller, near, others, within)
-            form = next(speller.write(meant, word, within), None)
-            if form:
-                spelled.corrected[one.text if word == fold(one.text) else word] = form
-                piece = Piece(match_terms([meant[0].near.term]), Kind.CORRECTED)
-                now = spelled.sought[at]
-                spelled.sought[at] = replace(now, pieces=(*now.pieces, piece))
+            for meant in _choose(speller, near, others, within):
+                if form := speller.write(meant, word, within):
+                    spelled.corrected[one.text if word == fold(one.text) else word] = form
+                    piece = Piece(match_terms([meant.near.term]), Kind.CORRECTED)
+                    now = spelled.sought[at]
+                    spelled.sought[at] = replace(now, pieces=(*now.pieces, piece))
+                    break
     return spelled
 
 
@@ -87,7 +87,8 @@ async def suggest(speller: Speller, words: Iterable[str], *, within: Query) -> l
 
 
 def _written(speller: Speller, word: str, near: Iterable[Candidate], within: Query) -> list[str]:
-    return list(islice(speller.write(near, word, within), _MOST_OF_ONE))
+    forms = (speller.write(one, word, within) for one in near)
+    return list(islice(filter(None, forms), _MOST_OF_ONE))
 
 
 def _interleave(words: Iterable[Sequence[str]]) -> list[str]:
@@ -99,7 +100,7 @@ def _interleave(words: Iterable[Sequence[str]]) -> list[str]:
 def _choose(
     speller: Speller, near: Sequence[Candidate], others: Sequence[Sought], within: Query
 ) -> list[Candidate]:
-    """Return the one to search, if any: beside others what is in most notes together with them, alone what is clear."""
+    """Return what to search, the first that can be: beside others what is in most notes with them, alone what is clear."""
     if not others:
         second = near[1] if near[1:] else None
         return [one for one in near[:1] if one.is_clear(second)]
@@ -116,7 +117,7 @@ def _choose(
         together = speller.count(both, within=within, most=_MOST_COUNTED)
         return together * one.likelihood / one.notes, one.likelihood
 
-    return [max(likely, key=rank)]
+    return sorted(likely, key=rank, reverse=True)
 
 
 def _words(one: Sought) -> list[str]:

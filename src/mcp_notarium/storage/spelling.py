@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mcp_notarium.domain.characters import replace_surrogates
@@ -97,10 +97,9 @@ class Speller:
             key=lambda one: (-one.likelihood, one.near.mistakes, one.near.term),
         )
 
-    def write(self, candidates: Iterable[Candidate], word: str, within: Query) -> Iterator[str]:
-        """Yield the candidates for a word as notes write them."""
-        wanted = words_only(replace_surrogates(word))
-        return filter(None, (self._find_written_form(one, wanted, within) for one in candidates))
+    def write(self, one: Candidate, word: str, within: Query) -> str | None:
+        """Return a candidate for a word as notes write it; None if what they write is not near."""
+        return self._find_written_form(one, words_only(replace_surrogates(word)), within)
 
     def count(self, expression: str, *, within: Query, most: int) -> int:
         """Return how many notes within the limits an FTS5 expression finds, up to ``most``."""
@@ -118,9 +117,10 @@ class Speller:
                 if known is None or near.mistakes < known.mistakes:
                     nearest[near.term] = near
         found = [
-            Candidate(near, near.notes, near.term[0] == wanted[0])
+            Candidate(near, near.notes, _starts_alike(near.term, wanted))
             for near in nearest.values()
-            if _DIGITS.findall(near.term) == digits
+            # A term with an accent is there without it, too.
+            if _DIGITS.findall(near.term) == digits and fold(near.term) == near.term
         ]
         return sorted(found, key=lambda one: (-one.likelihood, one.near.term))
 
@@ -156,6 +156,10 @@ class Speller:
         stems = (wanted, stem(wanted))  # the nearest form may be inflected otherwise
         near_stem = any(distance(one, term, at_most=2) <= reach_of(one) for one in stems)
         return nearest if apart and (apart <= reach or near_stem) else None
+
+
+def _starts_alike(one: str, other: str) -> bool:
+    return one[0] == other[0] or one[:2] == other[1::-1]
 
 
 def _forms_of(term: str, text: str) -> list[str]:
