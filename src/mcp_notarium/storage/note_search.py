@@ -28,6 +28,8 @@ from mcp_notarium.storage.spelling import Speller
 from mcp_notarium.storage.statement_texts import Row
 from mcp_notarium.storage.vocabulary import Vocabulary
 
+_STRICT = 0.5
+"""How much a strict condition says of the best place in a text: it holds in every hit."""
 _MOST_PREVIEWED = 16_384
 _MOST_EXPLAINED = 262_144
 """Characters of a text, at most, in which the place of a hit is looked for."""
@@ -150,7 +152,7 @@ class SearchIndex:
         found = [(hit, by_pk[hit.pk]) for hit in hits.notes if hit.pk in by_pk]
         terms = ranking.places_of(sought, inside=any(hit.inside for hit, _ in found))
         terms += terms_of(And(tuple(map(Word, spelled.corrected.values()))))
-        terms += terms_of(And(strict_conditions(query)))
+        terms += (replace(one, weight=_STRICT) for one in terms_of(And(strict_conditions(query))))
         notes = self._show([row for _, row in found], preview_lines, terms if explain else ())
         lacking = [
             replace(note, lacks=hit.lacks) for note, (hit, _) in zip(notes, found, strict=True)
