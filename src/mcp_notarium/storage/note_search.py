@@ -118,7 +118,9 @@ class SearchIndex:
         if found.total or not corrects or not words_of(query):
             return found
         read = await self._vocabulary.refresh()
-        near = await suggest(self._speller, words_of(query), within=query)
+        near = await suggest(
+                self._speller, Spelled([], read), words_of(query), within=query
+            )
         return replace(found, suggestions=near, read=read)
 
     async def _find_ranked(
@@ -155,6 +157,10 @@ class SearchIndex:
         lacking = [
             replace(note, lacks=hit.lacks) for note, (hit, _) in zip(notes, found, strict=True)
         ]
+        if hits.total:
+            spelled.unknown.clear()
+        others = () if hits.total or not corrects else words_of(query)
+        near = await suggest(self._speller, spelled, others, within=query)
         return Found(
             lacking,
             _at_least(hits.total, before, notes),
@@ -163,7 +169,7 @@ class SearchIndex:
             size=hits.size,
             unknown=hits.unknown,
             corrected=spelled.corrected if hits.total else {},
-            suggestions=spelled.suggestions(found=hits.total > 0),
+            suggestions=near,
             read=spelled.read is not False,
         )
 
