@@ -1,8 +1,7 @@
 """Measure a vault beside other servers of Markdown folders, each with its own copy of the same files.
 
-``npm install --prefix .bench @bitbonsai/mcpvault`` and ``python -m venv .bench/basic-memory`` with
-``basic-memory`` from PyPI in it; those that are not there are left out. mcpvault has no index and reads all files
-for each search; basic-memory keeps one, unencrypted, and is asked for words, not for meanings.
+``scripts/bench --install-peers`` installs them; those that are not there are left out. mcpvault has no index and
+reads all files for each search; basic-memory keeps one, unencrypted, and is asked for words, not for meanings.
 """
 
 from __future__ import annotations
