@@ -16,6 +16,7 @@ import mcp_notarium
 from bench import report
 from bench.measure import Figure
 from bench.older import Older, unpack
+from bench.peers import install
 from bench.processes import Service
 from bench.rows_calls import calls, transport
 from bench.rows_idle import before_the_first_call, idle
@@ -32,7 +33,6 @@ from bench.rows_trilium import trilium
 from bench.rows_vault import vault
 from bench.rows_vault_peers import vault_peers
 from bench.rows_writes import unsettled, writes
-from bench.search_peers import install
 from bench.site import FULL, SMOKE, USUAL, Pace, Site
 
 Rows = Callable[[Site], Iterator[Figure]]
