@@ -7,6 +7,7 @@ Shapes that matter:
 * In ``notes`` the small columns come first and ``text`` last: a listing reads the first bytes of a
   row and never its overflow pages. ``head`` is the first line, for the same reason.
 * ``title`` is NULL where the store has no titles; ``head`` is of the text in any case.
+* ``title_key`` is the folded title, or first line, by which an exact title is found.
 * ``heading`` (the title, or the first line), ``tag_words`` and ``supplement`` are there to be searched
   (``search/folding.py``).
 * ``pk`` is explicit because the search index refers to it; an implicit rowid may change when the
@@ -130,6 +131,7 @@ STATEMENTS = (
       tags           TEXT NOT NULL DEFAULT '[]',
       title          TEXT,
       head           TEXT NOT NULL DEFAULT '',
+      title_key      TEXT NOT NULL DEFAULT '',
       heading        TEXT NOT NULL DEFAULT '',
       tag_words      TEXT NOT NULL DEFAULT '',
       supplement     TEXT NOT NULL DEFAULT '',
@@ -138,6 +140,7 @@ STATEMENTS = (
     """,
     "CREATE INDEX notes_listing ON notes(trash, modified_at DESC, pk)",
     "CREATE INDEX notes_created ON notes(trash, created_at DESC, pk)",
+    "CREATE INDEX notes_titles ON notes(title_key)",
     "CREATE INDEX notes_meta ON notes(pk, trash, modified_at, created_at)",
     """
     CREATE VIRTUAL TABLE notes_fts USING fts5(

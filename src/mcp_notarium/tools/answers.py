@@ -65,6 +65,7 @@ class ListItem(Answer):
     trash: bool
     properties: Properties | None = None
     match: Match | None = None
+    lacks: list[str] | None = None
     hidden: list[str] | None = None
 
 
@@ -74,8 +75,10 @@ class ListAnswer(FromNotes):
     content: list[ListItem]
     next_page: int | None = None
     total_items: int
+    with_all_words: int | None = None
     inside_words: bool | None = None
     hits_alone: dict[str, int] | None = None
+    corrected: dict[str, str] | None = None
     suggestions: list[str] | None = None
     hidden: list[str] | None = None
     note: str | None = None

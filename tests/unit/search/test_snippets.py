@@ -29,6 +29,14 @@ def snippet(query, text, *, shown="", inside=False):
         ("ponies", "a pony"),
         ("don't", "don\u2019t panic"),
         ("\U0001f389", "party \U0001f389"),
+        ("l'animation", "an animation"),
+        ("snakeCase", "a snake_case name"),
+        ("array pool", "an ArrayPool"),
+        ("e-mail", "no email today"),
+        ("2016-01-21", "am 21. Januar 2016"),
+        ("21. Januar 2016", "on 2016-01-21"),
+        ("红烧鱼的做法", "这个做法很简单"),
+        ("ArrayPool<T>.Shared.Rent", "take it from an ArrayPool"),
     ],
 )
 def test_words_match_as_in_the_index(query, line):
