@@ -7,10 +7,10 @@ import re
 import pytest
 
 from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.search import ranking
 from mcp_notarium.search.folding import fold, gram_runs
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.stemming import stem
-from mcp_notarium.storage import note_search
 from support import corpus
 from support.cache_room import find, make, store
 
@@ -78,7 +78,7 @@ def cache(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def whole_words(monkeypatch):
     """Parts of compounds have a test of their own."""
-    monkeypatch.setattr(note_search, "FEW", 1)
+    monkeypatch.setattr(ranking, "FEW", 1)
 
 
 def found(cache, text):
@@ -114,7 +114,7 @@ def is_compound(term, part):
 
 
 def test_few_whole_words_are_followed_by_exactly_the_compounds(cache, monkeypatch):
-    monkeypatch.setattr(note_search, "FEW", 30)
+    monkeypatch.setattr(ranking, "FEW", 30)
     words = [word for word in all_words() if word.isascii()]
     wrong, longer = [], 0
     for word in sample(

@@ -21,7 +21,7 @@ from enum import IntEnum
 from mcp_notarium.search.fts_expression import build_match, match_any
 from mcp_notarium.search.function_words import function_words
 from mcp_notarium.search.query import And, Condition, Query, Ranked, Word
-from mcp_notarium.search.snippets import Term, term_of
+from mcp_notarium.search.snippets import Term, spelled
 from mcp_notarium.search.units import units_of
 
 MOST_RANKED = 1000
@@ -173,17 +173,18 @@ def counted(sought: Sequence[Sought], counts: Sequence[int], notes: int) -> list
 
 def places_of(sought: Sequence[Sought], *, inside: bool) -> list[Term]:
     """Return what shows in a text where the words stand; ``inside``: perhaps inside others."""
-    found = [
-        term_of(spelling, one.text, weight=one.weight, prefix=one.prefix, inside=inside)
+    return [
+        term
         for one in sought
-        for spelling in one.spellings
+        for term in spelled(
+            one.spellings,
+            one.text,
+            parts=one.parts,
+            weight=one.weight,
+            prefix=one.prefix,
+            inside=inside,
+        )
     ]
-    found += (
-        term_of(part, part, weight=one.weight / len(one.parts) * _PART_WEIGHT)
-        for one in sought
-        for part in one.parts
-    )
-    return [term for term in found if term is not None]
 
 
 def choose(sought: Sequence[Sought], *, filtered: bool, count: Callable[[str], int]) -> Plan:

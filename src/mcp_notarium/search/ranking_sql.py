@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mcp_notarium.search import ranking as planning
 from mcp_notarium.search.folding import title_key
 from mcp_notarium.search.fts_expression import in_heading
 from mcp_notarium.search.query import Query
 from mcp_notarium.search.ranking import (
-    MOST_RANKED,
     WEIGHTS,
     Kind,
     Plan,
@@ -132,7 +132,7 @@ def _newest(query: Query, expression: str) -> Statement:
     source = f"notes AS m INDEXED BY {IN_ORDER[query.sort_by]} WHERE {MATCHED}"
     found = _select(columns, Statement(source, (expression,)), filters)
     return Statement(
-        f"{found.sql} ORDER BY {order_of(query)} LIMIT {MOST_RANKED}", found.parameters
+        f"{found.sql} ORDER BY {order_of(query)} LIMIT {planning.MOST_RANKED}", found.parameters
     )
 
 

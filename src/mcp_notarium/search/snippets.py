@@ -53,13 +53,22 @@ class Term:
     weight: float = 1.0
 
 
-def term_of(
-    text: str, sought: str, *, weight: float = 1.0, prefix: bool = False, inside: bool = False
-) -> Term | None:
-    """Return the term of a text; None if it has nothing to look for."""
-    found = tuple(pieces(fold(text)))
-    inside = inside and len(found) == 1
-    return Term(found, prefix, inside, sought, weight) if found else None
+def spelled(
+    spellings: Sequence[str],
+    sought: str,
+    *,
+    parts: Sequence[str] = (),
+    weight: float = 1.0,
+    prefix: bool = False,
+    inside: bool = False,
+) -> Iterator[Term]:
+    """Yield the terms of what was asked for: its spellings, and its parts, which say less."""
+    for spelling in spellings:
+        if found := tuple(pieces(fold(spelling))):
+            yield Term(found, prefix, inside and len(found) == 1, sought, weight)
+    for part in parts:
+        if found := tuple(pieces(fold(part))):
+            yield Term(found, sought=part, weight=weight / (1 + len(parts)))
 
 
 def terms_of(condition: Condition | None) -> tuple[Term, ...]:
@@ -77,8 +86,7 @@ def _terms(condition: Condition | None) -> Iterator[Term]:
         case Word():
             yield from _terms_of_words([condition])
         case Phrase(text):
-            if term := term_of(text, f'"{text}"'):
-                yield term
+            yield from spelled([text], f'"{text}"')
         case _:
             return
 
@@ -86,10 +94,10 @@ def _terms(condition: Condition | None) -> Iterator[Term]:
 def _terms_of_words(words: Sequence[Word]) -> Iterator[Term]:
     """Yield bare words in all their spellings."""
     for word in words:
-        if word.prefix and (term := term_of(word.text, word.text, prefix=True)):
-            yield term
+        if word.prefix:
+            yield from spelled([word.text], word.text, prefix=True)
     for unit in units_of([word.text for word in words if not word.prefix]):
-        yield from filter(None, (term_of(one, unit.text) for one in unit.spellings))
+        yield from spelled(unit.spellings, unit.text, parts=unit.parts)
 
 
 def find_snippet(text: str, terms: Sequence[Term], *, shown: str) -> Snippet | None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from mcp_notarium.search import ranking as planning
 from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.ranking import (
-    FEW,
-    MOST_RANKED,
     Kind,
     Sought,
     choose,
@@ -96,7 +95,7 @@ def find_hits(
     page: Page,
 ) -> Hits:
     """Return the hits of one page. The pieces besides whole words are counted here."""
-    sought = [one if one.notes < FEW else _without_parts(one) for one in sought]
+    sought = [one if one.notes < planning.FEW else _without_parts(one) for one in sought]
     if any(one.pieces[1:] for one in sought):
         taken = iter(_counts(database, query, sought))
         sought = [
@@ -158,7 +157,7 @@ def _newest(database: Database, query: Query, base: str, page: Page) -> Hits | N
     first = [row[0] for row in database.rows(asked.sql, asked.parameters)]
     _, count = build_newest(query, base, strict, without=(), limit=0, offset=0)
     total = database.number(count.sql, count.parameters)
-    if total <= MOST_RANKED:
+    if total <= planning.MOST_RANKED:
         return None
     limit = page.limit
     offset = page.offset if page.short is None else (page.short - 1) * limit

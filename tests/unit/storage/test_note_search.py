@@ -4,10 +4,11 @@ import threading
 import pytest
 
 from mcp_notarium.domain.note import Content, Tombstone
+from mcp_notarium.search import ranking
 from mcp_notarium.search.misspelling import distance
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.query import Query
-from mcp_notarium.storage import note_search, vocabulary
+from mcp_notarium.storage import vocabulary
 from mcp_notarium.storage.cache import Cache
 from support import corpus
 from support.cache_room import find as look
@@ -88,7 +89,7 @@ def test_every_page_is_its_part_of_the_whole(cache, trash, sort_by, sort_order):
 def test_of_a_word_alone_with_too_many_hits_the_newest_come_first(cache, monkeypatch, sort_order):
     store(cache, [note(n, "apple " * (1 + n % 3) + "pie", trash=n == 5) for n in range(9)])
     ranked = ids(find(cache, "apple", sort_order=sort_order))
-    monkeypatch.setattr(note_search, "MOST_RANKED", 7)
+    monkeypatch.setattr(ranking, "MOST_RANKED", 7)
     unranked = ids(find(cache, "apple", sort_order=sort_order))
     assert ranked != unranked
     assert sorted(ranked) == sorted(unranked)
@@ -97,7 +98,7 @@ def test_of_a_word_alone_with_too_many_hits_the_newest_come_first(cache, monkeyp
         page = find(cache, "apple", limit=3, offset=offset, sort_order=sort_order)
         assert (ids(page), page.total) == (unranked[offset : offset + 3], 8)
     assert ids(find(cache, "apple pie", sort_order=sort_order)) != unranked
-    monkeypatch.setattr(note_search, "MOST_RANKED", 8)
+    monkeypatch.setattr(ranking, "MOST_RANKED", 8)
     assert ids(find(cache, "apple", sort_order=sort_order)) == ranked
 
 
@@ -116,7 +117,7 @@ LISTINGS += ["apple", "apple -tag:third", "apple OR plum"]
 @pytest.mark.parametrize("trash", ["no", "any"])
 @pytest.mark.parametrize("text", LISTINGS, ids=str)
 def test_pages_of_any_query_join_to_the_whole_with_its_total(cache, monkeypatch, text, trash):
-    monkeypatch.setattr(note_search, "MOST_RANKED", 20)
+    monkeypatch.setattr(ranking, "MOST_RANKED", 20)
     store(
         cache,
         [
@@ -202,14 +203,15 @@ def test_compounds_come_behind_few_hits_of_the_whole_word_on_every_page(cache):
     assert set(ids(found)) == {"id10", "id0", "id1", "id2", "id3"}
     pages = [ids(find(cache, "schiff", limit=2, offset=offset)) for offset in (0, 2, 4)]
     assert [i for page in pages for i in page] == ids(found)
-    assert ids(find(cache, "schiff rede")) == ["id10"]
+    assert ids(find(cache, "schiff rede"))[0] == "id10"
+    assert find(cache, "schiff rede").with_all == 1
     assert set(ids(find(cache, "schiff -rede"))) == {"id0", "id1", "id2", "id3"}
 
 
 def test_many_hits_of_the_whole_word_are_not_mixed_with_compounds(cache):
-    store(cache, [*(note(n, "Schiff") for n in range(note_search.FEW)), note(20, "Raumschiff")])
+    store(cache, [*(note(n, "Schiff") for n in range(ranking.FEW)), note(20, "Raumschiff")])
     found = find(cache, "schiff")
-    assert (found.total, found.inside_words) == (note_search.FEW, False)
+    assert (found.total, found.inside_words) == (ranking.FEW, False)
 
 
 @pytest.mark.parametrize(
