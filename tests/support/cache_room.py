@@ -11,7 +11,7 @@ from pathlib import Path
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.search.query import Query
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_opener
+from mcp_notarium.storage import correction, database_opener
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database_opener import Database
 from mcp_notarium.storage.note_search import Found
@@ -92,8 +92,7 @@ def suggest(cache: Cache, word: str, *, within: Query | None = None) -> list[str
     async def ask() -> list[str]:
         speller = Speller(cache.database, cache.vocabulary)
         await speller.refresh()
-        near = await speller.find_near(word, within=within or Query())
-        return [one.spelled for one in near]
+        return await correction.suggest(speller, [word], within=within or Query())
 
     return asyncio.run(ask())
 

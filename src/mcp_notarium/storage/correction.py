@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 
 from mcp_notarium.search.folding import fold, is_run, pieces, words_only
 from mcp_notarium.search.fts_expression import build_match, match_any, match_terms
 from mcp_notarium.search.function_words import function_words
 from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.ranking import Kind, Piece, Sought
-from mcp_notarium.storage.spelling import NearWord, Speller
+from mcp_notarium.storage.spelling import Candidate, Speller
 
 MOST_SUGGESTED = 5
+_MOST_OF_ONE = 3
 _MEANT = frozenset({Kind.WHOLE, Kind.CORRECTED})
 _MOST_COUNTED = 64
 _COMMONER = 50
@@ -29,20 +30,21 @@ _COMMONER = 50
 class Spelled:
     """Hold what is looked for, with corrections.
 
-    ``corrected``: words as typed, and what they are searched as, too. ``alternatives``: for each misspelt word what it
-    may mean, the likeliest first; ``commoner`` likewise for words that one note has. ``read``: whether the terms of all
+    ``corrected``: words as typed, and what they are searched as, too. ``unknown``: misspelt words, and what they may
+    mean, the likeliest first; ``rare`` likewise words that one note has. ``read``: whether the terms of all
     notes were known; None: none were needed.
     """
 
     sought: list[Sought]
     read: bool | None
     corrected: dict[str, str] = field(default_factory=dict)
-    alternatives: list[list[NearWord]] = field(default_factory=list)
-    commoner: list[list[NearWord]] = field(default_factory=list)
+    unknown: dict[str, list[Candidate]] = field(default_factory=dict)
+    rare: dict[str, list[Candidate]] = field(default_factory=dict)
 
-    def suggestions(self, *, found: bool) -> list[str]:
+    def suggestions(self, speller: Speller, *, found: bool, within: Query) -> list[str]:
         """Return what to offer; ``found``: the words as typed, or as corrected, have found something."""
-        return interleave(self.commoner if found else [*self.alternatives, *self.commoner])
+        offered = self.rare if found else self.unknown | self.rare
+        return _interleave(_written(speller, word, near, within) for word, near in offered.items())
 
 
 async def correct(
@@ -59,56 +61,63 @@ async def correct(
                 spelled.read = await speller.refresh()
             near = await speller.find_near(word, within=within)
             if notes:
-                spelled.commoner.append([other for other in near if other.notes >= _COMMONER][:1])
+                spelled.rare[word] = [other for other in near[:1] if other.notes >= _COMMONER]
                 continue
-            spelled.alternatives.append(near)
+            spelled.unknown[word] = near
             others = [*spelled.sought[:at], *spelled.sought[at + 1 :]]
-            if meant := _choose(speller, near, others, within):
-                typed = one.text if word == fold(one.text) else word
-                spelled.corrected[typed] = meant.spelled
-                piece = Piece(match_terms([meant.term]), Kind.CORRECTED)
-                spelled.sought[at] = replace(one := spelled.sought[at], pieces=(*one.pieces, piece))
+            for meant in _choose(speller, near, others, within):
+                if form := speller.write(meant, word, within):
+                    spelled.corrected[one.text if word == fold(one.text) else word] = form
+                    piece = Piece(match_terms([meant.near.term]), Kind.CORRECTED)
+                    now = spelled.sought[at]
+                    spelled.sought[at] = replace(now, pieces=(*now.pieces, piece))
+                    break
     return spelled
-
-
-def _choose(
-    speller: Speller, near: Sequence[NearWord], others: Sequence[Sought], within: Query
-) -> NearWord | None:
-    """Return what to search: beside others what is in most notes together with them, alone what is clear."""
-    if not others:
-        return near[0] if near and near[0].clear else None
-    likely = [one for one in near if one.likely and not function_words([one.spelled])]
-    beside = _join(
-        piece.expression for one in others for piece in one.pieces if piece.kind in _MEANT
-    )
-    together = {
-        one.term: speller.count(
-            f"({match_terms([one.term])} AND {beside})", within=within, most=_MOST_COUNTED
-        )
-        for one in likely
-    }
-    return max(
-        likely,
-        key=lambda one: (together[one.term] * one.likelihood / one.notes, one.likelihood),
-        default=None,
-    )
 
 
 async def suggest(speller: Speller, words: Iterable[str], *, within: Query) -> list[str]:
     """Return what those of these words may mean that no note within the limits has."""
-    unknown = [
-        word
-        for word in words
-        if (expression := build_match(Word(word)))
-        and not speller.count(expression, within=within, most=1)
-    ]
-    return interleave([await speller.find_near(word, within=within) for word in unknown])
+    found = []
+    for word in words:
+        expression = build_match(Word(word))
+        if expression and not speller.count(expression, within=within, most=1):
+            near = await speller.find_near(word, within=within)
+            found.append(_written(speller, word, near, within))
+    return _interleave(found)
 
 
-def interleave(near: Iterable[Sequence[NearWord]]) -> list[str]:
+def _written(speller: Speller, word: str, near: Iterable[Candidate], within: Query) -> list[str]:
+    forms = (speller.write(one, word, within) for one in near)
+    return list(islice(filter(None, forms), _MOST_OF_ONE))
+
+
+def _interleave(words: Iterable[Sequence[str]]) -> list[str]:
     """Return some of the words, the first of each list before the second of any."""
-    rows = chain.from_iterable(zip_longest(*near))
-    return list(dict.fromkeys(one.spelled for one in rows if one is not None))[:MOST_SUGGESTED]
+    found = dict.fromkeys(chain.from_iterable(zip_longest(*words)))
+    return [word for word in found if word is not None][:MOST_SUGGESTED]
+
+
+def _choose(
+    speller: Speller, near: Sequence[Candidate], others: Sequence[Sought], within: Query
+) -> list[Candidate]:
+    """Return what to search, the first that can be: beside others what is in most notes with them, alone what is clear."""
+    if not others:
+        second = near[1] if near[1:] else None
+        return [one for one in near[:1] if one.is_clear(second)]
+    idle = function_words([one.near.term for one in near])
+    likely = [one for one in near if one.is_likely and one.near.term not in idle]
+    if not likely[1:]:
+        return likely
+    beside = _join(
+        piece.expression for one in others for piece in one.pieces if piece.kind in _MEANT
+    )
+
+    def rank(one: Candidate) -> tuple[float, float]:
+        both = f"({match_terms([one.near.term])} AND {beside})"
+        together = speller.count(both, within=within, most=_MOST_COUNTED)
+        return together * one.likelihood / one.notes, one.likelihood
+
+    return sorted(likely, key=rank, reverse=True)
 
 
 def _words(one: Sought) -> list[str]:

@@ -161,7 +161,7 @@ class SearchIndex:
             size=hits.size,
             unknown=hits.unknown,
             corrected=spelled.corrected if hits.total else {},
-            suggestions=spelled.suggestions(found=hits.total > 0),
+            suggestions=spelled.suggestions(self._speller, found=hits.total > 0, within=query),
             read=spelled.read is not False,
         )
 

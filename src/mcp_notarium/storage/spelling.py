@@ -33,32 +33,19 @@ _FIRST_LETTER = 8
 """The same of a word with another first letter."""
 _CLEARLY = 4
 """How many times likelier than the next a word is that is meant without a doubt."""
+_SHORTEST_STEM = 6
+"""Letters of a stem that may have as many mistakes as its word."""
 _SHORTEST_CLEAR = 5
 _SHORTEST_OTHER_START = 6
 _FARTHEST_FORM = 6
-_MOST_READ = 262_144
+_MOST_READ = 65_536
 """Characters of a text, at most, in which the written form of a term is looked for."""
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"[^\W_]+")
 _DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class NearWord:
-    """Hold a word that may be meant, as notes write it. ``notes`` within the limits have its index term.
-
-    ``likely``: it may be taken for the word beside other words; ``clear``: also alone, as no other is nearly as likely.
-    """
-
-    spelled: str
-    term: str
-    notes: int
-    likelihood: float
-    likely: bool
-    clear: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class Candidate:
     """Hold a term that may be meant: how many notes have it, and some of them (pk)."""
 
     near: NearTerm
@@ -68,6 +55,7 @@ class _Candidate:
 
     @property
     def likelihood(self) -> float:
+        """Return what compares it with others: its notes, and less for a second mistake or another first letter."""
         second = 1 if self.near.mistakes == 1 else _MISTAKE
         return self.notes / second / (1 if self.same_start else _FIRST_LETTER)
 
@@ -76,7 +64,7 @@ class _Candidate:
         """Tell whether it may be taken for the word: many short words differ in their first letter only."""
         return self.same_start or len(self.near.term) >= _SHORTEST_OTHER_START
 
-    def is_clear(self, second: _Candidate | None) -> bool:
+    def is_clear(self, second: Candidate | None) -> bool:
         """Tell whether it is meant without a doubt, if ``second`` is the next."""
         if len(self.near.term) < _SHORTEST_CLEAR or not self.same_start:
             return False
@@ -94,54 +82,49 @@ class Speller:
         """Bring the vocabulary up to date; False if it has still to be read."""
         return await self._vocabulary.refresh()
 
-    async def find_near(self, word: str, *, within: Query, limit: int = 4) -> list[NearWord]:
-        """Return words spelled almost like this one that do find something, the likeliest first.
+    async def find_near(self, word: str, *, within: Query) -> list[Candidate]:
+        """Return terms spelled almost like this word that do find something, the likeliest first.
 
-        ``within`` gives the limits (tags, dates, trash); its terms do not matter. A word that only
-        notes outside of the limits have is never offered. The vocabulary is taken as it is.
+        ``within`` gives the limits (tags, dates, trash); its terms do not matter. A term that only
+        notes outside of the limits have is never returned. The vocabulary is taken as it is.
         """
         wanted = words_only(replace_surrogates(word))
         if not (wanted.isalnum() and reach_of(wanted)) or wanted.isdigit():
             return []
         await asyncio.sleep(0)  # let other calls through
-        counted = sorted(
+        return sorted(
             self._count(self._nearby(wanted), within),
             key=lambda one: (-one.likelihood, one.near.mistakes, one.near.term),
         )
-        found: dict[str, NearWord] = {}
-        for number, one in enumerate(counted):
-            spelled = self._find_written_form(one, wanted, within)
-            if spelled is None:
-                continue
-            rest = counted[number + 1 :]
-            clear = not found and one.is_clear(rest[0] if rest else None)
-            near = NearWord(spelled, one.near.term, one.notes, one.likelihood, one.is_likely, clear)
-            found.setdefault(spelled, near)
-            if len(found) == limit:
-                break
-        return list(found.values())
+
+    def write(self, one: Candidate, word: str, within: Query) -> str | None:
+        """Return a candidate for a word as notes write it; None if what they write is not near."""
+        return self._find_written_form(one, words_only(replace_surrogates(word)), within)
 
     def count(self, expression: str, *, within: Query, most: int) -> int:
         """Return how many notes within the limits an FTS5 expression finds, up to ``most``."""
         return self._read_some(expression, within, most)[0]
 
-    def _nearby(self, wanted: str) -> list[_Candidate]:
+    def _nearby(self, wanted: str) -> list[Candidate]:
         """Return the terms near a word or its stem, the likeliest first."""
         reach, digits = reach_of(wanted), _DIGITS.findall(wanted)
         nearest: dict[str, NearTerm] = {}
         for form in dict.fromkeys((wanted, stem(wanted))):
-            for near in self._vocabulary.near(form, reach=min(reach, reach_of(form) or 1)):
+            for near in self._vocabulary.near(
+                form, reach=reach if len(form) >= _SHORTEST_STEM else 1
+            ):
                 known = nearest.get(near.term)
                 if known is None or near.mistakes < known.mistakes:
                     nearest[near.term] = near
         found = [
-            _Candidate(near, near.notes, near.term[0] == wanted[0])
+            Candidate(near, near.notes, _starts_alike(near.term, wanted))
             for near in nearest.values()
-            if _DIGITS.findall(near.term) == digits
+            # A term with an accent is there without it, too.
+            if _DIGITS.findall(near.term) == digits and fold(near.term) == near.term
         ]
         return sorted(found, key=lambda one: (-one.likelihood, one.near.term))
 
-    def _count(self, candidates: Sequence[_Candidate], within: Query) -> Iterator[_Candidate]:
+    def _count(self, candidates: Sequence[Candidate], within: Query) -> Iterator[Candidate]:
         """Yield the first of these that notes within the limits have, with how many and one of them."""
         left = _MOST_COMPARED
         for one in candidates[:_MOST_TRIED]:
@@ -159,31 +142,37 @@ class Speller:
         row = self._db.row(some.sql, some.parameters)
         return tuple(row) if row else (0,)
 
-    def _find_written_form(self, one: _Candidate, wanted: str, within: Query) -> str | None:
+    def _find_written_form(self, one: Candidate, wanted: str, within: Query) -> str | None:
         """Return the nearest word of the candidate's notes whose stem is its term."""
-        reach, near = reach_of(wanted), []
-        for pk in dict.fromkeys(one.pks):
-            near += self._forms_in(pk, one.near.term, wanted, within)
-            if near and min(near)[0] <= reach:
-                break
-        apart, nearest = min(near, default=(0, ""))
-        of_term = distance(wanted, one.near.term, at_most=reach)
-        return nearest if apart and min(apart, of_term) <= reach else None
-
-    def _forms_in(self, pk: int, term: str, wanted: str, within: Query) -> list[tuple[int, str]]:
-        """Return the words of a note whose stem is the term, and how far each is from ``wanted``."""
-        text = self._db.row(_WRITTEN_AND_TAGS if within.in_tags else _WRITTEN, (_MOST_READ, pk))
-        said = text[0] if text else ""
-        words = dict.fromkeys(
-            word.lower() for form in (said, spaced(said)) for word in _WORD.findall(form)
-        )
-        folded = {word: word if word.isascii() else fold(word) for word in words}
-        start = term[: max(1, len(term) - 3)]  # a stem's end may differ
-        return [
-            (distance(wanted, form, at_most=_FARTHEST_FORM), word)
-            for word, form in folded.items()
-            if form.startswith(start) and stem(form) == term
+        reach, term = reach_of(wanted), one.near.term
+        sql = _WRITTEN_AND_TAGS if within.in_tags else _WRITTEN
+        texts = [
+            row[0] for pk in dict.fromkeys(one.pks) for row in self._db.rows(sql, (_MOST_READ, pk))
         ]
+        forms = {form for text in texts for form in _forms_of(term, text)}
+        forms = forms or {form for text in texts for form in _forms_of(term, spaced(text))}
+        near = ((distance(wanted, fold(form), at_most=_FARTHEST_FORM), form) for form in forms)
+        apart, nearest = min(near, default=(0, ""))
+        stems = (wanted, stem(wanted))  # the nearest form may be inflected otherwise
+        near_stem = any(distance(one, term, at_most=2) <= reach_of(one) for one in stems)
+        return nearest if apart and (apart <= reach or near_stem) else None
+
+
+def _starts_alike(one: str, other: str) -> bool:
+    return one[0] == other[0] or one[:2] == other[1::-1]
+
+
+def _forms_of(term: str, text: str) -> list[str]:
+    """Return the words of a text, in lower case, whose stem is the term."""
+    text = text.lower()
+    start = term[: max(1, len(term) - 3)]  # a stem's end may differ
+    found = set(re.findall(rf"(?<![^\W_]){re.escape(start)}[^\W_]*", text))
+    if not found and not text.isascii():
+        # As in the index: accents, strokes and ligatures make no other word.
+        written, folded = _WORD.findall(text), _WORD.findall(fold(text))
+        pairs = zip(written if len(written) == len(folded) else folded, folded, strict=True)
+        found = {word for word, form in pairs if form.startswith(start)}
+    return [word for word in found if stem(fold(word)) == term]
 
 
 _WRITTEN = "SELECT substr(coalesce(title, '') || char(10) || text, 1, ?) FROM notes WHERE pk = ?"

@@ -84,6 +84,16 @@ class Vocabulary:
         self._catch_up()
         return True
 
+    @property
+    def read(self) -> bool:
+        """Tell whether the terms have been read; later ones may be missing."""
+        return self._changes is not None
+
+    async def finish(self, seconds: float) -> None:
+        """Wait until nothing is being read, ``seconds`` at most: it has a connection of its own."""
+        if self._reading is not None and not self._reading.done():
+            await asyncio.wait({self._reading}, timeout=seconds)
+
     def containing(self, part: str, *, limit: int) -> list[str]:
         """Return up to ``limit`` terms that contain ``part``: in alphabetical order, then those that came since."""
         found: dict[str, None] = {}
