@@ -23,6 +23,7 @@ from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.errors import (
     CacheBusy,
     CacheDamaged,
+    CacheError,
     CacheFull,
     CacheReplaced,
     LockedError,
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 _CLIENT_ID = "client_id"
 _LEASE_MARGIN = 5.0
 _CLOSING_SECONDS = 2.0
+WARMING_DELAY = 3.0
+"""Seconds between looks whether the first load is done and merged. Meanwhile a server starts."""
 _SHARE = 0.5
 """Share of the remaining time for each step of closing: the next step needs some too."""
 
@@ -138,6 +141,7 @@ async def open_app(
                 _run_sync(app.scheduler, log, enabled=syncing, time_to_close=time_to_close),
                 _run_copies(copies if syncing else None, opened, time_to_close),
                 _run_meaning(_meaning(config, app, log) if syncing else None, app, time_to_close),
+                _run_warming(app.cache if syncing else None, time_to_close),
             ):
                 yield app
             await _close(app, time_to_close)
@@ -377,6 +381,31 @@ async def _run_meaning(
     finally:
         task.cancel()
         await asyncio.wait({task}, timeout=time_to_close() * _SHARE)
+
+
+@asynccontextmanager
+async def _run_warming(
+    cache: Cache | None, time_to_close: Callable[[], float]
+) -> AsyncIterator[None]:
+    """Read the words of all notes in good time, so that no search has to wait for them."""
+    if cache is None:
+        yield
+        return
+
+    async def run() -> None:
+        with suppress(CacheError):
+            await asyncio.sleep(WARMING_DELAY)
+            while cache.notes.tidy_due or not cache.sync_state.progress().complete:
+                await asyncio.sleep(WARMING_DELAY)
+            await cache.vocabulary.refresh()
+
+    task = asyncio.create_task(run(), name="warming")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        await cache.vocabulary.finish(time_to_close() * _SHARE)
 
 
 @contextmanager

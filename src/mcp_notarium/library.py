@@ -138,7 +138,7 @@ class Library:
 
     async def count(self, query: Query) -> int:
         """Return how many notes match."""
-        return (await self._cache.search.find(query, limit=1)).total
+        return (await self._cache.search.find(query, limit=1, corrects=False)).total
 
     def count_active(self) -> int:
         """Return how many notes are outside the trash."""
@@ -183,10 +183,6 @@ class Library:
     def read_twins(self, keys: list[int]) -> list[Twin]:
         """Return the notes of these keys, which have one hash."""
         return duplicates.read_twins(self._cache.database, keys)
-
-    async def suggest(self, word: str, *, within: Query) -> list[str]:
-        """Return words like this one that would find something."""
-        return await self._cache.search.suggest(word, within=within)
 
     def get(self, note_id: str) -> Note | None:
         """Return a note from the index, or None."""

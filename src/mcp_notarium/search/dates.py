@@ -41,7 +41,7 @@ _FIRST_OF_1900 = 70
 class DateWords:
     """Hold a date among typed words, those from ``first`` to before ``last``.
 
-    ``forms`` are phrases that mean it; ``month_forms`` mean its month, if it has a day.
+    ``forms`` are phrases that mean it; ``month_forms`` mean the month of a day, in digits.
     """
 
     first: int
@@ -154,9 +154,9 @@ def _forms(one: _Date) -> Iterator[str]:
 
 
 def _forms_of_month(one: _Date) -> Iterator[str]:
-    """Yield phrases that mean the month of a day."""
+    """Yield phrases in digits that mean the month of a day."""
     if one.day and one.year:
-        yield from _month_and_year(one.year, one.month)
+        yield from (f"{one.year} {one.month:02}", f"{one.month:02} {one.year}")
 
 
 def _month_and_year(year: int | None, month: int) -> Iterator[str]:

@@ -13,13 +13,15 @@ until a few notes are left. A query with filters scores all notes that the filte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from mcp_notarium.search.fts_expression import build_match, match_any
 from mcp_notarium.search.function_words import function_words
 from mcp_notarium.search.query import And, Condition, Query, Ranked, Word
+from mcp_notarium.search.snippets import Term, spelled
 from mcp_notarium.search.units import units_of
 
 MOST_RANKED = 1000
@@ -28,13 +30,18 @@ FEW = 10
 """With fewer notes than this that have a word, parts of words are looked for as well."""
 FEWEST = 5
 """Notes with all of the common words that are enough of an answer."""
+_FEW_WORDS = 3
+"""Of so many words, notes that have all are enough of an answer if there are ``FEWEST``."""
 _MOST_PIECES = 60
 """What is looked for apart: each has a bit of a number."""
 _PART_WEIGHT = 0.6
 _INSIDE_WEIGHT = 0.3
+_CORRECTED_WEIGHT = 0.8
 _ENOUGH_PARTS = 0.6
 _MOST_HELD = 0.5
 _FEWEST_NOTES = 50
+
+
 _MEANING_WEIGHT = 0.8
 """Of what a note means, beside its words: with more, notes with a rare name or date fall behind."""
 _FUSED_AT = 10
@@ -47,9 +54,15 @@ class Kind(IntEnum):
     WHOLE = 0
     PART = 1
     INSIDE = 2
+    CORRECTED = 3
 
 
-WEIGHTS = {Kind.WHOLE: 1.0, Kind.PART: _PART_WEIGHT, Kind.INSIDE: _INSIDE_WEIGHT}
+WEIGHTS = {
+    Kind.WHOLE: 1.0,
+    Kind.PART: _PART_WEIGHT,
+    Kind.INSIDE: _INSIDE_WEIGHT,
+    Kind.CORRECTED: _CORRECTED_WEIGHT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +74,22 @@ class Piece:
     notes: int = 0
 
 
+_Numbered = tuple[int, Piece]
+
+
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """Hold a word of the query, as typed, and what is looked for: it first, then its parts."""
+    """Hold a word of the query, as typed, and what is looked for: it first, then its parts.
+
+    ``spellings`` and ``parts`` say the same in words. ``weight``: how much the word says, by how rare it is.
+    """
 
     text: str
     pieces: tuple[Piece, ...]
+    spellings: tuple[str, ...]
+    parts: tuple[str, ...] = ()
+    prefix: bool = False
+    weight: float = 1.0
 
     @property
     def whole(self) -> Piece:
@@ -128,42 +151,88 @@ def significant_words(words: Sequence[Word]) -> list[Sought]:
 
 def _sought(words: Sequence[Word]) -> Iterator[Sought]:
     for word in words:
-        if word.prefix and (expression := build_match(word, {})):
-            yield Sought(f"{word.text}*", (Piece(expression),))
+        if word.prefix and (expression := build_match(word)):
+            yield Sought(f"{word.text}*", (Piece(expression),), (word.text,), prefix=True)
     for unit in units_of([word.text for word in words if not word.prefix]):
         if whole := match_any(unit.spellings):
             parts = filter(None, (match_any([part]) for part in unit.parts))
-            yield Sought(unit.text, (Piece(whole), *(Piece(part, Kind.PART) for part in parts)))
+            found = (Piece(whole), *(Piece(part, Kind.PART) for part in parts))
+            yield Sought(unit.text, found, unit.spellings, unit.parts)
 
 
-def without_common_words(sought: Sequence[Sought], notes: int) -> list[Sought]:
-    """Leave out words that more than half of the notes have, unless there are no others."""
+def counted(sought: Sequence[Sought], counts: Sequence[int], notes: int) -> list[Sought]:
+    """Return the words with the number of notes that have each whole one, of all ``notes``.
+
+    Words that more than half of the notes have are left out, unless there are no others.
+    """
     most = notes * _MOST_HELD if notes >= _FEWEST_NOTES else notes
-    return [one for one in sought if one.notes <= most] or list(sought)
+    known = [
+        replace(
+            one,
+            pieces=(replace(one.whole, notes=count), *one.pieces[1:]),
+            weight=math.log1p(notes / (1 + count)) / math.log1p(notes or 1),
+        )
+        for one, count in zip(sought, counts, strict=True)
+    ]
+    return [one for one in known if one.notes <= most] or known
+
+
+def places_of(sought: Sequence[Sought], *, inside: bool) -> list[Term]:
+    """Return what shows in a text where the words stand; ``inside``: perhaps inside others."""
+    return [
+        term
+        for one in sought
+        for term in spelled(
+            one.spellings,
+            one.text,
+            parts=one.parts,
+            weight=one.weight,
+            prefix=one.prefix,
+            inside=inside,
+        )
+    ]
 
 
 def choose(sought: Sequence[Sought], *, filtered: bool, count: Callable[[str], int]) -> Plan:
-    """Choose the notes that are ranked. ``count`` tells how many notes of the index an expression finds."""
+    """Choose the notes that are ranked. ``count`` tells how many notes an expression finds, without the trash."""
     pieces = [piece for one in sought for piece in one.pieces]
     known = [(number, piece) for number, piece in enumerate(pieces) if piece.notes]
     by_rarity = sorted(known[:_MOST_PIECES], key=lambda one: one[1].notes)
     if filtered and not (len(by_rarity) == 1 and by_rarity[0][1].notes > MOST_RANKED):
         return Plan(scored=tuple(by_rarity))
     chosen = list(_rarest(by_rarity))
+    words_only = all(piece.kind is Kind.WHOLE for _, piece in by_rarity)
+    if (
+        chosen
+        and words_only
+        and 1 < len(by_rarity) <= _FEW_WORDS
+        and (plan := _plan_held(by_rarity, (), count))
+    ):
+        return plan
     if chosen:
         base = " OR ".join(piece.expression for _, piece in chosen)
         return Plan(tuple(chosen), tuple(by_rarity[len(chosen) :]), base=f"({base})")
-    for size in range(len(by_rarity), 0, -1):
-        held, others = by_rarity[:size], by_rarity[size:]
-        base = f"({' AND '.join(piece.expression for _, piece in held)})"
-        found = held[0][1].notes if size == 1 else count(base)
-        if found >= FEWEST or size == 1:
-            numbers = tuple(number for number, _ in held)
-            return Plan((), tuple(others), numbers, base, newest=found > MOST_RANKED)
-    return Plan()
+    for size in range(len(by_rarity), 1, -1):
+        if plan := _plan_held(by_rarity[:size], by_rarity[size:], count):
+            return plan
+    return _plan_held(by_rarity[:1], by_rarity[1:], count) or Plan()
 
 
-def _rarest(by_rarity: Sequence[tuple[int, Piece]]) -> Iterator[tuple[int, Piece]]:
+def _plan_held(
+    held: Sequence[_Numbered], others: Sequence[_Numbered], count: Callable[[str], int]
+) -> Plan | None:
+    """Take the notes that have all of ``held``; None if they are too few."""
+    if not held:
+        return None
+    base = f"({' AND '.join(piece.expression for _, piece in held)})"
+    found = held[0][1].notes if len(held) == 1 else count(base)
+    if found < FEWEST:
+        return None
+    numbers = tuple(number for number, _ in held)
+    return Plan((), tuple(others), numbers, base, newest=found > MOST_RANKED)
+
+
+def _rarest(by_rarity: Sequence[_Numbered]) -> Iterator[_Numbered]:
     total = 0
     for number, piece in by_rarity:
         total += piece.notes

@@ -6,17 +6,15 @@ As in ``sql_builder.py``: what a person typed goes into parameters, and the wide
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 
+from mcp_notarium.search import ranking as planning
 from mcp_notarium.search.folding import title_key
 from mcp_notarium.search.fts_expression import in_heading
 from mcp_notarium.search.query import Query
 from mcp_notarium.search.ranking import (
-    MOST_RANKED,
     WEIGHTS,
     Kind,
-    Piece,
     Plan,
     Sought,
     strict_conditions,
@@ -26,7 +24,6 @@ from mcp_notarium.search.sql_builder import (
     IN_ORDER,
     MATCHED,
     SORTS,
-    Parameter,
     Statement,
     filters_of,
     in_scope,
@@ -44,6 +41,7 @@ _TITLED = (
     "notes AS t INDEXED BY notes_titles CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = t.pk "
     "WHERE t.title_key = ?"
 )
+_FACTS = ("piece", "plain", "weight", "more", "added", "grade")
 _COUNT = "(SELECT count(*) FROM notes_fts WHERE notes_fts MATCH ?)"
 ROWS = """
 SELECT n.id, n.local_version, n.modified_at, n.trash, n.tags, n.title, n.head, n.properties, n.pk
@@ -57,13 +55,9 @@ def frequencies(query: Query, sought: Sequence[Sought]) -> Statement:
     expressions = [in_scope(query, piece.expression) for one in sought for piece in one.pieces]
     counts = "".join(f"{_COUNT}, " for _ in expressions)
     return Statement(
-        f"SELECT {counts}(SELECT active + trashed FROM note_counts)", tuple(expressions)
+        f"SELECT {counts}(SELECT active + trashed FROM note_counts)",  # noqa: S608 - constants only
+        tuple(expressions),
     )
-
-
-def counting(query: Query, expression: str) -> Statement:
-    """Build what counts the notes of the index that an expression finds."""
-    return Statement(f"SELECT {_COUNT}", (in_scope(query, expression),))
 
 
 def titled(query: Query) -> Statement:
@@ -77,54 +71,62 @@ def titled(query: Query) -> Statement:
 def permitted(query: Query, pks: Sequence[int]) -> Statement:
     """Build what finds those of these notes (pk) that everything but the bare words of the query permits."""
     filters, _ = filters_of(query, strict_conditions(query))
-    source = "json_each(?) AS wanted CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = wanted.value WHERE 1"
-    return _select("m.pk", Statement(source, (json.dumps(list(pks)),)), filters)
+    wanted = "json_each(?) AS wanted CROSS JOIN notes AS m INDEXED BY notes_meta"
+    source = Statement(f"{wanted} ON m.pk = wanted.value WHERE 1", (json.dumps(list(pks)),))
+    return _select("m.pk", source, filters)
 
 
-def ranking(query: Query, plan: Plan, sought: Sequence[Sought], *, notes: int) -> Statement:
+def ranking(query: Query, plan: Plan, sought: Sequence[Sought]) -> Statement:
     """Build what finds the planned notes, best first.
 
-    The columns are pk, the numbers of its pieces as bits, and its grade.
+    The columns are pk, the numbers of its pieces as bits, whether its title has all words, and the score; less is better.
     """
-    arms = list(_arms(query, plan, sought, notes))
+    arms = list(_arms(query, plan, sought))
     union = " UNION ALL ".join(arm.sql for arm in arms)
     held = sum(1 << number for number in plan.held)
+    score = "sum(plain * weight) + sum(more) - sum(added) * sum(plain)"
     return Statement(
-        f"SELECT pk, {held} + sum(piece), max(grade) FROM ({union}) GROUP BY pk "  # noqa: S608 - constants only
-        f"ORDER BY max(grade) DESC, sum(score), {order_of(query)}",
+        f"SELECT pk, {held} + sum(piece), max(grade), {score} AS score FROM ({union}) GROUP BY pk "  # noqa: S608 - constants only
+        f"ORDER BY max(grade) DESC, score, {order_of(query)}",
         tuple(value for arm in arms for value in arm.parameters),
     )
 
 
-def _arms(query: Query, plan: Plan, sought: Sequence[Sought], notes: int) -> Iterator[Statement]:
+def _arms(query: Query, plan: Plan, sought: Sequence[Sought]) -> Iterator[Statement]:
+    """Select the notes of each piece with its bit and its score, and those that come before others.
+
+    FTS5 scores a note by all words of an expression. So the score of an added piece is ``more``, that of the expression with
+    ``base``, without that of ``base``, which is the sum of ``plain``.
+    """
     filters, _ = filters_of(query, strict_conditions(query))
     columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"
-    alone = len(sought) == 1
 
-    def arm(piece: int, score: str, grade: int, source: str, *values: Parameter) -> Statement:
-        shown = f"{columns}, {piece} AS piece, {score} AS score, {grade} AS grade"
-        return _select(shown, Statement(source, values), filters)
+    def arm(source: Statement, **more: str | float) -> Statement:
+        shown = ", ".join(f"{more.get(name, 0)} AS {name}" for name in _FACTS)
+        return _select(f"{columns}, {shown}", source, filters)
 
-    def grade(piece: Piece) -> int:
-        return _WHOLE if alone and piece.kind is Kind.WHOLE else 0
+    def match(expression: str) -> Statement:
+        return Statement(_MATCH, (in_scope(query, expression),))
 
     for number, piece in plan.scored:
-        score = f"{_BM25} * {WEIGHTS[piece.kind]}"
-        expression = in_scope(query, piece.expression)
-        yield arm(1 << number, score, grade(piece), _MATCH, expression)
+        first = _WHOLE if len(sought) == 1 and piece.kind is Kind.WHOLE else 0
+        weight = WEIGHTS[piece.kind]
+        found = match(piece.expression)
+        yield arm(found, piece=1 << number, plain=_BM25, weight=weight, grade=first)
     if plan.held and plan.newest:
         newest = _newest(query, in_scope(query, plan.base))
-        yield Statement(f"SELECT pk, sorted, 0, 0, 0 FROM ({newest.sql})", newest.parameters)  # noqa: S608 - constants only
+        shown = ", ".join(f"0 AS {name}" for name in _FACTS)
+        yield Statement(f"SELECT pk, sorted, {shown} FROM ({newest.sql})", newest.parameters)  # noqa: S608 - constants only
     elif plan.held:
-        yield arm(0, _BM25, grade(sought[0].whole), _MATCH, in_scope(query, plan.base))
+        yield arm(match(plan.base), plain=_BM25, weight=1)
     for number, piece in plan.added:
-        score = f"{-_rarity(piece, notes) * WEIGHTS[piece.kind]:.4f}"
-        expression = f"({plan.base} AND {piece.expression})"
-        yield arm(1 << number, score, 0, _MATCH, in_scope(query, expression))
-    wholes = [one.whole.expression for one in sought]
+        both = match(f"({plan.base} AND {piece.expression})")
+        yield arm(both, piece=1 << number, more=_BM25, added=1)
     if all(one.notes for one in sought):
-        yield arm(0, "0", ALL_IN_TITLE, _MATCH, in_heading(wholes))
-    yield arm(0, "0", IS_TITLE, _TITLED, title_key(typed_words(query)))
+        titles = match(in_heading([one.whole.expression for one in sought]))
+        yield arm(titles, grade=ALL_IN_TITLE)
+    is_title = Statement(_TITLED, (title_key(typed_words(query)),))
+    yield arm(is_title, grade=IS_TITLE)
 
 
 def _newest(query: Query, expression: str) -> Statement:
@@ -134,13 +136,8 @@ def _newest(query: Query, expression: str) -> Statement:
     source = f"notes AS m INDEXED BY {IN_ORDER[query.sort_by]} WHERE {MATCHED}"
     found = _select(columns, Statement(source, (expression,)), filters)
     return Statement(
-        f"{found.sql} ORDER BY {order_of(query)} LIMIT {MOST_RANKED}", found.parameters
+        f"{found.sql} ORDER BY {order_of(query)} LIMIT {planning.MOST_RANKED}", found.parameters
     )
-
-
-def _rarity(piece: Piece, notes: int) -> float:
-    """Return what bm25 gives a word that occurs once in a note of common length."""
-    return max(math.log((notes - piece.notes + 0.5) / (piece.notes + 0.5)), 1e-6)
 
 
 def _select(columns: str, source: Statement, filters: Sequence[Statement]) -> Statement:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from mcp_notarium.search.dates import DateWords, find_dates
 from mcp_notarium.search.folding import fold, is_run, pieces
+from mcp_notarium.search.identifiers import spaced
 
-MOST_PARTS = 48
+MOST_PARTS = 32
 """Parts of one unit, at most: each is looked for in the index."""
 
 _APOSTROPHE = "['\u2019\u02bc\uff07]"
@@ -26,9 +27,12 @@ _ELIDED = re.compile(
 )
 _POSSESSIVE = re.compile(rf"(?<=[^\W\d_]{{2}}){_APOSTROPHE}s?(?=\W*$)", re.IGNORECASE)
 _CONTRACTED = re.compile(rf"n{_APOSTROPHE}t\W*$", re.IGNORECASE)
-_HUMP = re.compile(r"(?<=[^\W_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _THOUSANDS = re.compile(r"(?<![0-9])[0-9]{1,3}(?:[.,'\u2019][0-9]{3})+(?![0-9])")
 _SHORTEST_PART = 2
+_PAIR = 2
+_JOINED = (2, 3)
+_SHORTEST_JOINED = 5
+"""Letters of words that may stand in a note as one; shorter ones are other words (``to do``, ``as is``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +58,32 @@ def units_of(words: Sequence[str]) -> tuple[Unit, ...]:
         units += _units_of_words(words[at : found.first])
         units.append(_date(words, found))
         at = found.last
-    return (*units, *_units_of_words(words[at:]))
+    return tuple(_joined([*units, *_units_of_words(words[at:])]))
 
 
 def unit_of(word: str) -> Unit | None:
     """Return the unit of one typed word."""
     return next(iter(units_of([word])), None)
+
+
+def _joined(units: Sequence[Unit]) -> Iterator[Unit]:
+    """Yield the units, each also as one word with its neighbours: ``array pool`` is in ``ArrayPool``, ``back up`` in ``backup``."""
+    words = [_single_word(unit) for unit in units]
+    joined: list[list[str]] = [[] for _ in units]
+    for size in _JOINED:
+        for start in range(len(units) - size + 1):
+            row = words[start : start + size]
+            if all(row) and sum(map(len, row)) >= _SHORTEST_JOINED:
+                for index in range(start, start + size):
+                    joined[index].append("".join(row))
+    for unit, more in zip(units, joined, strict=True):
+        yield replace(unit, spellings=(*unit.spellings, *more)) if more else unit
+
+
+def _single_word(unit: Unit) -> str:
+    """Return a unit that is one word of letters, folded; else nothing."""
+    word = "" if len(unit.spellings) > 1 else next(iter(pieces(fold(unit.spellings[0]))))
+    return word if len(word) >= _SHORTEST_PART and word.isalpha() and not is_run(word) else ""
 
 
 def _units_of_words(words: Sequence[str]) -> Iterator[Unit]:
@@ -70,7 +94,8 @@ def _units_of_words(words: Sequence[str]) -> Iterator[Unit]:
 
 def _date(words: Sequence[str], found: DateWords) -> Unit:
     typed = words[found.first : found.last]
-    own = [word for word in typed if len(word) > _SHORTEST_PART] if len(typed) > 1 else []
+    own = [word for word in typed if len("".join(pieces(fold(word)))) > _SHORTEST_PART]
+    own = own if len(typed) > 1 else []
     parts = tuple(dict.fromkeys([*found.month_forms, *own]))
     return Unit(" ".join(typed), found.forms, parts, found.last - found.first)
 
@@ -81,7 +106,8 @@ def _unit(word: str) -> Unit | None:
         return None
     if any(map(is_run, found)):
         parts = tuple(dict.fromkeys(_script_parts(found)))
-        return Unit(word, (word,), parts if len(parts) > 1 else ())
+        is_pair = len(found) == 1 and len(found[0]) <= _PAIR
+        return Unit(word, (word,), () if is_pair else parts)
     core = _POSSESSIVE.sub("", _ELIDED.sub("", word))
     found = pieces(fold(core))
     parts = () if len(found) == 1 or _CONTRACTED.search(core) else _word_parts(found)
@@ -93,9 +119,9 @@ def _spellings(word: str, found: Sequence[str]) -> Iterator[str]:
     yield word
     if len(found) > 1 and (_has_letter(word) or _THOUSANDS.search(word)):
         yield "".join(found)
-    spaced = _HUMP.sub(" ", word)
-    if len(pieces(fold(spaced))) > len(found):
-        yield spaced
+    apart = spaced(word)
+    if apart != word:
+        yield apart
 
 
 def _word_parts(found: Sequence[str]) -> tuple[str, ...]:

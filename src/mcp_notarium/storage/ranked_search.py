@@ -6,56 +6,71 @@ on one state of the database. A word that few notes have is looked for inside ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
+from mcp_notarium.search import ranking as planning
 from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.ranking import (
-    FEW,
-    MOST_RANKED,
+    Kind,
     Sought,
     choose,
+    counted,
     fuse,
     is_inside,
     missing_words,
     significant_words,
     strict_conditions,
-    without_common_words,
 )
 from mcp_notarium.search.ranking_sql import (
     ALL_IN_TITLE,
     IS_TITLE,
-    counting,
     frequencies,
     permitted,
     ranking,
     titled,
 )
-from mcp_notarium.search.sql_builder import build_newest, filters_of
+from mcp_notarium.search.sql_builder import build_newest, count_of, filters_of, in_scope
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.statement_texts import Row
 
-
 MOST_BY_MEANING = 10
 """Notes without any of the words that are shown because of what they mean."""
-_EVERYTHING = 2**31
+_MORE_BY_MEANING = 2
+MOST_LACKING = 5
+"""Notes of a short page that lack a word, at most."""
+_FEWEST = 3
+_MOST_QUICK = 20
+_MOST_READ = 30_000
+"""Pieces, and notes that have them, whose hits are found in some 10 ms; more are looked for in a thread."""
+_CLOSE = 0.65
+"""A short page ends before a note that scores less than this part of the best score."""
 
-Page = Callable[[int], tuple[int, int]]
-"""Tell limit and offset from how many notes lack no word."""
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Ask for ``limit`` notes behind the first ``offset``.
+
+    ``short``: for a page of this number, from 1, instead; its notes score nearly as much as the best. ``every``: all
+    notes are wanted, with the size of a page.
+    """
+
+    limit: int
+    offset: int = 0
+    short: int | None = None
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
     """Hold a note (pk), the words it lacks, and whether it has one inside another word only.
 
-    ``titled``: its title is what was typed. ``by_meaning``: no word finds it.
+    ``by_meaning``: no word finds it.
     """
 
     pk: int
     lacks: tuple[str, ...] = ()
     inside: bool = False
-    titled: bool = False
     by_meaning: bool = False
 
 
@@ -63,15 +78,16 @@ class Hit:
 class Hits:
     """Hold a part of what was found.
 
-    ``total`` counts all of it, ``with_all`` the notes that lack no word. ``unknown``: words that no note has.
-    ``by_time``: they are too many to be ranked, and the newest come first.
+    ``total`` counts all of it, ``with_all`` the notes that lack no word. ``unknown``: words that no note has. Pages have
+    ``size`` notes. ``near``: notes that no word finds.
     """
 
     notes: list[Hit]
     total: int
     with_all: int
+    size: int
     unknown: tuple[str, ...] = ()
-    by_time: bool = False
+    near: int = 0
 
 
 def count_words(database: Database, query: Query, words: Sequence[Word]) -> list[Sought]:
@@ -80,11 +96,13 @@ def count_words(database: Database, query: Query, words: Sequence[Word]) -> list
     *counts, notes = _counts(
         database, query, [replace(one, pieces=one.pieces[:1]) for one in sought]
     )
-    counted = [
-        replace(one, pieces=(replace(one.whole, notes=count), *one.pieces[1:]))
-        for one, count in zip(sought, counts, strict=True)
-    ]
-    return without_common_words(counted, notes)
+    return counted(sought, counts, notes)
+
+
+def is_long(sought: Sequence[Sought]) -> bool:
+    """Tell whether finding the hits may take longer than the event loop should wait."""
+    pieces = [piece for one in sought for piece in one.pieces]
+    return len(pieces) > _MOST_QUICK or sum(piece.notes for piece in pieces) > _MOST_READ
 
 
 def find_hits(
@@ -93,18 +111,19 @@ def find_hits(
     sought: Sequence[Sought],
     *,
     page: Page,
+    near: Sequence[int] = (),
 ) -> Hits:
-    """Return the hits of one page; ``page`` tells limit and offset from how many notes lack no word.
+    """Return the hits of one page. The pieces besides whole words are counted here.
 
-    The pieces besides whole words are counted here.
+    ``near``: notes (pk) that mean what is asked for, the nearest first; they are ranked among those with the words.
     """
-    sought = [one if one.notes < FEW else replace(one, pieces=one.pieces[:1]) for one in sought]
-    *counts, notes = _counts(database, query, sought)
-    taken = iter(counts)
-    sought = [
-        replace(one, pieces=tuple(replace(piece, notes=next(taken)) for piece in one.pieces))
-        for one in sought
-    ]
+    sought = [one if one.notes < planning.FEW else _without_parts(one) for one in sought]
+    if any(one.pieces[1:] for one in sought):
+        taken = iter(_counts(database, query, sought))
+        sought = [
+            replace(one, pieces=tuple(replace(piece, notes=next(taken)) for piece in one.pieces))
+            for one in sought
+        ]
     _, filtered = filters_of(query, strict_conditions(query))
     plan = choose(
         sought,
@@ -116,52 +135,65 @@ def find_hits(
         if hits is not None:
             return hits
         plan = replace(plan, newest=False)
-    statement = ranking(query, plan, sought, notes=notes)
+    statement = ranking(query, plan, sought)
     rows = database.rows(statement.sql, statement.parameters)
-    return _hits(rows, sought, page)
+    found = _hits(rows, sought, page if not near else replace(page, every=True))
+    return _fuse(rows, found, _permitted(database, query, near), page) if near else found
 
 
-def find_hits_by_meaning(
-    database: Database,
-    query: Query,
-    sought: Sequence[Sought],
-    near: Sequence[int],
-    *,
-    page: Page,
-) -> Hits:
-    """Return what :meth:`find_hits` does, with the notes that are ``near`` (pk, best first) by what they mean."""
-    found = find_hits(database, query, sought, page=lambda _: (_EVERYTHING, 0))
-    if found.by_time:
-        return find_hits(database, query, sought, page=page)
+def _permitted(database: Database, query: Query, near: Sequence[int]) -> list[int]:
     statement = permitted(query, near)
     shown = {row[0] for row in database.rows(statement.sql, statement.parameters)}
+    return [pk for pk in near if pk in shown]
+
+
+def _fuse(rows: Sequence[Row], found: Hits, near: Sequence[int], page: Page) -> Hits:
+    """Return a page of both rankings in one; a note with this very title stays before others."""
     by_words = {hit.pk: hit for hit in found.notes}
-    only_near = [pk for pk in near if pk in shown and pk not in by_words][:MOST_BY_MEANING]
+    only_near = [pk for pk in near if pk not in by_words][:MOST_BY_MEANING]
     ranked = [pk for pk in near if pk in by_words or pk in only_near]
-    titled = [hit.pk for hit in found.notes if hit.titled]
-    order = dict.fromkeys([*titled, *fuse([pk for pk in by_words], ranked)])
-    limit, offset = page(found.with_all)
-    notes = [
-        by_words.get(pk) or Hit(pk, by_meaning=True) for pk in islice(order, offset, offset + limit)
-    ]
-    return replace(found, notes=notes, total=len(order))
+    titled_first = [row[0] for row in rows if row[2] == IS_TITLE]
+    order = list(dict.fromkeys([*titled_first, *fuse(list(by_words), ranked)]))
+    size = page.limit
+    if page.short:
+        size = min(size, max(found.size, _FEWEST + _MORE_BY_MEANING))
+    offset = page.offset if page.short is None else (page.short - 1) * size
+    shown = order[offset : offset + size]
+    notes = [by_words.get(pk) or Hit(pk, by_meaning=True) for pk in shown]
+    return replace(found, notes=notes, total=len(order), size=size, near=len(only_near))
+
+
+def _without_parts(one: Sought) -> Sought:
+    whole = (piece for piece in one.pieces if piece.kind in (Kind.WHOLE, Kind.CORRECTED))
+    return replace(one, pieces=tuple(whole))
 
 
 def _hits(rows: Sequence[Row], sought: Sequence[Sought], page: Page) -> Hits:
-    lacking = {has: missing_words(sought, has) for has in {has for _, has, _ in rows}}
-    with_all = sum(1 for _, has, grade in rows if grade >= ALL_IN_TITLE or not lacking[has])
-    limit, offset = page(with_all)
+    missing = {has: missing_words(sought, has) for has in {row[1] for row in rows}}
+    lacks = [() if grade >= ALL_IN_TITLE else missing[has] for _, has, grade, _ in rows]
+    with_all = sum(not words for words in lacks)
+    size = page.limit
+    if page.short and with_all < len(rows):
+        scores = [row[3] for row in rows[:size]]
+        size = min(size, _count_close(scores, lacks))
+    offset = page.offset if page.short is None else (page.short - 1) * size
+    wanted = slice(None) if page.every else slice(offset, offset + size)
     notes = [
-        Hit(
-            pk,
-            () if grade >= ALL_IN_TITLE else lacking[has],
-            inside=is_inside(sought, has),
-            titled=grade == IS_TITLE,
-        )
-        for pk, has, grade in rows[offset : offset + limit]
+        Hit(row[0], words, inside=is_inside(sought, row[1]))
+        for row, words in zip(rows[wanted], lacks[wanted], strict=True)
     ]
     unknown = tuple(one.text for one in sought if not any(piece.notes for piece in one.pieces))
-    return Hits(notes, len(rows), with_all, unknown)
+    return Hits(notes, len(rows), with_all, size, unknown)
+
+
+def _count_close(scores: Sequence[float], lacks: Sequence[Sequence[str]]) -> int:
+    """Return how many notes a short page has; the best score is the lowest."""
+    least, lacking = min(scores) * _CLOSE, 0
+    for count, (score, words) in enumerate(zip(scores, lacks, strict=False)):
+        lacking += bool(words)
+        if count >= _FEWEST and (score > least or lacking > MOST_LACKING):
+            return count
+    return len(scores)
 
 
 def _newest(database: Database, query: Query, base: str, page: Page) -> Hits | None:
@@ -171,20 +203,15 @@ def _newest(database: Database, query: Query, base: str, page: Page) -> Hits | N
     first = [row[0] for row in database.rows(asked.sql, asked.parameters)]
     _, count = build_newest(query, base, strict, without=(), limit=0, offset=0)
     total = database.number(count.sql, count.parameters)
-    if total <= MOST_RANKED:
+    if total <= planning.MOST_RANKED:
         return None
-    limit, offset = page(total)
+    limit = page.limit
+    offset = page.offset if page.short is None else (page.short - 1) * limit
     pks = first[offset : offset + limit]
-    rows, _ = build_newest(
-        query,
-        base,
-        strict,
-        without=first,
-        limit=limit - len(pks),
-        offset=max(0, offset - len(first)),
-    )
-    found = database.rows(rows.sql, rows.parameters) if len(pks) < limit else []
-    return Hits([Hit(pk) for pk in (*pks, *(row[-1] for row in found))], total, total, by_time=True)
+    left, after = limit - len(pks), max(0, offset - len(first))
+    rows, _ = build_newest(query, base, strict, without=first, limit=left, offset=after)
+    found = database.rows(rows.sql, rows.parameters) if left else []
+    return Hits([Hit(pk) for pk in (*pks, *(row[-1] for row in found))], total, total, limit)
 
 
 def _counts(database: Database, query: Query, sought: Sequence[Sought]) -> list[int]:
@@ -194,5 +221,5 @@ def _counts(database: Database, query: Query, sought: Sequence[Sought]) -> list[
 
 
 def _count(database: Database, query: Query, expression: str) -> int:
-    statement = counting(query, expression)
+    statement = count_of(query, in_scope(query, expression), ())
     return database.number(statement.sql, statement.parameters)
