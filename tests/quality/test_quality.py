@@ -1,7 +1,7 @@
 """Hold how well ``list`` finds: a change of ranking that answers fewer of the judged queries fails here.
 
-The floors are what was reached, less what chance may take: the lower bound of the interval. Raise them with the ranking; to lower one, show by
-``scripts/bench --rows search --against COMMIT`` what is gained for it (docs/testing.md).
+The floors are what was reached, less what chance may take: the lower bound of the interval. Raise them with the
+ranking; to lower one, show by ``scripts/bench --rows search --against COMMIT`` what is gained for it (docs/testing.md).
 """
 
 from __future__ import annotations
