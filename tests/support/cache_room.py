@@ -92,7 +92,9 @@ def suggest(cache: Cache, word: str, *, within: Query | None = None) -> list[str
     async def ask() -> list[str]:
         speller = Speller(cache.database, cache.vocabulary)
         await speller.refresh()
-        return await correction.suggest(speller, [word], within=within or Query())
+        return await correction.suggest(
+            speller, correction.Spelled([], None), [word], within=within or Query()
+        )
 
     return asyncio.run(ask())
 

@@ -164,7 +164,7 @@ def counted(sought: Sequence[Sought], counts: Sequence[int], notes: int) -> list
         replace(
             one,
             pieces=(replace(one.whole, notes=count), *one.pieces[1:]),
-            weight=math.log1p(notes / (1 + count)),
+            weight=math.log1p(notes / (1 + count)) / math.log1p(notes or 1),
         )
         for one, count in zip(sought, counts, strict=True)
     ]
@@ -188,15 +188,20 @@ def places_of(sought: Sequence[Sought], *, inside: bool) -> list[Term]:
 
 
 def choose(sought: Sequence[Sought], *, filtered: bool, count: Callable[[str], int]) -> Plan:
-    """Choose the notes that are ranked. ``count`` tells how many notes of the index an expression finds."""
+    """Choose the notes that are ranked. ``count`` tells how many notes an expression finds, without the trash."""
     pieces = [piece for one in sought for piece in one.pieces]
     known = [(number, piece) for number, piece in enumerate(pieces) if piece.notes]
     by_rarity = sorted(known[:_MOST_PIECES], key=lambda one: one[1].notes)
     if filtered and not (len(by_rarity) == 1 and by_rarity[0][1].notes > MOST_RANKED):
         return Plan(scored=tuple(by_rarity))
     chosen = list(_rarest(by_rarity))
-    few_words = 1 < len(by_rarity) <= _FEW_WORDS
-    if chosen and few_words and (plan := _plan_held(by_rarity, (), count)):
+    words_only = all(piece.kind is Kind.WHOLE for _, piece in by_rarity)
+    if (
+        chosen
+        and words_only
+        and 1 < len(by_rarity) <= _FEW_WORDS
+        and (plan := _plan_held(by_rarity, (), count))
+    ):
         return plan
     if chosen:
         base = " OR ".join(piece.expression for _, piece in chosen)

@@ -59,11 +59,6 @@ def frequencies(query: Query, sought: Sequence[Sought]) -> Statement:
     )
 
 
-def counting(query: Query, expression: str) -> Statement:
-    """Build what counts the notes of the index that an expression finds."""
-    return Statement(f"SELECT {_COUNT}", (in_scope(query, expression),))
-
-
 def titled(query: Query) -> Statement:
     """Build what finds the notes (pk) whose title is what was typed, in the order of the query."""
     filters, _ = filters_of(query, strict_conditions(query))

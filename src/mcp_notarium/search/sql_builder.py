@@ -111,11 +111,12 @@ def build(query: Query, *, limit: int, offset: int = 0) -> Statements:
     expression = in_scope(query, expression)
     matched = Statement(_MATCHED_NOTES, (expression,))
     return Statements(
-        _rank(query, matched, narrow, limit, offset), _matches_count(query, expression, narrow)
+        _rank(query, matched, narrow, limit, offset), count_of(query, expression, narrow)
     )
 
 
-def _matches_count(query: Query, expression: str, narrow: Sequence[Statement]) -> Statement:
+def count_of(query: Query, expression: str, narrow: Sequence[Statement]) -> Statement:
+    """Count the notes within the limits that an expression finds; ``narrow``: clauses besides dates and trash."""
     if not narrow and not _has_dates(query):
         sql = _MATCH_COUNTS[query.trash]
         return Statement(sql, (expression,) * sql.count("?"))
@@ -143,7 +144,7 @@ def build_newest(
         found.append(Statement(f"m.pk NOT IN ({', '.join('?' * len(without))})", tuple(without)))
     return (
         _listing(query, found, limit, offset, few=few),
-        _matches_count(query, expression, narrow),
+        count_of(query, expression, narrow),
     )
 
 

@@ -41,11 +41,6 @@ class Spelled:
     unknown: dict[str, list[Candidate]] = field(default_factory=dict)
     rare: dict[str, list[Candidate]] = field(default_factory=dict)
 
-    def suggestions(self, speller: Speller, *, found: bool, within: Query) -> list[str]:
-        """Return what to offer; ``found``: the words as typed, or as corrected, have found something."""
-        offered = self.rare if found else self.unknown | self.rare
-        return _interleave(_written(speller, word, near, within) for word, near in offered.items())
-
 
 async def correct(
     speller: Speller, sought: Sequence[Sought], *, within: Query, read: bool | None
@@ -75,15 +70,17 @@ async def correct(
     return spelled
 
 
-async def suggest(speller: Speller, words: Iterable[str], *, within: Query) -> list[str]:
-    """Return what those of these words may mean that no note within the limits has."""
-    found = []
+async def suggest(
+    speller: Speller, spelled: Spelled, words: Iterable[str], *, within: Query
+) -> list[str]:
+    """Return what the misspelt words may mean, and those of ``words`` that no note within the limits has."""
+    offered = spelled.unknown | spelled.rare
     for word in words:
         expression = build_match(Word(word))
-        if expression and not speller.count(expression, within=within, most=1):
-            near = await speller.find_near(word, within=within)
-            found.append(_written(speller, word, near, within))
-    return _interleave(found)
+        known = fold(word) in offered or not expression
+        if not known and not speller.count(expression or "", within=within, most=1):
+            offered[word] = await speller.find_near(word, within=within)
+    return _interleave(_written(speller, word, near, within) for word, near in offered.items())
 
 
 def _written(speller: Speller, word: str, near: Iterable[Candidate], within: Query) -> list[str]:

@@ -28,6 +28,8 @@ from mcp_notarium.storage.spelling import Speller
 from mcp_notarium.storage.statement_texts import Row
 from mcp_notarium.storage.vocabulary import Vocabulary
 
+_STRICT = 0.5
+"""How much a strict condition says of the best place in a text: it holds in every hit."""
 _MOST_PREVIEWED = 16_384
 _MOST_EXPLAINED = 262_144
 """Characters of a text, at most, in which the place of a hit is looked for."""
@@ -55,7 +57,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Hold one page of ``size`` notes. ``total`` counts all pages, ``with_all`` the notes that lack no word.
+    """Hold one page of ``size`` notes. ``total`` counts all pages, ``with_all`` the notes that lack no word; None: all.
 
     ``inside_words``: some match inside words only. ``unknown``: words that no note has. ``corrected``: misspelt words
     as typed, and what they were searched as, too; ``suggestions``: what words may mean that found nothing or little.
@@ -65,7 +67,7 @@ class Found:
     notes: list[Summary]
     total: int
     inside_words: bool = False
-    with_all: int = 0
+    with_all: int | None = None
     size: int = 0
     unknown: tuple[str, ...] = ()
     corrected: Mapping[str, str] = field(default_factory=dict)
@@ -116,7 +118,9 @@ class SearchIndex:
         if found.total or not corrects or not words_of(query):
             return found
         read = await self._vocabulary.refresh()
-        near = await suggest(self._speller, words_of(query), within=query)
+        near = await suggest(
+                self._speller, Spelled([], read), words_of(query), within=query
+            )
         return replace(found, suggestions=near, read=read)
 
     async def _find_ranked(
@@ -148,20 +152,24 @@ class SearchIndex:
         found = [(hit, by_pk[hit.pk]) for hit in hits.notes if hit.pk in by_pk]
         terms = ranking.places_of(sought, inside=any(hit.inside for hit, _ in found))
         terms += terms_of(And(tuple(map(Word, spelled.corrected.values()))))
-        terms += terms_of(And(strict_conditions(query)))
+        terms += (replace(one, weight=_STRICT) for one in terms_of(And(strict_conditions(query))))
         notes = self._show([row for _, row in found], preview_lines, terms if explain else ())
         lacking = [
             replace(note, lacks=hit.lacks) for note, (hit, _) in zip(notes, found, strict=True)
         ]
+        if hits.total:
+            spelled.unknown.clear()
+        others = () if hits.total or not corrects else words_of(query)
+        near = await suggest(self._speller, spelled, others, within=query)
         return Found(
             lacking,
             _at_least(hits.total, before, notes),
             inside_words=any(hit.inside for hit in hits.notes),
-            with_all=hits.with_all,
+            with_all=hits.with_all if hits.with_all < hits.total else None,
             size=hits.size,
             unknown=hits.unknown,
             corrected=spelled.corrected if hits.total else {},
-            suggestions=spelled.suggestions(self._speller, found=hits.total > 0, within=query),
+            suggestions=near,
             read=spelled.read is not False,
         )
 

@@ -21,8 +21,8 @@ from mcp_notarium.search.ranking import (
     significant_words,
     strict_conditions,
 )
-from mcp_notarium.search.ranking_sql import counting, frequencies, ranking, titled
-from mcp_notarium.search.sql_builder import build_newest, filters_of
+from mcp_notarium.search.ranking_sql import frequencies, ranking, titled
+from mcp_notarium.search.sql_builder import build_newest, count_of, filters_of, in_scope
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.statement_texts import Row
 
@@ -175,5 +175,5 @@ def _counts(database: Database, query: Query, sought: Sequence[Sought]) -> list[
 
 
 def _count(database: Database, query: Query, expression: str) -> int:
-    statement = counting(query, expression)
+    statement = count_of(query, in_scope(query, expression), ())
     return database.number(statement.sql, statement.parameters)

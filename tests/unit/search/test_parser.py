@@ -65,7 +65,6 @@ def test_the_language(text, terms):
         ("a or b", ["a", "or", "b"]),
         ("a and not b", ["a", "and", "not", "b"]),
         ("AND a NOT", ["AND", "a", "NOT"]),
-        ("a AND AND b", ["a", "AND", "b"]),
         ("checkin:b said.in:b", ["checkin:b", "said.in:b"]),
         ("NEAR(a b)", ["NEAR(a", "b)"]),
         ("project-x don't", ["project-x", "don't"]),
@@ -88,7 +87,8 @@ def test_everything_else_is_words(text, words):
 
 
 def test_a_second_or_sign_is_an_alternative_itself():
-    assert parse("a OR OR b").terms == And((Or((Word("a"), Word("OR"))), Word("b")))
+    assert parse("a OR OR b").terms == And((Word("b"), Or((Word("a"), Word("OR")))))
+    assert parse("a AND AND b").terms == And((Word("b"), Word("a"), Word("AND")))
 
 
 @pytest.mark.parametrize(
