@@ -353,7 +353,7 @@ async def _run_warming(
     async def run() -> None:
         with suppress(CacheError):
             await asyncio.sleep(WARMING_DELAY)
-            while app.cache.notes.tidy_due or not app.scheduler.status().complete:
+            while app.cache.notes.tidy_due or not app.scheduler.status().complete:  # noqa: ASYNC110 - another process may load
                 await asyncio.sleep(WARMING_DELAY)
             await vocabulary.refresh()
 

@@ -70,7 +70,7 @@ def test_a_server_reads_the_words_of_all_notes_once_they_are_loaded(tmp_path, mo
             (warming,) = (one for one in asyncio.all_tasks() if one.get_name() == "warming")
             async with asyncio.timeout(10):
                 await warming
-            return app.cache.vocabulary.containing("house", limit=2)
+            return app.cache.vocabulary.containing("ghthous", limit=2)
 
     assert asyncio.run(scenario()) == ["lighthous"]
 
