@@ -227,6 +227,10 @@ _BEHAVIOUR = {
   `path:` is an error. `*` alone finds every note. Malformed filters are errors that say what to write;
   everything else is words; `note` names what looks like a filter (`title:x`) if nothing was found. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
 * Words, phrases and prefixes are looked for in titles, texts and tags; a phrase stands in one of them.
+* A bare word is looked for as it is meant: `l'animation` finds `animation`; `snake_case`, `snakeCase` and `snake case` find each
+  other, and so do `back up` and `backup`; of a long identifier or a compound that no note has, the words count. Of a run of Chinese,
+  Japanese, Thai or Korean the pairs of characters count. A date in digits or with the name of a month (English, German, French, Spanish,
+  Italian, Dutch, Portuguese) finds the ways to write it; `3/4/2020` is two days. What stands in quotes is looked for as typed.
 * Order: with words the best match first (in the title, or first line, before the tags before the text), then by `sort_by` and `sort_order`. Without words, and for a
   single word in more than 1,000 notes, only by `sort_by` and `sort_order` (`modified_at`, `DESC`).
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;

@@ -1,4 +1,4 @@
-"""Look inside words: for ``fahrt`` in ``Schifffahrt``, among the terms of the index."""
+"""Look inside words, among the terms of the index: for ``fahrt`` in ``Schifffahrt``, and for its parts if no note has it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from mcp_notarium.storage.vocabulary import Vocabulary
 _SHORTEST_PART = 3
 _SHORTEST_BESIDE_WORDS = 4
 _SHORTEST_REST = 3
+_SHORTEST_OF_COMPOUND = 4
+_JOINTS = ("", "s", "es", "n", "en")
+"""What may stand between the words of a compound."""
 _MOST_BESIDE_WORDS = 200
 _MOST_TERMS = 1000
 
@@ -24,9 +27,26 @@ def look_inside(vocabulary: Vocabulary, one: Sought) -> Sought:
     if not folded.isalnum() or one.text.endswith("*"):
         return one
     terms = _compounds(vocabulary, folded) if one.notes else _inside(vocabulary, folded)
-    if not terms:
+    if terms:
+        return replace(one, pieces=(*one.pieces, Piece(match_terms(terms), Kind.INSIDE)))
+    if one.notes or one.whole is not one.pieces[-1]:
         return one
-    return replace(one, pieces=(*one.pieces, Piece(match_terms(terms), Kind.INSIDE)))
+    parts = (Piece(match_terms([term]), Kind.PART) for term in _parts(vocabulary, folded))
+    return replace(one, pieces=(*one.pieces, *parts))
+
+
+def _parts(vocabulary: Vocabulary, folded: str) -> Sequence[str]:
+    """Return the two terms that a compound is made of, the most alike in length; nothing if it is none."""
+    found: list[tuple[str, str]] = []
+    for cut in range(_SHORTEST_OF_COMPOUND, len(folded) - _SHORTEST_OF_COMPOUND + 1):
+        first, last = folded[:cut], stem(folded[cut:])
+        joints = (joint for joint in _JOINTS if first.endswith(joint))
+        firsts = (stem(first.removesuffix(joint)) for joint in joints)
+        if vocabulary.has(last):
+            found += (
+                (one, last) for one in firsts if len(one) >= _SHORTEST_PART and vocabulary.has(one)
+            )
+    return max(found, key=lambda both: min(map(len, both)), default=())
 
 
 def _compounds(vocabulary: Vocabulary, folded: str) -> Sequence[str]:

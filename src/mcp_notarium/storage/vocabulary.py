@@ -103,6 +103,11 @@ class Vocabulary:
                 break
         return list(found)
 
+    def has(self, term: str) -> bool:
+        """Tell whether the index has a term, or had it when the terms were read."""
+        first = next(self._find_first(term.encode()), (0, b""))
+        return first[1] == term.encode() or term in self._added
+
     def near(self, word: str, *, reach: int) -> list[NearTerm]:
         """Return terms that ``reach`` mistakes or fewer make of ``word``; not itself. Some may have gone."""
         candidates = self._find_candidates(word, reach)

@@ -75,9 +75,8 @@ class ListAnswer(FromNotes):
     content: list[ListItem]
     next_page: int | None = None
     total_items: int
-    with_all_words: int | None = None
+    with_all: int | None = None
     inside_words: bool | None = None
-    hits_alone: dict[str, int] | None = None
     corrected: dict[str, str] | None = None
     suggestions: list[str] | None = None
     hidden: list[str] | None = None

@@ -65,14 +65,12 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
         short_page=None if request.limit else min(page, LARGEST_OFFSET // limit),
         preview_lines=min(request.preview_lines or 1, MOST_PREVIEW_LINES),
     )
-    alone = None if found.total else await _count_alone(app, query)
     return ListAnswer(
         content=[_row(summary, app.config.policy) for summary in found.notes],
         next_page=page + 1 if page * (found.size or limit) < found.total else None,
         total_items=found.total,
-        with_all_words=found.with_all if found.with_all < found.total else None,
+        with_all=found.with_all,
         inside_words=found.inside_words or None,
-        hits_alone=alone or None,
         corrected=dict(found.corrected) or None,
         suggestions=list(found.suggestions) or None,
         note=" ".join(_notes(request, found)) or None,
@@ -89,7 +87,11 @@ def _notes(request: ListRequest, found: Found) -> Iterator[str]:
     beyond = [f"`{name}` is at most {most}" for name, asked, most in bounds if (asked or 0) > most]
     if beyond:
         yield f"{' and '.join(beyond)}; that was used."
-    names = parser.find_unknown_filters(request.query or "") if not found.total else []
+    names = (
+        parser.find_unknown_filters(request.query or "")
+        if not (found.total and found.with_all is None or found.with_all)
+        else []
+    )
     if names:
         named = " and ".join(f"`{name}:`" for name in names)
         yield f"{named} was searched for as text. {parser.FILTERS}"
@@ -160,21 +162,3 @@ def _match(summary: Summary, policy: Policy) -> Match | None:
     if summary.match is None or policy.hides(Field.TEXT):
         return None
     return Match(line=summary.match.line, text=summary.match.text)
-
-
-async def _count_alone(app: App, query: Query) -> dict[str, int]:
-    """Return how many notes each of several words and phrases would find alone, within the same filters."""
-    terms = query.terms.conditions if isinstance(query.terms, And) else ()
-    return {
-        _typed(term): await app.library.count(replace(query, terms=term))
-        for term in terms
-        if isinstance(term, Word | Phrase)
-    }
-
-
-def _typed(term: Word | Phrase) -> str:
-    match term:
-        case Word(text, prefix):
-            return f"{text}*" if prefix else text
-        case Phrase(text):
-            return f'"{text}"'

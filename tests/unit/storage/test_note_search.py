@@ -423,6 +423,13 @@ def test_after_many_changes_nothing_is_missing_from_the_vocabulary(cache, at_onc
     assert cache.database.number("SELECT count(*) FROM index_changes") <= 256
 
 
+def test_words_of_identifiers_in_new_notes_are_in_the_vocabulary(cache, monkeypatch):
+    assert find(cache, "wombat").total == 0
+    monkeypatch.setattr(vocabulary, "_read_terms", None)  # what was read is kept up
+    store(cache, [note(1, "new MarsWombats()")])
+    assert suggest(cache, "wombbats") == ["wombats"]
+
+
 def test_other_calls_are_answered_while_the_words_of_the_index_are_read(cache, monkeypatch):
     read, stored = vocabulary._read_terms, threading.Event()
 
