@@ -118,9 +118,7 @@ class SearchIndex:
         if found.total or not corrects or not words_of(query):
             return found
         read = await self._vocabulary.refresh()
-        near = await suggest(
-                self._speller, Spelled([], read), words_of(query), within=query
-            )
+        near = await suggest(self._speller, Spelled([], read), words_of(query), within=query)
         return replace(found, suggestions=near, read=read)
 
     async def _find_ranked(
