@@ -7,6 +7,7 @@ handles what one expression cannot say: exclusions alone, signs without letters,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from mcp_notarium.search.folding import (
     CONTEXT,
@@ -109,6 +110,11 @@ def plain_words(condition: Condition) -> Iterator[str]:
 
 def match_any(texts: Sequence[str]) -> str | None:
     """Write words and phrases, any of which will do; None if none has a letter, digit or picture."""
+    return _match_any(tuple(texts))
+
+
+@lru_cache(maxsize=64)  # several times in a search; a date is 45 phrases
+def _match_any(texts: tuple[str, ...]) -> str | None:
     parts = dict.fromkeys(_leaf(text, prefix=False) for text in texts)
     return _join(" OR ", [part for part in parts if part]) if any(parts) else None
 
