@@ -95,7 +95,7 @@ async def test_the_commonest_near_word_is_meant_and_a_second_mistake_or_another_
     tmp_path,
 ):
     notes = [*["an object here"] * 9, "objc there", *["a table, a fable, a cable"] * 3, "tables"]
-    notes += [*["mordante"] * 3, *["merdante"] * 60, *["kurvun"] * 3, *["kurvon"] * 2]
+    notes += [*["mordante"] * 3, *["merdante"] * 12, *["kurvun"] * 3, *["kurvon"] * 2]
     async with asked(tmp_path, *notes) as ask:
         answer = await ask("objct")
         assert (answer["corrected"], answer["total_items"]) == ({"objct": "object"}, 9)
