@@ -141,7 +141,7 @@ async def open_app(
                 _run_sync(app.scheduler, log, enabled=syncing, time_to_close=time_to_close),
                 _run_copies(copies if syncing else None, opened, time_to_close),
                 _run_meaning(_meaning(config, app, log) if syncing else None, app, time_to_close),
-                _run_warming(app.cache if syncing else None, time_to_close),
+                _run_warming(app, enabled=syncing, time_to_close=time_to_close),
             ):
                 yield app
             await _close(app, time_to_close)
@@ -385,27 +385,26 @@ async def _run_meaning(
 
 @asynccontextmanager
 async def _run_warming(
-    cache: Cache | None, time_to_close: Callable[[], float]
+    app: App, *, enabled: bool, time_to_close: Callable[[], float]
 ) -> AsyncIterator[None]:
     """Read the words of all notes in good time, so that no search has to wait for them."""
-    if cache is None:
-        yield
-        return
+    vocabulary = app.cache.vocabulary
 
     async def run() -> None:
         with suppress(CacheError):
             await asyncio.sleep(WARMING_DELAY)
-            while cache.notes.tidy_due or not cache.sync_state.progress().complete:
+            while app.cache.notes.tidy_due or not app.scheduler.status().complete:  # noqa: ASYNC110 - another process may load
                 await asyncio.sleep(WARMING_DELAY)
-            await cache.vocabulary.refresh()
+            await vocabulary.refresh()
 
-    task = asyncio.create_task(run(), name="warming")
+    task = asyncio.create_task(run(), name="warming") if enabled else None
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.wait({task})
-        await cache.vocabulary.finish(time_to_close() * _SHARE)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+        await vocabulary.finish(time_to_close() * _SHARE)
 
 
 @contextmanager

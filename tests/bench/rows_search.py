@@ -26,6 +26,7 @@ from quality.texts import Note, Query
 ALL = "all"
 """The group of all queries."""
 OURS = "here"
+_UNREAD = "still being read"
 _MOST_FOR_PEERS = 1000
 """Beside more notes some of them take minutes for an index, or read every file for each query."""
 
@@ -86,9 +87,10 @@ def _wait(server: Speaker, expected: int) -> None:
         if time.monotonic() > deadline:
             raise WrongAnswer(f"{answer['total_items']} notes, never {expected}")
         time.sleep(0.05)
-    for _ in range(3):  # what is read of the index at the first such word is read now
-        _ask(server, "zzqqx zzqqy")
-        time.sleep(0.3)
+    while _UNREAD in (server.tool("list", query="zzqqx").get("note") or ""):
+        if time.monotonic() > deadline:
+            raise WrongAnswer("the words of the notes are never read")
+        time.sleep(0.05)
 
 
 def _ask(server: Speaker, text: str) -> Answer:

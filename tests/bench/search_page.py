@@ -13,22 +13,26 @@ _BEYOND = " beyond "
 
 
 def search_tables(figures: Sequence[Figure]) -> Iterator[str]:
-    """Yield the lines of the tables of each size; nothing where nothing was measured."""
-    for size in sorted({figure.notes for figure in figures if figure.group == GROUP}):
+    """Yield the lines of the tables of each size. Beside more notes than the fewest, all queries are one group."""
+    sizes = sorted({figure.notes for figure in figures if figure.group == GROUP})
+    for size in sizes:
         rows = {
             figure.row: figure
             for figure in figures
             if (figure.group, figure.notes) == (GROUP, size)
         }
-        yield from (f"Among {size:,} made-up notes and the others:", "", *_by_group(rows), "")
-        yield from _in_pairs(rows)
+        groups = list(dict.fromkeys(row.partition(": ")[0] for row in rows if ": " in row))
+        shown = groups if size == sizes[0] else groups[:1]
+        if size != sizes[0]:
+            yield ""
+        yield from (f"Among {size:,} made-up notes and the others:", "")
+        yield from (*_by_group(rows, shown), "", *_in_pairs(rows))
 
 
-def _by_group(rows: dict[str, Figure]) -> Iterator[str]:
+def _by_group(rows: dict[str, Figure], groups: Sequence[str]) -> Iterator[str]:
     unit = next(figure.unit for row, figure in rows.items() if row.endswith(": tokens"))
     yield f"| queries | engine | {' | '.join(MEASURES)} | {unit} | ms |"
     yield "|---|---|" + "--:|" * (len(MEASURES) + len(_AMOUNTS))
-    groups = dict.fromkeys(row.partition(": ")[0] for row in rows if ": " in row)
     for group in groups:
         shares = [rows[f"{group}: {measure}"] for measure in MEASURES]
         amounts = [rows[f"{group}: {amount}"] for amount in _AMOUNTS]

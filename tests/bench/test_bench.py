@@ -233,6 +233,21 @@ def test_queries_find_exactly_what_the_texts_contain():
     assert all(q.total for kind in asked.values() for q in kind)
 
 
+def test_only_a_query_of_several_words_may_count_notes_with_any_of_them():
+    one, two = corpus.Asked("a", 3), corpus.Asked("a b", 3, parts=True)
+
+    def answer(total: int, **fields: int) -> dict[str, object]:
+        return {"total_items": total, "content": [{}], **fields}
+
+    assert one.answers(answer(3))
+    assert two.answers(answer(3))
+    assert not one.answers(answer(9, with_all_words=3))
+    assert two.answers(answer(9, with_all_words=3))
+    assert not two.answers(answer(9, with_all_words=2))
+    assert not two.answers(answer(2))
+    assert not two.answers(answer(3) | {"content": []})
+
+
 def test_growth_is_the_power_that_was_put_in():
     assert exponent({1000: 3.0, 10_000: 30.0, 100_000: 300.0}) == pytest.approx(1.0)
     assert exponent({1000: 3.0, 100_000: 3.0}) == pytest.approx(0.0)

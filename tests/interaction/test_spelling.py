@@ -95,12 +95,16 @@ async def test_the_commonest_near_word_is_meant_and_a_second_mistake_or_another_
     tmp_path,
 ):
     notes = [*["an object here"] * 9, "objc there", *["a table, a fable, a cable"] * 3, "tables"]
-    async with asked(tmp_path, *notes, *["immediately"] * 3, *["intermediate"] * 60) as ask:
+    notes += [*["mordante"] * 3, *["merdante"] * 12, *["kurvun"] * 3, *["kurvon"] * 2]
+    async with asked(tmp_path, *notes) as ask:
         answer = await ask("objct")
         assert (answer["corrected"], answer["total_items"]) == ({"objct": "object"}, 9)
-        answer = await ask("inmediately here")
-        assert answer["corrected"] == {"inmediately": "immediately"}
-        # Two words are meant with the same right: neither is searched alone.
+        for query in ("mordanto", "mordanto here"):
+            assert (await ask(query))["corrected"] == {"mordanto": "mordante"}
+        # Two words may be meant nearly alike: neither is searched alone.
+        answer = await ask("kurvin")
+        assert (answer["total_items"], "corrected" in answer) == (0, False)
+        assert answer["suggestions"] == ["kurvun", "kurvon"]
         answer = await ask("xable")
         assert (answer["total_items"], "corrected" in answer) == (0, False)
         assert answer["suggestions"] == ["table", "cable", "fable"]

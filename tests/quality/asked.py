@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,6 +18,9 @@ from support import cache_room, corpus
 from support.tool_harness import ToolHarness
 
 _SLICE = 500
+_NO_WORD = "zzqqx"
+_UNREAD = "still being read"
+_DEADLINE = 60.0
 
 
 def opened(folder: Path, notes: Iterable[Note]) -> ToolHarness:
@@ -40,6 +44,7 @@ def opened(folder: Path, notes: Iterable[Note]) -> ToolHarness:
 
 async def ask(harness: ToolHarness, queries: Sequence[Query]) -> list[Answer]:
     """Return the first page of each query, as an agent gets it that names no limit; a refusal is an empty page."""
+    await _wait_for_words(harness)
     answers = []
     for query in queries:
         began = time.perf_counter()
@@ -53,3 +58,12 @@ async def ask(harness: ToolHarness, queries: Sequence[Query]) -> list[Answer]:
         text = page.model_dump_json(exclude_none=True)
         answers.append(Answer(tuple(row.uuid for row in page.content), text, took))
     return answers
+
+
+async def _wait_for_words(harness: ToolHarness) -> None:
+    """Wait until misspelt words are corrected: the first one has the words of all notes read."""
+    deadline = time.monotonic() + _DEADLINE
+    request = ListRequest.model_validate({"query": _NO_WORD})
+    while _UNREAD in ((await list_.handle(harness.app, request, harness.caller)).note or ""):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)

@@ -1,7 +1,7 @@
 """Hold how well ``list`` finds: a change of ranking that answers fewer of the judged queries fails here.
 
-The floors are what was reached, less half of the interval of these queries. Raise them with the ranking; to lower one, show by
-``scripts/bench --rows search --against COMMIT`` what is gained for it (docs/testing.md).
+The floors are what was reached, less what chance may take: the lower bound of the interval. Raise them with the
+ranking; to lower one, show by ``scripts/bench --rows search --against COMMIT`` what is gained for it (docs/testing.md).
 """
 
 from __future__ import annotations
@@ -41,8 +41,18 @@ def of_group(group, answers):
     return [answers[at] for at in places], [QUERIES[at] for at in places]
 
 
-HIT5 = {"all": 0.89, "words": 0.95, "typos": 0.9, "scripts": 0.85}
-EMPTY = 0.04
+HIT5 = {
+    "all": 0.88,
+    "words": 0.95,
+    "questions": 0.9,
+    "paraphrases": 0.41,
+    "typos": 0.93,
+    "dates": 0.79,
+    "names": 0.95,
+    "identifiers": 0.9,
+    "scripts": 0.83,
+}
+EMPTY = 0.03
 BEYOND = {"AND": 0.4, "OR": 0.1}
 
 

@@ -98,8 +98,20 @@ class Speller:
         )
 
     def write(self, one: Candidate, word: str, within: Query) -> str | None:
-        """Return a candidate for a word as notes write it; None if what they write is not near."""
-        return self._find_written_form(one, words_only(replace_surrogates(word)), within)
+        """Return a candidate for a word as notes write it, in its nearest form; None if that is not near."""
+        wanted = words_only(replace_surrogates(word))
+        reach, term = reach_of(wanted), one.near.term
+        sql = _WRITTEN_AND_TAGS if within.in_tags else _WRITTEN
+        texts = [
+            row[0] for pk in dict.fromkeys(one.pks) for row in self._db.rows(sql, (_MOST_READ, pk))
+        ]
+        forms = {form for text in texts for form in _forms_of(term, text)}
+        forms = forms or {form for text in texts for form in _forms_of(term, spaced(text))}
+        near = ((distance(wanted, fold(form), at_most=_FARTHEST_FORM), form) for form in forms)
+        apart, nearest = min(near, default=(0, ""))
+        stems = (wanted, stem(wanted))  # the nearest form may be inflected otherwise
+        near_stem = any(distance(one, term, at_most=2) <= reach_of(one) for one in stems)
+        return nearest if apart and (apart <= reach or near_stem) else None
 
     def count(self, expression: str, *, within: Query, most: int) -> int:
         """Return how many notes within the limits an FTS5 expression finds, up to ``most``."""
@@ -141,21 +153,6 @@ class Speller:
         some = build_some(within, expression, most=most)
         row = self._db.row(some.sql, some.parameters)
         return tuple(row) if row else (0,)
-
-    def _find_written_form(self, one: Candidate, wanted: str, within: Query) -> str | None:
-        """Return the nearest word of the candidate's notes whose stem is its term."""
-        reach, term = reach_of(wanted), one.near.term
-        sql = _WRITTEN_AND_TAGS if within.in_tags else _WRITTEN
-        texts = [
-            row[0] for pk in dict.fromkeys(one.pks) for row in self._db.rows(sql, (_MOST_READ, pk))
-        ]
-        forms = {form for text in texts for form in _forms_of(term, text)}
-        forms = forms or {form for text in texts for form in _forms_of(term, spaced(text))}
-        near = ((distance(wanted, fold(form), at_most=_FARTHEST_FORM), form) for form in forms)
-        apart, nearest = min(near, default=(0, ""))
-        stems = (wanted, stem(wanted))  # the nearest form may be inflected otherwise
-        near_stem = any(distance(one, term, at_most=2) <= reach_of(one) for one in stems)
-        return nearest if apart and (apart <= reach or near_stem) else None
 
 
 def _starts_alike(one: str, other: str) -> bool:

@@ -89,7 +89,7 @@ def _notes(request: ListRequest, found: Found) -> Iterator[str]:
         yield f"{' and '.join(beyond)}; that was used."
     names = (
         parser.find_unknown_filters(request.query or "")
-        if not (found.total and found.with_all is None or found.with_all)
+        if not ((found.total and found.with_all is None) or found.with_all)
         else []
     )
     if names:
