@@ -66,7 +66,7 @@ BUILDERS = {
     "mcp_notarium.stores.memento.linked_rows:read": "names of tables and columns of the file, quoted",
     "mcp_notarium.stores.memento.linked_rows:insert": "names of tables and columns of the file, quoted",
     "mcp_notarium.storage.note_search:_run": "search/sql_builder.py, the builder of searches",
-    "mcp_notarium.storage.note_search:SearchIndex._find_written_form": "search/sql_builder.py, the builder of searches",
+    "mcp_notarium.storage.spelling:Speller._read_some": "search/sql_builder.py, the builder of searches",
     "mcp_notarium.storage.note_search:SearchIndex._few": "search/sql_builder.py, the builder of searches",
 }
 """``module:function`` -> why its statements are fixed, although they are not constants."""

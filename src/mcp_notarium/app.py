@@ -23,6 +23,7 @@ from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.errors import (
     CacheBusy,
     CacheDamaged,
+    CacheError,
     CacheFull,
     CacheReplaced,
     LockedError,
@@ -48,11 +49,14 @@ if TYPE_CHECKING:
     from mcp_notarium.account.copy_schedule import CopySchedule
     from mcp_notarium.config import Config
     from mcp_notarium.logs import Logger
+    from mcp_notarium.meaning.meaning_search import MeaningSearch
     from mcp_notarium.stores.contract import Store
 
 _CLIENT_ID = "client_id"
 _LEASE_MARGIN = 5.0
 _CLOSING_SECONDS = 2.0
+WARMING_DELAY = 3.0
+"""Seconds between looks whether the first load is done and merged. Meanwhile a server starts."""
 _SHARE = 0.5
 """Share of the remaining time for each step of closing: the next step needs some too."""
 
@@ -136,6 +140,8 @@ async def open_app(
             async with (
                 _run_sync(app.scheduler, log, enabled=syncing, time_to_close=time_to_close),
                 _run_copies(copies if syncing else None, opened, time_to_close),
+                _run_meaning(_meaning(config, app, log) if syncing else None, app, time_to_close),
+                _run_warming(app, enabled=syncing, time_to_close=time_to_close),
             ):
                 yield app
             await _close(app, time_to_close)
@@ -237,6 +243,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
             *opened.notices,
             *filter(None, found),
             *config.store.notices(config.store_settings),
+            *_describe_meaning(config),
         ),
         rollback=None if missing is None or missing.harmless else missing,
     )
@@ -338,6 +345,67 @@ async def _run_copies(
     finally:
         copies.leave()
         await asyncio.wait({task}, timeout=time_to_close() * _SHARE)
+
+
+def _describe_meaning(config: Config) -> Iterator[str]:
+    """Yield why a model that is named cannot be used, as far as that shows without loading it."""
+    if config.meaning_model is not None:
+        from mcp_notarium.meaning import embedder  # noqa: PLC0415 - an extra
+
+        problem = embedder.find_problem(config.meaning_model)
+        if problem is not None:
+            yield f"{problem.message}. {problem.resolution_hint}"
+
+
+def _meaning(config: Config, app: App, log: Logger) -> MeaningSearch | None:
+    """Return what searches by meaning; None if no model is named."""
+    if config.meaning_model is None:
+        return None
+    from mcp_notarium.meaning.meaning_search import MeaningSearch  # noqa: PLC0415 - an extra
+
+    database, scheduler = app.cache.database, app.scheduler
+    return MeaningSearch(config.meaning_model, database, leads=lambda: scheduler.leads, log=log)
+
+
+@asynccontextmanager
+async def _run_meaning(
+    meaning: MeaningSearch | None, app: App, time_to_close: Callable[[], float]
+) -> AsyncIterator[None]:
+    """Embed notes in a task of its own; end and await it on leaving."""
+    if meaning is None:
+        yield
+        return
+    app.cache.search.meaning = meaning
+    task = asyncio.create_task(meaning.run(), name="meaning")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task}, timeout=time_to_close() * _SHARE)
+
+
+@asynccontextmanager
+async def _run_warming(
+    app: App, *, enabled: bool, time_to_close: Callable[[], float]
+) -> AsyncIterator[None]:
+    """Read the words of all notes in good time, so that no search has to wait for them."""
+    vocabulary = app.cache.vocabulary
+
+    async def run() -> None:
+        with suppress(CacheError):
+            await asyncio.sleep(WARMING_DELAY)
+            while app.cache.notes.tidy_due or not app.scheduler.status().complete:  # noqa: ASYNC110 - another process may load
+                await asyncio.sleep(WARMING_DELAY)
+            await vocabulary.refresh()
+
+    task = asyncio.create_task(run(), name="warming") if enabled else None
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+        await vocabulary.finish(time_to_close() * _SHARE)
 
 
 @contextmanager

@@ -104,10 +104,23 @@ class Library:
         """Return what the store can do."""
         return self._store.traits
 
-    async def find(self, query: Query, *, limit: int, offset: int, preview_lines: int) -> Found:
+    async def find(
+        self,
+        query: Query,
+        *,
+        limit: int,
+        offset: int = 0,
+        short_page: int | None = None,
+        preview_lines: int,
+    ) -> Found:
         """Return one page of the notes that match, with where."""
         return await self._cache.search.find(
-            query, limit=limit, offset=offset, preview_lines=preview_lines, explain=True
+            query,
+            limit=limit,
+            offset=offset,
+            short_page=short_page,
+            preview_lines=preview_lines,
+            explain=True,
         )
 
     def find_last_changed(self, most: int) -> list[Summary]:
@@ -116,7 +129,7 @@ class Library:
 
     async def count(self, query: Query) -> int:
         """Return how many notes match."""
-        return (await self._cache.search.find(query, limit=1)).total
+        return (await self._cache.search.find(query, limit=1, corrects=False)).total
 
     def count_active(self) -> int:
         """Return how many notes are outside the trash."""
@@ -161,10 +174,6 @@ class Library:
     def read_twins(self, keys: list[int]) -> list[Twin]:
         """Return the notes of these keys, which have one hash."""
         return duplicates.read_twins(self._cache.database, keys)
-
-    async def suggest(self, word: str, *, within: Query) -> list[str]:
-        """Return words like this one that would find something."""
-        return await self._cache.search.suggest(word, within=within)
 
     def get(self, note_id: str) -> Note | None:
         """Return a note from the index, or None."""

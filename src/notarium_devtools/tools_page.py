@@ -227,6 +227,10 @@ _BEHAVIOUR = {
   `path:` is an error. `*` alone finds every note. Malformed filters are errors that say what to write;
   everything else is words; `note` names what looks like a filter (`title:x`) if nothing was found. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
 * Words, phrases and prefixes are looked for in titles, texts and tags; a phrase stands in one of them.
+* A bare word is looked for as it is meant: `l'animation` finds `animation`; `snake_case`, `snakeCase` and `snake case` find each
+  other, and so do `back up` and `backup`; of a long identifier or a compound that no note has, the words count. Of a run of Chinese,
+  Japanese, Thai or Korean the pairs of characters count. A date in digits or with the name of a month (English, German, French, Spanish,
+  Italian, Dutch, Portuguese) finds the ways to write it; `3/4/2020` is two days. What stands in quotes is looked for as typed.
 * Order: with words the best match first (in the title, or first line, before the tags before the text), then by `sort_by` and `sort_order`. Without words, and for a
   single word in more than 1,000 notes, only by `sort_by` and `sort_order` (`modified_at`, `DESC`).
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
@@ -241,11 +245,19 @@ _BEHAVIOUR = {
   line or the part of it around the first (120 characters, `…` where it is cut). It is left out if title, `text` and tags
   of the row show them all, and beyond the first 262,144 characters of a text.
 * If fewer than 10 notes have the whole words, those with parts of compounds follow (`schiff` in `Dampfschiff`), and the
-  answer has `inside_words`. If none has, any part of a word counts. During the first load of more than 2,000
-  notes neither has to find what was loaded a moment ago.
+  answer has `inside_words`. If none has, any part of a word counts.
 * If several words find nothing together, `hits_alone` says how many notes each word and phrase finds alone, with the same
-  filters. `suggestions` are words that would find something, for those that find nothing: spelled with at most one
-  mistake from four letters on, two from eight.
+  filters.
+* A word that no note within the filters has, not even inside another word, is misspelt if another one is near: with one mistake
+  from four letters on, two from eight; a letter is missing, wrong or too many, or two neighbours are swapped. The
+  near word that most notes have is meant; one with a second mistake or another first letter counts for less. Beside other words it is
+  searched as well, and so is the one that stands with them most often; alone it is searched if it is much likelier than any other.
+  `corrected` says so (`{"grpah": "graph"}`). A row `lacks` no word that it has corrected.
+  What stands in quotes, after `-` or before `*`, between `AND` and in numbers is never corrected.
+* If nothing is found, `suggestions` are up to five words that would find something, the likeliest of each word first. If one note
+  alone has a word and 50 times as many have a near one, that is suggested beside what was found.
+* `note` says if neither misspelt words nor parts of words can be looked for yet, because the words of all notes are still being read: that is
+  so for seconds after the start, and at times during the first load of more than 2,000 notes.
 * `sync` appears only if something may be missing or old: `state`, `loaded` (of `total`, where the store tells it), `complete`,
   and a sentence that says how old the notes are. It appears with the first sync cycle that fails and
   disappears with the next that succeeds. A server that is just starting omits it until its first cycle

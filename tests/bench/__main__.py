@@ -16,12 +16,14 @@ import mcp_notarium
 from bench import report
 from bench.measure import Figure
 from bench.older import Older, unpack
+from bench.peers import install
 from bench.processes import Service
 from bench.rows_calls import calls, transport
 from bench.rows_idle import before_the_first_call, idle
 from bench.rows_keys import keys
 from bench.rows_local import local
 from bench.rows_memento import memento
+from bench.rows_search import search
 from bench.rows_stalls import stalls
 from bench.rows_start import start
 from bench.rows_sync import first_sync, size
@@ -52,7 +54,7 @@ PER_SIZE: dict[str, tuple[Rows, ...]] = {
 }
 """In this order: the first loads the cache of the others, the last ones add notes."""
 ONCE: dict[str, tuple[Rows, ...]] = {"transport": (transport,), "keys": (keys,)}
-GROUPS = (*ONCE, *PER_SIZE, "tokens", "tasks")
+GROUPS = (*ONCE, *PER_SIZE, "search", "tokens", "tasks")
 _SIZES = [1000, 10_000]
 _ALL_SIZES = [1000, 10_000, 50_000, 100_000]
 _MOST_FOR_TASKS = 10_000
@@ -67,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen.json = FIGURES if chosen.page else chosen.json
     pace = SMOKE if chosen.smoke else FULL if chosen.full else USUAL
     sizes = chosen.notes or (_ALL_SIZES if chosen.full else _SIZES)
+    if chosen.install_peers:
+        install()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no folder is left behind
     _compile()
     began, described = time.monotonic(), report.machine()
@@ -138,6 +142,10 @@ def _measured(
                     begun = time.monotonic()
                     yield from each(site)
                     report.tell(f"{count} notes, {group}: {time.monotonic() - begun:.1f} s")
+    for count in sizes if "search" in groups else ():
+        with tempfile.TemporaryDirectory(prefix="notarium-bench-") as folder:
+            whole = pace is not SMOKE
+            yield from search(Path(folder), count, older, tokenizer, beside_peers=whole)
     if "tokens" in groups:
         with tempfile.TemporaryDirectory(prefix="notarium-bench-") as folder:
             yield from tokens(Path(folder), tokenizer)
@@ -161,6 +169,11 @@ def _parser() -> argparse.ArgumentParser:
         help="write the figures to docs/performance.json, and docs/performance.md and its plots from them",
     )
     parser.add_argument("--against", metavar="COMMIT", help="measure this commit side by side")
+    parser.add_argument(
+        "--install-peers",
+        action="store_true",
+        help="first install the other servers that `search` and `vault-peers` compare with, each in an environment of its own",
+    )
     parser.add_argument(
         "--tokenizer", type=Path, default=_TOKENIZER, help="folder with npm's gpt-tokenizer"
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +25,20 @@ Predicate = Callable[[int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One call of ``list`` with a query, and how many notes it must count."""
+    """One call of ``list`` with a query, and how many notes it must count.
+
+    ``parts``: the query has several words, or pairs of characters. Notes with any of them may be counted too.
+    """
 
     query: str
     total: int
+    parts: bool = False
+
+    def answers(self, answer: Mapping[str, Any]) -> bool:
+        """Tell whether this is an answer to the query."""
+        with_all = answer.get("with_all_words") or answer["total_items"]
+        exact = self.parts or answer["total_items"] == self.total
+        return exact and with_all >= self.total and len(answer["content"]) > 0
 
 
 def note_id(number: int) -> str:
@@ -117,7 +127,12 @@ def questions(count: int) -> dict[str, list[Asked]]:
         ],
         "rare word": [Asked(f"unique{n}", 1) for n in _spread(count)],
         "two words": [
-            _asked(count, f"alpha{n % 97} beta{n % 89}", lambda m, n=n: (m - n) % (97 * 89) == 0)  # type: ignore[misc]
+            _asked(
+                count,
+                f"alpha{n % 97} beta{n % 89}",
+                lambda m, n=n: (m - n) % (97 * 89) == 0,  # type: ignore[misc]
+                parts=True,
+            )
             for n in _spread(count)
         ],
         "phrase": [
@@ -137,6 +152,7 @@ def questions(count: int) -> dict[str, list[Asked]]:
                 count,
                 _characters(n),
                 lambda m, n=n: m % 25 == 0 and _characters(m) == _characters(n),  # type: ignore[misc]
+                parts=True,
             )
             for n in _spread(count, step=25)
         ],
@@ -151,8 +167,8 @@ def questions(count: int) -> dict[str, list[Asked]]:
     }
 
 
-def _asked(count: int, query: str, holds: Predicate) -> Asked:
-    return Asked(query, _found(count, holds))
+def _asked(count: int, query: str, holds: Predicate, *, parts: bool = False) -> Asked:
+    return Asked(query, _found(count, holds), parts)
 
 
 def some_ids(count: int) -> list[str]:

@@ -15,7 +15,10 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One row at one size. ``floors`` are in the same unit, the one that targets refer to first."""
+    """One row at one size. ``floors`` are in the same unit, the one that targets refer to first.
+
+    ``interval``: the bounds of a value that is the average of few answers.
+    """
 
     group: str
     row: str
@@ -24,6 +27,7 @@ class Figure:
     value: float
     p99: float | None = None
     floors: Mapping[str, float] = field(default_factory=dict)
+    interval: tuple[float, float] | None = None
 
     @property
     def ratios(self) -> dict[str, float]:

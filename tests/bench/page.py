@@ -9,6 +9,7 @@ from pathlib import Path
 from bench import plots
 from bench.measure import Figure, exponent
 from bench.report import Run, load_json, short
+from bench.search_page import GROUP, search_tables
 from bench.targets import LOGARITHMIC, TARGETS, Target, growths, targets_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -100,6 +101,8 @@ def results(run: Run, machine: dict[str, str], drawn: Sequence[plots.Plot]) -> s
     for group, name in BY_SIZE.items():
         if of_group := [figure for figure in run.figures if figure.group == group]:
             lines += ["", f"### {name}: by number of notes", "", *_by_size(of_group)]
+    if found := [figure for figure in run.figures if figure.group == GROUP]:
+        lines += ["", "### How well `list` finds", "", *search_tables(found)]
     lines += ["", "### Everything else", "", *_rest(run.figures, older, _shown(run.figures))]
     lines += ["", "### Targets that are not met", "", *_missed(run.figures)]
     return "\n".join(lines) + "\n"

@@ -9,11 +9,13 @@ from typing import Any
 
 import sqlcipher3.dbapi2 as driver
 
+from mcp_notarium.search.fts_expression import build_match
 from mcp_notarium.search.parser import parse
-from mcp_notarium.search.sql_builder import Statement, build
+from mcp_notarium.search.query import Word
+from mcp_notarium.search.ranking import MOST_RANKED
+from mcp_notarium.search.sql_builder import Statement, build, build_newest
 from mcp_notarium.storage.database_opener import PAGE_CACHE
 from mcp_notarium.storage.note_rows import BATCH
-from mcp_notarium.storage.note_search import MOST_RANKED
 from mcp_notarium.storage.schema import STATEMENTS
 
 KEY = f"x'{'5b' * 80}'"
@@ -29,10 +31,14 @@ Request = dict[str, Any]
 
 def listing(query: str | None, *, page: int = 1) -> Request:
     """What ``list`` runs for a query: the statement of one page, and of the number of notes."""
-    statements = build(parse(query), limit=_LIMIT, offset=(page - 1) * _LIMIT)
+    asked, offset = parse(query), (page - 1) * _LIMIT
+    statements = build(asked, limit=_LIMIT, offset=offset)
+    unranked = statements.rows
+    if isinstance(asked.terms, Word) and (expression := build_match(asked.terms)):
+        unranked, _ = build_newest(asked, expression, (), without=(), limit=_LIMIT, offset=offset)
     return {
         "rows": _sent(statements.rows),
-        "unranked": _sent(statements.unranked),
+        "unranked": _sent(unranked),
         "count": _sent(statements.count),
     }
 

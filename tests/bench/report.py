@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import Figure
+from bench.search_page import GROUP, search_tables
 from bench.targets import Growth, growths, targets_of
 from mcp_notarium.storage import driver
 
@@ -53,16 +54,27 @@ def save_json(path: Path, run: Run, described: Mapping[str, str]) -> None:
     head = {"machine": described, "arguments": run.arguments, "whole": run.whole}
     head |= {"parts": run.parts} if run.parts else {}
     said = json.dumps(head | {"seconds": round(run.seconds)}, indent=1).removesuffix("\n}")
-    lines = ",\n".join(f"  {json.dumps(_rounded(asdict(figure)))}" for figure in run.figures)
+    lines = ",\n".join(f"  {json.dumps(_rounded(_written(figure)))}" for figure in run.figures)
     path.write_text(f'{said},\n "figures": [\n{lines}\n ]\n}}\n', encoding="utf-8")
+
+
+def _written(figure: Figure) -> dict[str, Any]:
+    """Return the fields of a figure; bounds only where it has them."""
+    fields = asdict(figure)
+    return fields if figure.interval else {k: v for k, v in fields.items() if k != "interval"}
 
 
 def load_json(path: Path) -> tuple[Run, dict[str, str]]:
     """Read what ``save_json`` has written."""
     found = json.loads(path.read_text(encoding="utf-8"))
-    figures = [Figure(**one) for one in found["figures"]]
+    figures = [_figure(one) for one in found["figures"]]
     said = (found["arguments"], found["seconds"], figures, found["whole"], found.get("parts", {}))
     return Run(*said), found["machine"]
+
+
+def _figure(found: dict[str, Any]) -> Figure:
+    bounds = found.pop("interval", None)
+    return Figure(**found, interval=None if bounds is None else (bounds[0], bounds[1]))
 
 
 def replace_rows(whole: Run, part: Run, described: Mapping[str, str]) -> Run:
@@ -81,6 +93,8 @@ def _rounded(value: Any) -> Any:
     """Return four digits that count of each number; more are noise."""
     if isinstance(value, float):
         return float(f"{value:.4g}")
+    if isinstance(value, list | tuple):
+        return [_rounded(one) for one in value]
     if isinstance(value, dict):
         return {name: _rounded(one) for name, one in value.items()}
     return value
@@ -94,14 +108,15 @@ def as_markdown(run: Run, described: Mapping[str, str]) -> str:
     lines += [f"* {name}: {said}" for name, said in described.items()]
     for group in dict.fromkeys(figure.group for figure in run.figures):
         lines += ["", f"### {group.capitalize()}", ""]
-        lines += _table(figure for figure in run.figures if figure.group == group)
+        of_group = [figure for figure in run.figures if figure.group == group]
+        lines += search_tables(of_group) if group == GROUP else _table(of_group)
     found = growths(run.figures)
     if found:
         lines += ["", "### Growth", "", *_growth_table(found)]
     return "\n".join(lines) + "\n"
 
 
-def _table(figures: Iterator[Figure]) -> Iterator[str]:
+def _table(figures: list[Figure]) -> Iterator[str]:
     yield "| row | notes | times the floor | value | p99 | target | met |"
     yield "|---|--:|---|--:|--:|---|---|"
     for figure in figures:

@@ -112,7 +112,7 @@ def _kinds(site: Site) -> dict[str, list[Call]]:
         "list, last page": [_listed({"page": last}, listing(None, page=last), site.expected)],
         "get": [_got(note_id) for note_id in corpus.some_ids(site.count)],
         **{
-            row: [_searched(site, q) for q in asked]
+            row: [_searched(q) for q in asked]
             for row, asked in corpus.questions(site.count).items()
         },
     }
@@ -125,9 +125,8 @@ def _listed(arguments: dict[str, Any], request: Request, total: int) -> Call:
     return Call("list", arguments, request, right)
 
 
-def _searched(site: Site, asked: corpus.Asked) -> Call:
-    request = listing(asked.query)
-    return _listed({"query": asked.query}, request, asked.total)
+def _searched(asked: corpus.Asked) -> Call:
+    return Call("list", {"query": asked.query}, listing(asked.query), asked.answers)
 
 
 def _got(note_id: str) -> Call:

@@ -1,13 +1,11 @@
 """Measure a vault beside other servers of Markdown folders, each with its own copy of the same files.
 
-``npm install --prefix .bench @bitbonsai/mcpvault`` and ``python -m venv .bench/basic-memory`` with
-``basic-memory`` from PyPI in it; those that are not there are left out. mcpvault has no index and reads all files
-for each search; basic-memory keeps one, unencrypted, and is asked for words, not for meanings.
+``scripts/bench --install-peers`` installs them; those that are not there are left out. mcpvault has no index and
+reads all files for each search; basic-memory keeps one, unencrypted, and is asked for words, not for meanings.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,13 +16,11 @@ from itertools import count
 from pathlib import Path
 
 from bench.measure import Figure, in_turn
-from bench.processes import CONSOLE, DEADLINE, Speaker, WrongAnswer, surroundings
+from bench.peers import Launch, installed
+from bench.processes import CONSOLE, DEADLINE, Speaker, WrongAnswer
 from bench.rows_vault import fill
 from bench.site import SMOKE, Site
 
-_BENCH = Path(__file__).resolve().parents[2] / ".bench"
-_MCPVAULT = _BENCH / "node_modules" / ".bin" / "mcpvault"
-_BASIC_MEMORY = _BENCH / "basic-memory" / "bin" / "basic-memory"
 _MOST_FOR_BASIC_MEMORY = 1000
 """Its first index of 10,000 files takes more than half an hour."""
 _OURS = "here"
@@ -34,20 +30,12 @@ _numbers = count()
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """How one server is started on a folder and asked; ``find`` tells whether a search names a note."""
+    """How one server is started and asked; ``find`` tells whether a search names a note."""
 
-    name: str
-    command: Callable[[Path], list[str]]
-    environment: Callable[[Path, Path], Mapping[str, str]]
+    launch: Launch
     find: Callable[[Speaker, str, str], bool]
     read: Callable[[Speaker, str], str]
     append: Callable[[Speaker, str, str], object]
-
-    def start(self, place: Path, data: Path) -> Speaker:
-        """Launch it; greeted, and ready to be asked."""
-        server = Speaker(self.command(place), surroundings(**self.environment(place, data)))
-        server.greet()
-        return server
 
 
 def vault_peers(site: Site) -> Iterator[Figure]:
@@ -91,7 +79,8 @@ class _Side:
     def __init__(self, site: Site) -> None:
         others = () if site.pace is SMOKE else _others()
         left_out = "basic-memory" if site.count > _MOST_FOR_BASIC_MEMORY else ""
-        self.peers = {peer.name: peer for peer in (_ours(), *others) if peer.name != left_out}
+        everyone = {peer.launch.name: peer for peer in (_ours(), *others)}
+        self.peers = {name: peer for name, peer in everyone.items() if name != left_out}
         self.places = {name: site.folder / f"files of {name}" for name in self.peers}
         self._data = {name: site.folder / f"data of {name}" for name in self.peers}
         ours = self.places[_OURS]
@@ -107,7 +96,7 @@ class _Side:
         """Start each; seconds until it finds these notes by their words."""
         took = {}
         for name, peer in self.peers.items():
-            with peer.start(self.places[name], self._data[name]) as server:
+            with peer.launch.start(self.places[name], self._data[name]) as server:
                 for word, note in looked_for.items():
                     _wait(partial(peer.find, server, word, note))
                 took[name] = server.age
@@ -118,7 +107,7 @@ class _Side:
         """Start all, and wait until each finds a note."""
         with ExitStack() as stack:
             for name, peer in self.peers.items():
-                server = stack.enter_context(peer.start(self.places[name], self._data[name]))
+                server = stack.enter_context(peer.launch.start(self.places[name], self._data[name]))
                 self.servers[name] = server
                 _wait(partial(peer.find, server, *next(iter(self.words.items()))))
             yield
@@ -166,17 +155,19 @@ def _text(server: Speaker, name: str, **arguments: object) -> str:
 
 def _ours() -> Peer:
     return Peer(
-        _OURS,
-        lambda _place: CONSOLE,
-        lambda place, data: {
-            "NOTARIUM_STORE": "vault",
-            "NOTARIUM_TOOLS": "both",
-            "NOTARIUM_DATA_DIR": str(data),
-            "NOTARIUM_KEYCHAIN": "off",
-            "DB_ENCRYPTION_KEY": "raw:" + "5a" * 32,
-            "LOG_LEVEL": "error",
-            "VAULT_PATH": str(place),
-        },
+        Launch(
+            _OURS,
+            lambda _place: CONSOLE,
+            lambda place, data: {
+                "NOTARIUM_STORE": "vault",
+                "NOTARIUM_TOOLS": "both",
+                "NOTARIUM_DATA_DIR": str(data),
+                "NOTARIUM_KEYCHAIN": "off",
+                "DB_ENCRYPTION_KEY": "raw:" + "5a" * 32,
+                "LOG_LEVEL": "error",
+                "VAULT_PATH": str(place),
+            },
+        ),
         lambda server, word, note: note in _text(server, "list", query=word, limit=20),
         lambda server, note: _text(server, "read_note", path=note),
         lambda server, note, line: server.tool("save", id=note, append=line),
@@ -184,28 +175,19 @@ def _ours() -> Peer:
 
 
 def _others() -> Iterator[Peer]:
-    if _MCPVAULT.exists():
+    there = installed()
+    if launch := there.get("mcpvault"):
         yield Peer(
-            "mcpvault",
-            lambda place: [str(_MCPVAULT), str(place)],
-            lambda _place, _data: {},
+            launch,
             lambda server, word, note: note in _text(server, "search_notes", query=word, limit=20),
             lambda server, note: _text(server, "read_note", path=note),
             lambda server, note, line: server.call(
                 "write_note", path=note, content=f"\n{line}", mode="append"
             ),
         )
-    if _BASIC_MEMORY.exists():
+    if launch := there.get("basic-memory"):
         yield Peer(
-            "basic-memory",
-            lambda _place: [str(_BASIC_MEMORY), "mcp"],
-            lambda place, data: {
-                "HOME": str(data),
-                "PATH": os.environ["PATH"],
-                "BASIC_MEMORY_HOME": str(place),
-                "BASIC_MEMORY_CONFIG_DIR": str(data / "settings"),
-                "BASIC_MEMORY_SEMANTIC_SEARCH_ENABLED": "false",
-            },
+            launch,
             lambda server, word, note: (
                 Path(note).stem in _text(server, "search_notes", query=word, page_size=20)
             ),

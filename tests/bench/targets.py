@@ -193,7 +193,7 @@ def growths(figures: list[Figure]) -> list[Growth]:
     """The fitted exponent of every row that was measured at two sizes or more."""
     rows: dict[tuple[str, str], dict[int, float]] = {}
     for figure in figures:
-        if figure.unit == "x":  # a ratio of two figures, each with a row of its own
+        if figure.unit == "x" or figure.group == "search":  # a ratio of two figures, or a share
             continue
         rows.setdefault((figure.group, figure.row), {})[figure.notes] = figure.value
     found = []

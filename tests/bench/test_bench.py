@@ -6,15 +6,17 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from bench import __main__ as command
-from bench import corpus, older, page, plots, report
+from bench import corpus, older, page, plots, report, search_page
 from bench.__main__ import GROUPS
 from bench.measure import Figure, exponent, in_turn
 from bench.processes import WrongAnswer, surroundings
 from bench.targets import GROWING, TARGETS, Target, growths
+from quality.scoring import MEASURES
 from support.long import LONG, sample
 
 NOTES = 300
@@ -65,12 +67,15 @@ def test_every_figure_is_a_positive_number(run):
         "first list, warm: beyond the SDK's import",
     }
     for figure in run[0].figures:
-        assert figure.value > 0 or figure.row in shares, figure
+        assert figure.value > 0 or figure.row in shares or figure.group == "search", figure
 
 
 def test_every_row_is_printed(run):
     assert run[0].figures
-    assert all(f"| {figure.row} |" in run[1] for figure in run[0].figures)
+    for figure in run[0].figures:
+        group, _, measure = figure.row.partition(": ")
+        shown = f"| **{group}** (" if figure.group == "search" and measure else f"| {figure.row} |"
+        assert shown in run[1] or " beyond " in figure.row, figure
 
 
 def test_a_run_that_ends_early_writes_what_it_has_and_says_so(tmp_path, monkeypatch, capsys):
@@ -96,6 +101,38 @@ def test_what_was_written_is_read_back_with_four_digits(tmp_path):
     found, machine = report.load_json(tmp_path / "f.json")
     assert found.figures == [Figure("calls", "get", NOTES, "ms", 1.235, 2.0, {"abc1234": 2.469})]
     assert machine == {"system": "x"}
+
+
+def test_bounds_are_written_and_read_back(tmp_path):
+    figure = Figure("search", "words: hit@5", 9, "of 4 queries", 0.5, interval=(0.123456, 1.0))
+    report.save_json(tmp_path / "f.json", report.Run("", 1, [figure]), {})
+    (found,) = report.load_json(tmp_path / "f.json")[0].figures
+    assert found.interval == (0.1235, 1.0)
+    assert report.load_json(tmp_path / "f.json")[0].figures[0].row == "words: hit@5"
+
+
+def _found(row: str, value: float, **floors: float) -> Figure:
+    bounds = (value - 0.25, value + 0.25)
+    return Figure("search", row, 9, "of 4 queries", value, floors=floors, interval=bounds)
+
+
+def test_search_is_shown_by_group_and_engine_and_in_pairs():
+    figures = [_found(f"all: {name}", 0.5, other=0.25) for name in MEASURES]
+    figures += [
+        Figure("search", "all: tokens", 9, "o200k tokens", 144.4),
+        Figure("search", "all: time", 9, "ms", 1.26, floors={"other": 31.7}),
+    ]
+    figures += [_found(f"{name} beyond other", 0.25) for name in MEASURES]
+    lines = list(search_page.search_tables(figures))
+    share = "0.50 [0.25, 0.75]"
+    assert f"| **all** (4) | here | {' | '.join([share] * 4)} | 144 | 1.3 |" in lines
+    assert "| | other | 0.25 | 0.25 | 0.25 | 0.25 |  | 32 |" in lines
+    assert f"| other | {' | '.join(['+0.25 [+0.00, +0.50]'] * 4)} |" in lines
+    shown = report.as_markdown(report.Run("--rows search", 1, figures), {})
+    assert all(line in shown for line in lines)
+    assert all(line in page.results(report.Run("", 1, figures), {}, []) for line in lines)
+    assert list(search_page.search_tables([Figure("calls", "get", 9, "ms", 1.0)])) == []
+    assert not growths([*figures, *(replace(one, notes=90, value=9.0) for one in figures)])
 
 
 def test_a_part_that_is_measured_later_replaces_its_rows_and_says_so(tmp_path, monkeypatch):
@@ -194,6 +231,21 @@ def test_queries_find_exactly_what_the_texts_contain():
         for q in asked[kind]:
             assert sum(q.query.strip('"') in text for text in texts.values()) == q.total
     assert all(q.total for kind in asked.values() for q in kind)
+
+
+def test_only_a_query_of_several_words_may_count_notes_with_any_of_them():
+    one, two = corpus.Asked("a", 3), corpus.Asked("a b", 3, parts=True)
+
+    def answer(total: int, **fields: int) -> dict[str, object]:
+        return {"total_items": total, "content": [{}], **fields}
+
+    assert one.answers(answer(3))
+    assert two.answers(answer(3))
+    assert not one.answers(answer(9, with_all_words=3))
+    assert two.answers(answer(9, with_all_words=3))
+    assert not two.answers(answer(9, with_all_words=2))
+    assert not two.answers(answer(2))
+    assert not two.answers(answer(3) | {"content": []})
 
 
 def test_growth_is_the_power_that_was_put_in():

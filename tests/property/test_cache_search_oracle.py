@@ -7,15 +7,17 @@ import re
 import pytest
 
 from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.search import ranking
 from mcp_notarium.search.folding import fold, gram_runs
+from mcp_notarium.search.function_words import function_words
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.stemming import stem
-from mcp_notarium.storage import note_search
 from support import corpus
 from support.cache_room import find, make, store
 
 NOTES = list(corpus.revisions(600, seed=7, mix=corpus.MOTLEY))
 WORD = re.compile(r"[^\W_]+")
+HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 
 
 @functools.cache
@@ -38,14 +40,24 @@ def in_a_row(text):
     return " " + " ".join(map(token, WORD.findall(text))) + " "
 
 
-SAID = {note.id: (note.content.text, *note.content.tags) for note in NOTES}
+def apart(said):
+    """The words of identifiers, each of these for itself."""
+    return [HUMP.sub(" ", word) for word in WORD.findall(said) if HUMP.search(word)]
+
+
+TYPED = {note.id: (note.content.text, *note.content.tags) for note in NOTES}
+SAID = {
+    note_id: [*typed, *(row for said in typed for row in apart(said))]
+    for note_id, typed in TYPED.items()
+}
 FOLDED = {note_id: "\n".join(map(fold, said)) for note_id, said in SAID.items()}
 IN_A_ROW = {note_id: "|".join(map(in_a_row, said)) for note_id, said in SAID.items()}
 TOKENS = {note_id: set(row.replace("|", " ").split()) for note_id, row in IN_A_ROW.items()}
 
 
 def has_word(note, word):
-    return token(word) in TOKENS[note.id]
+    """Whether the note has the word, or its parts in a row (``SyntaxError``, ``syntax error``)."""
+    return token(word) in TOKENS[note.id] or has_phrase(note, HUMP.sub(" ", word))
 
 
 def has_phrase(note, phrase):
@@ -67,11 +79,11 @@ def cache(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def whole_words(monkeypatch):
     """Parts of compounds have a test of their own."""
-    monkeypatch.setattr(note_search, "FEW", 1)
+    monkeypatch.setattr(ranking, "FEW", 1)
 
 
 def found(cache, text):
-    page = find(cache, parse(text), limit=len(NOTES))
+    page = find(cache, parse(text), limit=len(NOTES), corrects=False)
     assert page.total == len(page.notes)
     return set() if page.inside_words else {summary.id for summary in page.notes}
 
@@ -103,15 +115,16 @@ def is_compound(term, part):
 
 
 def test_few_whole_words_are_followed_by_exactly_the_compounds(cache, monkeypatch):
-    monkeypatch.setattr(note_search, "FEW", 30)
+    monkeypatch.setattr(ranking, "FEW", 30)
     words = [word for word in all_words() if word.isascii()]
     wrong, longer = [], 0
     for word in sample(
         [*words, *(word[:5] for word in words), *(word[-5:] for word in words)], 400
     ):
-        part, own = fold(word), token(word)
-        whole = expected(lambda note, own=own: own in TOKENS[note.id])
-        if not 0 < len(whole) < 30 or len(part) < 4:
+        part = fold(word)
+        whole = expected(lambda note, word=word: has_word(note, word))
+        in_trash = expected(lambda note, word=word: has_word(note, word), trash=True)
+        if not whole or len(whole | in_trash) >= 30 or len(part) < 4:
             continue
         terms = {t for said in TOKENS.values() for t in said if part in t and is_compound(t, part)}
         every = whole | expected(lambda note, terms=terms: terms & TOKENS[note.id])
@@ -135,14 +148,54 @@ def test_words_with_accents_are_found_with_and_without_them(cache):
     assert len(accented) > 30
 
 
-def test_two_words_find_exactly_the_notes_that_have_both(cache):
-    dice = random.Random(3)
-    pool = sample(all_words(), 200)
+def test_two_words_with_and_find_exactly_the_notes_that_have_both(cache):
     wrong = []
-    for _ in range(80):
-        one, other = dice.sample(pool, 2)
+    for one, other in pairs_of_words():
         both = expected(lambda note, a=one, b=other: has_word(note, a) and has_word(note, b))
-        if found(cache, f"{one} {other}") != both:
+        if found(cache, f"{one} AND {other}") != both:
+            wrong.append((one, other))
+    assert wrong == []
+
+
+def pairs_of_words():
+    dice = random.Random(3)
+    most = len(NOTES) / 2
+    pool = [
+        word
+        for word in sample(all_words(), 200)
+        if not function_words([word]) and sum(has_word(note, word) for note in NOTES) <= most
+    ]
+    return [dice.sample(pool, 2) for _ in range(80)]
+
+
+def test_two_words_find_exactly_the_notes_that_have_one_and_say_what_each_lacks(cache):
+    wrong, few = [], 0
+    for words in pairs_of_words():
+        holders = [expected(lambda note, word=word: has_word(note, word)) for word in words]
+        both, either = holders[0] & holders[1], holders[0] | holders[1]
+        wanted = both if len(both) >= ranking.FEWEST else either
+        page = find(cache, parse(" ".join(words)), limit=len(NOTES), corrects=False)
+        lacks = {note.id: set(note.lacks) for note in page.notes}
+        right = {
+            note_id: {word for word, has in zip(words, holders, strict=True) if note_id not in has}
+            for note_id in wanted
+        }
+        few += 0 < len(both) < len(either)
+        if (lacks, page.total, page.with_all) != (right, len(wanted), len(both)):
+            wrong.append(words)
+    assert wrong == []
+    assert few > 3
+
+
+def test_the_strict_parts_of_a_query_hold_for_every_hit(cache):
+    wrong = []
+    for one, other in pairs_of_words():
+        either = expected(lambda note, a=one, b=other: has_word(note, a) or has_word(note, b))
+        python = expected(lambda note: has_word(note, "python"))
+        if found(cache, f"{one} {other} -python") != either - python:
+            wrong.append((one, other))
+        work = expected(lambda note: "work" in map(tag_key, note.content.tags))
+        if found(cache, f"{one} {other} tag:work") != either & work:
             wrong.append((one, other))
     assert wrong == []
 

@@ -199,12 +199,14 @@ def test_rows_name_what_is_hidden_in_preview_and_tags():
     assert row["hidden"] == ["tag"]
 
 
-def test_suggestions_are_looked_at_too():
+def test_suggestions_and_corrections_are_looked_at_too():
     plain = listing().model_copy(update={"suggestions": ["garden"]})
     assert "hidden" not in shown(plain)[0]
     value, _ = shown(plain.model_copy(update={"suggestions": ["gar\u3164den"]}))
     assert value["hidden"] == ["zero_width"]
     assert value["suggestions"] == ["gar\u3164den"]
+    value, _ = shown(plain.model_copy(update={"corrected": {"gardne": "gar\u3164den"}}))
+    assert value["hidden"] == ["zero_width"]
 
 
 def test_nothing_hidden_costs_nothing_and_the_marks_cost_little():

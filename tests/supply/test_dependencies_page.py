@@ -28,6 +28,12 @@ def test_every_package_of_the_program_has_its_line():
     assert sorted(row[0].strip("`") for row in rows("At run time")) == sorted(wanted)
 
 
+def test_every_package_of_an_extra_has_its_line():
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    wanted = sorted(name_of(one) for extra in extras for one in extra)
+    assert sorted(row[0].strip("`") for row in rows("Extras")) == wanted
+
+
 def test_every_package_of_a_group_has_its_line():
     wanted = sorted(
         (name_of(one), group)
@@ -43,7 +49,9 @@ def test_what_builds_in_isolation_is_in_the_group_that_is_locked():
     assert {name_of(one) for one in PROJECT["build-system"]["requires"]} <= build
 
 
-@pytest.mark.parametrize("row", rows("At run time") + rows("Groups"), ids=lambda row: row[0])
+@pytest.mark.parametrize(
+    "row", rows("At run time") + rows("Extras") + rows("Groups"), ids=lambda row: row[0]
+)
 def test_each_line_says_reason_licence_and_rights(row):
     reason, licence, rights = row[-3:]
     assert min(map(len, (reason, rights))) > 8
@@ -52,7 +60,7 @@ def test_each_line_says_reason_licence_and_rights(row):
     )
 
 
-@pytest.mark.parametrize("row", rows("At run time"), ids=lambda row: row[0])
+@pytest.mark.parametrize("row", rows("At run time") + rows("Extras"), ids=lambda row: row[0])
 def test_licences_are_those_the_packages_state(row):
     try:
         said = metadata.metadata(row[0].strip("`"))

@@ -11,10 +11,11 @@ from pathlib import Path
 from mcp_notarium.domain.visibility import EVERYTHING, Visibility
 from mcp_notarium.search.query import Query
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_opener
+from mcp_notarium.storage import correction, database_opener
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database_opener import Database
 from mcp_notarium.storage.note_search import Found
+from mcp_notarium.storage.spelling import Speller
 
 SALT = bytes(range(0xA0, 0xB0))
 MAC_KEY = Secret(bytes(range(32, 64)))
@@ -85,9 +86,17 @@ def find(cache: Cache, query: Query, **how) -> Found:
     return asyncio.run(cache.search.find(query, **how))
 
 
-def suggest(cache: Cache, word: str, **how) -> list[str]:
-    """Words like this one that do find something."""
-    return asyncio.run(cache.search.suggest(word, **how))
+def suggest(cache: Cache, word: str, *, within: Query | None = None) -> list[str]:
+    """Words that this one may mean, which do find something."""
+
+    async def ask() -> list[str]:
+        speller = Speller(cache.database, cache.vocabulary)
+        await speller.refresh()
+        return await correction.suggest(
+            speller, correction.Spelled([], None), [word], within=within or Query()
+        )
+
+    return asyncio.run(ask())
 
 
 def child(script: str, *arguments: object) -> subprocess.Popen[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import first_line
-from mcp_notarium.search.folding import supplement, tag_words
+from mcp_notarium.search.folding import supplement, tag_words, title_key
 from mcp_notarium.search.query import Query
 from mcp_notarium.search.sql_builder import Statement, build
 from mcp_notarium.storage.schema import RANKING
@@ -19,9 +19,11 @@ CREATE TABLE notes(
   pk INTEGER PRIMARY KEY, id TEXT UNIQUE, local_version INTEGER, server_version INTEGER,
   created_at INTEGER, modified_at INTEGER, trash INTEGER,
   properties TEXT DEFAULT '[]',
-  tags TEXT, title TEXT, head TEXT, heading TEXT, tag_words TEXT, supplement TEXT, text TEXT);
+  tags TEXT, title TEXT, head TEXT, title_key TEXT, heading TEXT, tag_words TEXT, supplement TEXT,
+  text TEXT);
 CREATE INDEX notes_listing ON notes(trash, modified_at DESC, pk);
 CREATE INDEX notes_created ON notes(trash, created_at DESC, pk);
+CREATE INDEX notes_titles ON notes(title_key);
 CREATE INDEX notes_meta ON notes(pk, trash, modified_at, created_at);
 CREATE TABLE note_tags(pk INTEGER NOT NULL, tag TEXT NOT NULL, key TEXT NOT NULL);
 CREATE INDEX note_tags_key ON note_tags(key, pk);
@@ -59,8 +61,8 @@ class SearchTables:
         for pk, entry in enumerate(entries, start=1):
             self.db.execute(
                 "INSERT INTO notes(pk, id, local_version, created_at, modified_at, trash,"
-                " tags, head, heading, tag_words, supplement, text)"
-                " VALUES (?,?,1,?,?,?,?,?,?,?,?,?)",
+                " tags, head, title_key, heading, tag_words, supplement, text)"
+                " VALUES (?,?,1,?,?,?,?,?,?,?,?,?,?)",
                 (
                     pk,
                     f"id{pk}",
@@ -69,6 +71,7 @@ class SearchTables:
                     int(entry.trash),
                     json.dumps(entry.tags),
                     entry.text[:80],
+                    title_key(first_line(entry.text)),
                     first_line(entry.text),
                     tag_words(entry.tags),
                     supplement(entry.text),

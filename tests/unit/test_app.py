@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from mcp_notarium import app as app_module
 from mcp_notarium.app import open_app
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import ConfigError
@@ -55,3 +56,27 @@ def test_a_store_of_a_row_that_is_not_tested_is_refused(tmp_path, row):
 
     with pytest.raises(ConfigError, match="traits that do not go together"):
         asyncio.run(scenario())
+
+
+def test_a_server_reads_the_words_of_all_notes_once_they_are_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(app_module, "WARMING_DELAY", 0.05)
+    service = MemoryStore()
+    service.put("a", "lighthouse")
+    kind = replace(KIND, open=lambda *_given: MemoryClient(service))
+    config = account(tmp_path, store=kind, db_key=Secret("raw:" + "0a" * 32))
+
+    async def scenario():
+        async with open_app(config) as app:
+            (warming,) = (one for one in asyncio.all_tasks() if one.get_name() == "warming")
+            async with asyncio.timeout(10):
+                await warming
+            return app.cache.vocabulary.containing("ghthous", limit=2)
+
+    assert asyncio.run(scenario()) == ["lighthous"]
+
+    async def alone():
+        async with open_app(config, syncing=False) as app:
+            await asyncio.sleep(0.3)
+            return app.cache.vocabulary.read
+
+    assert not asyncio.run(alone())

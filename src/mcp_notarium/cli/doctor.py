@@ -165,6 +165,7 @@ async def _check_open_cache(
             *_check_differences(app),
             *_check_copy_age(app),
             *_check_place(app),
+            *doctor_checks.check_meaning(app),
             doctor_checks.check_policy_digest(app),
             _check_chain(app),
         ]

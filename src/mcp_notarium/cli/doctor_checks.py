@@ -176,6 +176,23 @@ def check_policy(found: FoundPolicy) -> Finding:
     return Finding("policy", OK, f"{where}; mode {found.policy.mode}; tools: {tools}")
 
 
+def check_meaning(app: App) -> list[Finding]:
+    """Return whether the model for search by meaning loads, and how many notes wait for it; nothing without one."""
+    folder = app.config.meaning_model
+    if folder is None:
+        return []
+    from mcp_notarium.meaning.embedder import Embedder  # noqa: PLC0415 - an extra
+    from mcp_notarium.storage.vector_table import VectorTable  # noqa: PLC0415 - as above
+
+    try:
+        model = Embedder(folder).model
+    except ConfigError as error:
+        return [Finding("meaning", WARN, error.message, error.person_hint)]
+    waiting = VectorTable(app.cache.database).count_missing(model)
+    seen = f"{counted(waiting, 'note')} found by words only until a server has embedded them"
+    return [Finding("meaning", OK, seen if waiting else "every note is found by its meaning too")]
+
+
 def check_policy_digest(app: App) -> Finding:
     """Return the keyed digest that a server started now leaves in the audit log for this policy."""
     digest = app.audit.digest("policy", app.config.policy.meaning)

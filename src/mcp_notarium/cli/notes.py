@@ -99,6 +99,10 @@ def _hit(one: Summary) -> list[Any]:
 
 
 def _say_count(found: Found, words: list[str]) -> None:
+    for typed, meant in found.corrected.items():
+        console.say(f"No note has {one_line(typed)}; {one_line(meant)} was searched as well.")
+    if found.suggestions:
+        console.say(f"Did you mean {', '.join(map(one_line, found.suggestions))}?")
     if not found.total:
         console.say("No note has all of these words." if words else "There are no notes yet.")
         return

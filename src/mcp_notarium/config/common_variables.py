@@ -108,6 +108,12 @@ COMMON = (
         kind=Kind.PATH,
     ),
     Variable(
+        name="NOTARIUM_MEANING_MODEL",
+        purpose="Folder of a multilingual E5 model in ONNX (docs/meaning.md): `list` then finds "
+        "notes by their meaning as well. Needs `mcp-notarium[meaning]`.",
+        kind=Kind.PATH,
+    ),
+    Variable(
         name="NOTARIUM_TOOLS",
         purpose="Tools offered to the agent: ours (docs/tools.md), those native to the store "
         "(docs/native-tools.md), or both.",

@@ -54,6 +54,7 @@ class Config:
     api_timeout: float = 30.0
     log_level: str = "info"
     log_file: Path | None = None
+    meaning_model: Path | None = None
     tools: Tools = "notarium"
     native_names: NativeNames = "pascal"
     tool_prefix: str = ""
@@ -162,6 +163,9 @@ def build_config(store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy
         api_timeout=float(text["API_TIMEOUT_SECONDS"]),
         log_level=text["LOG_LEVEL"],
         log_file=Path(text["LOG_FILE_PATH"]) if text["LOG_FILE_PATH"] else None,
+        meaning_model=Path(text["NOTARIUM_MEANING_MODEL"])
+        if text["NOTARIUM_MEANING_MODEL"]
+        else None,
         tools=cast("Tools", text["NOTARIUM_TOOLS"]),
         native_names=cast("NativeNames", text["NOTARIUM_NATIVE_NAMES"]),
         tool_prefix=text["NOTARIUM_TOOL_PREFIX"],

@@ -217,6 +217,8 @@ def find_allowed_access(config: Config, *, opens: bool = True) -> landlock.Allow
     keep = [Path("/dev/null"), *([config.data_dir] if opens else []), *needed.write]
     if config.log_file is not None:
         keep.append(config.log_file)
+    if opens and config.meaning_model is not None:
+        read.add(config.meaning_model)
     return landlock.Allowed(
         read=tuple(sorted(read)), keep=tuple(keep), ports=tuple(sorted({*needed.ports}))
     )

@@ -15,11 +15,18 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 
-SENTINEL = "0000000"
+from mcp_notarium.search.identifiers import inner_words, spaced
+
+GRAM = "\ue000"
+"""What begins a gram: a character of nobody, which the tokenizer takes for a letter."""
+SENTINEL = GRAM
 """A token no query contains; it keeps phrases from matching across left-out text."""
 CONTEXT = 12
 """Tokens of plain text kept before and after a line in the supplement. A phrase of one more token
 always stands whole in one column."""
+
+LONGEST_TITLE = 200
+"""Characters of a title that can be found as a whole."""
 
 _LETTERS = {
     "æ": "ae",
@@ -133,11 +140,11 @@ def without_grams(text: str) -> str:
 def grams(run: str) -> list[str]:
     """Return the index tokens of one run: every pair of neighbours, and the last character alone.
 
-    A token has 7 decimal digits per character. So it is one token of the index, and the 7 digits of a
-    character are a prefix of the pairs that begin with it.
+    A token has 6 decimal digits per character. So it is one token of the index, which the stemmer leaves alone, and
+    the token of a character is a prefix of the pairs that begin with it.
     """
-    digits = [f"{ord(character):07d}" for character in run]
-    return [one + other for one, other in pairwise(digits)] + digits[-1:]
+    digits = [f"{ord(character):06d}" for character in run]
+    return [f"{GRAM}{both}" for both in (*map("".join, pairwise(digits)), digits[-1])]
 
 
 def pieces(folded: str) -> list[str]:
@@ -148,6 +155,11 @@ def pieces(folded: str) -> list[str]:
 def next_piece(folded: str, place: int) -> re.Match[str] | None:
     """Return the word or run that begins next at or after ``place``, or the rest of one that ``place`` is in."""
     return _piece().search(folded, place)
+
+
+def title_key(title: str) -> str:
+    """Return what equal titles have in common: their folded words; nothing of a very long one."""
+    return " ".join(pieces(fold(title))) if len(title) <= LONGEST_TITLE else ""
 
 
 def is_run(piece: str) -> bool:
@@ -181,16 +193,26 @@ def is_searchable(text: str) -> bool:
 def supplement(text: str) -> str:
     """Return the text to index beside this note's text; empty for most notes in most languages.
 
-    It holds the lines that the tokenizer folds differently or that contain a run: all their tokens in
+    Behind what :func:`_special_lines` says come the words of its identifiers.
+    """
+    parts = [" ".join(_special_lines(text))]
+    parts += (" ".join(tokens(fold(words))) for words in inner_words(text))
+    return f" {SENTINEL} ".join(filter(None, parts))
+
+
+def _special_lines(text: str) -> list[str]:
+    """Return the tokens that the tokenizer would not make of a text.
+
+    These are the lines that it folds differently or that contain a run: all their tokens in
     the order of the note, and ``CONTEXT`` tokens before and after. So a phrase that begins on one line
     and ends on the next stands whole in it. ``SENTINEL`` marks what is left out.
     """
     if text.isascii() or not _NOT_PLAIN.search(text):
-        return ""
+        return []
     lines = text.split("\n")
     special = [number for number, line in enumerate(lines) if _differs(line)]
     if not special:
-        return ""
+        return []
     found = _last_tokens(lines[: special[0]])
     for number, following in pairwise([*special, len(lines)]):
         found += tokens(fold(lines[number]))
@@ -202,7 +224,7 @@ def supplement(text: str) -> str:
                 found += [SENTINEL, *_last_tokens(between)]
         else:
             found += after
-    return " ".join(found)
+    return found
 
 
 def tag_words(tags: Sequence[str]) -> str:
@@ -212,7 +234,9 @@ def tag_words(tags: Sequence[str]) -> str:
 
 @lru_cache(maxsize=1024)  # few tags, many notes
 def _tag_tokens(tag: str) -> str:
-    return " ".join(tokens(fold(tag)))
+    folded = fold(tag)
+    inner = fold(spaced(tag))
+    return " ".join(tokens(folded) + ([SENTINEL, *tokens(inner)] if inner != folded else []))
 
 
 def _differs(line: str) -> bool:

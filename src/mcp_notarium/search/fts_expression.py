@@ -6,10 +6,12 @@ handles what one expression cannot say: exclusions alone, signs without letters,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from mcp_notarium.search.folding import (
     CONTEXT,
+    GRAM,
     fold,
     gram_runs,
     grams,
@@ -19,51 +21,55 @@ from mcp_notarium.search.folding import (
     tokens,
     words_only,
 )
-from mcp_notarium.search.query import And, Condition, InFolder, Not, Or, Phrase, Tagged, Word
+from mcp_notarium.search.query import (
+    And,
+    Condition,
+    InFolder,
+    Not,
+    Or,
+    Phrase,
+    Ranked,
+    Tagged,
+    Word,
+)
 from mcp_notarium.search.stemming import completions, spelling
+from mcp_notarium.search.units import unit_of
 
-Expansions = Mapping[str, Sequence[str]]
-"""For words as typed: the index terms to search in their place."""
-
-_BOTH = ""
-"""All columns: no filter, so that FTS5 need not look where a word stands."""
-_TEXT = "{text heading}"
 _SUPPLEMENT = "{tag_words supplement}"
 _WITHOUT_TAGS = "{text heading supplement}"
-_GRAM_LENGTHS = (7, 14)
 _LONGEST_PART = CONTEXT + 1
 
 
-def build_match(condition: Condition, expansions: Expansions) -> str | None:
+def build_match(condition: Condition) -> str | None:
     """Return the condition as one FTS5 expression, or None if one cannot say it."""
     match condition:
         case Word(text, prefix):
-            terms = () if prefix else expansions.get(text, ())
-            return _expand(terms) if terms else _leaf(text, prefix=prefix)
+            return _word(text, prefix=prefix)
         case Phrase(text):
             return _leaf(text, prefix=False)
         case Or(conditions):
-            parts = [build_match(item, expansions) for item in conditions]
+            parts = [build_match(item) for item in conditions]
             return _join(" OR ", [part for part in parts if part]) if all(parts) else None
+        case Ranked(words):
+            parts = [build_match(word) for word in words]
+            return _join(" OR ", [part for part in parts if part]) if any(parts) else None
         case And(conditions):
-            ranked, rest = split(conditions, expansions)
+            ranked, rest = split(conditions)
             return None if rest else ranked
         case Not() | Tagged() | InFolder():
             return None
 
 
-def split(
-    conditions: Sequence[Condition], expansions: Expansions
-) -> tuple[str | None, list[Condition]]:
+def split(conditions: Sequence[Condition]) -> tuple[str | None, list[Condition]]:
     """Split the conditions into one FTS5 expression and the conditions it cannot say.
 
     Exclusions go into the expression if there is anything to exclude from.
     """
     required, excluded_parts, rest = [], [], []
     for condition in conditions:
-        if part := build_match(condition, expansions):
+        if part := build_match(condition):
             required.append(part)
-        elif isinstance(condition, Not) and (part := build_match(condition.condition, expansions)):
+        elif isinstance(condition, Not) and (part := build_match(condition.condition)):
             excluded_parts.append((part, condition))
         else:
             rest.append(condition)
@@ -81,14 +87,42 @@ def without_tags(expression: str) -> str:
     return f"{_WITHOUT_TAGS} : ({expression})"
 
 
+def in_heading(expressions: Sequence[str]) -> str:
+    """Write what finds the notes whose heading has all of the expressions."""
+    return f"{{heading}} : ({' AND '.join(expressions)})"
+
+
+def match_terms(terms: Sequence[str]) -> str:
+    """Write index terms, any of which will do."""
+    phrases = [_quote(spelling(term)) for term in terms]
+    return f"({' OR '.join(phrases)})"
+
+
 def plain_words(condition: Condition) -> Iterator[str]:
     """Yield the words that are one word to the index, as typed; excluded ones are left out."""
     match condition:
         case Word(text, prefix=False) if words_only(text).isalnum() and not gram_runs(fold(text)):
             yield text
-        case And(conditions) | Or(conditions):
+        case Ranked(conditions) | And(conditions) | Or(conditions):
             for item in conditions:
                 yield from plain_words(item)
+
+
+def match_any(texts: Sequence[str]) -> str | None:
+    """Write words and phrases, any of which will do; None if none has a letter, digit or picture."""
+    return _match_any(tuple(texts))
+
+
+@lru_cache(maxsize=64)  # several times in a search; a date is 45 phrases
+def _match_any(texts: tuple[str, ...]) -> str | None:
+    parts = dict.fromkeys(_leaf(text, prefix=False) for text in texts)
+    return _join(" OR ", [part for part in parts if part]) if any(parts) else None
+
+
+def _word(text: str, *, prefix: bool) -> str | None:
+    """Write a bare word: in any of the ways in which notes write it."""
+    unit = None if prefix else unit_of(text)
+    return match_any(unit.spellings) if unit else _leaf(text, prefix=prefix)
 
 
 def _leaf(text: str, *, prefix: bool) -> str | None:
@@ -106,11 +140,11 @@ def _words(text: str, *, prefix: bool) -> str | None:
     if not folded:
         return None
     words = folded.split(" ")
-    expression = _phrase_of(words, _endings(words, prefix=prefix), columns=_BOTH)
+    expression = _phrase_of(words, _endings(words, prefix=prefix))
     if tokenizer_folds(text):
         return expression
-    typed = _quote(text.strip()) + ("*" if prefix else "")
-    return f"({expression} OR {_within(_columns(words, prefix=prefix), typed)})"
+    typed = _quote(text.replace(GRAM, " ").strip()) + ("*" if prefix else "")
+    return f"({expression} OR {typed})"
 
 
 def _mix(found: Sequence[str], *, prefix: bool) -> str:
@@ -119,10 +153,10 @@ def _mix(found: Sequence[str], *, prefix: bool) -> str:
     before = tokens(" ".join(found[:-1]))
     if not is_run(last):
         words = [*before, last]
-        return _phrase_of(words, _endings(words, prefix=prefix), columns=_SUPPLEMENT)
+        return _phrase_of(words, _endings(words, prefix=prefix))
     *pairs, alone = grams(last)
     row = [*before, *(pairs or [alone])]
-    return _phrase_of(row, [(row, not pairs)], columns=_SUPPLEMENT)
+    return _phrase_of(row, [(row, not pairs)])
 
 
 _Ending = tuple[Sequence[str], bool]
@@ -141,7 +175,7 @@ def _endings(words: Sequence[str], *, prefix: bool) -> list[_Ending]:
     ]
 
 
-def _phrase_of(words: Sequence[str], endings: Sequence[_Ending], *, columns: str) -> str:
+def _phrase_of(words: Sequence[str], endings: Sequence[_Ending]) -> str:
     """Write tokens that follow each other in one column.
 
     The supplement holds plain text only near other text, so a long row is searched in parts that
@@ -151,47 +185,27 @@ def _phrase_of(words: Sequence[str], endings: Sequence[_Ending], *, columns: str
     parts = []
     while rest - first > _LONGEST_PART:
         part = words[first : first + _LONGEST_PART]
-        parts.append(_within(_columns(part, within=columns), _quote(" ".join(part))))
+        parts.append(_where_it_is(part, _quote(" ".join(part))))
         first += _LONGEST_PART // 2
     for_last = [
         _quote(" ".join(ending[first:])) + ("*" if open_ended else "")
         for ending, open_ended in endings
     ]
-    where = _columns(words[first:], prefix=any(opens for _, opens in endings), within=columns)
     spelled = " OR ".join(for_last)
-    parts.append(_within(where, f"({spelled})" if len(for_last) > 1 else spelled))
+    parts.append(_where_it_is(words[first:], f"({spelled})" if len(for_last) > 1 else spelled))
     return _join(" AND ", parts)
 
 
-def _columns(words: Sequence[str], *, prefix: bool = False, within: str = _BOTH) -> str:
-    """Choose the columns: a number that looks like a gram must not match a gram."""
-    if within == _SUPPLEMENT:
-        return _SUPPLEMENT if any(map(_is_gram_like, words)) else _BOTH
-    last = len(words) - 1
-    gram_like = all(
-        _is_gram_like(word) or (prefix and index == last and word.isdigit() and word[0] == "0")
-        for index, word in enumerate(words)
-    )
-    return _TEXT if gram_like else _BOTH
-
-
-def _within(columns: str, expression: str) -> str:
-    return f"{columns} : {expression}" if columns else expression
-
-
-def _is_gram_like(word: str) -> bool:
-    return word.isdigit() and word.startswith("0") and len(word) in _GRAM_LENGTHS
+def _where_it_is(found: Sequence[str], expression: str) -> str:
+    """Name the columns if there are grams; without a name FTS5 need not look where a word stands."""
+    has_grams = any(token.startswith(GRAM) for token in found)
+    return f"{_SUPPLEMENT} : {expression}" if has_grams else expression
 
 
 def _gram_phrase(run: str) -> str:
     *pairs, last = grams(run)
     phrase = _quote(" ".join(pairs)) if pairs else _quote(last) + "*"
     return f"{_SUPPLEMENT} : {phrase}"
-
-
-def _expand(terms: Sequence[str]) -> str:
-    phrases = [_quote(spelling(term)) for term in terms]
-    return f"({' OR '.join(phrases)})"
 
 
 def _quote(text: str) -> str:

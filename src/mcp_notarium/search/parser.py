@@ -2,7 +2,8 @@
 
 ::
 
-    words              all of them, in any order, also inflected; a AND b is the same
+    words              any of them, also inflected; notes with more and rarer ones come first
+    a AND b            both
     "a phrase"         these words next to each other
     -word  -"phrase"   not with it; NOT word is the same
     a OR b             one of them; binds closer than the space: ``x a OR b`` is x and (a or b)
@@ -38,6 +39,7 @@ from mcp_notarium.search.query import (
     Or,
     Phrase,
     Query,
+    Ranked,
     SortBy,
     SortOrder,
     Tagged,
@@ -212,29 +214,41 @@ def _negate(items: Sequence[_Item]) -> list[_Item]:
     return found[::-1]
 
 
-def _groups(items: Sequence[_Item]) -> Iterator[list[Condition | _Filter]]:
+@dataclass(slots=True)
+class _Group:
+    """Hold items joined by OR. ``strict``: AND stands beside it."""
+
+    items: list[Condition | _Filter]
+    strict: bool = False
+
+
+def _groups(items: Sequence[_Item]) -> Iterator[_Group]:
     """Group items joined by OR; AND separates. Either with nothing on one side is a word."""
-    group: list[Condition | _Filter] = []
+    group = _Group([])
     joined: _Sign | None = None
     for index, item in enumerate(items):
         sign = item if isinstance(item, _Sign) else None
-        if sign and group and joined is None and index + 1 < len(items):
+        if sign and group.items and joined is None and index + 1 < len(items):
             joined = sign
             continue
-        if group and joined != _Sign("OR"):
+        if group.items and joined != _Sign("OR"):
+            group.strict |= joined is not None
             yield group
-            group = []
-        group.append(Word(item.word) if isinstance(item, _Sign) else item)
+            group = _Group([], strict=joined is not None)
+        group.items.append(Word(item.word) if isinstance(item, _Sign) else item)
         joined = None
-    if group:
+    if group.items:
         yield group
 
 
-def _with_groups(query: Query, groups: Iterable[list[Condition | _Filter]]) -> Query:
+def _with_groups(query: Query, groups: Iterable[_Group]) -> Query:
     """Return the query with what was typed; items of one group are alternatives."""
+    words: list[Word] = []
     conditions: list[Condition] = []
     for group in groups:
-        match group:
+        match group.items:
+            case [Word() as word] if not group.strict:
+                words.append(word)
             case [Tagged(tag)]:
                 query = replace(query, tags=(*query.tags, tag))
             case [Not(Tagged(tag))]:
@@ -246,10 +260,10 @@ def _with_groups(query: Query, groups: Iterable[list[Condition | _Filter]]) -> Q
             case [_Filter() as item]:
                 query = _add_filter(query, item)
             case _:
-                conditions.append(_join_alternatives(group))
-    return replace(
-        query, terms=And(tuple(conditions)) if conditions[1:] else next(iter(conditions), None)
-    )
+                conditions.append(_join_alternatives(group.items))
+    bare: list[Condition] = [Ranked(tuple(words))] if words[1:] else [*words]
+    terms = (*bare, *conditions)
+    return replace(query, terms=And(terms) if terms[1:] else next(iter(terms), None))
 
 
 def _join_alternatives(group: list[Condition | _Filter]) -> Condition:

@@ -19,6 +19,13 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranked:
+    """Match notes with any of at least two words; those with more and rarer ones come first."""
+
+    words: tuple[Word, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Phrase:
     """Match words next to each other in this order."""
 
@@ -60,7 +67,7 @@ class Or:
     conditions: tuple[Condition, ...]
 
 
-Condition = Word | Phrase | Tagged | InFolder | Not | And | Or
+Condition = Word | Ranked | Phrase | Tagged | InFolder | Not | And | Or
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Find the line of a text that shows best why a query matches it. Pure.
 
-Words match as in the index: folded and stemmed. Terms that the reader sees anyway (in a title, a preview or
+Words match as in the index: folded and stemmed. The best line is the one with the most and the rarest of them. Terms that the reader sees anyway (in a title, a preview or
 tags) are not looked for, so a snippet always says something new. Lines end at newlines, as everywhere.
 """
 
@@ -14,8 +14,9 @@ from itertools import islice
 
 from mcp_notarium.domain.lines import LF, shorten
 from mcp_notarium.search.folding import fold, is_run, next_piece, pieces
-from mcp_notarium.search.query import And, Condition, Or, Phrase, Word
+from mcp_notarium.search.query import And, Condition, Or, Phrase, Ranked, Word
 from mcp_notarium.search.stemming import stem
+from mcp_notarium.search.units import units_of
 
 WIDTH = 120
 """Characters of a snippet, at most, without the marks of what was cut off."""
@@ -41,51 +42,83 @@ class Snippet:
 class Term:
     """Hold a word or phrase to look for, in folded pieces.
 
-    ``prefix``: the last piece is the beginning of a word. ``inside``: it may stand inside a word.
+    ``prefix``: the last piece is the beginning of a word. ``inside``: it may stand inside a word. ``sought``: what was
+    asked for; several terms may be spellings of the same. ``weight``: how much it says.
     """
 
     pieces: tuple[str, ...]
     prefix: bool = False
     inside: bool = False
+    sought: str = ""
+    weight: float = 1.0
 
 
-def terms_of(condition: Condition | None, *, inside: bool = False) -> tuple[Term, ...]:
-    """Return what a query looks for in texts; ``inside``: words may stand inside others."""
-    return tuple(dict.fromkeys(_terms(condition, inside=inside)))
+def spelled(
+    spellings: Sequence[str],
+    sought: str,
+    *,
+    parts: Sequence[str] = (),
+    weight: float = 1.0,
+    prefix: bool = False,
+    inside: bool = False,
+) -> Iterator[Term]:
+    """Yield the terms of what was asked for: its spellings, and its parts, which say less."""
+    for spelling in spellings:
+        if found := tuple(pieces(fold(spelling))):
+            yield Term(found, prefix, inside and len(found) == 1, sought, weight)
+    for part in parts:
+        if found := tuple(pieces(fold(part))):
+            yield Term(found, sought=part, weight=weight / (1 + len(parts)))
 
 
-def _terms(condition: Condition | None, *, inside: bool) -> Iterator[Term]:
+def terms_of(condition: Condition | None) -> tuple[Term, ...]:
+    """Return what a query looks for in texts."""
+    return tuple(dict.fromkeys(_terms(condition)))
+
+
+def _terms(condition: Condition | None) -> Iterator[Term]:
     match condition:
+        case Ranked(words):
+            yield from _terms_of_words(words)
         case And(conditions) | Or(conditions):
             for one in conditions:
-                yield from _terms(one, inside=inside)
-        case Word(text, prefix):
-            if found := pieces(fold(text)):
-                yield Term(tuple(found), prefix=prefix, inside=inside and len(found) == 1)
+                yield from _terms(one)
+        case Word():
+            yield from _terms_of_words([condition])
         case Phrase(text):
-            if found := pieces(fold(text)):
-                yield Term(tuple(found))
+            yield from spelled([text], f'"{text}"')
         case _:
             return
 
 
+def _terms_of_words(words: Sequence[Word]) -> Iterator[Term]:
+    """Yield bare words in all their spellings."""
+    for word in words:
+        if word.prefix:
+            yield from spelled([word.text], word.text, prefix=True)
+    for unit in units_of([word.text for word in words if not word.prefix]):
+        yield from spelled(unit.spellings, unit.text, parts=unit.parts)
+
+
 def find_snippet(text: str, terms: Sequence[Term], *, shown: str) -> Snippet | None:
-    """Return the line with most of the terms that are not in ``shown``, the first of such lines.
+    """Return the line with the most and the rarest of the terms that are not in ``shown``, the first of such lines.
 
     None if there is none: the index knows more spellings than are looked for here.
     """
     folded, seen = fold(text), fold(shown)
-    wanted = [term for term in terms if next(_hits(seen, term), None) is None]
-    lines: dict[int, set[int]] = {}
+    known = {term.sought for term in terms if next(_hits(seen, term), None) is not None}
+    lines: dict[int, dict[str, float]] = {}
     places: dict[int, int] = {}
-    for number, term in enumerate(wanted):
+    for term in terms:
+        if term.sought in known:
+            continue
         for place in islice(_hits(folded, term), _MOST_HITS):
             start = folded.rfind(LF, 0, place) + 1
-            lines.setdefault(start, set()).add(number)
+            lines.setdefault(start, {}).setdefault(term.sought, term.weight)
             places[start] = min(place, places.get(start, place))
     if not lines:
         return None
-    start = min(lines, key=lambda at: (-len(lines[at]), at))
+    start = min(lines, key=lambda at: (-sum(lines[at].values()), at))
     number = folded.count(LF, 0, start)
     line = text.split(LF, number + 1)[number]
     return Snippet(number + 1, _cut(line, _place_in(line, places[start] - start)))
@@ -93,8 +126,10 @@ def find_snippet(text: str, terms: Sequence[Term], *, shown: str) -> Snippet | N
 
 def _hits(folded: str, term: Term) -> Iterator[int]:
     """Yield where the term stands in a folded text."""
-    first = term.pieces[0]
-    part = first if is_run(first) or term.inside or _is_prefix(term, 0) else _common_part(first)
+    parts = [_part(term, index) for index in range(len(term.pieces))]
+    if not all(part in folded for part in parts):
+        return
+    part = parts[0]
     place = folded.find(part)
     for _ in range(_MOST_CANDIDATES):
         if place < 0:
@@ -102,6 +137,12 @@ def _hits(folded: str, term: Term) -> Iterator[int]:
         if _stands_at(folded, place, term):
             yield place
         place = folded.find(part, place + 1)
+
+
+def _part(term: Term, index: int) -> str:
+    """Return what stands in every text that has this piece."""
+    piece = term.pieces[index]
+    return piece if is_run(piece) or term.inside or _is_prefix(term, index) else _common_part(piece)
 
 
 def _common_part(word: str) -> str:

@@ -16,13 +16,23 @@ from dataclasses import dataclass
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note_paths import path_key
 from mcp_notarium.search.fts_expression import (
-    Expansions,
     build_match,
     plain_words,
     split,
     without_tags,
 )
-from mcp_notarium.search.query import And, Condition, InFolder, Not, Or, Phrase, Query, Tagged, Word
+from mcp_notarium.search.query import (
+    And,
+    Condition,
+    InFolder,
+    Not,
+    Or,
+    Phrase,
+    Query,
+    Ranked,
+    Tagged,
+    Word,
+)
 
 Parameter = str | int
 
@@ -39,14 +49,11 @@ class Statement:
 class Statements:
     """Hold the SQL for one page of notes, and for the number of notes on all pages.
 
-    ``rows`` gives the columns id, local_version, modified_at, trash, tags, title, head,
-    properties, pk; the best
-    match first. ``unranked`` gives the same columns, of a single word the newest match first; of other
-    queries it is ``rows``. ``count`` gives one number.
+    ``rows`` gives the columns id, local_version, modified_at, trash, tags, title, head, properties, pk; the best
+    match first. ``count`` gives one number.
     """
 
     rows: Statement
-    unranked: Statement
     count: Statement
 
 
@@ -57,8 +64,8 @@ _KEPT_COUNTS = {
 }
 """Numbers of notes that triggers keep, by ``Query.trash``."""
 _TRASH = {"active": (0,), "trashed": (1,), "any": (0, 1)}
-_SORTS = {"modified_at": "modified_at", "created_at": "created_at"}
-_IN_ORDER = {"modified_at": "notes_listing", "created_at": "notes_created"}
+SORTS = {"modified_at": "modified_at", "created_at": "created_at"}
+IN_ORDER = {"modified_at": "notes_listing", "created_at": "notes_created"}
 _ORDERS = {"ASC": "ASC", "DESC": "DESC"}
 _TAGGED = "m.pk IN (SELECT pk FROM note_tags WHERE"
 _TAG = "key = ? OR (key > ? AND key < ?)"
@@ -66,14 +73,14 @@ _TAG = "key = ? OR (key > ? AND key < ?)"
 _IN_FOLDER = (
     "m.pk IN (SELECT pk FROM note_names WHERE kind = 'path' AND (key = ? OR (key > ? AND key < ?)))"
 )
-_MATCHED = "m.pk IN (SELECT rowid FROM notes_fts WHERE notes_fts MATCH ?)"
+MATCHED = "m.pk IN (SELECT rowid FROM notes_fts WHERE notes_fts MATCH ?)"
 _MATCHED_NOTES = (
     "notes_fts AS f CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = f.rowid "
     "WHERE notes_fts MATCH ?"
 )
 _MATCHES = "(SELECT count(*) FROM notes_fts WHERE notes_fts MATCH ?)"
 _TRASHED_MATCHES = (
-    f"(SELECT count(*) FROM notes AS m INDEXED BY notes_listing WHERE m.trash = 1 AND {_MATCHED})"  # noqa: S608 - constants only
+    f"(SELECT count(*) FROM notes AS m INDEXED BY notes_listing WHERE m.trash = 1 AND {MATCHED})"  # noqa: S608 - constants only
 )
 _MATCH_COUNTS = {
     "active": f"SELECT {_MATCHES} - {_TRASHED_MATCHES}",
@@ -88,42 +95,82 @@ _LITERAL = (
 )
 
 
-def build(
-    query: Query,
-    *,
-    limit: int,
-    offset: int = 0,
-    expansions: Expansions | None = None,
-    first: Sequence[int] = (),
-) -> Statements:
+def build(query: Query, *, limit: int, offset: int = 0) -> Statements:
     """Build the statements for one page of ``limit`` notes after the first ``offset``.
 
-    ``expansions`` replaces words (those of ``words_of``) by index terms, any of which will do. The notes
-    ``first`` (pk) come before the others.
+    Bare words are any of them here; ``ranking_sql.py`` ranks by them.
     """
-    expansions = expansions or {}
     terms = query.terms.conditions if isinstance(query.terms, And) else (query.terms,)
-    expression, rest = split([term for term in terms if term], expansions)
+    expression, rest = split([term for term in terms if term])
     conditions = sorted(_conditions(query, rest), key=_reads_text)
-    narrow = [_clause(condition, query, expansions) for condition in conditions]
-    few = any(_is_narrow(condition) for condition in conditions)
+    narrow = [_clause(condition, query) for condition in conditions]
     if expression is None:
+        few = any(map(_is_narrow, conditions))
         rows = _listing(query, narrow, limit, offset, few=few)
-        return Statements(rows, rows, _listing_count(query, narrow))
-    expression = _in_scope(query, expression)
+        return Statements(rows, _listing_count(query, narrow))
+    expression = in_scope(query, expression)
     matched = Statement(_MATCHED_NOTES, (expression,))
-    rows = unranked = _rank(query, matched, narrow, limit, offset, first=first)
-    if isinstance(query.terms, Word) and not first:
-        found = [Statement(_MATCHED, (expression,)), *narrow]
-        unranked = _listing(query, found, limit, offset, few=few)
+    return Statements(
+        _rank(query, matched, narrow, limit, offset), count_of(query, expression, narrow)
+    )
+
+
+def count_of(query: Query, expression: str, narrow: Sequence[Statement]) -> Statement:
+    """Count the notes within the limits that an expression finds; ``narrow``: clauses besides dates and trash."""
     if not narrow and not _has_dates(query):
         sql = _MATCH_COUNTS[query.trash]
-        return Statements(rows, unranked, Statement(sql, (expression,) * sql.count("?")))
+        return Statement(sql, (expression,) * sql.count("?"))
+    matched = Statement(_MATCHED_NOTES, (expression,))
     everything = [matched, *_metadata(query, _TRASH[query.trash]), *narrow]
-    return Statements(rows, unranked, _select("count(*)", " AND ", everything))
+    return _select("count(*)", " AND ", everything)
 
 
-def _in_scope(query: Query, expression: str) -> str:
+def build_newest(
+    query: Query,
+    expression: str,
+    strict: Sequence[Condition],
+    *,
+    without: Sequence[int],
+    limit: int,
+    offset: int,
+) -> tuple[Statement, Statement]:
+    """Build what lists the notes that an expression finds by the sort alone, ``without`` some, and counts all of them."""
+    conditions = sorted(_conditions(query, strict), key=_reads_text)
+    narrow = [_clause(condition, query) for condition in conditions]
+    few = any(map(_is_narrow, conditions))
+    expression = in_scope(query, expression)
+    found = [Statement(MATCHED, (expression,)), *narrow]
+    if without:
+        found.append(Statement(f"m.pk NOT IN ({', '.join('?' * len(without))})", tuple(without)))
+    return (
+        _listing(query, found, limit, offset, few=few),
+        count_of(query, expression, narrow),
+    )
+
+
+def build_some(query: Query, expression: str, *, most: int) -> Statement:
+    """Build what counts the notes within the limits that an expression finds, up to ``most``, and names two (pk)."""
+    filters, _ = filters_of(query, ())
+    matched = Statement(_MATCHED_NOTES, (in_scope(query, expression),))
+    found = _select("m.pk", " AND ", [matched, *filters])
+    return Statement(
+        f"SELECT count(*), max(pk), min(pk) FROM ({found.sql} LIMIT ?)",  # noqa: S608 - constants only
+        (*found.parameters, most),
+    )
+
+
+def filters_of(query: Query, strict: Sequence[Condition]) -> tuple[list[Statement], bool]:
+    """Return the clauses of everything but the bare words, and whether they leave out more than the trash."""
+    narrow = [
+        _clause(condition, query)
+        for condition in sorted(_conditions(query, strict), key=_reads_text)
+    ]
+    filtered = bool(narrow) or _has_dates(query) or query.trash == "trashed"
+    return [*_metadata(query, _TRASH[query.trash]), *narrow], filtered
+
+
+def in_scope(query: Query, expression: str) -> str:
+    """Narrow an expression to where the query may look."""
     return expression if query.in_tags else without_tags(expression)
 
 
@@ -148,8 +195,10 @@ def _reads_text(condition: Condition) -> bool:
             return _reads_text(inner)
         case And(conditions) | Or(conditions):
             return any(map(_reads_text, conditions))
+        case Ranked(words):
+            return not any(build_match(word) for word in words)
         case Word() | Phrase():
-            return build_match(condition, {}) is None
+            return build_match(condition) is None
         case Tagged() | InFolder():
             return False
 
@@ -171,10 +220,10 @@ def _is_narrow(condition: Condition) -> bool:
     return isinstance(condition, InFolder) or _tags_of(condition) is not None
 
 
-def _clause(condition: Condition, query: Query, expansions: Expansions) -> Statement:
+def _clause(condition: Condition, query: Query) -> Statement:
     """Return the condition as an SQL expression on ``m.pk``."""
-    if expression := build_match(condition, expansions):
-        return Statement(_MATCHED, (_in_scope(query, expression),))
+    if expression := build_match(condition):
+        return Statement(MATCHED, (in_scope(query, expression),))
     if keys := _tags_of(condition):
         places = tuple(place for key in keys for place in (key, f"{key}/", f"{key}0"))
         return Statement(f"{_TAGGED} {' OR '.join([_TAG] * len(keys))})", places)
@@ -183,11 +232,11 @@ def _clause(condition: Condition, query: Query, expansions: Expansions) -> State
             key = path_key(path)
             return Statement(_IN_FOLDER, (key, f"{key}/", f"{key}0"))
         case Not(inner):
-            clause = _clause(inner, query, expansions)
+            clause = _clause(inner, query)
             return Statement(f"NOT {clause.sql}", clause.parameters)
-        case And(conditions) | Or(conditions):
+        case Ranked(conditions) | And(conditions) | Or(conditions):
             operator = " AND " if isinstance(condition, And) else " OR "
-            clauses = [_clause(item, query, expansions) for item in conditions]
+            clauses = [_clause(item, query) for item in conditions]
             sql = operator.join(clause.sql for clause in clauses)
             return Statement(f"({sql})", _parameters(clauses))
         case Word(text) | Phrase(text) | Tagged(text):
@@ -221,37 +270,27 @@ def _listing(
 ) -> Statement:
     """Select a page in the order of the query; SQLite merges both sides of the trash."""
     sides: list[tuple[int, ...]] = [(trash,) for trash in _TRASH[query.trash]]
-    index = _IN_ORDER[query.sort_by]
+    index = IN_ORDER[query.sort_by]
     if few or (_has_dates(query) and (index == "notes_created" or _has_created(query))):
         # A tag or folder names few notes; the indexes in an order know one time of a note.
         sides, index = [_TRASH[query.trash]], "notes_meta"
-    columns = f"m.pk AS pk, m.{_SORTS[query.sort_by]} AS sorted"
+    columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"
     notes = Statement(f"notes AS m INDEXED BY {index}")
     walks = [
         _select(columns, " WHERE ", [notes, *_metadata(query, side), *narrow]) for side in sides
     ]
     page = Statement(" UNION ALL ".join(walk.sql for walk in walks), _parameters(walks))
-    return _page(page, _order(query), limit, offset)
+    return _page(page, order_of(query), limit, offset)
 
 
 def _rank(
-    query: Query,
-    matched: Statement,
-    narrow: Sequence[Statement],
-    limit: int,
-    offset: int,
-    *,
-    first: Sequence[int],
+    query: Query, matched: Statement, narrow: Sequence[Statement], limit: int, offset: int
 ) -> Statement:
     """Select a page of what full-text search finds, the best match first."""
-    columns = f"m.pk AS pk, f.rank AS rank, m.{_SORTS[query.sort_by]} AS sorted"
-    order = f"rank, {_order(query)}"
-    if first:
-        columns += f", m.pk NOT IN ({', '.join('?' * len(first))}) AS later"
-        order = f"later, {order}"
+    columns = f"m.pk AS pk, f.rank AS rank, m.{SORTS[query.sort_by]} AS sorted"
     everything = [matched, *_metadata(query, _TRASH[query.trash]), *narrow]
     found = _select(columns, " AND ", everything)
-    return _page(Statement(found.sql, (*first, *found.parameters)), order, limit, offset)
+    return _page(found, f"rank, {order_of(query)}", limit, offset)
 
 
 def _listing_count(query: Query, narrow: Sequence[Statement]) -> Statement:
@@ -286,7 +325,7 @@ def _parameters(parts: Iterable[Statement]) -> tuple[Parameter, ...]:
     return tuple(value for part in parts for value in part.parameters)
 
 
-def _order(query: Query) -> str:
+def order_of(query: Query) -> str:
     """Return the sort; equals follow by pk, so that the order is always the same.
 
     Ascending is exactly descending read backwards, so one index serves both.

@@ -14,6 +14,7 @@ from mcp_notarium.storage.note_search import SearchIndex
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import LoadProgress, SyncState
 from mcp_notarium.storage.version_table import DEFAULT_LIMITS, VersionLimits, VersionTable
+from mcp_notarium.storage.vocabulary import Vocabulary
 from mcp_notarium.storage.wal_flush import WalFlusher
 
 
@@ -33,7 +34,8 @@ class Cache:
         self.database = database
         self.versions = VersionTable(database, limits, clock)
         self.notes = NoteTable(database, rules, self.versions)
-        self.search = SearchIndex(database)
+        self.vocabulary = Vocabulary(database)
+        self.search = SearchIndex(database, self.vocabulary)
         self.sync_state = SyncState(database)
         self.journal = JournalTable(database)
         self._flusher = WalFlusher(database.path, database.before_flush)

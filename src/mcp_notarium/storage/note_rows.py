@@ -15,7 +15,7 @@ from mcp_notarium.domain.characters import replace_surrogates, tag_key
 from mcp_notarium.domain.front_block import shown_part
 from mcp_notarium.domain.lines import first_line, preview
 from mcp_notarium.domain.note import Revision, Tombstone
-from mcp_notarium.search.folding import supplement, tag_words
+from mcp_notarium.search.folding import supplement, tag_words, title_key
 
 Value = str | bytes | int | float | None
 Change = Revision | Tombstone
@@ -95,6 +95,7 @@ def rows_of(revision: Revision) -> Rows:
 
 def _note(revision: Revision) -> tuple[Value, ...]:
     content = revision.content
+    heading = content.title or first_line(content.text)
     return (
         revision.id,
         revision.server_version,
@@ -105,7 +106,8 @@ def _note(revision: Revision) -> tuple[Value, ...]:
         _AS_JSON(content.tags),
         content.title,
         preview(shown_part(content.text)),
-        content.title or first_line(content.text),
+        title_key(heading),
+        heading,
         tag_words(content.tags),
         supplement(f"{content.title}\n{content.text}" if content.title else content.text),
         content.text,

@@ -1,50 +1,41 @@
 """Find one page of the notes a query asks for, and count all of them.
 
 ``search/sql_builder.py`` turns a query into SQL; this module runs it. It looks once more inside words
-(``fahrt`` in ``Schifffahrt``) if words find little, puts what that finds behind the rest, and says so. For
-misspelt words it offers words that do find something within the same limits.
+(``fahrt`` in ``Schifffahrt``) if words find little, puts what that finds behind the rest, and says so.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Protocol
 
-from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.front_block import shown_part
 from mcp_notarium.domain.lines import preview
-from mcp_notarium.search.folding import fold, words_only
-from mcp_notarium.search.query import Query, Word
+from mcp_notarium.search import ranking
+from mcp_notarium.search.query import And, Query, Word
+from mcp_notarium.search.ranking import Sought, bare_words, strict_conditions
+from mcp_notarium.search.ranking_sql import ROWS
 from mcp_notarium.search.snippets import Snippet, Term, find_snippet, terms_of
-from mcp_notarium.search.sql_builder import Statements, build, words_of
-from mcp_notarium.search.stemming import spelling, stem
+from mcp_notarium.search.sql_builder import build, words_of
+from mcp_notarium.storage.correction import Spelled, correct, suggest
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.fts_index import Vocabulary, distance, reach_of
+from mcp_notarium.storage.inside_words import look_inside
+from mcp_notarium.storage.ranked_search import Hits, Page, count_words, find_hits, is_long
+from mcp_notarium.storage.spelling import Speller
 from mcp_notarium.storage.statement_texts import Row
+from mcp_notarium.storage.vocabulary import Vocabulary
 
-MOST_RANKED = 1000
-"""Notes of a single-word query that are ranked. Ranking takes three times as long as finding, and says
-little if a thousand notes have the word; beyond that the newest come first."""
-
-FEW = 10
-"""With fewer hits of whole words than this, parts of compounds are looked for as well."""
-
-_SHORTEST_PART = 3
-_SHORTEST_BESIDE_WORDS = 4
-_SHORTEST_REST = 3
-_MOST_BESIDE_WORDS = 200
-_MOST_EXPANSIONS = 1000
-_MOST_QUICK = 20
-"""Terms that are searched for in a few milliseconds; more are searched for in a thread."""
-_MOST_CANDIDATES = 24
+_STRICT = 0.5
+_MOST_NEAR = 50
+"""Notes that count as near to a question by meaning."""
+"""How much a strict condition says of the best place in a text: it holds in every hit."""
 _MOST_PREVIEWED = 16_384
 _MOST_EXPLAINED = 262_144
 """Characters of a text, at most, in which the place of a hit is looked for."""
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +55,46 @@ class Summary:
     head: str
     properties: frozenset[str] = frozenset()
     match: Snippet | None = None
+    lacks: tuple[str, ...] = ()
+    by_meaning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Hold one page. ``total`` counts all pages; ``inside_words``: the last ones match inside words only."""
+    """Hold one page of ``size`` notes. ``total`` counts all pages, ``with_all`` the notes that lack no word; None: all.
+
+    ``inside_words``: some match inside words only. ``unknown``: words that no note has. ``corrected``: misspelt words
+    as typed, and what they were searched as, too; ``suggestions``: what words may mean that found nothing or little.
+    ``read``: the terms of all notes were known.
+    """
 
     notes: list[Summary]
     total: int
     inside_words: bool = False
+    with_all: int | None = None
+    size: int = 0
+    unknown: tuple[str, ...] = ()
+    corrected: Mapping[str, str] = field(default_factory=dict)
+    suggestions: Sequence[str] = ()
+    read: bool = True
+
+
+class Nearest(Protocol):
+    """Find notes by meaning (``meaning/``)."""
+
+    async def find_nearest(self, text: str, *, most: int) -> list[tuple[int, float]]:
+        """Return the nearest notes (pk, cosine), best first."""
+        ...
 
 
 class SearchIndex:
     """Search the notes of one cache. Reads only; what takes long does not hold up the event loop."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, vocabulary: Vocabulary) -> None:
         self._db = database
-        self._vocabulary = Vocabulary(database)
+        self._vocabulary = vocabulary
+        self._speller = Speller(database, vocabulary)
+        self.meaning: Nearest | None = None
 
     async def find(
         self,
@@ -88,25 +102,93 @@ class SearchIndex:
         *,
         limit: int,
         offset: int = 0,
+        short_page: int | None = None,
         preview_lines: int = 1,
         explain: bool = False,
+        corrects: bool = True,
     ) -> Found:
         """Return ``limit`` notes after the first ``offset``, in the order the query asks for.
 
-        ``explain``: with what matches in each.
+        ``short_page``: the number of a page, from 1, instead of an offset; a page has fewer notes if the others match less
+        well. ``explain``: with what matches in each. ``corrects``: misspelt words are also searched as what they
+        mean, and others suggested.
         """
+        if words := bare_words(query):
+            page = Page(limit, offset, short_page)
+            return await self._find_ranked(
+                query,
+                words,
+                page,
+                preview_lines=preview_lines,
+                explain=explain,
+                corrects=corrects,
+            )
+        if short_page is not None:
+            offset = (short_page - 1) * limit
         found = self.find_words(
             query, limit=limit, offset=offset, preview_lines=preview_lines, explain=explain
         )
-        shortest = _SHORTEST_BESIDE_WORDS if found.total else _SHORTEST_PART
-        if found.total >= FEW or all(len(words_only(one)) < shortest for one in words_of(query)):
+        if found.total or not corrects or not words_of(query):
             return found
-        await self._vocabulary.refresh()
-        total, rows = await self._find_inside(query, found.total, limit=limit, offset=offset)
-        if total <= found.total:  # a term of the index may belong to a note that is gone
-            return found
-        notes = self._show(query, rows, preview_lines, explain=explain, inside=True)
-        return Found(notes, _at_least(total, offset, notes), inside_words=True)
+        read = await self._vocabulary.refresh()
+        near = await suggest(self._speller, Spelled([], read), words_of(query), within=query)
+        return replace(found, suggestions=near, read=read)
+
+    async def _find_ranked(
+        self,
+        query: Query,
+        words: Sequence[Word],
+        page: Page,
+        *,
+        preview_lines: int,
+        explain: bool,
+        corrects: bool,
+    ) -> Found:
+        sought = count_words(self._db, query, words)
+        read = None
+        if any(one.notes < ranking.FEW for one in sought):
+            read = await self._vocabulary.refresh()
+            sought = [
+                look_inside(self._vocabulary, one) if one.notes < ranking.FEW else one
+                for one in sought
+            ]
+        spelled = Spelled(sought, read)
+        if corrects:
+            spelled = await correct(self._speller, sought, within=query, read=read)
+            sought = spelled.sought
+        near: list[int] = []
+        if self.meaning is not None:
+            asked = ranking.typed_words(query)
+            near = [pk for pk, _ in await self.meaning.find_nearest(asked, most=_MOST_NEAR)]
+        work = partial(_find_rows, query=query, sought=sought, page=page, near=near)
+        hits, rows = await self._db.run_aside(work) if is_long(sought) else work(self._db)
+        before = page.offset if page.short is None else (page.short - 1) * hits.size
+        by_pk = {row[-1]: row for row in rows}
+        found = [(hit, by_pk[hit.pk]) for hit in hits.notes if hit.pk in by_pk]
+        terms = ranking.places_of(sought, inside=any(hit.inside for hit, _ in found))
+        terms += terms_of(And(tuple(map(Word, spelled.corrected.values()))))
+        terms += (replace(one, weight=_STRICT) for one in terms_of(And(strict_conditions(query))))
+        notes = self._show([row for _, row in found], preview_lines, terms if explain else ())
+        lacking = [
+            replace(note, lacks=hit.lacks, by_meaning=hit.by_meaning)
+            for note, (hit, _) in zip(notes, found, strict=True)
+        ]
+        by_words = hits.total - hits.near
+        if by_words:
+            spelled.unknown.clear()
+        others = () if by_words or not corrects else words_of(query)
+        suggested = await suggest(self._speller, spelled, others, within=query)
+        return Found(
+            lacking,
+            _at_least(hits.total, before, notes),
+            inside_words=any(hit.inside for hit in hits.notes),
+            with_all=hits.with_all if hits.with_all < hits.total else None,
+            size=hits.size,
+            unknown=hits.unknown,
+            corrected=spelled.corrected if by_words else {},
+            suggestions=suggested,
+            read=spelled.read is not False,
+        )
 
     def find_words(
         self,
@@ -118,108 +200,18 @@ class SearchIndex:
         explain: bool = False,
     ) -> Found:
         """Return what :meth:`find` does, of whole words only."""
-        total, rows = _run(build(query, limit=limit, offset=offset), self._db)
-        notes = self._show(query, rows, preview_lines, explain=explain, inside=False)
+        statements = build(query, limit=limit, offset=offset)
+        total = self._db.number(statements.count.sql, statements.count.parameters)
+        rows = self._db.rows(statements.rows.sql, statements.rows.parameters)
+        terms = terms_of(query.terms) if explain else ()
+        notes = self._show(rows, preview_lines, terms)
         return Found(notes, _at_least(total, offset, notes))
 
-    def _show(
-        self, query: Query, rows: list[Row], lines: int, *, explain: bool, inside: bool
-    ) -> list[Summary]:
+    def _show(self, rows: Sequence[Row], lines: int, terms: Sequence[Term]) -> list[Summary]:
         notes = list(map(_summary, rows))
         if lines > 1:
             notes = self._lengthen_heads(notes, lines)
-        if explain and (terms := terms_of(query.terms, inside=inside)):
-            notes = self._explain(notes, terms)
-        return notes
-
-    async def suggest(self, word: str, *, within: Query | None = None, limit: int = 3) -> list[str]:
-        """Return words spelled almost like this one that do find something, best first.
-
-        ``within`` gives the limits (tags, dates, trash); its terms do not matter. A word that only
-        notes outside of the limits have is never offered.
-        """
-        found: list[str] = []
-        wanted = words_only(replace_surrogates(word))
-        if not (wanted.isalnum() and reach_of(wanted)):
-            return found
-        await self._vocabulary.refresh()
-        for term in self._nearby(wanted):
-            await asyncio.sleep(0)  # let other calls through
-            spelled = self._find_written_form(term, within or Query())
-            if spelled and spelled not in found and _is_near(fold(spelled), wanted):
-                found.append(spelled)
-            if len(found) == limit:
-                break
-        return found
-
-    async def _find_inside(
-        self, query: Query, total: int, *, limit: int, offset: int
-    ) -> tuple[int, list[Row]]:
-        """Return how many notes have the words or contain them, and a page of these, behind the ``total`` that have them."""
-        expansions = self._expansions(query, beside_words=total > 0)
-        if not expansions:
-            return 0, []
-        first = self._few(query) if total else []
-        wider = build(query, limit=limit, offset=offset, expansions=expansions, first=first)
-        if sum(map(len, expansions.values())) <= _MOST_QUICK:
-            return _run(wider, self._db)
-        return await self._db.run_aside(partial(_run, wider))
-
-    def _few(self, query: Query) -> list[int]:
-        """Return the notes (pk) that whole words find."""
-        statements = build(query, limit=FEW)
-        rows = self._db.rows(statements.rows.sql, statements.rows.parameters)
-        return [row[-1] for row in rows]
-
-    def _expansions(self, query: Query, *, beside_words: bool) -> dict[str, list[str]]:
-        """Return the index terms that contain each word of the query.
-
-        ``beside_words``: the word itself, and the compounds that it is a part of.
-        """
-        inside = {}
-        for word in words_of(query):
-            folded = words_only(word)
-            if beside_words:
-                inside[word] = self._compounds(folded)
-            elif len(folded) >= _SHORTEST_PART:
-                inside[word] = self._inside(folded)
-        return {word: terms for word, terms in inside.items() if terms}
-
-    def _compounds(self, folded: str) -> list[str]:
-        """Return the word's own term and those of compounds; nothing if there are none."""
-        if len(folded) < _SHORTEST_BESIDE_WORDS:
-            return []
-        own = stem(folded)
-        terms = self._vocabulary.containing(folded, limit=_MOST_BESIDE_WORDS)
-        compounds = [term for term in terms if term != own and _is_compound(term, folded)]
-        return [own, *compounds] if compounds else []
-
-    def _inside(self, folded: str) -> list[str]:
-        terms = self._vocabulary.containing(folded, limit=_MOST_EXPANSIONS)
-        if not terms and len(stem(folded)) > _SHORTEST_PART:
-            # A compound is stemmed at its end: "Hausbesitzers" is in the index as "hausbesitz".
-            cut = stem(folded)
-            inside = self._vocabulary.containing(cut, limit=_MOST_EXPANSIONS)
-            terms = [term for term in inside if term.endswith(cut)]
-        return terms
-
-    def _nearby(self, word: str) -> list[str]:
-        near = self._vocabulary.near(word)[:_MOST_CANDIDATES]
-        stemmed = stem(word)
-        if stemmed != word:
-            near += self._vocabulary.near(stemmed)[:_MOST_CANDIDATES]
-        return list(dict.fromkeys(near))
-
-    def _find_written_form(self, term: str, within: Query) -> str | None:
-        """Return a whole word of a note within the limits whose stem is this index term."""
-        query = replace(within, terms=Word(spelling(term)))
-        statements = build(query, limit=1, expansions={spelling(term): [term]})
-        row = self._db.row(statements.unranked.sql, statements.unranked.parameters)
-        if row is None:
-            return None
-        text = self._db.row(_WRITTEN_AND_TAGS if within.in_tags else _WRITTEN, (row[-1],))
-        words = dict.fromkeys(_WORD.findall(text[0])) if text else ()
-        return next((word.lower() for word in words if stem(fold(word)) == term), None)
+        return self._explain(notes, terms) if terms else notes
 
     def _explain(self, notes: Sequence[Summary], terms: Sequence[Term]) -> list[Summary]:
         texts = self._read_beginnings(notes, _MOST_EXPLAINED)
@@ -240,29 +232,19 @@ class SearchIndex:
         ]
 
 
-def _run(statements: Statements, database: Database) -> tuple[int, list[Row]]:
-    """Return the number of hits and the rows of one page."""
-    total = database.number(statements.count.sql, statements.count.parameters)
-    page = statements.rows if total <= MOST_RANKED else statements.unranked
-    return total, database.rows(page.sql, page.parameters)
+def _find_rows(
+    database: Database, *, query: Query, sought: Sequence[Sought], page: Page, near: Sequence[int]
+) -> tuple[Hits, list[Row]]:
+    """Return one page of hits, and their rows, as they are at one moment."""
+    with nullcontext() if database.in_transaction else database.snapshot():
+        hits = find_hits(database, query, sought, page=page, near=near)
+        pks = json.dumps([hit.pk for hit in hits.notes])
+        return hits, database.rows(ROWS, (pks,))
 
 
 def _at_least(total: int, offset: int, notes: Sequence[Summary]) -> int:
     """Return the total, or what is there if another process has written since it was counted."""
     return max(total, offset + len(notes)) if notes else total
-
-
-def _is_compound(term: str, part: str) -> bool:
-    """Tell whether the part ends a compound (perhaps inflected) or begins one, in which others begin anew."""
-    before = term.find(part)
-    after = len(term) - before - len(part)
-    return before >= _SHORTEST_REST or (before == 0 and after >= _SHORTEST_REST)
-
-
-def _is_near(word: str, wanted: str) -> bool:
-    """Tell whether a whole word is near: its stem may be nearer than itself."""
-    reach = reach_of(wanted)
-    return 0 < distance(word, wanted, at_most=reach) <= reach
 
 
 def _shown(note: Summary) -> str:
@@ -275,10 +257,6 @@ def _summary(row: Row) -> Summary:
     return Summary(note_id, local_version, modified_at, bool(trash), known, title, head, are_set)
 
 
-_WRITTEN = "SELECT coalesce(title, '') || char(10) || text FROM notes WHERE pk = ?"
-_WRITTEN_AND_TAGS = """
-SELECT coalesce(title, '') || char(10) || text || char(10) || tags FROM notes WHERE pk = ?
-"""
 _BEGINNINGS = """
 SELECT n.id, substr(n.text, 1, ?) FROM json_each(?) AS wanted JOIN notes n ON n.id = wanted.value
 """

@@ -375,13 +375,13 @@ ON CONFLICT (key) DO UPDATE SET
 """
 _INSERT = """
 INSERT INTO notes(pk, local_version, id, server_version, created_at, modified_at, trash, properties,
-                  tags, title, head, heading, tag_words, supplement, text)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                  tags, title, head, title_key, heading, tag_words, supplement, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _COUNT_NEW = "UPDATE note_counts SET active = active + ?, trashed = trashed + ?"
 _UPDATE = """
 UPDATE notes SET local_version = ?, id = ?, server_version = ?, created_at = ?, modified_at = ?,
-                 trash = ?, properties = ?, tags = ?, title = ?, head = ?, heading = ?, tag_words = ?,
+                 trash = ?, properties = ?, tags = ?, title = ?, head = ?, title_key = ?, heading = ?, tag_words = ?,
                  supplement = ?, text = ?
 WHERE pk = ?
 """

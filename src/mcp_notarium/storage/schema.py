@@ -7,6 +7,7 @@ Shapes that matter:
 * In ``notes`` the small columns come first and ``text`` last: a listing reads the first bytes of a
   row and never its overflow pages. ``head`` is the first line, for the same reason.
 * ``title`` is NULL where the store has no titles; ``head`` is of the text in any case.
+* ``title_key`` is the folded title, or first line, by which an exact title is found.
 * ``heading`` (the title, or the first line), ``tag_words`` and ``supplement`` are there to be searched
   (``search/folding.py``).
 * ``pk`` is explicit because the search index refers to it; an implicit rowid may change when the
@@ -32,6 +33,8 @@ Shapes that matter:
 * ``note_names`` and ``note_links`` (``note_links.py``) have rows of stores with paths only: a note's path, name
   and aliases, and what it links to, each with the key by which they are compared.
 * ``merge_bases`` has the last revisions of each note that remote changes replaced (``merge_bases.py``).
+* ``note_vectors`` has what a model made of each note's text (``vector_table.py``); ``search_index.vectors`` is the
+  highest ``number`` that was ever given.
 * ``note_aliases`` has the old ids of notes that their store has renamed or named.
 * ``hidden_names`` has every id and identity of the notes that a rule hides by an id (``rule``), so that the
   rule holds after renames (``hidden_names.py``).
@@ -81,6 +84,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "note_names": Table(Kind.INDEX, ("kind", "key", "pk")),
         "note_links": Table(Kind.INDEX, ("pk", "place")),
         "merge_bases": Table(Kind.INDEX, ("number",)),
+        "note_vectors": Table(Kind.INDEX, ("number",)),
         "hidden_notes": Table(Kind.INDEX, ("id",)),
         "notes_fts": Table(Kind.INDEX),
         "search_index": Table(Kind.INDEX),
@@ -130,6 +134,7 @@ STATEMENTS = (
       tags           TEXT NOT NULL DEFAULT '[]',
       title          TEXT,
       head           TEXT NOT NULL DEFAULT '',
+      title_key      TEXT NOT NULL DEFAULT '',
       heading        TEXT NOT NULL DEFAULT '',
       tag_words      TEXT NOT NULL DEFAULT '',
       supplement     TEXT NOT NULL DEFAULT '',
@@ -138,6 +143,7 @@ STATEMENTS = (
     """,
     "CREATE INDEX notes_listing ON notes(trash, modified_at DESC, pk)",
     "CREATE INDEX notes_created ON notes(trash, created_at DESC, pk)",
+    "CREATE INDEX notes_titles ON notes(title_key)",
     "CREATE INDEX notes_meta ON notes(pk, trash, modified_at, created_at)",
     """
     CREATE VIRTUAL TABLE notes_fts USING fts5(
@@ -159,7 +165,8 @@ STATEMENTS = (
       changes     INTEGER NOT NULL DEFAULT 0,
       owed        INTEGER NOT NULL DEFAULT 0 CHECK (owed IN (0, 1, 2)),
       left_behind INTEGER NOT NULL DEFAULT 0 CHECK (left_behind IN (0, 1)),
-      merged_at   INTEGER NOT NULL DEFAULT 0
+      merged_at   INTEGER NOT NULL DEFAULT 0,
+      vectors     INTEGER NOT NULL DEFAULT 0
     ) STRICT
     """,
     "INSERT INTO search_index(one) VALUES (1)",
@@ -241,6 +248,15 @@ STATEMENTS = (
       title         TEXT,
       text          TEXT NOT NULL,
       UNIQUE (pk, local_version)
+    ) STRICT
+    """,
+    """
+    CREATE TABLE note_vectors (
+      number        INTEGER PRIMARY KEY,
+      pk            INTEGER NOT NULL UNIQUE REFERENCES notes(pk) ON DELETE CASCADE,
+      model         TEXT NOT NULL,
+      local_version INTEGER NOT NULL,
+      vector        BLOB NOT NULL
     ) STRICT
     """,
     """

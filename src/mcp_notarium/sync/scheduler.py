@@ -172,6 +172,11 @@ class Scheduler:
         reports = Changes.FEED in self._store.traits.changes or self._store.traits.long_poll
         return reports and self._runner.sources.feed.usable(self._stopwatch())
 
+    @property
+    def leads(self) -> bool:
+        """Tell whether this process is the one that syncs."""
+        return self._leader.held
+
     def _leader_silent(self, status: SyncStatus) -> bool:
         """Tell whether the leader has long stored nothing: on a full disk it cannot store the reason."""
         if status.leader or status.state is not State.IDLE or status.last_error:

@@ -65,6 +65,8 @@ class ListItem(Answer):
     trash: bool
     properties: Properties | None = None
     match: Match | None = None
+    lacks: list[str] | None = None
+    by: Literal["meaning"] | None = None
     hidden: list[str] | None = None
 
 
@@ -74,8 +76,9 @@ class ListAnswer(FromNotes):
     content: list[ListItem]
     next_page: int | None = None
     total_items: int
+    with_all: int | None = None
     inside_words: bool | None = None
-    hits_alone: dict[str, int] | None = None
+    corrected: dict[str, str] | None = None
     suggestions: list[str] | None = None
     hidden: list[str] | None = None
     note: str | None = None

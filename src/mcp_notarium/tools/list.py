@@ -6,7 +6,7 @@ the account. An index that stays empty is an error; ``sync`` says what is missin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,10 +22,10 @@ from mcp_notarium.search.query import (
     Or,
     Phrase,
     Query,
+    Ranked,
     Tagged,
     Word,
 )
-from mcp_notarium.search.sql_builder import words_of
 from mcp_notarium.tools.answers import ListAnswer, ListItem, Match
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.get import ROW_HIDDEN, shown_properties
@@ -35,13 +35,13 @@ from mcp_notarium.tools.tag_spelling import spell_query
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.storage.note_search import Summary
+    from mcp_notarium.storage.note_search import Found, Summary
 
 DEFAULT_LIMIT = 20
-MOST_QUERIED = 8
-MOST_SUGGESTED = 5
 LARGEST_OFFSET = 2**53
 """Bounds the offset: SQLite cannot hold larger numbers. A page beyond any account is empty."""
+
+_NOT_READ = "Misspelt words and parts of words are not looked for yet: the words of all notes are still being read."
 
 
 async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswer:
@@ -62,23 +62,24 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
         query,
         limit=limit,
         offset=min((page - 1) * limit, LARGEST_OFFSET),
+        short_page=None if request.limit else min(page, LARGEST_OFFSET // limit),
         preview_lines=min(request.preview_lines or 1, MOST_PREVIEW_LINES),
     )
-    alone = None if found.total else await _count_alone(app, query)
     return ListAnswer(
         content=[_row(summary, app.config.policy) for summary in found.notes],
-        next_page=page + 1 if page * limit < found.total else None,
+        next_page=page + 1 if page * (found.size or limit) < found.total else None,
         total_items=found.total,
+        with_all=found.with_all,
         inside_words=found.inside_words or None,
-        hits_alone=alone or None,
-        suggestions=None if alone is None else await _suggestions(app, query, alone),
-        note=" ".join(_notes(request, empty=not found.total)) or None,
+        corrected=dict(found.corrected) or None,
+        suggestions=list(found.suggestions) or None,
+        note=" ".join(_notes(request, found)) or None,
         sync=sync_part(status, now=app.clock()),
     )
 
 
-def _notes(request: ListRequest, *, empty: bool) -> Iterator[str]:
-    """Yield what was asked for beyond a maximum, and what was searched for as text and may be meant otherwise."""
+def _notes(request: ListRequest, found: Found) -> Iterator[str]:
+    """Yield what was asked for beyond a maximum, what was searched for as text and may be meant otherwise, and what was not looked at."""
     bounds = (
         ("limit", request.limit, MOST_ROWS),
         ("preview_lines", request.preview_lines, MOST_PREVIEW_LINES),
@@ -86,10 +87,16 @@ def _notes(request: ListRequest, *, empty: bool) -> Iterator[str]:
     beyond = [f"`{name}` is at most {most}" for name, asked, most in bounds if (asked or 0) > most]
     if beyond:
         yield f"{' and '.join(beyond)}; that was used."
-    names = parser.find_unknown_filters(request.query or "") if empty else []
+    names = (
+        parser.find_unknown_filters(request.query or "")
+        if not ((found.total and found.with_all is None) or found.with_all)
+        else []
+    )
     if names:
         named = " and ".join(f"`{name}:`" for name in names)
         yield f"{named} was searched for as text. {parser.FILTERS}"
+    if not found.read:
+        yield _NOT_READ
 
 
 def query_of(request: ListRequest) -> Query:
@@ -126,7 +133,7 @@ def _check_folders(app: App, query: Query) -> None:
 
 def _kinds_in(condition: Condition | None) -> Iterator[type[Condition]]:
     match condition:
-        case And(conditions) | Or(conditions):
+        case Ranked(conditions) | And(conditions) | Or(conditions):
             for one in conditions:
                 yield from _kinds_in(one)
         case Not(inner):
@@ -147,6 +154,8 @@ def _row(summary: Summary, policy: Policy) -> ListItem:
         trash=summary.trash,
         properties=shown_properties(summary.properties),
         match=_match(summary, policy),
+        lacks=list(summary.lacks) or None,
+        by="meaning" if summary.by_meaning else None,
     )
 
 
@@ -154,28 +163,3 @@ def _match(summary: Summary, policy: Policy) -> Match | None:
     if summary.match is None or policy.hides(Field.TEXT):
         return None
     return Match(line=summary.match.line, text=summary.match.text)
-
-
-async def _count_alone(app: App, query: Query) -> dict[str, int]:
-    """Return how many notes each of several words and phrases would find alone, within the same filters."""
-    terms = query.terms.conditions if isinstance(query.terms, And) else ()
-    return {
-        _typed(term): await app.library.count(replace(query, terms=term))
-        for term in terms[:MOST_QUERIED]
-        if isinstance(term, Word | Phrase)
-    }
-
-
-def _typed(term: Word | Phrase) -> str:
-    match term:
-        case Word(text, prefix):
-            return f"{text}*" if prefix else text
-        case Phrase(text):
-            return f'"{text}"'
-
-
-async def _suggestions(app: App, query: Query, alone: Mapping[str, int]) -> list[str] | None:
-    """Return words similar to those that find nothing, which would find something, or None."""
-    words = [word for word in words_of(query) if not alone.get(word)][:MOST_QUERIED]
-    near = [other for word in words for other in await app.library.suggest(word, within=query)]
-    return list(dict.fromkeys(near))[:MOST_SUGGESTED] or None

@@ -157,6 +157,7 @@ HOSTILE = {
     "NOTARIUM_DESTRUCTIVE": "ask",
     "NOTARIUM_KEYCHAIN": "off",
     "NOTARIUM_STORE": "paper",
+    "NOTARIUM_MEANING_MODEL": "theirs",
     "NOTARIUM_TOOLS": "native",
     "NOTARIUM_NATIVE_NAMES": "snake",
     "NOTARIUM_TOOL_PREFIX": "theirs_",

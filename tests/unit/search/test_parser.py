@@ -4,7 +4,7 @@ import pytest
 
 from mcp_notarium.errors import QueryError
 from mcp_notarium.search.parser import MAX_CHARACTERS, MAX_TERMS, find_unknown_filters, parse
-from mcp_notarium.search.query import And, InFolder, Not, Or, Phrase, Query, Tagged, Word
+from mcp_notarium.search.query import And, InFolder, Not, Or, Phrase, Query, Ranked, Tagged, Word
 
 DAY = 86_400
 MAY_1 = 1_714_521_600
@@ -19,7 +19,8 @@ def test_nothing_asked_for_is_the_plain_listing(text):
     ("text", "terms"),
     [
         ("word", Word("word")),
-        ("two words", And((Word("two"), Word("words")))),
+        ("two words", Ranked((Word("two"), Word("words")))),
+        ("a b* c", Ranked((Word("a"), Word("b", prefix=True), Word("c")))),
         ('"a phrase"', Phrase("a phrase")),
         ('say "a phrase"', And((Word("say"), Phrase("a phrase")))),
         ("“curly quotes”", Phrase("curly quotes")),
@@ -27,7 +28,10 @@ def test_nothing_asked_for_is_the_plain_listing(text):
         ('-"a phrase"', Not(Phrase("a phrase"))),
         ("a OR b", Or((Word("a"), Word("b")))),
         ("a OR b OR c", Or((Word("a"), Word("b"), Word("c")))),
-        ("x a OR b y", And((Word("x"), Or((Word("a"), Word("b"))), Word("y")))),
+        ("x a OR b y", And((Ranked((Word("x"), Word("y"))), Or((Word("a"), Word("b")))))),
+        ('a "x y" b', And((Ranked((Word("a"), Word("b"))), Phrase("x y")))),
+        ("x a AND b y", And((Ranked((Word("x"), Word("y"))), Word("a"), Word("b")))),
+        ("a b AND c", And((Word("a"), Word("b"), Word("c")))),
         ("a OR -b", Or((Word("a"), Not(Word("b"))))),
         ('"a b" OR c', Or((Phrase("a b"), Word("c")))),
         ("pre*", Word("pre", prefix=True)),
@@ -61,7 +65,6 @@ def test_the_language(text, terms):
         ("a or b", ["a", "or", "b"]),
         ("a and not b", ["a", "and", "not", "b"]),
         ("AND a NOT", ["AND", "a", "NOT"]),
-        ("a AND AND b", ["a", "AND", "b"]),
         ("checkin:b said.in:b", ["checkin:b", "said.in:b"]),
         ("NEAR(a b)", ["NEAR(a", "b)"]),
         ("project-x don't", ["project-x", "don't"]),
@@ -80,11 +83,12 @@ def test_the_language(text, terms):
 )
 def test_everything_else_is_words(text, words):
     terms = tuple(map(Word, words))
-    assert parse(text).terms == (terms[0] if len(terms) == 1 else And(terms))
+    assert parse(text).terms == (terms[0] if len(terms) == 1 else Ranked(terms))
 
 
 def test_a_second_or_sign_is_an_alternative_itself():
-    assert parse("a OR OR b").terms == And((Or((Word("a"), Word("OR"))), Word("b")))
+    assert parse("a OR OR b").terms == And((Word("b"), Or((Word("a"), Word("OR")))))
+    assert parse("a AND AND b").terms == And((Word("b"), Word("a"), Word("AND")))
 
 
 @pytest.mark.parametrize(
@@ -222,7 +226,7 @@ def test_arguments_that_cannot_be_are_refused(arguments):
 
 
 def test_queries_are_bounded():
-    assert isinstance(parse("a " * MAX_TERMS).terms, And)
+    assert isinstance(parse("a " * MAX_TERMS).terms, Ranked)
     with pytest.raises(QueryError, match="terms"):
         parse("a " * (MAX_TERMS + 1))
     with pytest.raises(QueryError, match="terms"):

@@ -6,11 +6,18 @@ from hypothesis import strategies as st
 
 from mcp_notarium.search.folding import fold
 from mcp_notarium.search.parser import parse
-from mcp_notarium.search.snippets import WIDTH, Snippet, find_snippet, terms_of
+from mcp_notarium.search.snippets import WIDTH, Snippet, find_snippet, spelled, terms_of
 
 
 def snippet(query, text, *, shown="", inside=False):
-    return find_snippet(text, terms_of(parse(query).terms, inside=inside), shown=shown)
+    terms = tuple(spelled([query], query, inside=True)) if inside else terms_of(parse(query).terms)
+    return find_snippet(text, terms, shown=shown)
+
+
+def test_the_line_with_the_rarest_word_is_shown_and_spellings_count_once():
+    terms = [*spelled(["common", "commons"], "a"), *spelled(["rare"], "b", weight=1.5)]
+    found = find_snippet("common commons\nrare\n", terms, shown="")
+    assert found == Snippet(2, "rare")
 
 
 @pytest.mark.parametrize(
@@ -29,6 +36,14 @@ def snippet(query, text, *, shown="", inside=False):
         ("ponies", "a pony"),
         ("don't", "don\u2019t panic"),
         ("\U0001f389", "party \U0001f389"),
+        ("l'animation", "an animation"),
+        ("snakeCase", "a snake_case name"),
+        ("array pool", "an ArrayPool"),
+        ("e-mail", "no email today"),
+        ("2016-01-21", "am 21. Januar 2016"),
+        ("21. Januar 2016", "on 2016-01-21"),
+        ("红烧鱼的做法", "这个做法很简单"),
+        ("ArrayPool<T>.Shared.Rent", "take it from an ArrayPool"),
     ],
 )
 def test_words_match_as_in_the_index(query, line):

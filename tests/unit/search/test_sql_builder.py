@@ -71,7 +71,8 @@ def found(tables, text):
         ('"project x"', {"project"}),
         ("don't", {"project"}),
         ("don\u2019t", {"project"}),
-        ("project panic", {"project", "projectx"}),
+        ("project AND panic", {"project", "projectx"}),
+        ("project panic", {"project", "projectx", "tagged"}),
         ("lodz", {"polish"}),
         ("ŁÓDŹ", {"polish"}),
         ("lodzi piekna", {"polish"}),
@@ -120,7 +121,7 @@ def found(tables, text):
         ("party -🎉", set()),
         ("AND", {"c++", "logic"}),
         ("not near", {"logic"}),
-        ("not NEAR(are words", {"logic"}),
+        ("not AND NEAR(are AND words", {"logic"}),
         ("OR", {"digits", "logic"}),
         ('"well: done" *now*', {"quoted"}),
         ("well:done ^here (twice)", {"quoted"}),
@@ -182,13 +183,11 @@ def test_search_finds(tables, text, names):
 @pytest.mark.parametrize("text", ["secretword", "出張", "lodzkie", "secretwo*", '"two words"'])
 def test_tags_are_no_words_where_they_may_not_be_seen(tables, text):
     names = list(TEXTS)
-    query = replace(parse(f"nothing {text}"), in_tags=False)
+    query = replace(parse(f"nothing AND {text}"), in_tags=False)
     assert tables.found(query) == []
     query = replace(parse(f"nothing -{text}"), in_tags=False)
     assert [names[pk - 1] for pk in tables.found(query)] == ["tagged"]
     assert tables.found(replace(parse(f"-{text}"), in_tags=False)) == list(range(len(TEXTS), 0, -1))
-    expanded = replace(parse("handschu"), in_tags=False)
-    assert tables.found(expanded, expansions={"handschu": ["secretword"]}) == []
 
 
 def test_a_word_in_the_heading_counts_more_than_in_the_text():
@@ -437,32 +436,8 @@ def test_the_largest_queries_run(shelf, text):
 
 def test_words_of_are_the_plain_positive_words():
     query = parse('fach Łódź "a phrase" pre* -gone project-x 東京 ++ tag:t one OR two fach 2024')
-    assert words_of(query) == ("fach", "Łódź", "one", "two", "2024")
+    assert words_of(query) == ("fach", "Łódź", "2024", "one", "two")
     assert words_of(Query()) == ()
-
-
-def test_expansions_take_the_place_of_words(tables):
-    query = parse("fach zum")
-    names = list(TEXTS)
-    assert tables.found(query) == []
-    expansions = {"fach": ["handschuhfach", "kühlfach"]}
-    assert [names[pk - 1] for pk in tables.found(query, expansions=expansions)] == ["german"]
-    assert tables.counted(query, expansions=expansions) == 1
-    assert tables.found(query, expansions={"fach": []}) == []
-
-
-def test_expansions_are_index_terms_and_not_stemmed_again(tables):
-    """ "databas" is what the index stores for "databases"; stemmed again it would be "databa"."""
-    names = list(TEXTS)
-    found = tables.found(parse("base"), expansions={"base": ["databas"]})
-    assert [names[pk - 1] for pk in found] == ["organization"]
-
-
-def test_expansions_reach_into_alternatives(tables):
-    query = parse("fach OR ++")
-    pks = tables.found(query, expansions={"fach": ["handschuhfach"]})
-    names = list(TEXTS)
-    assert {names[pk - 1] for pk in pks} == {"german", "c++"}
 
 
 def test_a_query_error_is_all_a_bad_filter_raises():

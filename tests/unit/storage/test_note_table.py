@@ -253,7 +253,7 @@ def test_words_of_a_deleted_note_are_found_no_more_at_once_and_leave_the_index_a
     apply(cache, Tombstone("id0"))
     assert cache.search.find_words(parse(secret_word(0)), limit=1).total == 0
     assert find(cache, parse(secret_word(0)[2:9]), limit=1).total == 0
-    assert list(cache.search._vocabulary.containing(secret_word(0)[2:], limit=1)) == []
+    assert list(cache.vocabulary.containing(secret_word(0)[2:], limit=1)) == []
     tidy_up(cache)
     assert in_index(cache, range(3)) == {1, 2}
     assert not cache.notes.tidy_due
@@ -275,7 +275,7 @@ def test_words_of_a_replaced_text_are_found_no_more_at_once(cache):
     edit_one(cache, merged_days_ago=0)
     assert cache.search.find_words(parse(secret_word(0)), limit=1).total == 0
     assert find(cache, parse(secret_word(0)[2:9]), limit=1).total == 0
-    assert list(cache.search._vocabulary.containing(secret_word(0)[2:], limit=1)) == []
+    assert list(cache.vocabulary.containing(secret_word(0)[2:], limit=1)) == []
     assert cache.search.find_words(parse("something"), limit=1).total == 1
     assert integrity.check(cache.database) == ()
 

@@ -81,7 +81,7 @@ def test_what_names_no_notes_is_read_in_index_order_without_sorting_all_notes(fi
 
 
 # What may be walked to its end: one row (``CONSTANT ROW`` is none of a table), one page, what a parameter or the
-# statement itself (``5-ROW VALUES``) lists, and what MATCH finds; the vocabulary where a word finds nothing.
+# statement itself (``5-ROW VALUES``) lists, what MATCH finds, and what a part of the statement has found; the vocabulary where a word finds nothing.
 SHORT = {
     *("page", "wanted", "json_each", "CONSTANT"),
     *("note_counts", "search_index", "temp.index_terms"),
@@ -102,7 +102,7 @@ def walks(step):
     """Whether a step goes through a whole table or index."""
     word, name, *rest = [*step.split(" "), ""]
     found_by_match = rest[:2] == ["VIRTUAL", "TABLE"] and ":M" in rest[3]
-    given = name in SHORT or rest[:2] == ["VALUES", "CLAUSE"]
+    given = name in SHORT or rest[:2] == ["VALUES", "CLAUSE"] or name.startswith("(subquery-")
     return word == "SCAN" and not given and not found_by_match
 
 

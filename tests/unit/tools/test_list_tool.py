@@ -172,14 +172,14 @@ async def test_rows_say_why_they_match_unless_they_show_it(harness):
     assert all(row.match is None for row in (await find(harness, query="tag:keeper")).content)
 
 
-async def test_misspelt_word_gets_suggestions(harness):
+async def test_a_misspelt_word_is_searched_as_what_is_clearly_meant(harness):
     for n in range(3):
         harness.store.put(f"n{n}", f"the lighthouse {n}")
     await harness.sync()
     answer = await find(harness, query="lighthuose")
-    assert answer.total_items == 0
-    assert answer.suggestions
-    assert "lighthouse" in answer.suggestions
+    assert answer.total_items == 3
+    assert answer.corrected == {"lighthuose": "lighthouse"}
+    assert answer.suggestions is None
 
 
 async def test_when_words_find_nothing_together_each_is_counted_alone(harness):
@@ -200,7 +200,8 @@ async def test_only_words_without_a_hit_get_suggestions(harness):
     harness.store.put("a", "calendar")
     harness.store.put("b", "calendars lighthouse")
     await harness.sync()
-    assert (await find(harness, query="calendar lihgthouse")).suggestions == ["lighthouse"]
+    answer = await find(harness, query="calendar AND lihgthouse")
+    assert (answer.total_items, answer.suggestions) == (0, ["lighthouse"])
 
 
 async def test_brand_new_cache_waits_for_the_first_page(harness):

@@ -1,0 +1,1 @@
+"""Search by meaning: an extra, off unless a folder with a model is named."""

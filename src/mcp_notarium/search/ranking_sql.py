@@ -1,0 +1,149 @@
+"""Build the SQL that ranks notes as ``search/ranking.py`` has planned. Runs nothing.
+
+As in ``sql_builder.py``: what a person typed goes into parameters, and the wide table is read for the rows of a page only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from mcp_notarium.search import ranking as planning
+from mcp_notarium.search.folding import title_key
+from mcp_notarium.search.fts_expression import in_heading
+from mcp_notarium.search.query import Query
+from mcp_notarium.search.ranking import (
+    WEIGHTS,
+    Kind,
+    Plan,
+    Sought,
+    strict_conditions,
+    typed_words,
+)
+from mcp_notarium.search.sql_builder import (
+    IN_ORDER,
+    MATCHED,
+    SORTS,
+    Statement,
+    filters_of,
+    in_scope,
+    order_of,
+)
+
+_WHOLE, ALL_IN_TITLE, IS_TITLE = 1, 2, 3
+"""What puts a note before others, whatever it scores."""
+_BM25 = "bm25(notes_fts, 1.0, 5.0, 3.0, 1.0)"
+_MATCH = (
+    "notes_fts AS f CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = f.rowid "
+    "WHERE notes_fts MATCH ?"
+)
+_TITLED = (
+    "notes AS t INDEXED BY notes_titles CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = t.pk "
+    "WHERE t.title_key = ?"
+)
+_FACTS = ("piece", "plain", "weight", "more", "added", "grade")
+_COUNT = "(SELECT count(*) FROM notes_fts WHERE notes_fts MATCH ?)"
+ROWS = """
+SELECT n.id, n.local_version, n.modified_at, n.trash, n.tags, n.title, n.head, n.properties, n.pk
+FROM json_each(?) AS wanted CROSS JOIN notes AS n ON n.pk = wanted.value ORDER BY wanted.key
+"""
+"""The columns of a listing's rows, of notes (pk) in their order."""
+
+
+def frequencies(query: Query, sought: Sequence[Sought]) -> Statement:
+    """Build what counts the notes of the index that have each piece, and all notes."""
+    expressions = [in_scope(query, piece.expression) for one in sought for piece in one.pieces]
+    counts = "".join(f"{_COUNT}, " for _ in expressions)
+    return Statement(
+        f"SELECT {counts}(SELECT active + trashed FROM note_counts)",  # noqa: S608 - constants only
+        tuple(expressions),
+    )
+
+
+def titled(query: Query) -> Statement:
+    """Build what finds the notes (pk) whose title is what was typed, in the order of the query."""
+    filters, _ = filters_of(query, strict_conditions(query))
+    columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"
+    found = _select(columns, Statement(_TITLED, (title_key(typed_words(query)),)), filters)
+    return Statement(f"{found.sql} ORDER BY {order_of(query)}", found.parameters)
+
+
+def permitted(query: Query, pks: Sequence[int]) -> Statement:
+    """Build what finds those of these notes (pk) that everything but the bare words of the query permits."""
+    filters, _ = filters_of(query, strict_conditions(query))
+    wanted = "json_each(?) AS wanted CROSS JOIN notes AS m INDEXED BY notes_meta"
+    source = Statement(f"{wanted} ON m.pk = wanted.value WHERE 1", (json.dumps(list(pks)),))
+    return _select("m.pk", source, filters)
+
+
+def ranking(query: Query, plan: Plan, sought: Sequence[Sought]) -> Statement:
+    """Build what finds the planned notes, best first.
+
+    The columns are pk, the numbers of its pieces as bits, whether its title has all words, and the score; less is better.
+    """
+    arms = list(_arms(query, plan, sought))
+    union = " UNION ALL ".join(arm.sql for arm in arms)
+    held = sum(1 << number for number in plan.held)
+    score = "sum(plain * weight) + sum(more) - sum(added) * sum(plain)"
+    return Statement(
+        f"SELECT pk, {held} + sum(piece), max(grade), {score} AS score FROM ({union}) GROUP BY pk "  # noqa: S608 - constants only
+        f"ORDER BY max(grade) DESC, score, {order_of(query)}",
+        tuple(value for arm in arms for value in arm.parameters),
+    )
+
+
+def _arms(query: Query, plan: Plan, sought: Sequence[Sought]) -> Iterator[Statement]:
+    """Select the notes of each piece with its bit and its score, and those that come before others.
+
+    FTS5 scores a note by all words of an expression. So the score of an added piece is ``more``, that of the expression with
+    ``base``, without that of ``base``, which is the sum of ``plain``.
+    """
+    filters, _ = filters_of(query, strict_conditions(query))
+    columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"
+
+    def arm(source: Statement, **more: str | float) -> Statement:
+        shown = ", ".join(f"{more.get(name, 0)} AS {name}" for name in _FACTS)
+        return _select(f"{columns}, {shown}", source, filters)
+
+    def match(expression: str) -> Statement:
+        return Statement(_MATCH, (in_scope(query, expression),))
+
+    for number, piece in plan.scored:
+        first = _WHOLE if len(sought) == 1 and piece.kind is Kind.WHOLE else 0
+        weight = WEIGHTS[piece.kind]
+        found = match(piece.expression)
+        yield arm(found, piece=1 << number, plain=_BM25, weight=weight, grade=first)
+    if plan.held and plan.newest:
+        newest = _newest(query, in_scope(query, plan.base))
+        shown = ", ".join(f"0 AS {name}" for name in _FACTS)
+        yield Statement(f"SELECT pk, sorted, {shown} FROM ({newest.sql})", newest.parameters)  # noqa: S608 - constants only
+    elif plan.held:
+        yield arm(match(plan.base), plain=_BM25, weight=1)
+    for number, piece in plan.added:
+        both = match(f"({plan.base} AND {piece.expression})")
+        yield arm(both, piece=1 << number, more=_BM25, added=1)
+    if all(one.notes for one in sought):
+        titles = match(in_heading([one.whole.expression for one in sought]))
+        yield arm(titles, grade=ALL_IN_TITLE)
+    is_title = Statement(_TITLED, (title_key(typed_words(query)),))
+    yield arm(is_title, grade=IS_TITLE)
+
+
+def _newest(query: Query, expression: str) -> Statement:
+    """Select the newest notes that an expression finds; the index in their order is walked until there are enough."""
+    filters, _ = filters_of(query, strict_conditions(query))
+    columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"
+    source = f"notes AS m INDEXED BY {IN_ORDER[query.sort_by]} WHERE {MATCHED}"
+    found = _select(columns, Statement(source, (expression,)), filters)
+    return Statement(
+        f"{found.sql} ORDER BY {order_of(query)} LIMIT {planning.MOST_RANKED}", found.parameters
+    )
+
+
+def _select(columns: str, source: Statement, filters: Sequence[Statement]) -> Statement:
+    clauses = "".join(f" AND {one.sql}" for one in filters)
+    values = tuple(value for one in filters for value in one.parameters)
+    return Statement(
+        f"SELECT {columns} FROM {source.sql}{clauses}",  # noqa: S608 - constants only
+        (*source.parameters, *values),
+    )

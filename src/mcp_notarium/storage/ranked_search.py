@@ -1,0 +1,225 @@
+"""Find the notes that have any of the bare words of a query, best first, and say what each lacks.
+
+``search/ranking.py`` decides what is looked for, ``search/ranking_sql.py`` builds the statements; this module runs them
+on one state of the database. A word that few notes have is looked for inside other words as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mcp_notarium.search import ranking as planning
+from mcp_notarium.search.query import Query, Word
+from mcp_notarium.search.ranking import (
+    Kind,
+    Sought,
+    choose,
+    counted,
+    fuse,
+    is_inside,
+    missing_words,
+    significant_words,
+    strict_conditions,
+)
+from mcp_notarium.search.ranking_sql import (
+    ALL_IN_TITLE,
+    IS_TITLE,
+    frequencies,
+    permitted,
+    ranking,
+    titled,
+)
+from mcp_notarium.search.sql_builder import build_newest, count_of, filters_of, in_scope
+from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.statement_texts import Row
+
+MOST_BY_MEANING = 10
+"""Notes without any of the words that are shown because of what they mean."""
+_MORE_BY_MEANING = 2
+MOST_LACKING = 5
+"""Notes of a short page that lack a word, at most."""
+_FEWEST = 3
+_MOST_QUICK = 20
+_MOST_READ = 30_000
+"""Pieces, and notes that have them, whose hits are found in some 10 ms; more are looked for in a thread."""
+_CLOSE = 0.65
+"""A short page ends before a note that scores less than this part of the best score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Ask for ``limit`` notes behind the first ``offset``.
+
+    ``short``: for a page of this number, from 1, instead; its notes score nearly as much as the best. ``every``: all
+    notes are wanted, with the size of a page.
+    """
+
+    limit: int
+    offset: int = 0
+    short: int | None = None
+    every: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Hold a note (pk), the words it lacks, and whether it has one inside another word only.
+
+    ``by_meaning``: no word finds it.
+    """
+
+    pk: int
+    lacks: tuple[str, ...] = ()
+    inside: bool = False
+    by_meaning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Hold a part of what was found.
+
+    ``total`` counts all of it, ``with_all`` the notes that lack no word. ``unknown``: words that no note has. Pages have
+    ``size`` notes. ``near``: notes that no word finds.
+    """
+
+    notes: list[Hit]
+    total: int
+    with_all: int
+    size: int
+    unknown: tuple[str, ...] = ()
+    near: int = 0
+
+
+def count_words(database: Database, query: Query, words: Sequence[Word]) -> list[Sought]:
+    """Return what is looked for, with the number of notes that have each whole word."""
+    sought = significant_words(words)
+    *counts, notes = _counts(
+        database, query, [replace(one, pieces=one.pieces[:1]) for one in sought]
+    )
+    return counted(sought, counts, notes)
+
+
+def is_long(sought: Sequence[Sought]) -> bool:
+    """Tell whether finding the hits may take longer than the event loop should wait."""
+    pieces = [piece for one in sought for piece in one.pieces]
+    return len(pieces) > _MOST_QUICK or sum(piece.notes for piece in pieces) > _MOST_READ
+
+
+def find_hits(
+    database: Database,
+    query: Query,
+    sought: Sequence[Sought],
+    *,
+    page: Page,
+    near: Sequence[int] = (),
+) -> Hits:
+    """Return the hits of one page. The pieces besides whole words are counted here.
+
+    ``near``: notes (pk) that mean what is asked for, the nearest first; they are ranked among those with the words.
+    """
+    sought = [one if one.notes < planning.FEW else _without_parts(one) for one in sought]
+    if any(one.pieces[1:] for one in sought):
+        taken = iter(_counts(database, query, sought))
+        sought = [
+            replace(one, pieces=tuple(replace(piece, notes=next(taken)) for piece in one.pieces))
+            for one in sought
+        ]
+    _, filtered = filters_of(query, strict_conditions(query))
+    plan = choose(
+        sought,
+        filtered=filtered,
+        count=lambda expression: _count(database, query, expression),
+    )
+    if plan.newest and not plan.added:
+        hits = _newest(database, query, plan.base, page)
+        if hits is not None:
+            return hits
+        plan = replace(plan, newest=False)
+    statement = ranking(query, plan, sought)
+    rows = database.rows(statement.sql, statement.parameters)
+    found = _hits(rows, sought, page if not near else replace(page, every=True))
+    return _fuse(rows, found, _permitted(database, query, near), page) if near else found
+
+
+def _permitted(database: Database, query: Query, near: Sequence[int]) -> list[int]:
+    statement = permitted(query, near)
+    shown = {row[0] for row in database.rows(statement.sql, statement.parameters)}
+    return [pk for pk in near if pk in shown]
+
+
+def _fuse(rows: Sequence[Row], found: Hits, near: Sequence[int], page: Page) -> Hits:
+    """Return a page of both rankings in one; a note with this very title stays before others."""
+    by_words = {hit.pk: hit for hit in found.notes}
+    only_near = [pk for pk in near if pk not in by_words][:MOST_BY_MEANING]
+    ranked = [pk for pk in near if pk in by_words or pk in only_near]
+    titled_first = [row[0] for row in rows if row[2] == IS_TITLE]
+    order = list(dict.fromkeys([*titled_first, *fuse(list(by_words), ranked)]))
+    size = page.limit
+    if page.short:
+        size = min(size, max(found.size, _FEWEST + _MORE_BY_MEANING))
+    offset = page.offset if page.short is None else (page.short - 1) * size
+    shown = order[offset : offset + size]
+    notes = [by_words.get(pk) or Hit(pk, by_meaning=True) for pk in shown]
+    return replace(found, notes=notes, total=len(order), size=size, near=len(only_near))
+
+
+def _without_parts(one: Sought) -> Sought:
+    whole = (piece for piece in one.pieces if piece.kind in (Kind.WHOLE, Kind.CORRECTED))
+    return replace(one, pieces=tuple(whole))
+
+
+def _hits(rows: Sequence[Row], sought: Sequence[Sought], page: Page) -> Hits:
+    missing = {has: missing_words(sought, has) for has in {row[1] for row in rows}}
+    lacks = [() if grade >= ALL_IN_TITLE else missing[has] for _, has, grade, _ in rows]
+    with_all = sum(not words for words in lacks)
+    size = page.limit
+    if page.short and with_all < len(rows):
+        scores = [row[3] for row in rows[:size]]
+        size = min(size, _count_close(scores, lacks))
+    offset = page.offset if page.short is None else (page.short - 1) * size
+    wanted = slice(None) if page.every else slice(offset, offset + size)
+    notes = [
+        Hit(row[0], words, inside=is_inside(sought, row[1]))
+        for row, words in zip(rows[wanted], lacks[wanted], strict=True)
+    ]
+    unknown = tuple(one.text for one in sought if not any(piece.notes for piece in one.pieces))
+    return Hits(notes, len(rows), with_all, size, unknown)
+
+
+def _count_close(scores: Sequence[float], lacks: Sequence[Sequence[str]]) -> int:
+    """Return how many notes a short page has; the best score is the lowest."""
+    least, lacking = min(scores) * _CLOSE, 0
+    for count, (score, words) in enumerate(zip(scores, lacks, strict=False)):
+        lacking += bool(words)
+        if count >= _FEWEST and (score > least or lacking > MOST_LACKING):
+            return count
+    return len(scores)
+
+
+def _newest(database: Database, query: Query, base: str, page: Page) -> Hits | None:
+    """List the notes that have all words, those with this title first, then by the sort; None if they can be ranked."""
+    strict = strict_conditions(query)
+    asked = titled(query)
+    first = [row[0] for row in database.rows(asked.sql, asked.parameters)]
+    _, count = build_newest(query, base, strict, without=(), limit=0, offset=0)
+    total = database.number(count.sql, count.parameters)
+    if total <= planning.MOST_RANKED:
+        return None
+    limit = page.limit
+    offset = page.offset if page.short is None else (page.short - 1) * limit
+    pks = first[offset : offset + limit]
+    left, after = limit - len(pks), max(0, offset - len(first))
+    rows, _ = build_newest(query, base, strict, without=first, limit=left, offset=after)
+    found = database.rows(rows.sql, rows.parameters) if left else []
+    return Hits([Hit(pk) for pk in (*pks, *(row[-1] for row in found))], total, total, limit)
+
+
+def _counts(database: Database, query: Query, sought: Sequence[Sought]) -> list[int]:
+    statement = frequencies(query, sought)
+    row = database.row(statement.sql, statement.parameters)
+    return list(row or ())
+
+
+def _count(database: Database, query: Query, expression: str) -> int:
+    statement = count_of(query, in_scope(query, expression), ())
+    return database.number(statement.sql, statement.parameters)
