@@ -209,17 +209,6 @@ def missing_packages(text: str, top: Path = TOP) -> list[str]:
     return [f"{ARCHITECTURE}: no {one}" for one in sorted(found) if f'{one}["{one}' not in text]
 
 
-def missing_modules(text: str, top: Path = TOP) -> Iterator[str]:
-    """Yield the modules that the last table of the page about the architecture does not name."""
-    package = top / "src" / "mcp_notarium"
-    listed = dict(re.findall(r"^\| `([\w/]+)` \| (`.*`) \|$", text, re.MULTILINE))
-    listed["."] = "".join(re.findall(r"^\| the package itself \| (.*) \|$", text, re.MULTILINE))
-    for path in sorted(package.rglob("*.py")):
-        folder = path.parent.relative_to(package).as_posix()
-        if path.name != "__init__.py" and f"`{path.stem}`" not in listed.get(folder, ""):
-            yield f"{ARCHITECTURE}: no {folder}/{path.name}"
-
-
 def anchors(text: str) -> set[str]:
     """Return the anchors of the headings of a page."""
     heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
@@ -277,8 +266,7 @@ def find_faults(top: Path = TOP) -> list[str]:
             wrong += of_page[file](text, top)
     missing = set(of_page) - set(pages(top))
     page = (top / "docs" / "configuration.md").read_text(encoding="utf-8")
-    architecture = (top / ARCHITECTURE).read_text(encoding="utf-8")
-    wrong += [*missing_packages(architecture, top), *missing_modules(architecture, top)]
+    wrong += missing_packages((top / ARCHITECTURE).read_text(encoding="utf-8"), top)
     return wrong + [f"{file} is missing" for file in sorted(missing)] + undocumented(page, known)
 
 

@@ -171,15 +171,6 @@ def test_a_package_that_the_architecture_does_not_name_is_named(check):
     ]
 
 
-def test_a_module_that_the_architecture_does_not_name_is_named(check):
-    text = text_of(check.ARCHITECTURE)
-    assert list(check.missing_modules(text)) == []
-    for taken, named in ((", `arguments`", "tools/arguments.py"), (", `secret`", "./secret.py")):
-        assert list(check.missing_modules(text.replace(taken, ""))) == [
-            f"{check.ARCHITECTURE}: no {named}"
-        ]
-
-
 def test_a_setting_that_nobody_knows_is_named(check):
     known = check.variables()
     assert list(check.unknown_names("README.md", "Set `NOTARIUM_DATA_DIRECTORY`.", known))
