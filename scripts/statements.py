@@ -35,6 +35,7 @@ NO_DATABASES = {
         "app.usage_limits",
         "cli",
         "print_config_vars",
+        "self._session",
         "driver",
         "server",
         "async_server",
@@ -65,9 +66,13 @@ BUILDERS = {
     "mcp_notarium.stores.memento.note_table:NoteTable._change": "names of columns of the table, quoted",
     "mcp_notarium.stores.memento.linked_rows:read": "names of tables and columns of the file, quoted",
     "mcp_notarium.stores.memento.linked_rows:insert": "names of tables and columns of the file, quoted",
-    "mcp_notarium.storage.note_search:_run": "search/sql_builder.py, the builder of searches",
+    "mcp_notarium.storage.note_search:SearchIndex.find_words": "search/sql_builder.py, the builder of searches",
+    "mcp_notarium.storage.ranked_search:find_hits": "search/ranking_sql.py, the builder of ranked searches",
+    "mcp_notarium.storage.ranked_search:_permitted": "search/ranking_sql.py, the builder of ranked searches",
+    "mcp_notarium.storage.ranked_search:_newest": "search/ranking_sql.py and search/sql_builder.py",
+    "mcp_notarium.storage.ranked_search:_counts": "search/ranking_sql.py, the builder of ranked searches",
+    "mcp_notarium.storage.ranked_search:_count": "search/sql_builder.py, the builder of searches",
     "mcp_notarium.storage.spelling:Speller._read_some": "search/sql_builder.py, the builder of searches",
-    "mcp_notarium.storage.note_search:SearchIndex._few": "search/sql_builder.py, the builder of searches",
 }
 """``module:function`` -> why its statements are fixed, although they are not constants."""
 
