@@ -112,8 +112,9 @@ class Library:
         offset: int = 0,
         short_page: int | None = None,
         preview_lines: int,
+        corrects: bool = True,
     ) -> Found:
-        """Return one page of the notes that match, with where."""
+        """Return one page of the notes that match, with where; ``corrects``: also by what misspelt words mean."""
         return await self._cache.search.find(
             query,
             limit=limit,
@@ -121,6 +122,7 @@ class Library:
             short_page=short_page,
             preview_lines=preview_lines,
             explain=True,
+            corrects=corrects,
         )
 
     def find_last_changed(self, most: int) -> list[Summary]:

@@ -239,7 +239,7 @@ _BEHAVIOUR = {
   `sort_order` (`modified_at`, `DESC`).
 * `total_items` counts the notes on all pages, whatever the size of a page. These are, of one word, the notes that have it. Of several words they are
   the notes with any; but of two or three words those with all, if five notes have all. In a query without filters words that are in more than about
-  1,000 notes bring no note in: they add to the rank of those that have rarer ones. `with_all` says how many of `total_items` have all words; it is left out
+  1,000 notes bring no note in: they add to the rank of those that have rarer ones. `have_all` says how many of `total_items` have all words; it is left out
   where all have. A row that does not names in `lacks` the words that it lacks.
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
   `(empty note)` if there are none. `title`, where the store has titles, is cut in the same way. `hidden` names

@@ -36,9 +36,9 @@ class Asked:
 
     def answers(self, answer: Mapping[str, Any]) -> bool:
         """Tell whether this is an answer to the query."""
-        with_all = answer.get("with_all_words") or answer["total_items"]
+        have_all = answer.get("have_all") or answer["total_items"]
         exact = self.parts or answer["total_items"] == self.total
-        return exact and with_all >= self.total and len(answer["content"]) > 0
+        return exact and have_all >= self.total and len(answer["content"]) > 0
 
 
 def note_id(number: int) -> str:

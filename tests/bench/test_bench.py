@@ -241,9 +241,9 @@ def test_only_a_query_of_several_words_may_count_notes_with_any_of_them():
 
     assert one.answers(answer(3))
     assert two.answers(answer(3))
-    assert not one.answers(answer(9, with_all_words=3))
-    assert two.answers(answer(9, with_all_words=3))
-    assert not two.answers(answer(9, with_all_words=2))
+    assert not one.answers(answer(9, have_all=3))
+    assert two.answers(answer(9, have_all=3))
+    assert not two.answers(answer(9, have_all=2))
     assert not two.answers(answer(2))
     assert not two.answers(answer(3) | {"content": []})
 

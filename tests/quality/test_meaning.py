@@ -13,6 +13,7 @@ from mcp_notarium.meaning import meaning_search
 from mcp_notarium.meaning.meaning_search import MeaningSearch
 from quality import asked, texts
 from quality.scoring import difference, interval, values
+from support.sync_rig import until
 
 MODEL = os.environ.get("NOTARIUM_TEST_MEANING_MODEL", "")
 QUERIES = texts.queries()
@@ -33,8 +34,7 @@ def answers(tmp_path_factory):
         before = await asked.ask(harness, QUERIES)
         found = MeaningSearch(Path(MODEL), cache.database, leads=lambda: True, log=logs.get("test"))
         task = asyncio.create_task(found.run())
-        while not found.settled:
-            await asyncio.sleep(0.2)
+        await until(lambda: found.settled, seconds=1500)
         cache.search.meaning = found
         after = await asked.ask(harness, QUERIES)
         task.cancel()
@@ -54,5 +54,4 @@ def test_more_is_found_with_it(answers, group, least):
     places = [at for at, query in enumerate(QUERIES) if group in {"all", query.group}]
     queries = [QUERIES[at] for at in places]
     without, with_it = (values("hit@5", [given[at] for at in places], queries) for given in answers)
-    print(group, interval(without), interval(with_it))
-    assert difference(with_it, without).low > least
+    assert difference(with_it, without).low > least, (interval(without), interval(with_it))

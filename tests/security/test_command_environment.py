@@ -26,7 +26,7 @@ ASKING = {
     "rotate-key": ([], "New key:"),
     "purge": ([], "Type the account's name"),
     "restore": ([], "Restore the newest copy?"),
-    "reset-cache": ([], "Empty the cache"),
+    "reset-cache": ([], "Build the index"),
     "keys": (["recovery", "create"], "Type group"),
 }
 """Arguments of commands that wait for a person, and what they show by then."""

@@ -115,7 +115,8 @@ def test_wheel_has_the_package_and_nothing_else(built):
     package = TOP / "src/mcp_notarium"
     sourced = {str(path.relative_to(TOP / "src")) for path in package.rglob("*.py")}
     assert sourced <= set(names)
-    wanted = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"]
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["meaning"]]
     assert metadata.count("\nRequires-Dist: ") == len(wanted)
     assert metadata.startswith("Metadata-Version: 2.4\n")
     links = re.findall(r"\]\(([^)]+)\)", metadata)

@@ -32,6 +32,7 @@ from mcp_notarium.domain.policy import Limits
 from mcp_notarium.errors import InvalidRequest, NotariumError, NoteNotFound
 from mcp_notarium.logs.redaction_rules import one_line, several_lines
 from mcp_notarium.search import parser as search_parser
+from mcp_notarium.search.query import with_all_words
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.tools import history
 from mcp_notarium.tools.answers import ManageAnswer, VersionRow
@@ -257,7 +258,11 @@ async def find_named(app: App, named: str) -> Note:
         return await find_note(app, named)
     except NoteNotFound:
         found = await app.library.find(
-            search_parser.parse(named), limit=_MOST_COMPARED, offset=0, preview_lines=1
+            with_all_words(search_parser.parse(named)),
+            limit=_MOST_COMPARED,
+            offset=0,
+            preview_lines=1,
+            corrects=False,
         )
     titled = [one for one in found.notes if _same_title(one, named)]
     alone = titled if len(titled) == 1 else found.notes[: found.total == 1]

@@ -27,6 +27,7 @@ from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.report.words import listed
 from mcp_notarium.search import parser
+from mcp_notarium.search.query import with_all_words
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.sync.status import read_status
 from mcp_notarium.tools.requests import Action
@@ -181,7 +182,7 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
 
 def _find_by_words(cache: Cache, words: str) -> Note | None:
     """Return the note that alone has these words."""
-    found = cache.search.find_words(parser.parse(words), limit=1)
+    found = cache.search.find_words(with_all_words(parser.parse(words)), limit=1)
     return cache.notes.get(found.notes[0].id) if found.total == 1 else None
 
 

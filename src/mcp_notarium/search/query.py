@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Trash = Literal["active", "trashed", "any"]
@@ -95,3 +95,14 @@ class Query:
     trash: Trash = "active"
     sort_by: SortBy = "modified_at"
     sort_order: SortOrder = "DESC"
+
+
+def with_all_words(query: Query) -> Query:
+    """Return the query that demands all of its bare words instead of ranking by them."""
+    match query.terms:
+        case Ranked(words):
+            return replace(query, terms=And(words))
+        case And((Ranked(words), *others)):
+            return replace(query, terms=And((*words, *others)))
+        case _:
+            return query

@@ -61,7 +61,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Hold one page of ``size`` notes. ``total`` counts all pages, ``with_all`` the notes that lack no word; None: all.
+    """Hold one page of ``size`` notes. ``total`` counts all pages, ``have_all`` the notes that lack no word; None: all.
 
     ``inside_words``: some match inside words only. ``unknown``: words that no note has. ``corrected``: misspelt words
     as typed, and what they were searched as, too; ``suggestions``: what words may mean that found nothing or little.
@@ -71,7 +71,7 @@ class Found:
     notes: list[Summary]
     total: int
     inside_words: bool = False
-    with_all: int | None = None
+    have_all: int | None = None
     size: int = 0
     unknown: tuple[str, ...] = ()
     corrected: Mapping[str, str] = field(default_factory=dict)
@@ -182,7 +182,7 @@ class SearchIndex:
             lacking,
             _at_least(hits.total, before, notes),
             inside_words=any(hit.inside for hit in hits.notes),
-            with_all=hits.with_all if hits.with_all < hits.total else None,
+            have_all=hits.have_all if hits.have_all < hits.total else None,
             size=hits.size,
             unknown=hits.unknown,
             corrected=spelled.corrected if by_words else {},

@@ -78,13 +78,13 @@ class Hit:
 class Hits:
     """Hold a part of what was found.
 
-    ``total`` counts all of it, ``with_all`` the notes that lack no word. ``unknown``: words that no note has. Pages have
+    ``total`` counts all of it, ``have_all`` the notes that lack no word. ``unknown``: words that no note has. Pages have
     ``size`` notes. ``near``: notes that no word finds.
     """
 
     notes: list[Hit]
     total: int
-    with_all: int
+    have_all: int
     size: int
     unknown: tuple[str, ...] = ()
     near: int = 0
@@ -171,9 +171,9 @@ def _without_parts(one: Sought) -> Sought:
 def _hits(rows: Sequence[Row], sought: Sequence[Sought], page: Page) -> Hits:
     missing = {has: missing_words(sought, has) for has in {row[1] for row in rows}}
     lacks = [() if grade >= ALL_IN_TITLE else missing[has] for _, has, grade, _ in rows]
-    with_all = sum(not words for words in lacks)
+    have_all = sum(not words for words in lacks)
     size = page.limit
-    if page.short and with_all < len(rows):
+    if page.short and have_all < len(rows):
         scores = [row[3] for row in rows[:size]]
         size = min(size, _count_close(scores, lacks))
     offset = page.offset if page.short is None else (page.short - 1) * size
@@ -183,7 +183,7 @@ def _hits(rows: Sequence[Row], sought: Sequence[Sought], page: Page) -> Hits:
         for row, words in zip(rows[wanted], lacks[wanted], strict=True)
     ]
     unknown = tuple(one.text for one in sought if not any(piece.notes for piece in one.pieces))
-    return Hits(notes, len(rows), with_all, size, unknown)
+    return Hits(notes, len(rows), have_all, size, unknown)
 
 
 def _count_close(scores: Sequence[float], lacks: Sequence[Sequence[str]]) -> int:

@@ -76,7 +76,7 @@ class ListAnswer(FromNotes):
     content: list[ListItem]
     next_page: int | None = None
     total_items: int
-    with_all: int | None = None
+    have_all: int | None = None
     inside_words: bool | None = None
     corrected: dict[str, str] | None = None
     suggestions: list[str] | None = None

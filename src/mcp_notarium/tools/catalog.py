@@ -62,8 +62,8 @@ TOOLS: tuple[Tool, ...] = (
         name="list",
         title="Find notes",
         description=(
-            "Find notes: newest, or with words in `query` best match first. Rows are previews; `get` "
-            "reads one by its `uuid`."
+            "Find notes: newest first, or best for the words in `query`. Rows are previews; `get` "
+            "takes `uuid`."
         ),
         request=requests.ListRequest,
         answer=answers.ListAnswer,

@@ -69,7 +69,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
         content=[_row(summary, app.config.policy) for summary in found.notes],
         next_page=page + 1 if page * (found.size or limit) < found.total else None,
         total_items=found.total,
-        with_all=found.with_all,
+        have_all=found.have_all,
         inside_words=found.inside_words or None,
         corrected=dict(found.corrected) or None,
         suggestions=list(found.suggestions) or None,
@@ -89,7 +89,7 @@ def _notes(request: ListRequest, found: Found) -> Iterator[str]:
         yield f"{' and '.join(beyond)}; that was used."
     names = (
         parser.find_unknown_filters(request.query or "")
-        if not ((found.total and found.with_all is None) or found.with_all)
+        if not ((found.total and found.have_all is None) or found.have_all)
         else []
     )
     if names:

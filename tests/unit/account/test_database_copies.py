@@ -321,9 +321,9 @@ def test_a_note_whose_page_is_damaged_comes_from_the_index(config, share):
 
 
 def cut_and_repair(config):
-    """Lose the second half of the database, and repair what is left."""
+    """Lose the last quarter of the database, and repair what is left."""
     path = database_of(config)
-    os.truncate(path, path.stat().st_size // 2 // PAGE_SIZE * PAGE_SIZE)
+    os.truncate(path, path.stat().st_size * 3 // 4 // PAGE_SIZE * PAGE_SIZE)
     done = repair.repair(config, options=GIVEN)
     assert not done.salvaged.complete
 

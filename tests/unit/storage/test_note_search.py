@@ -204,7 +204,7 @@ def test_compounds_come_behind_few_hits_of_the_whole_word_on_every_page(cache):
     pages = [ids(find(cache, "schiff", limit=2, offset=offset)) for offset in (0, 2, 4)]
     assert [i for page in pages for i in page] == ids(found)
     assert ids(find(cache, "schiff rede"))[0] == "id10"
-    assert find(cache, "schiff rede").with_all == 1
+    assert find(cache, "schiff rede").have_all == 1
     assert set(ids(find(cache, "schiff -rede"))) == {"id0", "id1", "id2", "id3"}
 
 

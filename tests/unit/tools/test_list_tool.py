@@ -182,18 +182,20 @@ async def test_a_misspelt_word_is_searched_as_what_is_clearly_meant(harness):
     assert answer.suggestions is None
 
 
-async def test_when_words_find_nothing_together_each_is_counted_alone(harness):
+async def test_rows_say_which_words_they_lack_and_the_answer_how_many_notes_have_all(harness):
     harness.store.put("a", "pancakes for breakfast, pacave")
     harness.store.put("b", "pana and ripe; pancakes", tags=["x"])
     await harness.sync()
     answer = await find(harness, query='pancakes recipe "for breakfast" pan* -no')
-    assert answer.total_items == 0
-    assert answer.hits_alone == {"pancakes": 2, "recipe": 0, '"for breakfast"': 1, "pan*": 2}
-    assert answer.suggestions is None
-    answer = await find(harness, query="pancakes recipe tag:x")
-    assert answer.hits_alone == {"pancakes": 1, "recipe": 0}
-    assert (await find(harness, query="recipe")).hits_alone is None
-    assert (await find(harness, query="pancakes ripe")).hits_alone is None
+    assert [(row.uuid, row.lacks) for row in answer.content] == [("a", ["recipe"])]
+    assert (answer.total_items, answer.have_all) == (1, 0)
+    answer = await find(harness, query="pancakes ripe breakfast")
+    assert {row.uuid: row.lacks for row in answer.content} == {"a": ["ripe"], "b": ["breakfast"]}
+    assert (answer.total_items, answer.have_all) == (2, 0)
+    assert (await find(harness, query="recipe")).total_items == 0
+    answer = await find(harness, query="pancakes ripe")
+    assert {row.uuid: row.lacks for row in answer.content} == {"a": ["ripe"], "b": None}
+    assert (answer.total_items, answer.have_all) == (2, 1)
 
 
 async def test_only_words_without_a_hit_get_suggestions(harness):

@@ -143,10 +143,14 @@ def test_hidden_tags_show_nowhere_and_cannot_be_guessed(make_harness):
             listed(harness, **asking)
     harness.store.put("b", "text too", tags=["zymurgist"])
     synced(harness)
-    for words in ("zymurgist", "zymurgisd", "zymur", "zymur*", "text zymurgist", '"zymurgist"'):
+    for words in ("zymurgist", "zymurgisd", "zymur", "zymur*", "text AND zymurgist", '"zymurgist"'):
         found = listed(harness, query=words)
-        assert (found.total_items, found.suggestions) == (0, None)
-        assert (found.hits_alone or {}).get("zymurgist", 0) == 0
+        assert (found.total_items, found.suggestions, found.corrected) == (0, None, None)
+    # Beside other words it is a word like any that no note has.
+    for words in ("text zymurgist", "text zymurgisd"):
+        found = listed(harness, query=words)
+        assert (found.total_items, found.have_all, found.corrected) == (2, 0, None)
+        assert {tuple(row.lacks or ()) for row in found.content} == {(words.split()[1],)}
     assert listed(harness, query="text -zymurgist").total_items == 2
     for tags in (["x"], ["y"]):
         with pytest.raises(NotPermitted):
