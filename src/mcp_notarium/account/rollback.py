@@ -92,7 +92,8 @@ class Rollback:
     """Hold what is missing, in ``words`` that begin a sentence.
 
     ``missing``: so many records after number ``upto``, made at ``upto_at``; 0 if nobody can count them. ``mixed``: the database is
-    a mixture of two states. ``harmless``: nothing is missing but outcomes of changes that are there. ``copy``:
+    a mixture of two states, or nobody can tell it from one; ``readable``: it may be read through, so a person may accept it.
+    ``complete``: its chain has all that the anchor knows. ``harmless``: nothing is missing but outcomes of changes that are there. ``copy``:
     the name of a copy with newer notes, '' if there is none; ``copied``: so many of the missing records are in
     it, where that was counted. ``fetched``: the notes are at a store, too.
     """
@@ -103,6 +104,8 @@ class Rollback:
     upto: int = 0
     upto_at: int = 0
     mixed: bool = False
+    readable: bool = True
+    complete: bool = False
     harmless: bool = False
     copy: str = ""
     copied: int = 0
@@ -119,11 +122,20 @@ class Rollback:
     def ways_out(self) -> str:
         """Return the commands that end this state."""
         accept = "`mcp-notarium audit accept` goes on with what is there"
+        if self.mixed:
+            accept += ", if it can be read through"
+        if not self.readable:
+            accept = "`mcp-notarium repair` saves what can be read"
+        if self.complete:
+            accept = (
+                "if you put the newest file back, `mcp-notarium audit accept` reads it through and "
+                "goes on with it"
+            )
         if self.copy:
             return f"{self.copy_back}; {accept}."
         if not self.fetched:
             return f"`mcp-notarium restore --list` lists the copies; {accept}."
-        if self.mixed:
+        if self.mixed and self.readable:
             return f"{accept}; then `mcp-notarium reset-cache` loads all notes again."
         return f"{accept}."
 
@@ -161,6 +173,10 @@ class Rollback:
             return None
         return Fault(FaultKind.REPLACED, self.upto, f"{self.words}. {self.ways_out}")
 
+    def unreadable(self) -> Rollback:
+        """Return the same of a database that cannot be read through, so that nobody can accept it."""
+        return replace(self, readable=False, complete=False)
+
 
 def find(
     anchor: Anchor,
@@ -180,7 +196,7 @@ def find(
     if before is None:
         return None
     if before.replaced:
-        return _describe_replaced(before, copies)
+        return _find_since_replaced(before, table, copies)
     # Each after what it is compared with: another server may be writing all of them.
     noted = _read_note(database, before)
     main = _read_main(database.open_without_log) if had_log else None
@@ -285,6 +301,34 @@ def _describe_replaced(before: Anchored, copies: Copies) -> Rollback:
     return _mixed(words, before, _End(before.met, before.met_at), copies)
 
 
+def _find_since_replaced(before: Anchored, table: AuditTable, copies: Copies) -> Rollback:
+    """Return what is missing since a server met another file; say so if the chain of what is there now lacks nothing.
+
+    That chain does not prove the notes: its last pages may come from the log of that server, with older pages around them.
+    """
+    found = _describe_replaced(before, copies)
+    with suppress(CacheError):
+        now = table.head()
+        if now.count < before.head.count or table.has_gap():
+            return found
+        if continues(table, before.head, now):
+            return _describe_complete(found, now)
+    return found
+
+
+def _describe_complete(found: Rollback, now: Head) -> Rollback:
+    before = found.anchor
+    words = f"By {_format(before.replaced)} {_MET}"
+    if found.missing:
+        lacked = _describe(before, _End(before.met, before.met_at), lacked=True)
+        words += f". The file met then lacked {lacked}"
+    words += (
+        f". The file that is there now has the audit chain up to number {now.count:,}, and lacks nothing of it; "
+        "whether its notes are as new cannot be told from that"
+    )
+    return replace(found, words=words, missing=0, complete=True, copy="", copied=0)
+
+
 def _mixed(words: str, before: Anchored, end: _End, copies: Copies) -> Rollback:
     missing = max(0, before.head.count - end.count) if end.count else 0
     copy, last = copies.with_records_after(end.count)
@@ -349,15 +393,14 @@ def _describe_mixture(main: _End | None, whole: int, table: AuditTable) -> str:
     return ""
 
 
-def _describe(before: Anchored, end: _End) -> str:
+def _describe(before: Anchored, end: _End, *, lacked: bool = False) -> str:
+    """Return which records are missing; with ``lacked`` without the verb."""
     missing = before.head.count - end.count
     since = f" ({_format(end.at)})" if end.at else ""
     records = "1 audit record" if missing == 1 else f"{missing:,} audit records"
     until = "of" if missing == 1 else "up to"
-    verb = "is" if missing == 1 else "are"
-    return (
-        f"{records} after number {end.count:,}{since} {verb} missing, {until} {_format(before.at)}"
-    )
+    verb = "" if lacked else " is missing" if missing == 1 else " are missing"
+    return f"{records} after number {end.count:,}{since}{verb}, {until} {_format(before.at)}"
 
 
 def _read_time(table: AuditTable, number: int) -> int:
