@@ -22,60 +22,20 @@ from mcp_notarium.account.audit_anchor import (
     audit_keys,
     continues,
 )
+from mcp_notarium.account.copy_search import Copies
 from mcp_notarium.account.startup_outcomes import SEE_STATUS
 from mcp_notarium.audit.chain import ActName, AuditEntry, Head
 from mcp_notarium.audit.verification import Fault, FaultKind
-from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.errors import CacheError, LockedError, RollbackSeen, Verdict
-from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.storage import checkpoints, database_opener
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
-from mcp_notarium.stores.kind import LentTables
 
 OLDER_THAN_LOG = "The database file was replaced by an older one beside its newer log"
 _OLDER = "an older copy of the database was put back, or its newest writes are lost"
 _MIXED = "pages of an older database are among those of the newest"
 _MET = "another file or older pages had replaced the database"
-
-
-@dataclass(frozen=True, slots=True)
-class Copies:
-    """Find the copy of a local notebook (``tables``) that has what is missing; other stores have none."""
-
-    folder: AccountFolder
-    data_key: DataKey | None
-    tables: LentTables | None
-
-    @property
-    def fetched(self) -> bool:
-        """Tell whether the notes are at a store, too."""
-        return self.tables is None
-
-    def with_newer_notes(self, database: Database) -> str:
-        """Return the name of a copy with newer notes than a database has, '' if there is none."""
-        if self.tables is None:
-            return ""
-        from mcp_notarium.account import database_copies  # noqa: PLC0415 - no other store needs it
-
-        return database_copies.find_newer(self.folder, database, self.tables)
-
-    def with_records_after(self, upto: int) -> tuple[str, int]:
-        """Return the name of the copy with the most audit records, and its last number; '' if that is none after ``upto``."""
-        if self.tables is None or self.data_key is None:
-            return "", 0
-        from mcp_notarium.account import database_copies  # noqa: PLC0415 - as above
-
-        return database_copies.find_longest(self.folder, self.data_key, upto)
-
-    def newest(self) -> str:
-        """Return the name of the newest copy, '' if there is none."""
-        if self.tables is None:
-            return ""
-        from mcp_notarium.account import database_copies  # noqa: PLC0415 - as above
-
-        return next((one.path.name for one in database_copies.list_copies(self.folder)), "")
 
 
 @dataclass(frozen=True, slots=True)
