@@ -346,7 +346,11 @@ class Library:
             saved = await self._writer.save(
                 note=note, content=content, act=act, exact=exact, keeps=keeps, links=links
             )
-        return replace(saved, canvases=tuple(sorted(moved)))
+        return replace(
+            saved,
+            canvases=tuple(sorted(moved.canvases)),
+            canvases_waiting=tuple(sorted(moved.waiting)),
+        )
 
     async def revive(self, note_id: str, content: Content, *, act: Act) -> Saved:
         """Make a removed note again; see :meth:`Writer.revive`."""

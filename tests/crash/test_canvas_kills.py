@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support import canvas_kill_child
-from support.canvas_kill_child import PLACES
+from support.canvas_kill_child import LEAVES, PLACES, away_from
 from support.whole import Server, store_environment, until
 
 pytestmark = [
@@ -104,3 +104,20 @@ def test_cards_stay_with_a_note_that_somebody_has_made_at_the_old_path(
         server.loaded(3)
         assert server.leave() == 0
     assert cards(vault) == [CARD % OLD] * 2
+
+
+def test_cards_that_wait_for_a_vault_that_cannot_be_reached_are_said_to_wait(
+    env: dict[str, str], vault: Path
+) -> None:
+    command = [sys.executable, canvas_kill_child.__file__, LEAVES]
+    env["NOTARIUM_SANDBOX"] = "off"  # this server renames its vault
+    with Server(env, command=command) as server:
+        server.loaded(1)
+        version = server.tool("get", id=OLD)["local_version"]
+        asked = {"id": OLD, "local_version": version, "title": "Work/Road map"}
+        saved = server.tool("save", **asked, rewrite_links=True)
+        assert "In 2 canvases the next sync does it." in saved["note"]
+        assert "could not be read or written" not in saved["note"]
+        away_from(vault).rename(vault)
+        until(lambda: cards(vault) == [CARD % NEW] * 2)
+        assert server.leave() == 0

@@ -531,3 +531,60 @@ def test_a_pending_write_that_a_cut_log_loses_is_told(tmp_path, spoils):
                 server.tool("save", title="more", text="text")
                 server.leave()
             assert run(env, "audit", "verify").returncode == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_newest_file_put_back_is_said_to_lack_nothing_and_may_be_accepted(env, tmp_path, way):
+    worked(env, *names(("a", 3)))
+    older, before = copied(env, tmp_path), last_record(env)
+    worked(env, *names(("b", 6)))
+    newest = shutil.copyfile(database_of(env), tmp_path / "newest")
+    with Server(env) as server:
+        server.tool("list")
+        WAYS[way](older, database_of(env))
+        server.error("save", text="after")
+        server.leave()
+    missing = anchored(env)["count"] - before[0]
+    demand_true_answer(env, before)
+    for ending in ("-wal", "-shm"):
+        database_of(env).with_name(f"{database_of(env).name}{ending}").unlink(missing_ok=True)
+    WAYS[way](newest, database_of(env))
+    verified = run(env, "audit", "verify")
+    facts = json.loads(run(env, "status", "--json").stdout)
+    said = f"The file met then lacked {missing} audit records after number {before[0]} ({before[1]}), up to "
+    assert (verified.returncode, facts["exit_code"]) == (3, ROLLBACK)
+    for told in (verified.stdout, facts["message"]):
+        assert said in told, told
+        assert "lacks nothing of it" in told
+        assert "missing" not in told
+    assert "if you put the newest file back, `mcp-notarium audit accept`" in verified.stdout
+    assert "missing_records" not in facts.get("details", {})
+    accepted = run(env, "audit", "accept", "--yes")
+    assert accepted.returncode == 0, accepted.stderr
+    assert run(env, "status").returncode == 0
+    with Server(env) as server:
+        server.tool("save", text="more")
+        assert server.tool("list")["total_items"] == 10
+        assert server.leave() == 0
+
+
+@pytest.mark.parametrize("copies", ["0", "5"])
+def test_a_mixture_that_cannot_be_read_is_not_said_to_be_acceptable(env, tmp_path, copies):
+    """Each of its pages is authentic, and they do not fit together."""
+    env["LOCAL_COPIES"] = copies
+    worked(env, *names(("a", 40)))
+    older = copied(env, tmp_path).read_bytes()
+    worked(env, *names(("b", 40)))
+    newest = database_of(env).read_bytes()
+    with Server(env) as server:
+        server.tool("list")
+        by_cp(tmp_path / "older", database_of(env))
+        server.error("save", text="after")
+        server.leave()
+    page = len(older) // 16384 * 4096  # up to the half
+    database_of(env).write_bytes(newest[:page] + older[page : 2 * page] + newest[2 * page :])
+    verified = run(env, "audit", "verify")
+    assert verified.returncode == 3, verified.stderr
+    assert "audit accept" not in verified.stdout, verified.stdout
+    assert "mcp-notarium restore" in verified.stdout
+    assert run(env, "audit", "accept", "--yes").returncode == ROLLBACK

@@ -1,4 +1,7 @@
-"""A whole server that kills itself when it comes to a place of a renaming: ``python canvas_kill_child.py PLACE``."""
+"""A whole server that kills itself when it comes to a place of a renaming: ``python canvas_kill_child.py PLACE``.
+
+At ``LEAVES`` it lives, and its vault is renamed away before the cards are moved.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from mcp_notarium.__main__ import main
@@ -47,9 +51,34 @@ def dying(function: Callable[..., Any], when: str, left: list[int]) -> Callable[
     return call
 
 
+LEAVES = "the vault leaves"
+
+
+def away_from(vault: Path) -> Path:
+    """Where a vault is that cannot be reached."""
+    return vault.with_name(f"{vault.name} away")
+
+
+def leaving(function: Callable[..., Any]) -> Callable[..., Any]:
+    left = [1]
+
+    @functools.wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        if left:
+            left.pop()
+            vault = Path(os.environ["VAULT_PATH"])
+            vault.rename(away_from(vault))
+        return function(*given, **named)
+
+    return call
+
+
 if __name__ == "__main__":
     assert pages.canvases is canvases
     assert note_writer.writing is writing
-    owner, name, when, number = PLACES[sys.argv.pop(1)]
-    setattr(owner, name, dying(getattr(owner, name), when, [number]))
+    if (place := sys.argv.pop(1)) == LEAVES:
+        pages.NotePages._move_cards = leaving(pages.NotePages._move_cards)
+    else:
+        owner, name, when, number = PLACES[place]
+        setattr(owner, name, dying(getattr(owner, name), when, [number]))
     sys.exit(main())

@@ -21,7 +21,7 @@ from mcp_notarium.account import (
     startup_rows_before_open,
     startup_table,
 )
-from mcp_notarium.account.rollback import Copies
+from mcp_notarium.account.copy_search import Copies
 from mcp_notarium.account.startup_facts import (
     Files,
     Identity,

@@ -23,6 +23,7 @@ from mcp_notarium.account import (
     startup_outcomes,
     startup_table,
 )
+from mcp_notarium.account.copy_search import Copies
 from mcp_notarium.account.database_creation import remove_prepared
 from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
 from mcp_notarium.account.inspection import Inspection
@@ -32,7 +33,6 @@ from mcp_notarium.account.key_changes import (
     find_account,
     missing_cache_error,
 )
-from mcp_notarium.account.rollback import Copies
 from mcp_notarium.account.startup_outcomes import Locked
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_file_codec, key_slots

@@ -22,60 +22,20 @@ from mcp_notarium.account.audit_anchor import (
     audit_keys,
     continues,
 )
+from mcp_notarium.account.copy_search import Copies
 from mcp_notarium.account.startup_outcomes import SEE_STATUS
 from mcp_notarium.audit.chain import ActName, AuditEntry, Head
 from mcp_notarium.audit.verification import Fault, FaultKind
-from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.errors import CacheError, LockedError, RollbackSeen, Verdict
-from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.storage import checkpoints, database_opener
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
-from mcp_notarium.stores.kind import LentTables
 
 OLDER_THAN_LOG = "The database file was replaced by an older one beside its newer log"
 _OLDER = "an older copy of the database was put back, or its newest writes are lost"
 _MIXED = "pages of an older database are among those of the newest"
 _MET = "another file or older pages had replaced the database"
-
-
-@dataclass(frozen=True, slots=True)
-class Copies:
-    """Find the copy of a local notebook (``tables``) that has what is missing; other stores have none."""
-
-    folder: AccountFolder
-    data_key: DataKey | None
-    tables: LentTables | None
-
-    @property
-    def fetched(self) -> bool:
-        """Tell whether the notes are at a store, too."""
-        return self.tables is None
-
-    def with_newer_notes(self, database: Database) -> str:
-        """Return the name of a copy with newer notes than a database has, '' if there is none."""
-        if self.tables is None:
-            return ""
-        from mcp_notarium.account import database_copies  # noqa: PLC0415 - no other store needs it
-
-        return database_copies.find_newer(self.folder, database, self.tables)
-
-    def with_records_after(self, upto: int) -> tuple[str, int]:
-        """Return the name of the copy with the most audit records, and its last number; '' if that is none after ``upto``."""
-        if self.tables is None or self.data_key is None:
-            return "", 0
-        from mcp_notarium.account import database_copies  # noqa: PLC0415 - as above
-
-        return database_copies.find_longest(self.folder, self.data_key, upto)
-
-    def newest(self) -> str:
-        """Return the name of the newest copy, '' if there is none."""
-        if self.tables is None:
-            return ""
-        from mcp_notarium.account import database_copies  # noqa: PLC0415 - as above
-
-        return next((one.path.name for one in database_copies.list_copies(self.folder)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +52,8 @@ class Rollback:
     """Hold what is missing, in ``words`` that begin a sentence.
 
     ``missing``: so many records after number ``upto``, made at ``upto_at``; 0 if nobody can count them. ``mixed``: the database is
-    a mixture of two states. ``harmless``: nothing is missing but outcomes of changes that are there. ``copy``:
+    a mixture of two states, or nobody can tell it from one; ``readable``: it may be read through, so a person may accept it.
+    ``complete``: its chain has all that the anchor knows. ``harmless``: nothing is missing but outcomes of changes that are there. ``copy``:
     the name of a copy with newer notes, '' if there is none; ``copied``: so many of the missing records are in
     it, where that was counted. ``fetched``: the notes are at a store, too.
     """
@@ -103,6 +64,8 @@ class Rollback:
     upto: int = 0
     upto_at: int = 0
     mixed: bool = False
+    readable: bool = True
+    complete: bool = False
     harmless: bool = False
     copy: str = ""
     copied: int = 0
@@ -119,11 +82,20 @@ class Rollback:
     def ways_out(self) -> str:
         """Return the commands that end this state."""
         accept = "`mcp-notarium audit accept` goes on with what is there"
+        if self.mixed:
+            accept += ", if it can be read through"
+        if not self.readable:
+            accept = "`mcp-notarium repair` saves what can be read"
+        if self.complete:
+            accept = (
+                "if you put the newest file back, `mcp-notarium audit accept` reads it through and "
+                "goes on with it"
+            )
         if self.copy:
             return f"{self.copy_back}; {accept}."
         if not self.fetched:
             return f"`mcp-notarium restore --list` lists the copies; {accept}."
-        if self.mixed:
+        if self.mixed and self.readable:
             return f"{accept}; then `mcp-notarium reset-cache` loads all notes again."
         return f"{accept}."
 
@@ -161,6 +133,10 @@ class Rollback:
             return None
         return Fault(FaultKind.REPLACED, self.upto, f"{self.words}. {self.ways_out}")
 
+    def unreadable(self) -> Rollback:
+        """Return the same of a database that cannot be read through, so that nobody can accept it."""
+        return replace(self, readable=False, complete=False)
+
 
 def find(
     anchor: Anchor,
@@ -180,7 +156,7 @@ def find(
     if before is None:
         return None
     if before.replaced:
-        return _describe_replaced(before, copies)
+        return _find_since_replaced(before, table, copies)
     # Each after what it is compared with: another server may be writing all of them.
     noted = _read_note(database, before)
     main = _read_main(database.open_without_log) if had_log else None
@@ -285,6 +261,34 @@ def _describe_replaced(before: Anchored, copies: Copies) -> Rollback:
     return _mixed(words, before, _End(before.met, before.met_at), copies)
 
 
+def _find_since_replaced(before: Anchored, table: AuditTable, copies: Copies) -> Rollback:
+    """Return what is missing since a server met another file; say so if the chain of what is there now lacks nothing.
+
+    That chain does not prove the notes: its last pages may come from the log of that server, with older pages around them.
+    """
+    found = _describe_replaced(before, copies)
+    with suppress(CacheError):
+        now = table.head()
+        if now.count < before.head.count or table.has_gap():
+            return found
+        if continues(table, before.head, now):
+            return _describe_complete(found, now)
+    return found
+
+
+def _describe_complete(found: Rollback, now: Head) -> Rollback:
+    before = found.anchor
+    words = f"By {_format(before.replaced)} {_MET}"
+    if found.missing:
+        lacked = _describe(before, _End(before.met, before.met_at), lacked=True)
+        words += f". The file met then lacked {lacked}"
+    words += (
+        f". The file that is there now has the audit chain up to number {now.count:,}, and lacks nothing of it; "
+        "whether its notes are as new cannot be told from that"
+    )
+    return replace(found, words=words, missing=0, complete=True, copy="", copied=0)
+
+
 def _mixed(words: str, before: Anchored, end: _End, copies: Copies) -> Rollback:
     missing = max(0, before.head.count - end.count) if end.count else 0
     copy, last = copies.with_records_after(end.count)
@@ -349,15 +353,14 @@ def _describe_mixture(main: _End | None, whole: int, table: AuditTable) -> str:
     return ""
 
 
-def _describe(before: Anchored, end: _End) -> str:
+def _describe(before: Anchored, end: _End, *, lacked: bool = False) -> str:
+    """Return which records are missing; with ``lacked`` without the verb."""
     missing = before.head.count - end.count
     since = f" ({_format(end.at)})" if end.at else ""
     records = "1 audit record" if missing == 1 else f"{missing:,} audit records"
     until = "of" if missing == 1 else "up to"
-    verb = "is" if missing == 1 else "are"
-    return (
-        f"{records} after number {end.count:,}{since} {verb} missing, {until} {_format(before.at)}"
-    )
+    verb = "" if lacked else " is missing" if missing == 1 else " are missing"
+    return f"{records} after number {end.count:,}{since}{verb}, {until} {_format(before.at)}"
 
 
 def _read_time(table: AuditTable, number: int) -> int:

@@ -25,8 +25,9 @@ from typing import Any
 from mcp_notarium.account import opener, rollback
 from mcp_notarium.account.anchor_keeper import AnchorWitness
 from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
+from mcp_notarium.account.copy_search import Copies
 from mcp_notarium.account.key_changes import CLIENT
-from mcp_notarium.account.rollback import Copies, Rollback
+from mcp_notarium.account.rollback import Rollback
 from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import ActName, AuditEntry, Head, Record
 from mcp_notarium.audit.verification import Fault, FaultKind, Verification
@@ -106,23 +107,26 @@ class OpenChain:
         self, expected: Head | None, *, also: Callable[[Record], None] | None = None
     ) -> Verification:
         """Return the verdict on the chain and on its anchor; ``also`` gets each record."""
-        anchored = None
+        anchored, found = None, None
         faults: tuple[Fault, ...] = ()
         try:
             said = self.anchor.read(self.database)
             anchored = None if said is None else said.head
             found = self.find_rollback()
-            fault = None if found is None else found.fault()
-            faults = () if fault is None else (fault,)
         except AnchorUnusable as error:
             faults = (Fault(FaultKind.ANCHOR, 0, f"{error.message}. {error.person_hint}"),)
+        mixture = found if found is not None and found.mixed else None
         try:
             seen = self.audit_log.table.verify(anchored=anchored, expected=expected, also=also)
+            unreadable = mixture is not None and integrity.walk(self.database, deep=True) != ()
         except CacheDamaged:
-            if not faults:
+            if not faults and mixture is None:
                 raise
-            seen = Verification(Head(), 0, ())  # a mixture, which may make no sense
-        return replace(seen, faults=(*seen.faults, *faults))
+            seen, unreadable = Verification(Head(), 0, ()), True  # it may make no sense
+        fault = (
+            None if mixture is None else (mixture.unreadable() if unreadable else mixture).fault()
+        )
+        return replace(seen, faults=(*seen.faults, *faults, *([fault] if fault else ())))
 
     def find_rollback(self) -> Rollback | None:
         """Return what the database lacks. Raises ``AnchorUnusable``."""

@@ -11,7 +11,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import CacheError, OutcomeUnknown, StoreError
@@ -29,6 +29,14 @@ class CardMove:
     new: str
     canvases: tuple[str, ...]
     owner: str
+
+
+@dataclass(slots=True)
+class CardsMoved:
+    """Hold the ``canvases`` that show a note at its new path, and those ``waiting`` for a later cycle."""
+
+    canvases: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
 
 
 class CardMoves:
@@ -53,13 +61,13 @@ class CardMoves:
     @asynccontextmanager
     async def following(
         self, old: str, new: str, canvases: Iterable[str]
-    ) -> AsyncIterator[set[str]]:
-        """Move cards after the renaming within; what is yielded holds in the end the canvases that show the note.
+    ) -> AsyncIterator[CardsMoved]:
+        """Move cards after the renaming within; what is yielded holds in the end what became of the canvases.
 
         If the outcome of the renaming is not known, a later cycle goes on.
         """
         move = CardMove(old, new, tuple(sorted(canvases)), self._owner)
-        moved: set[str] = set()
+        moved = CardsMoved()
         if self._pages is None or not move.canvases:
             yield moved
             return
@@ -76,8 +84,12 @@ class CardMoves:
                 with suppress(CacheError):
                     self._cache.sync_state.drop_card_move(key)
                 raise
-            with suppress(StoreError, CacheError):  # a later cycle does it
-                moved |= await self._settle(key, move)
+            moved.waiting.update(move.canvases)  # a later cycle does it
+            with suppress(StoreError, CacheError):
+                done = await self._settle(key, move)
+                if done is not None:
+                    moved.canvases.update(done)
+                    moved.waiting.clear()
         finally:
             self._active.discard(key)
 
@@ -90,11 +102,11 @@ class CardMoves:
             if key not in self._active and (ours or self._owner_ended(move.owner)):
                 await self._settle(key, move)
 
-    async def _settle(self, key: str, move: CardMove) -> set[str]:
-        """Do a move if the note was renamed, and forget it; wait while that is not known."""
+    async def _settle(self, key: str, move: CardMove) -> set[str] | None:
+        """Do a move if the note was renamed, and forget it; None: it waits, for that is not known yet."""
         pending = {write.note_id for write in self._cache.journal.in_flight()}
         if self._pages is None or pending & {move.old, move.new}:
-            return set()
+            return None
         notes, moved = self._cache.notes, set[str]()
         if notes.etag(move.new) is not None and notes.etag(move.old) is None:
             self._on_step("cards")

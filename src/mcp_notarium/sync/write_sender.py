@@ -29,7 +29,7 @@ class Saved:
     """Hold the note as it is in the index now.
 
     ``relinked``: the notes in which links were rewritten; ``waiting``: those in which they are to be.
-    ``canvases``: those whose cards follow the note.
+    ``canvases``: those whose cards follow the note; ``canvases_waiting``: those whose cards are to follow it.
     ``merged``: somebody else's change is in it too. ``copy_id``: the same lines were changed elsewhere at
     the same moment, so our text is kept in that note. ``differs``: see ``PushResult``.
     """
@@ -41,6 +41,7 @@ class Saved:
     relinked: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
     canvases: tuple[str, ...] = ()
+    canvases_waiting: tuple[str, ...] = ()
 
 
 class WriteSender:

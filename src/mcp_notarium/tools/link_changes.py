@@ -85,7 +85,9 @@ def _describe_cards(saved: Saved, cards: Mapping[str, int | None]) -> str:
     """Return what to say of the canvases that show the note, without their names; '' of none."""
     done = len(saved.canvases)
     said = [f"Cards were rewritten in {_canvases(done)}."] if done else []
-    if left := len(cards) - done:
+    if waiting := len(saved.canvases_waiting):
+        said.append(f"In {_canvases(waiting)} the next sync does it.")
+    if left := len(cards) - done - waiting:
         said.append(
             f"Left alone, for it could not be read or written as a canvas: {_canvases(left)}."
         )
