@@ -219,35 +219,43 @@ The client gets this with the handshake:
 
 _BEHAVIOUR = {
     "list": """\
-* Search language: words (all of them, also inflected; `AND` between them changes nothing), `"a phrase"`, `-word`,
+* Search language: words (any of them, also inflected), `a AND b`, `"a phrase"`, `-word`,
   `-"phrase"`, `NOT word`, `a OR b`, `prefix*`, `tag:x` (also tags nested in it, `x/y`), `-tag:x`, `tag:"two words"`, `before:` and `after:` a day (both
   inclusive, UTC, by last change), `trash:yes|no|any`, `in:trash`, `is:trashed`, and `modified:` (`updated:`) or `created:` with a year, month or day,
   also `>day`, `<=day`, `day..day`. Where notes lie in folders, `path:Work` and
   `-path:Work/Old` are the notes in a folder and below it, or one note by its path; letter case makes no difference. Elsewhere
   `path:` is an error. `*` alone finds every note. Malformed filters are errors that say what to write;
-  everything else is words; `note` names what looks like a filter (`title:x`) if nothing was found. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
+  everything else is words; `note` names what looks like a filter (`title:x`) if no note has all of them. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
 * Words, phrases and prefixes are looked for in titles, texts and tags; a phrase stands in one of them.
 * A bare word is looked for as it is meant: `l'animation` finds `animation`; `snake_case`, `snakeCase` and `snake case` find each
   other, and so do `back up` and `backup`; of a long identifier or a compound that no note has, the words count. Of a run of Chinese,
   Japanese, Thai or Korean the pairs of characters count. A date in digits or with the name of a month (English, German, French, Spanish,
   Italian, Dutch, Portuguese) finds the ways to write it; `3/4/2020` is two days. What stands in quotes is looked for as typed.
-* Order: with words the best match first (in the title, or first line, before the tags before the text), then by `sort_by` and `sort_order`. Without words, and for a
-  single word in more than 1,000 notes, only by `sort_by` and `sort_order` (`modified_at`, `DESC`).
+* Bare words rank, operators filter. A note is found if it has at least one of the bare words (a prefix is one, too), and everything else that the
+  query demands: phrases, `AND`, `OR`, exclusions, tags, folders, dates. First come notes whose title, or first line, is the query, then those whose
+  title has all words, then by bm25: more and rarer words first, a word in the title more than in a tag, there more than in the text, long
+  notes less; equals by `sort_by` and `sort_order`. Articles, pronouns and the like are not looked for beside other words, nor are words that more
+  than half of the notes have. Without words, and if more than 1,000 notes have all that is looked for, the order is `sort_by` and
+  `sort_order` (`modified_at`, `DESC`), behind the notes with that title.
+* `total_items` counts the notes on all pages, whatever the size of a page. Of one word these are the notes that have it. Of several they are
+  those with any; but of two or three words those with all, if five notes have all. In a query without filters words that are in more than about
+  1,000 notes bring no note in: they add to the rank of those that have rarer ones. Notes that only their meaning finds count as well.
+* `with_all` says how many of `total_items` lack no word; it is left out where all have them, and without bare words. A row `lacks` the words that no part
+  of the note has, as they were typed.
+* Where a [model](meaning.md) is named, `"by": "meaning"` marks a row that no word finds: at most ten of them. Such a row `lacks` nothing.
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
   `(empty note)` if there are none. `title`, where the store has titles, is cut in the same way. `hidden` names
   kinds of invisible characters in the row.
 * A row costs about 60 tokens, 22 of them its id. So the id stands there once, as `uuid`, which every tool takes (as `id`
   as well: 29 more); times are epoch seconds (ISO 8601: 9 more); and `find_duplicates` compares texts, not a hash in
   every row (9 more). `type` and `trash` cost 8, and are in every row because the [first contract](#the-first-contract) has them.
-* A page has 20 rows (`limit`, at most 100). One beyond the end is empty and has the true totals. A `limit` or `preview_lines` above the maximum counts
-  as the maximum, and `note` says so.
-* `match` shows where a row has the query's words: the number of the line with most of them, as `get` counts lines, and that
+* A page has 20 rows (`limit`, at most 100). Without `limit`, and if some notes lack a word, it ends behind at least three where others score less
+  than two thirds of the best, and has at most five that lack a word; `next_page` has the rest. One beyond the end is empty and has the true totals. A `limit` or `preview_lines` above the maximum counts as the maximum, and `note` says so.
+* `match` shows where a row has the query's words: the number of the line with the most and the rarest of them, as `get` counts lines, and that
   line or the part of it around the first (120 characters, `…` where it is cut). It is left out if title, `text` and tags
   of the row show them all, and beyond the first 262,144 characters of a text.
-* If fewer than 10 notes have the whole words, those with parts of compounds follow (`schiff` in `Dampfschiff`), and the
-  answer has `inside_words`. If none has, any part of a word counts.
-* If several words find nothing together, `hits_alone` says how many notes each word and phrase finds alone, with the same
-  filters.
+* If fewer than 10 notes have a bare word, it is also looked for in compounds (`schiff` in `Dampfschiff`); such hits rank lower, and the
+  answer has `inside_words`. If none has it, any part of a word counts.
 * A word that no note within the filters has, not even inside another word, is misspelt if another one is near: with one mistake
   from four letters on, two from eight; a letter is missing, wrong or too many, or two neighbours are swapped. The
   near word that most notes have is meant; one with a second mistake or another first letter counts for less. Beside other words it is
