@@ -131,7 +131,8 @@ def find_hits(
         count=lambda expression: _count(database, query, expression),
     )
     if plan.newest and not plan.added:
-        hits = _newest(database, query, plan.base, page)
+        lacks = missing_words(sought, sum(1 << number for number in plan.held))
+        hits = _newest(database, query, plan.base, page, lacks=lacks)
         if hits is not None:
             return hits
         plan = replace(plan, newest=False)
@@ -196,8 +197,13 @@ def _count_close(scores: Sequence[float], lacks: Sequence[Sequence[str]]) -> int
     return len(scores)
 
 
-def _newest(database: Database, query: Query, base: str, page: Page) -> Hits | None:
-    """List the notes that have all words, those with this title first, then by the sort; None if they can be ranked."""
+def _newest(
+    database: Database, query: Query, base: str, page: Page, *, lacks: tuple[str, ...]
+) -> Hits | None:
+    """List what ``base`` finds, those with this title first, then by the sort; None if it can be ranked.
+
+    ``lacks``: words that none of these notes has.
+    """
     strict = strict_conditions(query)
     asked = titled(query)
     first = [row[0] for row in database.rows(asked.sql, asked.parameters)]
@@ -211,7 +217,8 @@ def _newest(database: Database, query: Query, base: str, page: Page) -> Hits | N
     left, after = limit - len(pks), max(0, offset - len(first))
     rows, _ = build_newest(query, base, strict, without=first, limit=left, offset=after)
     found = database.rows(rows.sql, rows.parameters) if left else []
-    return Hits([Hit(pk) for pk in (*pks, *(row[-1] for row in found))], total, total, limit)
+    hits = [Hit(pk, lacks) for pk in (*pks, *(row[-1] for row in found))]
+    return Hits(hits, total, 0 if lacks else total, limit, unknown=lacks)
 
 
 def _counts(database: Database, query: Query, sought: Sequence[Sought]) -> list[int]:
