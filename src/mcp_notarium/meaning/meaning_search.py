@@ -76,8 +76,13 @@ class MeaningSearch:
                     await self._embed_missing(embedder)
             await asyncio.sleep(_REST)
 
-    async def find_nearest(self, text: str, *, most: int) -> list[tuple[int, float]]:
-        """Return the nearest notes (pk, cosine), best first; none while the model is loaded."""
+    async def find_nearest(
+        self, text: str, *, most: int, among: Sequence[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """Return the nearest notes (pk, cosine), best first; none while the model is loaded.
+
+        ``among``: of these notes only.
+        """
         embedder, index = self._embedder, self._index
         if embedder is None or index is None:
             return []
@@ -88,7 +93,7 @@ class MeaningSearch:
                 self._stamp = stamp
 
             def find() -> list[tuple[int, float]]:
-                return index.nearest(embedder.embed_query(text), most=most)
+                return index.nearest(embedder.embed_query(text), most=most, among=among)
 
             return await run_in_thread(find)
 

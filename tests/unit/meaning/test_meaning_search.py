@@ -56,10 +56,15 @@ def search(
     model: Path,
     work: Callable[[MeaningSearch], Awaitable[None]],
     *,
-    leads: bool = True,
+    leads: bool | list[bool] = True,
 ) -> None:
     async def scenario() -> None:
-        made = MeaningSearch(model, cache.database, leads=lambda: leads, log=logs.get("test"))
+        made = MeaningSearch(
+            model,
+            cache.database,
+            leads=lambda: leads[0] if isinstance(leads, list) else leads,
+            log=logs.get("test"),
+        )
         task = asyncio.create_task(made.run())
         try:
             await asyncio.wait_for(work(made), 30)
@@ -149,6 +154,24 @@ def test_the_vector_of_a_removed_or_hidden_note_goes_with_it(cache: Cache, model
     hidden = Cache(cache.database, Visibility(hidden_ids=("b",)))
     assert apply_rules(hidden) == 1
     assert has_vectors(cache, 0)()
+
+
+def test_removed_notes_take_no_place_and_leave_no_meaning_to_others(
+    cache: Cache, model: Path
+) -> None:
+    put(cache, a="a car", b="my dog")
+
+    async def work(made: MeaningSearch) -> None:
+        await until(has_vectors(cache, 2))
+        assert ids(cache, await made.find_nearest("hound", most=1)) == ["b"]
+        cache_room.store(cache, [Tombstone("b")])
+        assert ids(cache, await made.find_nearest("hound", most=9)) == ["a"]
+        leads[0] = False
+        put(cache, c="an invoice")  # SQLite gives it the number of the removed one
+        assert ids(cache, await made.find_nearest("hound", most=9)) == ["a"]
+
+    leads = [True]
+    search(cache, model, work, leads=leads)
 
 
 def test_a_process_that_does_not_lead_searches_and_writes_nothing(
