@@ -81,6 +81,17 @@ def test_a_query_of_any_characters_is_answered(env: dict[str, str], query: str) 
         assert server.leave() == 0
 
 
+def test_files_of_a_model_may_be_links_out_of_its_folder(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    for file in list((tmp_path / "model").iterdir()):
+        file.symlink_to(file.rename(tmp_path / f"blob-{file.name}"))
+    with Server(env) as server:
+        server.tool("save", text=NOTES["dog"])
+        until(lambda: found(server, query="chien"), within=60)
+        assert server.leave() == 0
+
+
 def test_an_exact_title_stays_on_top(env: dict[str, str]) -> None:
     with Server(env) as server:
         for text in ("Puppy\nnothing else\n", *("dog hound puppy\n" for _ in range(4))):
