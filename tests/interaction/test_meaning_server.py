@@ -92,6 +92,13 @@ def test_files_of_a_model_may_be_links_out_of_its_folder(
         assert server.leave() == 0
 
 
+def test_notes_in_memory_are_found_by_meaning_too(env: dict[str, str]) -> None:
+    with Server(env | {"NOTARIUM_STORE": "memory"}) as server:
+        server.tool("save", text=NOTES["dog"])
+        until(lambda: found(server, query="chien"), within=20)
+        assert server.leave() == 0
+
+
 def test_an_exact_title_stays_on_top(env: dict[str, str]) -> None:
     with Server(env) as server:
         for text in ("Puppy\nnothing else\n", *("dog hound puppy\n" for _ in range(4))):

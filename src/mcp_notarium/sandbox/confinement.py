@@ -221,7 +221,7 @@ def find_allowed_access(config: Config, *, opens: bool = True) -> landlock.Allow
     keep = [Path("/dev/null"), *([config.data_dir] if opens else []), *needed.write]
     if config.log_file is not None:
         keep.append(config.log_file)
-    if opens and config.meaning_model is not None:
+    if config.meaning_model is not None:  # also for an account in memory
         folder = config.meaning_model
         read |= {folder, *(Path(os.path.realpath(folder / name)) for name in _MODEL_FILES)}
     return landlock.Allowed(
