@@ -69,6 +69,7 @@ BUILDERS = {
     "mcp_notarium.storage.note_search:SearchIndex.find_words": "search/sql_builder.py, the builder of searches",
     "mcp_notarium.storage.ranked_search:find_hits": "search/ranking_sql.py, the builder of ranked searches",
     "mcp_notarium.storage.ranked_search:_permitted": "search/ranking_sql.py, the builder of ranked searches",
+    "mcp_notarium.storage.ranked_search:find_permitted": "search/ranking_sql.py, the builder of ranked searches",
     "mcp_notarium.storage.ranked_search:_newest": "search/ranking_sql.py and search/sql_builder.py",
     "mcp_notarium.storage.ranked_search:_counts": "search/ranking_sql.py, the builder of ranked searches",
     "mcp_notarium.storage.ranked_search:_count": "search/sql_builder.py, the builder of searches",

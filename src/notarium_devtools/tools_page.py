@@ -231,16 +231,18 @@ _BEHAVIOUR = {
   other, and so do `back up` and `backup`; of a long identifier or a compound that no note has, the words count. Of a run of Chinese,
   Japanese, Thai or Korean the pairs of characters count. A date in digits or with the name of a month (English, German, French, Spanish,
   Italian, Dutch, Portuguese) finds the ways to write it; `3/4/2020` is two days. What stands in quotes is looked for as typed.
-* Bare words rank, operators filter. A note is found if it has at least one of the bare words (a prefix is one, too), and everything else that the query
-  demands: phrases, `AND`, `OR`, exclusions, tags, folders, dates. First come notes whose title, or first line, is the query, then those
-  whose title has all words, then by bm25: more and rarer words first, a word in the title more than in a tag, there more than in the text, long
-  notes less; equals by `sort_by` and `sort_order`. Articles, pronouns and the like are not looked for beside other words (lists of 16 languages), nor are words that more
-  than half of the notes have. Without words, and if more than 1,000 notes have a single word, the order is `sort_by` and
-  `sort_order` (`modified_at`, `DESC`).
-* `total_items` counts the notes on all pages, whatever the size of a page. These are, of one word, the notes that have it. Of several words they are
-  the notes with any; but of two or three words those with all, if five notes have all. In a query without filters words that are in more than about
-  1,000 notes bring no note in: they add to the rank of those that have rarer ones. `have_all` says how many of `total_items` have all words; it is left out
-  where all have. A row that does not names in `lacks` the words that it lacks.
+* Bare words rank, operators filter. A note is found if it has at least one of the bare words (a prefix is one, too), and everything else that the
+  query demands: phrases, `AND`, `OR`, exclusions, tags, folders, dates. First come notes whose title, or first line, is the query, then those whose
+  title has all words, then by bm25: more and rarer words first, a word in the title more than in a tag, there more than in the text, long
+  notes less; equals by `sort_by` and `sort_order`. Articles, pronouns and the like are not looked for beside other words, nor are words that more
+  than half of the notes have. Without words, and if more than 1,000 notes have all that is looked for, the order is `sort_by` and
+  `sort_order` (`modified_at`, `DESC`), behind the notes with that title.
+* `total_items` counts the notes on all pages, whatever the size of a page. Of one word these are the notes that have it. Of several they are
+  those with any; but of two or three words those with all, if five notes have all. In a query without filters words that are in more than about
+  1,000 notes bring no note in: they add to the rank of those that have rarer ones. Notes that only their meaning finds count as well.
+* `have_all` says how many of `total_items` lack no word; it is left out where all have them, and without bare words. A row `lacks` the words that no part
+  of the note has, as they were typed.
+* Where a [model](meaning.md) is named, `"by": "meaning"` marks a row that no word finds: at most ten of them. Such a row `lacks` nothing.
 * A row's `text` is its first non-empty lines (`preview_lines`), trimmed, at most 80 characters each;
   `(empty note)` if there are none. `title`, where the store has titles, is cut in the same way. `hidden` names
   kinds of invisible characters in the row.
@@ -248,13 +250,12 @@ _BEHAVIOUR = {
   as well: 29 more); times are epoch seconds (ISO 8601: 9 more); and `find_duplicates` compares texts, not a hash in
   every row (9 more). `type` and `trash` cost 8, and are in every row because the [first contract](#the-first-contract) has them.
 * A page has 20 rows (`limit`, at most 100). Without `limit`, and if some notes lack a word, it ends behind at least three where others score less
-  than two thirds of the best, and has at most five that lack a word; `next_page` has the rest. A page beyond the end is empty and has the true totals. A `limit` or `preview_lines` above the maximum counts
-  as the maximum, and `note` says so.
+  than two thirds of the best, and has at most five that lack a word; `next_page` has the rest. One beyond the end is empty and has the true totals. A `limit` or `preview_lines` above the maximum counts as the maximum, and `note` says so.
 * `match` shows where a row has the query's words: the number of the line with the most and the rarest of them, as `get` counts lines, and that
   line or the part of it around the first (120 characters, `…` where it is cut). It is left out if title, `text` and tags
   of the row show them all, and beyond the first 262,144 characters of a text.
-* If fewer than 10 notes have a bare word, it is also looked for in compounds (`schiff` in `Dampfschiff`; such hits rank lower), and the
-  answer has `inside_words`. If none has, any part of a word counts.
+* If fewer than 10 notes have a bare word, it is also looked for in compounds (`schiff` in `Dampfschiff`); such hits rank lower, and the
+  answer has `inside_words`. If none has it, any part of a word counts.
 * A word that no note within the filters has, not even inside another word, is misspelt if another one is near: with one mistake
   from four letters on, two from eight; a letter is missing, wrong or too many, or two neighbours are swapped. The
   near word that most notes have is meant; one with a second mistake or another first letter counts for less. Beside other words it is
@@ -263,8 +264,6 @@ _BEHAVIOUR = {
   What stands in quotes, after `-` or before `*`, between `AND` and in numbers is never corrected.
 * If nothing is found, `suggestions` are up to five words that would find something, the likeliest of each word first. If one note
   alone has a word and 50 times as many have a near one, that is suggested beside what was found.
-* With [search by meaning](meaning.md), an extra, the notes that are nearest in meaning are ranked among those with bare words. A row with
-  `"by": "meaning"` has none of the words; there are at most ten, and `total_items` counts them.
 * `note` says if neither misspelt words nor parts of words can be looked for yet, because the words of all notes are still being read: that is
   so for seconds after the start, and at times during the first load of more than 2,000 notes.
 * `sync` appears only if something may be missing or old: `state`, `loaded` (of `total`, where the store tells it), `complete`,

@@ -58,6 +58,47 @@ def test_other_words_for_the_same_find_a_note_and_the_row_says_so(env: dict[str,
     assert "every note is found by its meaning too" in says_doctor(env)
 
 
+def test_of_the_notes_that_filters_leave_the_nearest_are_found(env: dict[str, str]) -> None:
+    with Server(env) as server:
+        server.tool("save", text="puppy\n", tags=["mine"])  # less near than the others
+        for _ in range(60):
+            server.tool("save", text="dog\n")
+        until(lambda: len(found(server, query="chien")) == 10, within=60)
+        until(lambda: found(server, query="chien tag:mine") == [("puppy", "meaning")])
+        assert server.tool("list", query="chien tag:mine")["total_items"] == 1
+        assert found(server, query="chien -puppy tag:mine") == []
+        answer = server.tool("list", query="chien after:2020-01-01", limit=100)
+        assert (len(answer["content"]), answer["total_items"]) == (10, 10)
+        assert server.leave() == 0
+
+
+@pytest.mark.parametrize("query", ["hound \x00", "chien " * 60, "chien" * 800])
+def test_a_query_of_any_characters_is_answered(env: dict[str, str], query: str) -> None:
+    with Server(env) as server:
+        server.tool("save", text=NOTES["dog"])
+        until(lambda: found(server, query="chien"), within=60)
+        assert found(server, query=query)
+        assert server.leave() == 0
+
+
+def test_files_of_a_model_may_be_links_out_of_its_folder(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    for file in list((tmp_path / "model").iterdir()):
+        file.symlink_to(file.rename(tmp_path / f"blob-{file.name}"))
+    with Server(env) as server:
+        server.tool("save", text=NOTES["dog"])
+        until(lambda: found(server, query="chien"), within=60)
+        assert server.leave() == 0
+
+
+def test_notes_in_memory_are_found_by_meaning_too(env: dict[str, str]) -> None:
+    with Server(env | {"NOTARIUM_STORE": "memory"}) as server:
+        server.tool("save", text=NOTES["dog"])
+        until(lambda: found(server, query="chien"), within=20)
+        assert server.leave() == 0
+
+
 def test_an_exact_title_stays_on_top(env: dict[str, str]) -> None:
     with Server(env) as server:
         for text in ("Puppy\nnothing else\n", *("dog hound puppy\n" for _ in range(4))):

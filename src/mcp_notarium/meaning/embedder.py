@@ -1,6 +1,6 @@
 """Embed texts with a model of the multilingual E5 family in ONNX, from a folder of the person's own.
 
-The folder has ``model.onnx`` and ``sentencepiece.bpe.model``, as published. Nothing is ever fetched. The model gives
+The folder has ``model.onnx`` and ``sentencepiece.bpe.model``, as published. Nothing is ever fetched or sent. The model gives
 one vector per token; their mean, of length 1, is the text's. It was trained with ``query: `` and ``passage: `` before
 each text (Wang et al., 2024, "Multilingual E5 Text Embeddings: A Technical Report").
 """
@@ -8,6 +8,7 @@ each text (Wang et al., 2024, "Multilingual E5 Text Embeddings: A Technical Repo
 from __future__ import annotations
 
 import hashlib
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ LONGEST_PASSAGE = 320
 """Tokens of a note that are embedded: its beginning. A model of 12 layers takes 60 ms for so many."""
 LONGEST_QUERY = 64
 _SCALE = 127
+_NO_TELEMETRY = "ORT_DISABLE_TELEMETRY"
+"""Without it onnxruntime 1.32 keeps an id of the machine in ``~/.cache`` and sends what it does to its maker."""
 _BEGIN, _END, _UNKNOWN, _SHIFT = 0, 2, 3, 1
 """Numbers of tokens in XLM-RoBERTa's vocabulary: SentencePiece's own, plus one; SentencePiece's 0 is unknown."""
 
@@ -39,6 +42,7 @@ class Embedder:
         problem = find_problem(folder)
         if problem is not None:
             raise problem
+        os.environ[_NO_TELEMETRY] = "1"  # read when it is imported
         import onnxruntime  # noqa: PLC0415 - an extra
         import sentencepiece  # noqa: PLC0415 - an extra
 
@@ -92,7 +96,7 @@ def find_problem(folder: Path) -> ConfigError | None:
             "search by meaning needs packages that are not installed",
             resolution_hint="Install `mcp-notarium[meaning]`, or unset NOTARIUM_MEANING_MODEL.",
         )
-    missing = [name for name in (MODEL, PIECES) if not (folder / name).is_file()]
+    missing = [name for name in (MODEL, PIECES) if not os.path.isfile(folder / name)]  # noqa: PTH113 - raises nothing
     return _unusable(folder, f"it has no {' and no '.join(missing)}") if missing else None
 
 

@@ -70,14 +70,22 @@ class MeaningSearch:
             return
         self._index = VectorIndex(embedder.model, embedder.size)
         self._embedder = embedder
-        while True:
-            with suppress(CacheBusy, CacheFull):
-                if self._leads():
-                    await self._embed_missing(embedder)
-            await asyncio.sleep(_REST)
+        try:
+            while True:
+                with suppress(CacheBusy, CacheFull):
+                    if self._leads():
+                        await self._embed_missing(embedder)
+                await asyncio.sleep(_REST)
+        except Exception as error:  # noqa: BLE001 - a model may fail at any text
+            self._fail(error)
 
-    async def find_nearest(self, text: str, *, most: int) -> list[tuple[int, float]]:
-        """Return the nearest notes (pk, cosine), best first; none while the model is loaded."""
+    async def find_nearest(
+        self, text: str, *, most: int, among: Sequence[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """Return the nearest notes (pk, cosine), best first; none while the model is loaded.
+
+        ``among``: of these notes only.
+        """
         embedder, index = self._embedder, self._index
         if embedder is None or index is None:
             return []
@@ -88,9 +96,18 @@ class MeaningSearch:
                 self._stamp = stamp
 
             def find() -> list[tuple[int, float]]:
-                return index.nearest(embedder.embed_query(text), most=most)
+                return index.nearest(embedder.embed_query(text), most=most, among=among)
 
-            return await run_in_thread(find)
+            try:
+                return await run_in_thread(find)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._fail(error)
+                return []
+
+    def _fail(self, error: Exception) -> None:
+        """Go on with words only."""
+        self._embedder = None
+        self._log.error("meaning.ended", exc=error)
 
     async def _embed_missing(self, embedder: Embedder) -> None:
         """Embed all that has no vector; look only if something was written since all had theirs."""

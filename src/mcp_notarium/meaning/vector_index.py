@@ -5,6 +5,7 @@ The vectors are kept in memory: 20 MB at 50,000 notes. All are compared, a block
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.storage.vector_table import VectorTable
@@ -37,13 +38,27 @@ class VectorIndex:
         return self._used
 
     def refresh(self, database: Database) -> None:
-        """Read the vectors that were written since. Those of removed notes stay: nobody shows them."""
-        for number, pk, vector in VectorTable(database).read_after(self._last, self._model):
+        """Read the vectors that were written since; all of them if notes were removed."""
+        table = VectorTable(database)
+        with database.snapshot():
+            self._read(table)
+            if self._used != table.count(self._model):
+                self._last = self._used = 0
+                self._row_of.clear()
+                self._read(table)
+
+    def _read(self, table: VectorTable) -> None:
+        for number, pk, vector in table.read_after(self._last, self._model):
             self._put(pk, vector)
             self._last = max(self._last, number)
 
-    def nearest(self, question: np.ndarray[Any, Any], *, most: int) -> list[tuple[int, float]]:
-        """Return the nearest notes (pk, cosine), best first; none that are far behind the nearest."""
+    def nearest(
+        self, question: np.ndarray[Any, Any], *, most: int, among: Sequence[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """Return the nearest notes (pk, cosine), best first; none that are far behind the nearest of all.
+
+        ``among``: of these notes only.
+        """
         import numpy as np  # noqa: PLC0415 - an extra
 
         near = np.empty(self._used, np.float32)
@@ -51,12 +66,15 @@ class VectorIndex:
             block = self._vectors[start : min(start + _BLOCK, self._used)]
             near[start : start + len(block)] = block.astype(np.float32) @ question
         near /= _SCALE
-        count = min(most, self._used)
+        rows = np.arange(self._used)
+        if among is not None:
+            rows = np.array([self._row_of[pk] for pk in among if pk in self._row_of], np.int64)
+        count = min(most, len(rows))
         if not count:
             return []
-        best = np.argpartition(-near, count - 1)[:count]
+        best = rows[np.argpartition(-near[rows], count - 1)[:count]]
         best = best[np.lexsort((self._pks[best], -near[best]))]
-        least = near[best[0]] - FARTHEST
+        least = float(np.max(near)) - FARTHEST
         return [(int(self._pks[row]), float(near[row])) for row in best if near[row] >= least]
 
     def _put(self, pk: int, vector: bytes) -> None:

@@ -209,6 +209,10 @@ def _describe_landlock(version: int) -> str:
     return f"Landlock {version}: files{network}{signals}"
 
 
+_MODEL_FILES = ("model.onnx", "sentencepiece.bpe.model")
+"""Files of a model may be links out of its folder, as in the cache of a model hub."""
+
+
 def find_allowed_access(config: Config, *, opens: bool = True) -> landlock.Allowed:
     """List the places and ports that this Python and the store need."""
     needed = _find_needs(config, opens=opens)
@@ -217,8 +221,9 @@ def find_allowed_access(config: Config, *, opens: bool = True) -> landlock.Allow
     keep = [Path("/dev/null"), *([config.data_dir] if opens else []), *needed.write]
     if config.log_file is not None:
         keep.append(config.log_file)
-    if opens and config.meaning_model is not None:
-        read.add(config.meaning_model)
+    if config.meaning_model is not None:  # also for an account in memory
+        folder = config.meaning_model
+        read |= {folder, *(Path(os.path.realpath(folder / name)) for name in _MODEL_FILES)}
     return landlock.Allowed(
         read=tuple(sorted(read)), keep=tuple(keep), ports=tuple(sorted({*needed.ports}))
     )

@@ -163,7 +163,7 @@ def _sought(words: Sequence[Word]) -> Iterator[Sought]:
 def counted(sought: Sequence[Sought], counts: Sequence[int], notes: int) -> list[Sought]:
     """Return the words with the number of notes that have each whole one, of all ``notes``.
 
-    Words that more than half of the notes have are left out, unless there are no others.
+    Words that more than half of the notes have are left out, unless no other is in any note.
     """
     most = notes * _MOST_HELD if notes >= _FEWEST_NOTES else notes
     known = [
@@ -174,7 +174,8 @@ def counted(sought: Sequence[Sought], counts: Sequence[int], notes: int) -> list
         )
         for one, count in zip(sought, counts, strict=True)
     ]
-    return [one for one in known if one.notes <= most] or known
+    rare = [one for one in known if one.notes <= most]
+    return rare if any(one.notes for one in rare) else known
 
 
 def places_of(sought: Sequence[Sought], *, inside: bool) -> list[Term]:

@@ -76,6 +76,13 @@ def permitted(query: Query, pks: Sequence[int]) -> Statement:
     return _select("m.pk", source, filters)
 
 
+def filtered_notes(query: Query, *, most: int) -> Statement:
+    """Build what finds up to ``most`` notes (pk) that everything but the bare words of the query permits."""
+    filters, _ = filters_of(query, strict_conditions(query))
+    found = _select("m.pk", Statement("notes AS m INDEXED BY notes_meta WHERE 1", ()), filters)
+    return Statement(f"{found.sql} LIMIT {most}", found.parameters)
+
+
 def ranking(query: Query, plan: Plan, sought: Sequence[Sought]) -> Statement:
     """Build what finds the planned notes, best first.
 

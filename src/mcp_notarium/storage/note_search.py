@@ -24,15 +24,23 @@ from mcp_notarium.search.sql_builder import build, words_of
 from mcp_notarium.storage.correction import Spelled, correct, suggest
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.inside_words import look_inside
-from mcp_notarium.storage.ranked_search import Hits, Page, count_words, find_hits, is_long
+from mcp_notarium.storage.ranked_search import (
+    Hits,
+    Page,
+    count_words,
+    find_hits,
+    find_permitted,
+    is_filtered,
+    is_long,
+)
 from mcp_notarium.storage.spelling import Speller
 from mcp_notarium.storage.statement_texts import Row
 from mcp_notarium.storage.vocabulary import Vocabulary
 
 _STRICT = 0.5
+"""How much a strict condition says of the best place in a text: it holds in every hit."""
 _MOST_NEAR = 50
 """Notes that count as near to a question by meaning."""
-"""How much a strict condition says of the best place in a text: it holds in every hit."""
 _MOST_PREVIEWED = 16_384
 _MOST_EXPLAINED = 262_144
 """Characters of a text, at most, in which the place of a hit is looked for."""
@@ -82,8 +90,10 @@ class Found:
 class Nearest(Protocol):
     """Find notes by meaning (``meaning/``)."""
 
-    async def find_nearest(self, text: str, *, most: int) -> list[tuple[int, float]]:
-        """Return the nearest notes (pk, cosine), best first."""
+    async def find_nearest(
+        self, text: str, *, most: int, among: Sequence[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """Return the nearest notes (pk, cosine), best first; ``among``: of these notes only."""
         ...
 
 
@@ -159,7 +169,11 @@ class SearchIndex:
         near: list[int] = []
         if self.meaning is not None:
             asked = ranking.typed_words(query)
-            near = [pk for pk, _ in await self.meaning.find_nearest(asked, most=_MOST_NEAR)]
+            among = None
+            if is_filtered(query):
+                among = await self._db.run_aside(partial(find_permitted, query=query))
+            found_near = await self.meaning.find_nearest(asked, most=_MOST_NEAR, among=among)
+            near = [pk for pk, _ in found_near]
         work = partial(_find_rows, query=query, sought=sought, page=page, near=near)
         hits, rows = await self._db.run_aside(work) if is_long(sought) else work(self._db)
         before = page.offset if page.short is None else (page.short - 1) * hits.size

@@ -25,6 +25,7 @@ from mcp_notarium.search.ranking import (
 from mcp_notarium.search.ranking_sql import (
     ALL_IN_TITLE,
     IS_TITLE,
+    filtered_notes,
     frequencies,
     permitted,
     ranking,
@@ -43,6 +44,7 @@ _FEWEST = 3
 _MOST_QUICK = 20
 _MOST_READ = 30_000
 """Pieces, and notes that have them, whose hits are found in some 10 ms; more are looked for in a thread."""
+_MOST_FILTERED = 5000
 _CLOSE = 0.65
 """A short page ends before a note that scores less than this part of the best score."""
 
@@ -124,14 +126,14 @@ def find_hits(
             replace(one, pieces=tuple(replace(piece, notes=next(taken)) for piece in one.pieces))
             for one in sought
         ]
-    _, filtered = filters_of(query, strict_conditions(query))
     plan = choose(
         sought,
-        filtered=filtered,
+        filtered=is_filtered(query),
         count=lambda expression: _count(database, query, expression),
     )
     if plan.newest and not plan.added:
-        hits = _newest(database, query, plan.base, page)
+        lacks = missing_words(sought, sum(1 << number for number in plan.held))
+        hits = _newest(database, query, plan.base, page, lacks=lacks)
         if hits is not None:
             return hits
         plan = replace(plan, newest=False)
@@ -139,6 +141,18 @@ def find_hits(
     rows = database.rows(statement.sql, statement.parameters)
     found = _hits(rows, sought, page if not near else replace(page, every=True))
     return _fuse(rows, found, _permitted(database, query, near), page) if near else found
+
+
+def is_filtered(query: Query) -> bool:
+    """Tell whether a query leaves out more than the trash, whatever its bare words are."""
+    return filters_of(query, strict_conditions(query))[1]
+
+
+def find_permitted(database: Database, query: Query) -> list[int] | None:
+    """Return the notes (pk) that the filters of a query leave; None if they are too many to list."""
+    statement = filtered_notes(query, most=_MOST_FILTERED + 1)
+    found = [row[0] for row in database.rows(statement.sql, statement.parameters)]
+    return found if len(found) <= _MOST_FILTERED else None
 
 
 def _permitted(database: Database, query: Query, near: Sequence[int]) -> list[int]:
@@ -196,8 +210,13 @@ def _count_close(scores: Sequence[float], lacks: Sequence[Sequence[str]]) -> int
     return len(scores)
 
 
-def _newest(database: Database, query: Query, base: str, page: Page) -> Hits | None:
-    """List the notes that have all words, those with this title first, then by the sort; None if they can be ranked."""
+def _newest(
+    database: Database, query: Query, base: str, page: Page, *, lacks: tuple[str, ...]
+) -> Hits | None:
+    """List what ``base`` finds, those with this title first, then by the sort; None if it can be ranked.
+
+    ``lacks``: words that none of these notes has.
+    """
     strict = strict_conditions(query)
     asked = titled(query)
     first = [row[0] for row in database.rows(asked.sql, asked.parameters)]
@@ -211,7 +230,8 @@ def _newest(database: Database, query: Query, base: str, page: Page) -> Hits | N
     left, after = limit - len(pks), max(0, offset - len(first))
     rows, _ = build_newest(query, base, strict, without=first, limit=left, offset=after)
     found = database.rows(rows.sql, rows.parameters) if left else []
-    return Hits([Hit(pk) for pk in (*pks, *(row[-1] for row in found))], total, total, limit)
+    hits = [Hit(pk, lacks) for pk in (*pks, *(row[-1] for row in found))]
+    return Hits(hits, total, 0 if lacks else total, limit, unknown=lacks)
 
 
 def _counts(database: Database, query: Query, sought: Sequence[Sought]) -> list[int]:

@@ -53,6 +53,10 @@ class VectorTable:
         """Return the vectors of this model that were written after ``number``."""
         return [(row[0], row[1], row[2]) for row in self._db.rows(_AFTER, (number, model))]
 
+    def count(self, model: str) -> int:
+        """Return how many vectors of this model there are."""
+        return self._db.number("SELECT count(*) FROM note_vectors WHERE model = ?", (model,))
+
     def forget_others(self, model: str) -> None:
         """Remove the vectors of every other model."""
         with self._db.transaction():

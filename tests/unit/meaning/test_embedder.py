@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -79,3 +82,29 @@ def test_a_missing_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch)
     problem = find_problem(folder)
     assert problem is not None
     assert "mcp-notarium[meaning]" in str(problem.resolution_hint)
+
+
+def test_onnxruntime_keeps_and_sends_no_telemetry(folder: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    code = "import sys; from pathlib import Path; from mcp_notarium.meaning.embedder import Embedder; Embedder(Path(sys.argv[1])).embed_query('dog')"
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    subprocess.run([sys.executable, "-c", code, str(folder)], env=env, check=True)
+    assert list(home.rglob("*")) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_folder_that_may_not_be_read_is_named(folder: Path) -> None:
+    folder.chmod(0)
+    os.seteuid(65534)
+    try:
+        problem = find_problem(folder)
+    finally:
+        os.seteuid(0)
+        folder.chmod(0o700)
+    assert problem is not None
+    assert str(folder) in problem.message

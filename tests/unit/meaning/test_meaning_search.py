@@ -12,6 +12,7 @@ from mcp_notarium import logs
 from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.meaning import meaning_search
+from mcp_notarium.meaning.embedder import Embedder
 from mcp_notarium.meaning.meaning_search import MeaningSearch
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.vector_table import VectorTable
@@ -56,10 +57,15 @@ def search(
     model: Path,
     work: Callable[[MeaningSearch], Awaitable[None]],
     *,
-    leads: bool = True,
+    leads: bool | list[bool] = True,
 ) -> None:
     async def scenario() -> None:
-        made = MeaningSearch(model, cache.database, leads=lambda: leads, log=logs.get("test"))
+        made = MeaningSearch(
+            model,
+            cache.database,
+            leads=lambda: leads[0] if isinstance(leads, list) else leads,
+            log=logs.get("test"),
+        )
         task = asyncio.create_task(made.run())
         try:
             await asyncio.wait_for(work(made), 30)
@@ -151,6 +157,24 @@ def test_the_vector_of_a_removed_or_hidden_note_goes_with_it(cache: Cache, model
     assert has_vectors(cache, 0)()
 
 
+def test_removed_notes_take_no_place_and_leave_no_meaning_to_others(
+    cache: Cache, model: Path
+) -> None:
+    put(cache, a="a car", b="my dog")
+
+    async def work(made: MeaningSearch) -> None:
+        await until(has_vectors(cache, 2))
+        assert ids(cache, await made.find_nearest("hound", most=1)) == ["b"]
+        cache_room.store(cache, [Tombstone("b")])
+        assert ids(cache, await made.find_nearest("hound", most=9)) == ["a"]
+        leads[0] = False
+        put(cache, c="an invoice")  # SQLite gives it the number of the removed one
+        assert ids(cache, await made.find_nearest("hound", most=9)) == ["a"]
+
+    leads = [True]
+    search(cache, model, work, leads=leads)
+
+
 def test_a_process_that_does_not_lead_searches_and_writes_nothing(
     cache: Cache, model: Path
 ) -> None:
@@ -165,3 +189,25 @@ def test_a_process_that_does_not_lead_searches_and_writes_nothing(
         assert ids(cache, await made.find_nearest("chien", most=1)) == ["a"]
 
     search(cache, model, work, leads=False)
+
+
+@pytest.mark.parametrize("method", ["embed_passage", "embed_query"])
+def test_a_model_that_fails_at_a_text_leaves_the_search_by_words(
+    cache: Cache, model: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    put(cache, a="my dog")
+
+    def fail(_: Embedder, text: str) -> bytes:
+        raise RuntimeError(text)
+
+    async def work(made: MeaningSearch) -> None:
+        await until(lambda: made.ready)
+        monkeypatch.setattr(Embedder, method, fail)
+        put(cache, b="a car")
+        if method == "embed_query":
+            await until(has_vectors(cache, 2))
+            assert await made.find_nearest("hound", most=1) == []
+        await until(lambda: not made.ready)
+        assert await made.find_nearest("hound", most=1) == []
+
+    search(cache, model, work)

@@ -102,6 +102,22 @@ def test_of_a_word_alone_with_too_many_hits_the_newest_come_first(cache, monkeyp
     assert ids(find(cache, "apple", sort_order=sort_order)) == ranked
 
 
+def test_notes_listed_newest_first_lack_a_word_that_no_note_has(cache, monkeypatch):
+    store(cache, [note(n, "apple") for n in range(9)] + [note(9, "plum")])
+    monkeypatch.setattr(ranking, "MOST_RANKED", 7)
+    found = find(cache, "apple zzxq")
+    assert (found.total, found.have_all, found.unknown) == (9, 0, ("zzxq",))
+    assert {summary.lacks for summary in found.notes} == {("zzxq",)}
+
+
+@pytest.mark.parametrize("most", [10, 1000])
+def test_a_word_of_most_notes_counts_beside_one_that_no_note_has(cache, monkeypatch, most):
+    store(cache, [note(n, "apple") for n in range(60)])
+    monkeypatch.setattr(ranking, "MOST_RANKED", most)
+    found = find(cache, "apple zzxq", limit=2)
+    assert (found.total, found.have_all, found.notes[0].lacks) == (60, 0, ("zzxq",))
+
+
 LISTINGS = [
     None,
     "-plum",
