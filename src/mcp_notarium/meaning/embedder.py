@@ -72,7 +72,8 @@ class Embedder:
         import numpy as np  # noqa: PLC0415 - an extra
 
         vector = self._embed(f"passage: {text}", LONGEST_PASSAGE)
-        return np.rint(vector * _SCALE).astype(np.int8).tobytes()
+        packed: bytes = np.rint(vector * _SCALE).astype(np.int8).tobytes()
+        return packed
 
     def _embed(self, text: str, longest: int) -> np.ndarray[Any, Any]:
         import numpy as np  # noqa: PLC0415 - an extra
