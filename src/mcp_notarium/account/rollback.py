@@ -104,7 +104,7 @@ class Rollback:
         """Return what puts back the copy, '' if there is none."""
         if not self.copy:
             return ""
-        has = "newer notes"
+        has = "newer notes than the file met then" if self.complete else "newer notes"
         if self.copied:
             has = "all of them" if self.copied >= self.missing else f"{self.copied:,} of them"
         return f"`mcp-notarium restore {self.copy}` puts back a copy that has {has}"
@@ -286,7 +286,7 @@ def _describe_complete(found: Rollback, now: Head) -> Rollback:
         f". The file that is there now has the audit chain up to number {now.count:,}, and lacks nothing of it; "
         "whether its notes are as new cannot be told from that"
     )
-    return replace(found, words=words, missing=0, complete=True, copy="", copied=0)
+    return replace(found, words=words, missing=0, complete=True, copied=0)
 
 
 def _mixed(words: str, before: Anchored, end: _End, copies: Copies) -> Rollback:
