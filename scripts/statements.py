@@ -72,7 +72,7 @@ BUILDERS = {
     "mcp_notarium.storage.ranked_search:find_permitted": "search/ranking_sql.py, the builder of ranked searches",
     "mcp_notarium.storage.ranked_search:_newest": "search/ranking_sql.py and search/sql_builder.py",
     "mcp_notarium.storage.ranked_search:_counts": "search/ranking_sql.py, the builder of ranked searches",
-    "mcp_notarium.storage.ranked_search:_count": "search/sql_builder.py, the builder of searches",
+    "mcp_notarium.storage.ranked_search:_number": "search/sql_builder.py, the builder of searches",
     "mcp_notarium.storage.spelling:Speller._read_some": "search/sql_builder.py, the builder of searches",
 }
 """``module:function`` -> why its statements are fixed, although they are not constants."""

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from mcp_notarium.errors import QueryError
 from mcp_notarium.search.folding import CONTEXT, fold, grams, is_run, pieces, supplement
+from mcp_notarium.search.fts_expression import build_match
 from mcp_notarium.search.identifiers import inner_words, spaced
 from mcp_notarium.search.parser import parse
-from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Tagged, Word
+from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Ranked, Tagged, Word
 from mcp_notarium.search.sql_builder import build
 from mcp_notarium.search.stemming import completions, spelling, stem
 from mcp_notarium.search.units import unit_of
@@ -59,6 +60,11 @@ def note_texts(draw):
     return text + draw(GLUE | st.just("\n")) + "fill " * plain + "\n" + more
 
 
+BARE_WORDS = st.builds(Word, TOKENS, st.booleans()).filter(
+    lambda word: build_match(word) is not None
+)
+
+
 @st.composite
 def conditions(draw, depth=2):
     leaf = st.one_of(
@@ -66,6 +72,7 @@ def conditions(draw, depth=2):
         st.builds(Word, TOKENS, st.just(True)),
         st.builds(Phrase, st.lists(TOKENS, min_size=1, max_size=3).map(" ".join)),
         st.builds(Tagged, st.sampled_from(["a", "B"])),
+        st.builds(Ranked, st.lists(BARE_WORDS, min_size=2, max_size=3).map(tuple)),
     )
     kind = draw(st.sampled_from(["leaf", "leaf", "not", "and", "or"])) if depth else "leaf"
     if kind == "leaf":
@@ -125,7 +132,7 @@ def holds(condition: Condition | None, entry: Entry, *, in_tags: bool = True) ->
             return not holds(inner, entry, in_tags=in_tags)
         case And(parts):
             return all(holds(part, entry, in_tags=in_tags) for part in parts)
-        case Or(parts):
+        case Ranked(parts) | Or(parts):
             return any(holds(part, entry, in_tags=in_tags) for part in parts)
         case Tagged(tag):
             return tag.lower() in map(str.lower, entry.tags)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from mcp_notarium.search.folding import is_searchable
 from mcp_notarium.search.fts_expression import build_match, match_any
 from mcp_notarium.search.function_words import function_words
 from mcp_notarium.search.query import And, Condition, Query, Ranked, Word
@@ -129,7 +130,7 @@ def bare_words(query: Query) -> tuple[Word, ...]:
             words = (word,)
         case _:
             words = ()
-    return words if any(True for _ in _sought(words)) else ()
+    return words if any(is_searchable(word.text) for word in words) else ()
 
 
 def typed_words(query: Query) -> str:

@@ -41,7 +41,8 @@ _TITLED = (
     "notes AS t INDEXED BY notes_titles CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = t.pk "
     "WHERE t.title_key = ?"
 )
-_FACTS = ("piece", "plain", "weight", "more", "added", "grade")
+_FACTS = ("piece", "plain", "grade", "weight", "more", "added")
+_SCORE = "sum(plain * weight) + sum(more) - sum(added) * sum(plain)"
 _COUNT = "(SELECT count(*) FROM notes_fts WHERE notes_fts MATCH ?)"
 ROWS = """
 SELECT n.id, n.local_version, n.modified_at, n.trash, n.tags, n.title, n.head, n.properties, n.pk
@@ -58,6 +59,11 @@ def frequencies(query: Query, sought: Sequence[Sought]) -> Statement:
         f"SELECT {counts}(SELECT active + trashed FROM note_counts)",  # noqa: S608 - constants only
         tuple(expressions),
     )
+
+
+def counting(query: Query, expression: str) -> Statement:
+    """Build what counts the notes of the index that an expression finds, those in the trash as well."""
+    return Statement(f"SELECT {_COUNT}", (in_scope(query, expression),))
 
 
 def titled(query: Query) -> Statement:
@@ -91,7 +97,7 @@ def ranking(query: Query, plan: Plan, sought: Sequence[Sought]) -> Statement:
     arms = list(_arms(query, plan, sought))
     union = " UNION ALL ".join(arm.sql for arm in arms)
     held = sum(1 << number for number in plan.held)
-    score = "sum(plain * weight) + sum(more) - sum(added) * sum(plain)"
+    score = "sum(plain)" if _is_plain(plan) else _SCORE
     return Statement(
         f"SELECT pk, {held} + sum(piece), max(grade), {score} AS score FROM ({union}) GROUP BY pk "  # noqa: S608 - constants only
         f"ORDER BY max(grade) DESC, score, {order_of(query)}",
@@ -107,9 +113,10 @@ def _arms(query: Query, plan: Plan, sought: Sequence[Sought]) -> Iterator[Statem
     """
     filters, _ = filters_of(query, strict_conditions(query))
     columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"
+    facts = _FACTS[:3] if _is_plain(plan) else _FACTS
 
     def arm(source: Statement, **more: str | float) -> Statement:
-        shown = ", ".join(f"{more.get(name, 0)} AS {name}" for name in _FACTS)
+        shown = ", ".join(f"{more.get(name, 0)} AS {name}" for name in facts)
         return _select(f"{columns}, {shown}", source, filters)
 
     def match(expression: str) -> Statement:
@@ -122,7 +129,7 @@ def _arms(query: Query, plan: Plan, sought: Sequence[Sought]) -> Iterator[Statem
         yield arm(found, piece=1 << number, plain=_BM25, weight=weight, grade=first)
     if plan.held and plan.newest:
         newest = _newest(query, in_scope(query, plan.base))
-        shown = ", ".join(f"0 AS {name}" for name in _FACTS)
+        shown = ", ".join(f"0 AS {name}" for name in facts)
         yield Statement(f"SELECT pk, sorted, {shown} FROM ({newest.sql})", newest.parameters)  # noqa: S608 - constants only
     elif plan.held:
         yield arm(match(plan.base), plain=_BM25, weight=1)
@@ -134,6 +141,11 @@ def _arms(query: Query, plan: Plan, sought: Sequence[Sought]) -> Iterator[Statem
         yield arm(titles, grade=ALL_IN_TITLE)
     is_title = Statement(_TITLED, (title_key(typed_words(query)),))
     yield arm(is_title, grade=IS_TITLE)
+
+
+def _is_plain(plan: Plan) -> bool:
+    """Tell whether a note scores the sum of what its words score; a tenth of the time less than any other."""
+    return not plan.added and all(piece.kind is Kind.WHOLE for _, piece in plan.scored)
 
 
 def _newest(query: Query, expression: str) -> Statement:

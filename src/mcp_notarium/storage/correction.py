@@ -15,7 +15,8 @@ from mcp_notarium.search.folding import fold, is_run, pieces, words_only
 from mcp_notarium.search.fts_expression import build_match, match_any, match_terms
 from mcp_notarium.search.function_words import function_words
 from mcp_notarium.search.query import Query, Word
-from mcp_notarium.search.ranking import Kind, Piece, Sought
+from mcp_notarium.search.ranking import FEW, Kind, Piece, Sought, strict_conditions
+from mcp_notarium.search.sql_builder import filters_of
 from mcp_notarium.storage.spelling import Candidate, Speller
 
 MOST_SUGGESTED = 5
@@ -47,10 +48,13 @@ async def correct(
 ) -> Spelled:
     """Add what the misspelt ones of these words are searched as, too. ``read``: as in ``Spelled``."""
     spelled = Spelled(list(sought), read)
+    _, filtered = filters_of(within, strict_conditions(within))
     for at, one in enumerate(sought):
+        if one.notes >= FEW and not filtered:
+            continue
         for word in _words(one):
             notes = speller.count(_expression(one, word), within=within, most=2)
-            if notes > 1:
+            if notes > 1 or (notes and any(map(str.isdigit, word))):
                 continue
             if spelled.read is None:
                 spelled.read = await speller.refresh()

@@ -25,13 +25,14 @@ from mcp_notarium.search.ranking import (
 from mcp_notarium.search.ranking_sql import (
     ALL_IN_TITLE,
     IS_TITLE,
+    counting,
     filtered_notes,
     frequencies,
     permitted,
     ranking,
     titled,
 )
-from mcp_notarium.search.sql_builder import build_newest, count_of, filters_of, in_scope
+from mcp_notarium.search.sql_builder import Statement, build_newest, count_of, filters_of, in_scope
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.statement_texts import Row
 
@@ -221,7 +222,7 @@ def _newest(
     asked = titled(query)
     first = [row[0] for row in database.rows(asked.sql, asked.parameters)]
     _, count = build_newest(query, base, strict, without=(), limit=0, offset=0)
-    total = database.number(count.sql, count.parameters)
+    total = _number(database, count)
     if total <= planning.MOST_RANKED:
         return None
     limit = page.limit
@@ -241,5 +242,12 @@ def _counts(database: Database, query: Query, sought: Sequence[Sought]) -> list[
 
 
 def _count(database: Database, query: Query, expression: str) -> int:
-    statement = count_of(query, in_scope(query, expression), ())
+    """Count the notes that an expression finds, without the trash unless all together are too few."""
+    found = _number(database, counting(query, expression))
+    if found < planning.FEWEST:
+        return found
+    return _number(database, count_of(query, in_scope(query, expression), ()))
+
+
+def _number(database: Database, statement: Statement) -> int:
     return database.number(statement.sql, statement.parameters)

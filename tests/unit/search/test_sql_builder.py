@@ -218,7 +218,9 @@ def test_a_word_of_many_forms_is_one_match_expression():
 
 
 def test_typed_text_is_never_in_the_sql():
-    typed = 'Zq1 "Zq2 x" Zq3* -Zq4 tag:Zq5 -tag:Zq6 Zq7 OR tag:Zq8 Zq9\'; -- ++'
+    typed = (
+        "Zq1 \"Zq2 x\" Zq3* -Zq4 tag:Zq5 -tag:Zq6 Zq7 OR tag:Zq8 Zq9'; AND ';-- AND ++ OR '\";--"
+    )
     for statement in (build(parse(typed), limit=7).rows, build(parse(typed), limit=7).count):
         assert "zq" not in statement.sql.lower()
         assert not re.search(r"['\";]", statement.sql)
