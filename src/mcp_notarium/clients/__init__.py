@@ -1,0 +1,1 @@
+"""Find the MCP clients of this machine, and add our server to their files."""
