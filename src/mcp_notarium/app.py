@@ -40,9 +40,9 @@ from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.context import StoreContext
 from mcp_notarium.stores.contract import require_supported_row
-from mcp_notarium.sync.process_names import make_owner_name
+from mcp_notarium.sync.note_locks import make_owner_name
+from mcp_notarium.sync.progress import describe_differences
 from mcp_notarium.sync.scheduler import Scheduler
-from mcp_notarium.sync.status import describe_differences
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.threads import run_in_thread
 

@@ -13,43 +13,39 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.domain.blocks import Form
-from mcp_notarium.domain.link_rewriting import count_links
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import path_key, with_digits
 from mcp_notarium.domain.way_back import Keeping, find_loss
 from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
+from mcp_notarium.markup.obsidian_links import count_links
 from mcp_notarium.search.query import Query
-from mcp_notarium.storage import driver, duplicates, note_names, note_scan, tag_counts
+from mcp_notarium.storage import driver, note_names, note_scan
 from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.storage.version_table import ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, Ids
 from mcp_notarium.stores.reviving import find_replaced
 from mcp_notarium.sync.history import History
-from mcp_notarium.sync.judged_notes import JudgedNotes
-from mcp_notarium.sync.judged_pages import JudgedPages
-from mcp_notarium.sync.judged_rows import JudgedRows
-from mcp_notarium.sync.live_refresh import refresh
+from mcp_notarium.sync.native_reads import JudgedNotes, JudgedPages, JudgedRows, refresh
 from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.sync.write_errors import NOT_REMOVED, NOT_SAVED, add_outcome
 
 if TYPE_CHECKING:
-    from mcp_notarium.domain.link_rewriting import Changes
     from mcp_notarium.domain.way_back import Loss
+    from mcp_notarium.markup.obsidian_links import Changes
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
-    from mcp_notarium.storage.duplicates import Hashes, Twin
     from mcp_notarium.storage.note_links import LinkedNotes
+    from mcp_notarium.storage.note_names import Hashes, TaggedNote, TagPage, Twin
     from mcp_notarium.storage.note_scan import Key, Matches, ScannedNote
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
-    from mcp_notarium.storage.tag_counts import TaggedNote, TagPage
     from mcp_notarium.stores.contract import Store, Traits
     from mcp_notarium.stores.live_notes import LiveNotes
     from mcp_notarium.stores.live_pages import LivePages
     from mcp_notarium.stores.live_rows import LiveRows
     from mcp_notarium.stores.reviving import RevivingStore
+    from mcp_notarium.sync.progress import SyncStatus
     from mcp_notarium.sync.scheduler import Scheduler
-    from mcp_notarium.sync.status import SyncStatus
     from mcp_notarium.sync.write_sender import Saved
     from mcp_notarium.sync.writer import Writer
 
@@ -163,19 +159,19 @@ class Library:
 
     def count_tags(self, *, limit: int, offset: int) -> TagPage:
         """Return one page of the tags of notes outside the trash, most used first."""
-        return tag_counts.count_tags(self._cache.database, limit=limit, offset=offset)
+        return note_names.count_tags(self._cache.database, limit=limit, offset=offset)
 
     def find_tagged(self, tag: str) -> list[TaggedNote]:
         """Return the notes with this tag; those in the trash, too."""
-        return tag_counts.find_tagged(self._cache.database, tag)
+        return note_names.find_tagged(self._cache.database, tag)
 
     def collect_hashes(self, hashes: Hashes) -> Iterator[None]:
         """Add the hashes of what notes outside the trash say, a slice at each step."""
-        return duplicates.collect_hashes(self._cache.database, hashes)
+        return note_names.collect_hashes(self._cache.database, hashes)
 
     def read_twins(self, keys: list[int]) -> list[Twin]:
         """Return the notes of these keys, which have one hash."""
-        return duplicates.read_twins(self._cache.database, keys)
+        return note_names.read_twins(self._cache.database, keys)
 
     def get(self, note_id: str) -> Note | None:
         """Return a note from the index, or None."""

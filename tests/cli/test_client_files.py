@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.cli import client_files, json_members, setup
 from mcp_notarium.cli import install as installing
-from mcp_notarium.config import clients
+from mcp_notarium.cli import setup
+from mcp_notarium.clients import client_files, json_members, known_clients
+from mcp_notarium.clients.known_clients import CLIENTS
 from mcp_notarium.config.accounts import Account
-from mcp_notarium.config.clients import CLIENTS
 from mcp_notarium.errors import ConfigError
 
 COMMAND = ["/opt/bin/mcp-notarium", "--account", "home"]
@@ -169,7 +169,7 @@ def test_uninstall_keeps_what_the_client_has_changed_since(one, tmp_path):
 
 
 def test_a_second_account_stands_beside_the_first_and_goes_alone(tmp_path):
-    one = clients.client("cursor")
+    one = known_clients.client("cursor")
     path = place(tmp_path, one)
     assert install(one, tmp_path) == "notarium"
     first = path.read_bytes()
@@ -182,7 +182,7 @@ def test_a_second_account_stands_beside_the_first_and_goes_alone(tmp_path):
 
 
 def test_installing_again_changes_the_entry_and_uninstall_still_restores_the_file(tmp_path):
-    one = clients.client("zed")
+    one = known_clients.client("zed")
     path = place(tmp_path, one)
     before = path.read_bytes()
     install(one, tmp_path)
@@ -196,7 +196,7 @@ def test_installing_again_changes_the_entry_and_uninstall_still_restores_the_fil
 
 
 def test_a_server_of_somebody_else_by_our_name_is_left_alone(tmp_path):
-    one = clients.client("cursor")
+    one = known_clients.client("cursor")
     theirs = '{"mcpServers": {"notarium": {"command": "node", "args": ["x.js"]}}}'
     path = place(tmp_path, one, theirs)
     assert install(one, tmp_path) == "notarium-home"
@@ -206,7 +206,7 @@ def test_a_server_of_somebody_else_by_our_name_is_left_alone(tmp_path):
 
 
 def test_a_link_is_followed_and_the_mode_is_kept(tmp_path):
-    one = clients.client("zed")
+    one = known_clients.client("zed")
     path = place(tmp_path, one)
     kept = tmp_path / "dotfiles" / "zed.json"
     kept.parent.mkdir()
@@ -220,7 +220,7 @@ def test_a_link_is_followed_and_the_mode_is_kept(tmp_path):
 
 
 def test_the_copy_of_a_file_is_for_the_user_alone(tmp_path):
-    one = clients.client("cursor")
+    one = known_clients.client("cursor")
     place(tmp_path, one).chmod(0o644)
     install(one, tmp_path)
     copy = tmp_path / "copies" / "cursor.before"
@@ -238,7 +238,7 @@ def test_the_copy_of_a_file_is_for_the_user_alone(tmp_path):
     ],
 )
 def test_a_file_that_cannot_be_understood_is_left_as_it_is(tmp_path, name, text):
-    one = clients.client(name)
+    one = known_clients.client(name)
     path = place(tmp_path, one, text)
     with pytest.raises(ConfigError) as caught:
         install(one, tmp_path)
@@ -247,7 +247,7 @@ def test_a_file_that_cannot_be_understood_is_left_as_it_is(tmp_path, name, text)
 
 
 def test_an_inline_table_of_servers_in_toml_gets_the_server_too(tmp_path):
-    one = clients.client("codex")
+    one = known_clients.client("codex")
     path = place(tmp_path, one, 'mcp_servers = { x = { command = "y" } }\n')
     before = path.read_text()
     install(one, tmp_path)
@@ -258,7 +258,7 @@ def test_an_inline_table_of_servers_in_toml_gets_the_server_too(tmp_path):
 
 @pytest.mark.parametrize("end", ["", "\n", "\n\n"])
 def test_a_table_of_toml_goes_behind_all_others_with_a_line_between_them(tmp_path, end):
-    one = clients.client("codex")
+    one = known_clients.client("codex")
     text = '[mcp_servers.a]\ncommand = "y"\n[projects."/x"]\ntrust_level = "trusted"' + end
     path = place(tmp_path, one, text)
     install(one, tmp_path)
@@ -283,7 +283,7 @@ def test_a_table_of_toml_goes_behind_all_others_with_a_line_between_them(tmp_pat
     ],
 )
 def test_the_change_that_is_shown_holds_no_value_of_somebody_else(tmp_path, capsys, name, text):
-    one = clients.client(name)
+    one = known_clients.client(name)
     place(tmp_path, one, text)
     installing._install_one(one, Account("home", "keychain", {}), COMMAND, yes=True)
     added = capsys.readouterr().err
@@ -314,14 +314,14 @@ def test_the_change_that_is_shown_holds_no_value_of_somebody_else(tmp_path, caps
 )
 def test_each_system_has_its_own_place(monkeypatch, platform, environ, name, path):
     monkeypatch.setattr(sys, "platform", platform)
-    assert clients.client(name).path(environ) == Path(path).expanduser()
+    assert known_clients.client(name).path(environ) == Path(path).expanduser()
 
 
 def test_the_folder_of_a_packaged_program_is_found_on_windows(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "platform", "win32")
     folder = tmp_path / "Packages" / "Claude_pzs8" / "LocalCache" / "Roaming" / "Claude"
     environ = {"APPDATA": str(tmp_path / "r"), "LOCALAPPDATA": str(tmp_path)}
-    desktop = clients.client("claude-desktop")
+    desktop = known_clients.client("claude-desktop")
     plain = tmp_path / "r" / "Claude" / "claude_desktop_config.json"
     assert desktop.path(environ) == plain
     plain.parent.mkdir(parents=True)
@@ -336,7 +336,7 @@ def test_a_client_is_here_if_its_folder_or_its_command_is(tmp_path):
         return [one.name for one in CLIENTS if one.is_here({"PATH": "/nowhere"} | environ)]
 
     assert here() == []
-    place(tmp_path, clients.client("cursor"))
+    place(tmp_path, known_clients.client("cursor"))
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "claude").touch(mode=0o755)
     assert here(PATH=str(tmp_path / "bin")) == ["claude-code", "cursor"]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.cli import json_members
-from mcp_notarium.cli.json_members import Unreadable
+from mcp_notarium.clients import json_members
+from mcp_notarium.clients.json_members import Unreadable
 
 ENTRY = {"command": "/bin/server", "args": ["--account", "a"]}
 REVERSIBLE = [

@@ -11,7 +11,8 @@ import pytest
 from contract.store_contract import Bench, StoreContract
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NoteNotFound
-from mcp_notarium.stores.trilium import html_codec, note_codec
+from mcp_notarium.markup import html_codec
+from mcp_notarium.stores.trilium import note_codec
 from notarium_devtools.trilium import TriliumSimulator
 from support.trilium_client import open_trilium
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.account import purge
-from mcp_notarium.cli import command_setup, main
+from mcp_notarium.cli import command_context, main
 from mcp_notarium.config import Loaded
 from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.domain.policy import PERMISSIVE
@@ -85,7 +85,7 @@ def tried(place, monkeypatch, capsys):
         config = given_key(home, db_encryption="off" not in story.environment.values())
         failing = Failing(number, config, steadily=steadily)
         with monkeypatch.context() as patch:
-            patch.setattr(command_setup, "prepare_account", lambda _args: loaded(config))
+            patch.setattr(command_context, "prepare_account", lambda _args: loaded(config))
             patch.chdir(home)
             capsys.readouterr()
             with stops.stopping(failing):
@@ -147,7 +147,7 @@ def test_the_named_command_removes_the_old_files(tried, name, monkeypatch, capsy
             continue
         with monkeypatch.context() as patch:
             patch.setattr(
-                command_setup, "prepare_account", lambda _args, f=failing: loaded(f.config)
+                command_context, "prepare_account", lambda _args, f=failing: loaded(f.config)
             )
             assert main.run(story.command) == 0 or "nothing is wrong" in capsys.readouterr().err
         left = {path.name for path in failing.folder.path.glob("*")}

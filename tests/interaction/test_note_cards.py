@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from mcp_notarium.domain.policy import Field, Limits, Mode, Policy
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Field, Limits, Mode, Policy, Visibility
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.tools.toolsets import find_toolset

@@ -7,8 +7,7 @@ from functools import partial
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from mcp_notarium.domain.policy import Field, Limits, Mode, Policy
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Field, Limits, Mode, Policy, Visibility
 from mcp_notarium.tools.toolsets import find_toolset
 from notarium_devtools.trilium import TriliumSimulator
 from notarium_devtools.trilium.search import Search

@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from mcp_notarium.domain.policy import PERMISSIVE, Field, Policy
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import PERMISSIVE, Field, Policy, Visibility
 from mcp_notarium.storage import vocabulary
 from support.tool_client import connected
 from support.tool_harness import ToolHarness

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_archive import ArchivedNote
 from mcp_notarium.tools.save_checks import LONGEST_TAG, check_tags, find_new_addresses
-from mcp_notarium.transfer import formats, tag_forms
+from mcp_notarium.transfer import formats, import_plan
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.sampled_from(
     [
@@ -67,15 +67,15 @@ def test_every_note_comes_back(name: str, notes: list[ArchivedNote]) -> None:
 @given(folder=TEXT.filter(bool))
 @settings(deadline=None)
 def test_a_folder_comes_back_from_its_tag_which_is_one_of_ours_and_no_address(folder: str) -> None:
-    tag = tag_forms.folder_tag(folder)
-    assert tag_forms.take_folder(("a", tag)) == (folder, ("a",))
-    assert tag_forms.tidy((tag,)) == check_tags([tag]) == (tag,)
+    tag = import_plan.folder_tag(folder)
+    assert import_plan.take_folder(("a", tag)) == (folder, ("a",))
+    assert import_plan.tidy((tag,)) == check_tags([tag]) == (tag,)
     assert find_new_addresses((tag,), present=()) == ()
 
 
 @given(tags=st.lists(st.text(max_size=300), max_size=120))
 @settings(deadline=None)
 def test_tidy_tags_are_those_that_a_save_takes(tags: list[str]) -> None:
-    made = tag_forms.tidy(tags)
-    assert check_tags(made, spaced=True) == made == tag_forms.tidy(made)
+    made = import_plan.tidy(tags)
+    assert check_tags(made, spaced=True) == made == import_plan.tidy(made)
     assert all(len(tag) <= LONGEST_TAG for tag in made)

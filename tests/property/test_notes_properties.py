@@ -7,7 +7,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_notarium.domain.diff import NO_PARTNER, find_partners
-from mcp_notarium.domain.excerpts import changed_lines
 from mcp_notarium.domain.lines import (
     content_of,
     preview,
@@ -17,6 +16,7 @@ from mcp_notarium.domain.merge import find_overlaps, merge, merge_tags
 from mcp_notarium.domain.patch import Operation, apply_patch
 from mcp_notarium.errors import PatchError
 from mcp_notarium.tools.get import cut_portion, json_bytes
+from mcp_notarium.tools.save_answer import changed_lines
 
 ANY_TEXT = st.text(
     st.one_of(

@@ -10,8 +10,7 @@ import asyncio
 
 import pytest
 
-from mcp_notarium.domain.policy import Policy
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Policy, Visibility
 from mcp_notarium.storage.hidden_note_filter import VisibilityFilter
 from support.long import sample
 from support.memory_client import LIKE_VAULT

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.vault import note_codec
 from mcp_notarium.stores.vault.file_identity import identity_of
 from mcp_notarium.stores.vault.folder import VaultFolder
 from mcp_notarium.stores.vault.pages import NotePages
-from mcp_notarium.sync.judged_pages import JudgedPages
+from mcp_notarium.sync.native_reads import JudgedPages
 from support.cache_room import make
 
 PATHS = ("a.md", "Work/a.md", "Work/Deep/ü.md", "work2/a.md")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NotariumError, OutcomeUnknown
 from mcp_notarium.stores.contract import ListingPage
-from mcp_notarium.sync.batch_commit import Batch, Tally
+from mcp_notarium.sync.batch_apply import Batch, Tally
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.pull_decisions import REMOVAL_COUNT
 from support.memory_client import Fault

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import (
     NotariumError,
     OutcomeUnknown,

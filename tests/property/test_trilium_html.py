@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.stores.trilium.html_codec import WouldLose, edit, to_html, to_markdown
-from mcp_notarium.stores.trilium.markdown_reader import segments
+from mcp_notarium.markup.html_codec import WouldLose, edit, to_html, to_markdown
+from mcp_notarium.markup.markdown_reader import segments
 
 WORDS = st.text(st.sampled_from("abz0189 *_`[]()#<>&$~|\\!+-.=:\"'é漢\xa0\t"), max_size=12)
 

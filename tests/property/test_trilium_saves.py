@@ -13,7 +13,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.stores.trilium.html_codec import to_markdown
+from mcp_notarium.markup.html_codec import to_markdown
 from notarium_devtools.trilium import TriliumSimulator
 from support.sync_rig import Client, Crash, quick_folder
 from support.trilium_client import open_trilium

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable, VersionConflict
-from mcp_notarium.stores.trilium.html_codec import to_markdown
+from mcp_notarium.markup.html_codec import to_markdown
 from notarium_devtools.trilium import TriliumSimulator
 from support.long import LONG, dice
 from support.sync_rig import Client, quick_folder

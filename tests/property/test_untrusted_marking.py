@@ -11,7 +11,7 @@ from mcp_notarium.errors import NoteNotFound, StoreRejected
 from mcp_notarium.protocol.call_pipeline import as_protocol_error, failure, success
 from mcp_notarium.tools import answers
 from mcp_notarium.tools.tool_names import ToolNames
-from mcp_notarium.tools.toolsets import note_pages
+from mcp_notarium.tools.toolsets import vault
 from mcp_notarium.tools.untrusted_text import (
     BEGIN,
     END,
@@ -125,7 +125,7 @@ def test_boundary_learnt_from_one_answer_is_of_no_use_in_the_next():
         answers.TagsAnswer,
         answers.DuplicatesAnswer,
         answers.LinkedNoteAnswer,
-        note_pages.ReadNoteAnswer,
+        vault.ReadNoteAnswer,
     ],
 )
 def test_boundaries_enclose_the_fields_in_the_order_of_the_alphabet_too(model):
@@ -143,7 +143,7 @@ def test_every_answer_with_note_text_is_marked_and_no_other():
     assert BEGIN not in shown(answers.ManageAnswer(id="5eed", status="trashed"))[0]
     holding = {
         model.__name__
-        for model in (*vars(answers).values(), note_pages.ReadNoteAnswer)
+        for model in (*vars(answers).values(), vault.ReadNoteAnswer)
         if isinstance(model, type)
         and issubclass(model, answers.Answer)
         and {"text", "content", "next_version", "tags", "duplicates"} & model.model_fields.keys()

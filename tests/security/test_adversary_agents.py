@@ -9,8 +9,7 @@ import mcp_types as types
 import pytest
 
 from mcp_notarium.audit.chain import AuditKeys
-from mcp_notarium.domain.policy import Limits, Policy
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Limits, Policy, Visibility
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.secret import Secret
 from mcp_notarium.tools import untrusted_text

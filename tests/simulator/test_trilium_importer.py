@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.stores.trilium import html_codec
+from mcp_notarium.markup import html_codec
 
 ROWS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "trilium_importer_recorded.json").read_text("utf-8")

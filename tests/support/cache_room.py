@@ -8,10 +8,10 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-from mcp_notarium.domain.visibility import EVERYTHING, Visibility
+from mcp_notarium.domain.policy import EVERYTHING, Visibility
 from mcp_notarium.search.query import Query
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import correction, database_opener
+from mcp_notarium.storage import database_opener, spelling
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database_opener import Database
 from mcp_notarium.storage.note_search import Found
@@ -92,8 +92,8 @@ def suggest(cache: Cache, word: str, *, within: Query | None = None) -> list[str
     async def ask() -> list[str]:
         speller = Speller(cache.database, cache.vocabulary)
         await speller.refresh()
-        return await correction.suggest(
-            speller, correction.Spelled([], None), [word], within=within or Query()
+        return await spelling.suggest(
+            speller, spelling.Spelled([], None), [word], within=within or Query()
         )
 
     return asyncio.run(ask())

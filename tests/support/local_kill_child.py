@@ -10,7 +10,7 @@ from pathlib import Path
 from mcp_notarium.account import database_copies, reencryption, restoration
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.local.tables import TABLES
+from mcp_notarium.stores.local.kind import TABLES
 from support.account import BOUNDS, open_cheaply
 from support.local_child import configured
 from support.local_notebook import OtherProcess

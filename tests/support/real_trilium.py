@@ -17,11 +17,11 @@ import httpx
 import pytest
 
 from mcp_notarium.domain.note import Revision
+from mcp_notarium.markup import html_codec
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.contract import ChangePage, ListingPage, VersionPage
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.http_rules import is_loopback
-from mcp_notarium.stores.trilium import html_codec
 from mcp_notarium.stores.trilium.store import TriliumStore
 from mcp_notarium.stores.trilium.urls import Urls
 from support.simplenote_client import MemoryTokens

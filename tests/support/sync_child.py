@@ -24,7 +24,7 @@ from mcp_notarium.storage.sync_state import AccountRecord
 from mcp_notarium.stores.http import HttpSession
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from mcp_notarium.stores.simplenote.urls import Urls
-from mcp_notarium.sync.process_names import make_owner_name
+from mcp_notarium.sync.note_locks import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
 from support.simplenote_client import QUICK, MemoryTokens

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from mcp_notarium.domain.note import Content, Note, PendingWrite
-from mcp_notarium.domain.visibility import EVERYTHING, Visibility
+from mcp_notarium.domain.policy import EVERYTHING, Visibility
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.cache import Cache, apply_rules

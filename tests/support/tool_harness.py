@@ -21,7 +21,7 @@ from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.stores.contract import Store
-from mcp_notarium.sync.process_names import make_owner_name
+from mcp_notarium.sync.note_locks import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.tools.call_context import consent_error

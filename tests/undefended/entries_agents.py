@@ -243,7 +243,7 @@ AGENTS = (
     ),
     Defence(
         "a protecting tag wins over an allowed one",
-        "domain/visibility.py",
+        "domain/policy.py",
         "        if hiding := self.hiding_tags([*keys.values()]):\n",
         "        if not self._allowed & keys.keys() and (hiding := self.hiding_tags([*keys.values()])):\n",
         ("unit/domain/test_visibility.py::test_a_protecting_tag_hides_whatever_else_is_said",),
@@ -287,7 +287,7 @@ AGENTS = (
     ),
     Defence(
         "a note in the trash does not exist for the plain notes tools",
-        "tools/toolsets/plain_notes.py",
+        "tools/toolsets/plain.py",
         "    if note is None or note.trash:\n",
         "    if note is None:\n",
         (
@@ -328,7 +328,7 @@ AGENTS = (
     ),
     Defence(
         "the mode `write` forbids what nothing can bring back",
-        "tools/losses.py",
+        "tools/removal.py",
         "        app.config.policy.require_irreversible()\n",
         "        pass\n",
         (f"{_WAYS_BACK}::test_the_mode_write_forbids_it",),
@@ -597,7 +597,7 @@ AGENTS = (
     ),
     Defence(
         "what a page was cut from is judged",
-        "sync/judged_pages.py",
+        "sync/native_reads.py",
         "        if not self._sees(page):\n",
         "        if False:\n",
         ("interaction/test_read_note.py::test_the_policy_judges_what_has_just_been_read",),
@@ -605,7 +605,7 @@ AGENTS = (
     ),
     Defence(
         "a page of another version is refused",
-        "tools/toolsets/note_pages.py",
+        "tools/toolsets/vault.py",
         "    if request.expected_token not in (None, page.token):\n",
         "    if False:\n",
         (
@@ -635,14 +635,14 @@ AGENTS = (
     ),
     Defence(
         "what a native tool reads from the store is judged",
-        "sync/judged_notes.py",
+        "sync/native_reads.py",
         "        return rule is None\n",
         "        return True\n",
         ("interaction/test_note_tree.py::test_a_hidden_note_is_nowhere",),
     ),
     Defence(
         "a search cannot ask a note about hidden ones",
-        "stores/trilium/live.py",
+        "stores/trilium/native.py",
         "        if each_alone and _EXPRESSION.search(words) and _OTHER_NOTES.search(words):\n",
         "        if False:\n",
         ("interaction/test_note_tree.py::test_a_search_cannot_ask_about_hidden_notes",),

@@ -69,7 +69,7 @@ CACHE = (
     ),
     Defence(
         "a save in the local notebook is one transaction",
-        "sync/direct_write.py",
+        "sync/write_sender.py",
         "        with self._cache.transaction(durable=True) if act is None else act.transaction():\n",
         "        if True:\n",
         (

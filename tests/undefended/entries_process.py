@@ -358,7 +358,7 @@ PROCESS = (
     ),
     Defence(
         "a command overwrites the secrets of its environment",
-        "cli/command_setup.py",
+        "cli/command_context.py",
         "    confinement.wipe_environment(*config.secret_names())\n",
         "",
         (

@@ -210,7 +210,7 @@ SERVICE = (
     ),
     Defence(
         "asking for a deleted note takes away nothing that is left of it",
-        "sync/live_refresh.py",
+        "sync/native_reads.py",
         "        if seen is None:\n            return None\n",
         "",
         (
@@ -256,7 +256,7 @@ SERVICE = (
     ),
     Defence(
         "an edit that would lose something is refused",
-        "stores/trilium/html_edit.py",
+        "markup/html_edit.py",
         "        if lost:\n",
         "        if False:\n",
         ("property/test_trilium_html.py::test_an_edit_that_would_lose_something_says_what",),
@@ -293,7 +293,7 @@ SERVICE = (
     ),
     Defence(
         "a file of several users is refused until one is named",
-        "stores/memento/users.py",
+        "stores/memento/note_table.py",
         "    if user_id in users or len(users) + bool(user_id) < 2:",
         "    if True:",
         (f"{_MEMENTO}::test_a_file_of_several_users_is_refused_until_one_is_named",),
@@ -399,7 +399,7 @@ SERVICE = (
     ),
     Defence(
         "rows of an app that a rule hides are not shown",
-        "sync/judged_rows.py",
+        "sync/native_reads.py",
         "        return visibility.find_rule_for(row.id, row.tags, clear=row.tags_understood) is None\n",
         "        return True\n",
         ("interaction/test_note_cards.py::test_what_a_policy_hides_is_nowhere",),

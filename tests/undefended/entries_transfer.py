@@ -102,7 +102,7 @@ TRANSFER = (
     ),
     Defence(
         "notes of an import are whole transactions",
-        "sync/direct_write.py",
+        "sync/write_sender.py",
         "        with self._transaction(None):\n",
         "        for _ in [0]:\n",
         (

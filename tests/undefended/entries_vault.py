@@ -195,7 +195,7 @@ VAULT = (
     ),
     Defence(
         "a note of ours that goes elsewhere is kept",
-        "sync/batch_commit.py",
+        "sync/batch_apply.py",
         "            lost = find_lost(self._cache, gone) if self._keeps_lost else []\n",
         "            lost = find_lost(self._cache, gone[:0])\n",
         (f"{_KEPT}::test_a_note_of_ours_that_an_older_copy_lacks_can_be_made_again",),

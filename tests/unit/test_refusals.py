@@ -130,7 +130,7 @@ WITHOUT_HINT = {
     "CursorLost": "only sync meets it, and lists all notes again",
     "_FeedFailed": "the same",
 }
-NATIVE = "tools/toolsets/plain_notes.py"
+NATIVE = "tools/toolsets/plain.py"
 """Its messages are those of the tools that it offers, and say what is required."""
 
 

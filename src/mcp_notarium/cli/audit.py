@@ -31,14 +31,8 @@ from mcp_notarium.account.rollback import Rollback
 from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import ActName, AuditEntry, Head, Record
 from mcp_notarium.audit.verification import Fault, FaultKind, Verification
-from mcp_notarium.cli import audit_lines, command_setup, console
-from mcp_notarium.cli.audit_signatures import (
-    is_signed,
-    private_key,
-    public_key,
-    read,
-    signature_path,
-)
+from mcp_notarium.cli import audit_lines, command_context, console
+from mcp_notarium.cli.audit_lines import is_signed, private_key, public_key, read, signature_path
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import CacheDamaged, ConfigError, InvalidRequest, LockedError, Verdict
@@ -180,7 +174,7 @@ def _keep_anchor(chain: OpenChain) -> None:
 
 def _verify(args: argparse.Namespace) -> int:
     expected = None if args.expect is None else _parse_head(args.expect)
-    with open_chain(command_setup.prepare(args), read_only=True) as chain:
+    with open_chain(command_context.prepare(args), read_only=True) as chain:
         found = chain.verify(expected)
     print_data(_as_json(found), _as_text(found), as_json=args.json)
     return 0 if found.whole else BROKEN_EXIT
@@ -188,7 +182,7 @@ def _verify(args: argparse.Namespace) -> int:
 
 def _accept(args: argparse.Namespace) -> int:
     """Write a new anchor at the chain's end, and a record of what was wrong with the old one."""
-    with open_chain(command_setup.prepare(args)) as chain:
+    with open_chain(command_context.prepare(args)) as chain:
         before = chain.verify(None)
         at_anchor = [fault for fault in before.faults if fault.kind in _ANCHORS]
         if not at_anchor:
@@ -253,7 +247,7 @@ def _as_text(found: Verification) -> str:
 def _tail(args: argparse.Namespace) -> int:
     if args.n < 1:
         raise InvalidRequest("-n wants a number above 0", resolution_hint="Say how many to show.")
-    with open_chain(command_setup.prepare(args), read_only=True) as chain:
+    with open_chain(command_context.prepare(args), read_only=True) as chain:
         table = chain.audit_log.table
         records = list(table.records(first=max(1, table.head().count - args.n + 1)))
         names = {} if args.json else read_titles(chain)
@@ -278,7 +272,7 @@ def _export(args: argparse.Namespace) -> int:
         )
     key = None if args.sign is None else private_key(args.sign)
     since = None if args.since is None else _parse_day(args.since)
-    with open_chain(command_setup.prepare(args)) as chain:
+    with open_chain(command_context.prepare(args)) as chain:
         now = time.time()
         chain.audit_log.record_begin(AuditEntry(at=now, act="cli.audit.export", client=CLIENT))
         table = chain.audit_log.table

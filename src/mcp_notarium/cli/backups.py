@@ -13,7 +13,7 @@ from pathlib import Path
 from mcp_notarium.account import backup, database_copies, opener, restoration, slot_management
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.app import open_app
-from mcp_notarium.cli import calibrate, command_setup, console, signals
+from mcp_notarium.cli import calibrate, command_context, console, signals
 from mcp_notarium.cli.cache import INDEX_AGAIN, confirm
 from mcp_notarium.cli.terminal import ask_secret, print_data, say_unless_copied, talk
 from mcp_notarium.config import Config
@@ -30,7 +30,7 @@ def run_restore(args: argparse.Namespace) -> int:
 
     Raises ``Unfinished`` if it is active and the old files are not all in the quarantine.
     """
-    config = command_setup.prepare(args)
+    config = command_context.prepare(args)
     if args.make:
         asyncio.run(_open_and_close(config))
     if args.list or args.make:
@@ -99,7 +99,7 @@ async def _open_and_close(config: Config) -> None:
 
 def run_backup(args: argparse.Namespace) -> int:
     """Write all of the account that cannot be fetched again to one encrypted file."""
-    config = replace(command_setup.prepare(args), on_unreadable="refuse")
+    config = replace(command_context.prepare(args), on_unreadable="refuse")
     system = keychain.system_keychain() if config.keychain else None
     with closing(opener.open_cache(config, read_only=True, system=system)) as opened:
         to = args.path.absolute()
@@ -135,7 +135,7 @@ def _options_of(config: Config) -> str:
 
 def _add_backup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="PATH", help="the new file")
-    command_setup.options("--json")(parser)
+    command_context.options("--json")(parser)
 
 
 def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
@@ -152,7 +152,7 @@ def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--make", action="store_true", help="make a copy of what has changed, then list"
     )
-    command_setup.options("--yes", "--ask-key", "--json")(parser)
+    command_context.options("--yes", "--ask-key", "--json")(parser)
 
 
 COMMANDS = {

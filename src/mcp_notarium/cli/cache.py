@@ -24,7 +24,7 @@ from mcp_notarium.account import (
 )
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, console, install, notes, setup_key, signals
+from mcp_notarium.cli import command_context, console, install, notes, setup_key, signals
 from mcp_notarium.cli.terminal import (
     ask_line,
     ask_secret,
@@ -74,7 +74,7 @@ _OTHER_KEYS = (
 
 def run_reset(args: argparse.Namespace) -> int:
     """Reset the cache after asking; exit code 0 when the first load is complete."""
-    config = replace(command_setup.prepare(args), allow_weak=args.allow_weak)
+    config = replace(command_context.prepare(args), allow_weak=args.allow_weak)
     return asyncio.run(_reset(config, yes=args.yes))
 
 
@@ -88,7 +88,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
             if not confirm(_INDEX_ANEW if local else _LOAD_ANEW, yes=yes):
                 return 1
             signals.note_change(_EMPTIED)
-            with command_setup.record_command(app, "cli.reset-cache"):
+            with command_context.record_command(app, "cli.reset-cache"):
                 await app.scheduler.reset()
             return await _load(app)
     except LockedError as error:
@@ -164,7 +164,7 @@ def run_repair(args: argparse.Namespace) -> int:
 
     Raises ``Unfinished`` if the new one is active and the old files are not all in the quarantine.
     """
-    config = command_setup.prepare(args)
+    config = command_context.prepare(args)
     options = ChangeOptions(
         old=ask_secret("Key: ") if args.ask_key else None,
         system=keychain.system_keychain() if config.keychain else None,
@@ -202,7 +202,7 @@ def run_migrate(args: argparse.Namespace) -> int:
 
     Raises ``Unfinished`` if the encrypted database is active and plain files are left.
     """
-    config = command_setup.prepare(args)
+    config = command_context.prepare(args)
     found = credentials.find_passphrase(config)
     if found is None:
         raise InvalidRequest(
@@ -230,7 +230,7 @@ def run_migrate(args: argparse.Namespace) -> int:
 
 def run_purge(args: argparse.Namespace) -> int:
     """Purge the account after asking; exit code 23 if the keychain could not be asked."""
-    loaded = command_setup.prepare_account(args)
+    loaded = command_context.prepare_account(args)
     config = loaded.config
     if not args.yes:
         _require_consent(config)
@@ -276,8 +276,8 @@ def _require_consent(config: Config) -> None:
 
 
 COMMANDS = {
-    "reset-cache": (command_setup.options("--yes", "--allow-weak"), run_reset),
-    "repair": (command_setup.options("--ask-key"), run_repair),
-    "migrate-plaintext": (command_setup.options("--allow-weak"), run_migrate),
-    "purge": (command_setup.options("--yes"), run_purge),
+    "reset-cache": (command_context.options("--yes", "--allow-weak"), run_reset),
+    "repair": (command_context.options("--ask-key"), run_repair),
+    "migrate-plaintext": (command_context.options("--allow-weak"), run_migrate),
+    "purge": (command_context.options("--yes"), run_purge),
 }

@@ -20,7 +20,7 @@ from rich.text import Text
 from mcp_notarium import __version__
 from mcp_notarium.account import audit_anchor, damage_marker, database_copies, opener
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, console, doctor_checks, status
+from mcp_notarium.cli import command_context, console, doctor_checks, status
 from mcp_notarium.cli.doctor_checks import BAD, NOT_CHECKED, OK, WARN, Finding, check_folder
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded
@@ -34,7 +34,7 @@ from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.report.words import counted
 from mcp_notarium.storage import driver
 from mcp_notarium.storage.database_opener import Database
-from mcp_notarium.sync.status import describe_differences
+from mcp_notarium.sync.progress import describe_differences
 
 _COLOURS = {OK: "green", WARN: "yellow", NOT_CHECKED: "dim"}
 
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the findings; the exit code is that of the worst."""
     try:
-        loaded = command_setup.load(args)
+        loaded = command_context.load(args)
     except ConfigError as error:
         found = [Finding("configuration", BAD, error.message, error.person_hint)]
         return _print(found, 1, as_json=args.json)

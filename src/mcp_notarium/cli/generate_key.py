@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from mcp_notarium.cli import command_setup
+from mcp_notarium.cli import command_context
 from mcp_notarium.cli.terminal import talk
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write one key to a new file, store it in an empty keychain entry, or print it."""
     if args.keychain:
-        return _store_in_keychain(command_setup.prepare(args))
+        return _store_in_keychain(command_context.prepare(args))
     if args.file is not None:
         return _write_file(args.file.expanduser().absolute())
     sys.stdout.write(user_key.generate().reveal_text() + "\n")

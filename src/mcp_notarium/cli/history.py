@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.app import App, open_app
 from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, AuditEntry
-from mcp_notarium.cli import command_setup, console
+from mcp_notarium.cli import command_context, console
 from mcp_notarium.cli.terminal import ask_yes, name_account, print_data, talk
 from mcp_notarium.config import Config
-from mcp_notarium.domain.change_summary import summarize_change
+from mcp_notarium.domain.diff import summarize_change
 from mcp_notarium.domain.lines import split_lines
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import Limits
@@ -221,7 +221,7 @@ def record_read(app: App, act: str, *note_ids: str) -> None:
 
 def person_config(args: argparse.Namespace) -> Config:
     """Return the configuration for the owner of the notes: limits and hidden parts are for agents."""
-    config = command_setup.prepare(args)
+    config = command_context.prepare(args)
     policy = replace(config.policy, hidden_fields=frozenset(), limits=Limits())
     return replace(config, policy=policy, on_unreadable="refuse")
 
@@ -341,7 +341,7 @@ def _arguments(
             )
         if before:
             parser.add_argument("--before", metavar="VERSION", help="list those before this one")
-        command_setup.options(*(("--yes",) if changes else ()), "--json")(parser)
+        command_context.options(*(("--yes",) if changes else ()), "--json")(parser)
 
     return add
 

@@ -16,13 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.cli import client_files, console, questions, signals
-from mcp_notarium.cli.client_files import ClientFile
+from mcp_notarium.cli import console, questions, signals
 from mcp_notarium.cli.questions import Choice
 from mcp_notarium.cli.server_check import check_server
+from mcp_notarium.clients import client_files
+from mcp_notarium.clients.client_files import ClientFile
+from mcp_notarium.clients.known_clients import CLIENTS, Client, client
 from mcp_notarium.config import accounts
 from mcp_notarium.config.accounts import Account
-from mcp_notarium.config.clients import CLIENTS, Client, client
 from mcp_notarium.errors import ConfigError, NotariumError
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.report.words import listed

@@ -18,7 +18,7 @@ from rich.console import RenderableType
 from mcp_notarium.account import key_file_backup, keychain_slot, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.slot_management import SlotChange, SlotList
-from mcp_notarium.cli import calibrate, command_setup, console, new_key_input
+from mcp_notarium.cli import calibrate, command_context, console, new_key_input
 from mcp_notarium.cli.calibrate import describe_cost
 from mcp_notarium.cli.terminal import (
     ask_line,
@@ -54,7 +54,7 @@ _STATES: dict[str, SlotChange] = {
 
 def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands below ``keys``."""
-    command_setup.options("--ask-key")(parser)
+    command_context.options("--ask-key")(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     listing = actions.add_parser("list", help="show the slots")
     listing.add_argument("--json", action="store_true", help="print JSON")
@@ -95,7 +95,7 @@ def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_keys(args: argparse.Namespace) -> int:
     """Run the action ``args.action``."""
-    config = command_setup.prepare(args)
+    config = command_context.prepare(args)
     asked = ask_secret("Key: ") if args.ask_key else None
     return _ACTIONS.get(args.action, _change_state)(config, asked, args)
 
@@ -288,12 +288,12 @@ def add_keychain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action", choices=("enable", "disable"), metavar="ACTION", help="enable or disable"
     )
-    command_setup.options("--ask-key")(parser)
+    command_context.options("--ask-key")(parser)
 
 
 def run_keychain(args: argparse.Namespace) -> int:
     """Enable or disable the keychain slot; exit code 0 when it is done and proven."""
-    config = command_setup.prepare(args)
+    config = command_context.prepare(args)
     if not config.keychain:
         raise InvalidRequest(
             "the keychain is switched off",

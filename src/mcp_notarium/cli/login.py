@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, signals
+from mcp_notarium.cli import command_context, signals
 from mcp_notarium.cli.terminal import (
     ask_secret,
     can_ask,
@@ -35,12 +35,12 @@ def add_login_arguments(parser: argparse.ArgumentParser) -> None:
     way.add_argument(
         "--code-stdin", action="store_true", help="read the code of the e-mail from standard input"
     )
-    command_setup.options("--allow-weak")(parser)
+    command_context.options("--allow-weak")(parser)
 
 
 def run_login(args: argparse.Namespace) -> int:
     """Log in; exit code 0 when the token works and is stored."""
-    return log_in(command_setup.prepare(args), args)
+    return log_in(command_context.prepare(args), args)
 
 
 def log_in(config: Config, args: argparse.Namespace) -> int:
@@ -71,7 +71,7 @@ async def _log_in(config: Config, login: Login, args: argparse.Namespace) -> int
         signals.watch_folder(config.account_dir)  # opening may have created the database
         before = app.tokens.load()
         token = await login.get_token(config.store_settings, config.api_timeout, _Dialog(args))
-        with command_setup.record_command(app, "cli.login"):
+        with command_context.record_command(app, "cli.login"):
             app.tokens.store(token)
             try:
                 # One small request in the account's name.
@@ -125,7 +125,7 @@ def add_logout_arguments(_parser: argparse.ArgumentParser) -> None:
 
 def run_logout(args: argparse.Namespace) -> int:
     """Remove the token from keychain and database; exit code 23 if only from the latter."""
-    config = command_setup.prepare(args)
+    config = command_context.prepare(args)
     login = config.store.require_login()
     folder = AccountFolder(config.account_dir)
     with folder_errors(folder):  # logging out must not create a database
@@ -149,7 +149,7 @@ def run_logout(args: argparse.Namespace) -> int:
 async def _forget(config: Config) -> None:
     async with open_app(config, syncing=False) as app:
         try:
-            with command_setup.record_command(app, "cli.logout"):
+            with command_context.record_command(app, "cli.logout"):
                 app.tokens.forget()
         except LockedError as error:
             raise LockedError(

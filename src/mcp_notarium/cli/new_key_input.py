@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mcp_notarium.account.slot_rotation import require_strong
-from mcp_notarium.cli import command_setup
+from mcp_notarium.cli import command_context
 from mcp_notarium.cli.terminal import ask_secret, talk
 from mcp_notarium.crypto import user_key
 from mcp_notarium.crypto.slot_changes import KeyChangeStep
@@ -107,7 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, rotating: bool = False) ->
             action="store_true",
             help="generate a random key that only the system's keychain holds",
         )
-    command_setup.options("--allow-weak")(parser)
+    command_context.options("--allow-weak")(parser)
 
 
 def is_given(args: argparse.Namespace) -> bool:

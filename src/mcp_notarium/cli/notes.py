@@ -18,7 +18,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, console, signals
+from mcp_notarium.cli import command_context, console, signals
 from mcp_notarium.cli.history import (
     find_named,
     note_title,
@@ -54,7 +54,7 @@ def _add_list_arguments(arguments: argparse.ArgumentParser) -> None:
 def _add_row_arguments(arguments: argparse.ArgumentParser) -> None:
     arguments.epilog = "The exit code is 0 without a hit, too; --json says how many there are."
     arguments.add_argument("-n", type=int, default=20, metavar="COUNT", help="how many (20)")
-    command_setup.options("--json")(arguments)
+    command_context.options("--json")(arguments)
 
 
 def run_search(args: argparse.Namespace) -> int:
@@ -114,7 +114,7 @@ def _say_count(found: Found, words: list[str]) -> None:
 
 def _add_show_arguments(arguments: argparse.ArgumentParser) -> None:
     arguments.add_argument("note", nargs="+", metavar="NOTE", help="its id, or words of it alone")
-    command_setup.options("--json")(arguments)
+    command_context.options("--json")(arguments)
 
 
 def run_show(args: argparse.Namespace) -> int:
@@ -156,7 +156,7 @@ def run_sync(args: argparse.Namespace) -> int:
 
 
 async def _sync(args: argparse.Namespace) -> int:
-    async with open_app(command_setup.prepare(args)) as app:
+    async with open_app(command_context.prepare(args)) as app:
         signals.watch_folder(app.config.account_dir)  # opening may have created the database
         await sync_all(app)
         counts = app.cache.notes.counts()
@@ -224,5 +224,5 @@ COMMANDS = {
     "search": (_add_search_arguments, run_search),
     "list": (_add_list_arguments, run_search),
     "show": (_add_show_arguments, run_show),
-    "sync": (command_setup.options("--json"), run_sync),
+    "sync": (command_context.options("--json"), run_sync),
 }

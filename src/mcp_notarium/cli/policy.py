@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from mcp_notarium.account import inspection, opener
 from mcp_notarium.account.startup_outcomes import Open
-from mcp_notarium.cli import command_setup, console
+from mcp_notarium.cli import command_context, console
 from mcp_notarium.cli.history import note_title
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Config
@@ -29,7 +29,7 @@ from mcp_notarium.report.words import listed
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import with_all_words
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.sync.status import read_status
+from mcp_notarium.sync.progress import read_status
 from mcp_notarium.tools.requests import Action
 
 _DEFAULT = "default"
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.action == "check" and args.file is not None:
             return _report_valid(read_policy(args.file.expanduser(), named=True), as_json=args.json)
-        loaded = command_setup.load(args)
+        loaded = command_context.load(args)
     except ConfigError as error:
         if args.action == "check" and args.file is not None:
             named = f"`mcp-notarium policy check {shlex.quote(str(args.file))}`"

@@ -18,7 +18,7 @@ from mcp_notarium import __version__
 from mcp_notarium.account import slot_management
 from mcp_notarium.audit.chain import Head, Record
 from mcp_notarium.audit.verification import Verification
-from mcp_notarium.cli import command_setup, console, doctor
+from mcp_notarium.cli import command_context, console, doctor
 from mcp_notarium.cli.audit import BROKEN_EXIT, open_chain, read_titles
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Config, Loaded
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     days.add_argument("--since", metavar="DATE", help="from this day on, such as 2026-01-31")
     parser.add_argument("--titles", action="store_true", help="name notes by their titles, too")
-    command_setup.options("--json")(parser)
+    command_context.options("--json")(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     today = _local(time.time()).date()
     since = _first_day(args, today)
     path: Path = args.path.absolute()
-    loaded = command_setup.prepare_account(args)
+    loaded = command_context.prepare_account(args)
     replacing = _is_report(path)
     facts = _collect(loaded, since, today, titles=args.titles)
     _write(path, page.render(facts), replacing=replacing)

@@ -17,7 +17,7 @@ from mcp_notarium.account import keychain_slot, reencryption, slot_rotation
 from mcp_notarium.account.database_creation import kdf_policy
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.slot_rotation import ProvenKey
-from mcp_notarium.cli import command_setup, console, keys, new_key_input, setup_key
+from mcp_notarium.cli import command_context, console, keys, new_key_input, setup_key
 from mcp_notarium.cli.calibrate import describe_cost
 from mcp_notarium.cli.new_key_input import NewKey
 from mcp_notarium.cli.terminal import (
@@ -27,6 +27,7 @@ from mcp_notarium.cli.terminal import (
     say_unless_copied,
     talk,
 )
+from mcp_notarium.clients import client_files
 from mcp_notarium.config import Config
 from mcp_notarium.config.accounts import KEY_FILE, Account
 from mcp_notarium.crypto import kdf, user_key
@@ -34,7 +35,7 @@ from mcp_notarium.crypto.key_file_codec import Slot, SlotType
 from mcp_notarium.crypto.slot_changes import describe_slot
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.files.os_errors import display_path
-from mcp_notarium.keys import client_configs, keychain
+from mcp_notarium.keys import keychain
 from mcp_notarium.report.words import counted
 from mcp_notarium.secret import Secret
 
@@ -75,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Rotate the key; exit code 0 when the new key is in place and the old one opens nothing here."""
-    loaded = command_setup.prepare_account(args)
+    loaded = command_context.prepare_account(args)
     code = _rotate(loaded.config, loaded.account, args)
     if loaded.account is not None:
         _tell_account(loaded.account, args)
@@ -320,7 +321,7 @@ def _tell_old_key_places(
         origin = config.db_key_origin if old == config.db_key and not kept else ""
         if origin:
             talk(f"note: the old key came from {origin}; {then}.")
-        for place in client_configs.find_configs_with_key(old, os.environ):
+        for place in client_files.find_configs_with_key(old, os.environ):
             talk(f"note: the old key still stands in {place.path} ({place.program}).")
     elif gone:
         talk("note: the replaced key was not typed, so its places could not be searched.")

@@ -22,9 +22,9 @@ from mcp_notarium.cli import (
 )
 from mcp_notarium.cli.notes import sync_all
 from mcp_notarium.cli.terminal import can_ask, can_show
+from mcp_notarium.clients.known_clients import CLIENTS
 from mcp_notarium.config import Config
 from mcp_notarium.config.accounts import Account
-from mcp_notarium.config.clients import CLIENTS
 from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
 from mcp_notarium.errors import ConfigError, InvalidRequest, LoginRequired, NotariumError
 from mcp_notarium.report.words import counted

@@ -16,7 +16,7 @@ from mcp_notarium import config
 from mcp_notarium.account import inspection
 from mcp_notarium.account.slot_rotation import require_strong
 from mcp_notarium.account.startup_outcomes import Locked
-from mcp_notarium.cli import command_setup, console, questions, signals
+from mcp_notarium.cli import command_context, console, questions, signals
 from mcp_notarium.cli.questions import Choice
 from mcp_notarium.cli.terminal import ask_secret, require_terminal
 from mcp_notarium.config import Config, accounts
@@ -186,7 +186,7 @@ def _make_file(account: Account, key: Secret | None = None) -> None:
 
 def make_key(account: Account, args: argparse.Namespace) -> tuple[Config, Account]:
     """Return the configuration of the account, with its key where it belongs, and the account as it is then."""
-    found = command_setup.load(args, asks=False).config
+    found = command_context.load(args, asks=False).config
     if found.account_dir != account_folder(account).path:
         names = [STORE, *(one.name for one in found.store.variables if not one.secret)]
         given = ((name, os.environ.get(name)) for name in names)
@@ -213,7 +213,7 @@ def _into_file(account: Account, key: Secret, args: argparse.Namespace) -> tuple
     account = moved(account, "file")
     _make_file(account, key)
     remember(account)
-    return command_setup.load(args, asks=False).config, account
+    return command_context.load(args, asks=False).config, account
 
 
 def describe(account: Account) -> str:
@@ -264,7 +264,7 @@ def _take_passphrase(
         option="--yes` (it is not kept then) or `--key file",
     ):
         return _into_file(account, typed, args)
-    return command_setup.with_typed(found, typed), account
+    return command_context.with_typed(found, typed), account
 
 
 def _ask_passphrase(found: Config, *, allow_weak: bool) -> Secret:
@@ -290,7 +290,7 @@ def _ask_known(found: Config) -> Secret:
     """Ask for the passphrase of a database. Raises ``LockedError``: a wrong one is kept nowhere."""
     for left in reversed(range(_TRIES)):
         typed = ask_secret("Passphrase: ")
-        seen = inspection.verdict(command_setup.with_typed(found, typed))
+        seen = inspection.verdict(command_context.with_typed(found, typed))
         if not isinstance(seen, Locked) or seen.verdict is not Verdict.WRONG_KEY:
             break
         if not left:

@@ -34,7 +34,7 @@ from mcp_notarium.account import (
 from mcp_notarium.account.database_copies import describe_kept
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, console
+from mcp_notarium.cli import command_context, console
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded, accounts
 from mcp_notarium.crypto.key_file_codec import SlotState
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the state; the exit code says it too."""
-    loaded = command_setup.prepare_account(args)
+    loaded = command_context.prepare_account(args)
     facts = collect(loaded.config, deep=args.deep) | {"key_from": _describe_origin(loaded)}
     print_data(facts, format_facts(facts), as_json=args.json)
     return int(facts["exit_code"])

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_setup, console, signals
+from mcp_notarium.cli import command_context, console, signals
 from mcp_notarium.cli.notes import sync_all
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
@@ -48,7 +48,7 @@ async def _export(config: Config, args: argparse.Namespace) -> int:
     path, began = args.path.absolute(), time.monotonic()
     form = args.format or formats.guess(path)
     async with _open(config) as app:
-        with command_setup.record_command(app, "cli.export", changes=False):
+        with command_context.record_command(app, "cli.export", changes=False):
             notes = await _read_notes(app)
             with console.progress("Writing the notes") as report:
                 formats.write(form, path, notes, report)
@@ -108,7 +108,7 @@ async def _import(config: Config, args: argparse.Namespace) -> int:
             "The notes imported so far stay. Run the same command again for the rest."
         )
         began = time.monotonic()
-        with command_setup.record_command(app, "cli.import"):
+        with command_context.record_command(app, "cli.import"):
             done = await _carry_out(app, config.store, planned)
     rate = done.imported / max(time.monotonic() - began, 0.001)
     print_data(_facts(planned, done), _summary(done, rate), as_json=args.json)
@@ -201,7 +201,7 @@ def _facts(planned: ImportPlan, done: ImportResult | None) -> dict[str, Any]:
 
 
 def _config(args: argparse.Namespace) -> Config:
-    return replace(command_setup.prepare(args), on_unreadable="refuse")
+    return replace(command_context.prepare(args), on_unreadable="refuse")
 
 
 @asynccontextmanager
@@ -225,13 +225,13 @@ def _add_export_arguments(parser: argparse.ArgumentParser) -> None:
         choices=formats.names(),
         help="default: by the ending of PATH (.json, .zip), else a folder of Markdown files",
     )
-    command_setup.options("--json")(parser)
+    command_context.options("--json")(parser)
 
 
 def _add_import_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="PATH", help="the folder or file of an export")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
-    command_setup.options("--yes", "--json")(parser)
+    command_context.options("--yes", "--json")(parser)
 
 
 COMMANDS = {

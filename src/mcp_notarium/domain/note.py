@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from mcp_notarium.domain.characters import replace_surrogates
-from mcp_notarium.domain.note_links import Links
+from mcp_notarium.markup.obsidian_links import Links
 
 LONGEST_ID = 1024
 """Characters. A note with a longer id is left out: no call could name it."""

@@ -14,8 +14,7 @@ from typing import Any
 
 from mcp_notarium.domain.note import LONGEST_ID
 from mcp_notarium.domain.note_paths import clean_prefix
-from mcp_notarium.domain.policy import TOOLS, Field, Limits, Mode, Policy
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import TOOLS, Field, Limits, Mode, Policy, Visibility
 from mcp_notarium.errors import ConfigError
 
 LONGEST_TAG = 256

@@ -26,8 +26,7 @@ _LOADED = (
     "mcp_notarium.protocol.sdk_server",
     "mcp_notarium.account.automatic_repair",
     "mcp_notarium.account.copy_schedule",
-    *(f"mcp_notarium.tools.toolsets.note_{kind}" for kind in ("cards", "pages", "tree")),
-    "mcp_notarium.tools.toolsets.plain_notes",
+    *(f"mcp_notarium.tools.toolsets.{one}" for one in ("memento", "plain", "trilium", "vault")),
     *("httpx", "httpcore", "argon2.low_level"),
 )
 

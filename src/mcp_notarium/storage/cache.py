@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from mcp_notarium.domain.visibility import EVERYTHING, Visibility
+from mcp_notarium.domain.policy import EVERYTHING, Visibility
+from mcp_notarium.storage.checkpoints import WalFlusher
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.hidden_note_filter import RULES_KEY
 from mcp_notarium.storage.journal_table import JournalTable
@@ -15,7 +16,6 @@ from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import LoadProgress, SyncState
 from mcp_notarium.storage.version_table import DEFAULT_LIMITS, VersionLimits, VersionTable
 from mcp_notarium.storage.vocabulary import Vocabulary
-from mcp_notarium.storage.wal_flush import WalFlusher
 
 
 class Cache:

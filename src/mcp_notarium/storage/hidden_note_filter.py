@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_notarium.domain.note import Revision, Tombstone
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import PolicyChanged
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.hidden_names import HiddenNames
+from mcp_notarium.storage.note_ids import HiddenNames
 from mcp_notarium.storage.note_rows import Change
 
 RULES_KEY = "policy.visibility"

@@ -12,10 +12,16 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from mcp_notarium.domain.link_rewriting import file_places, find_broken
 from mcp_notarium.domain.note import Revision
-from mcp_notarium.domain.note_links import Link, name_key, resolve, resolve_alias
 from mcp_notarium.domain.note_paths import path_key
+from mcp_notarium.markup.obsidian_links import (
+    Link,
+    file_places,
+    find_broken,
+    name_key,
+    resolve,
+    resolve_alias,
+)
 from mcp_notarium.storage.database import Database
 
 

@@ -1,15 +1,32 @@
-"""Find notes by a name that is not their id: a path in another spelling, the target of a link, an alias, a title."""
+"""Find notes by a name that is not their id: a path in another spelling, the target of a link, an alias, a title.
+
+Count the tags of the notes in the index, and find the notes of one tag.
+
+Two spellings of a tag are one (``tag_key``). Hidden notes are not in the index, so their tags do not count.
+
+Find notes outside the trash that say the same, by a hash of the text.
+
+White space at the end of lines and of the text does not count; nothing else is normalised. Titles count only where
+there is no text: two copies of a file have two names. Tags, dates and properties do not matter.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mcp_notarium.domain.note_links import name_key, place_of
+from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note_paths import path_key
+from mcp_notarium.markup.obsidian_links import name_key, place_of
+from mcp_notarium.storage.database import Database
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.database import Database
+
 
 _ENDS = (".md", ".markdown")
 _MOST = 100
@@ -53,4 +70,101 @@ _BY_TITLE = """
 SELECT id, trash FROM notes
 WHERE title IN (:name, :nfc, :nfd) OR ((title IS NULL OR title = '') AND head IN (:name, :nfc, :nfd))
 ORDER BY trash LIMIT 2
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TagCount:
+    """Hold a tag in one of its spellings, and how many notes outside the trash have it."""
+
+    tag: str
+    notes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TagPage:
+    """Hold one page of tags, and how many there are on all pages."""
+
+    tags: list[TagCount]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedNote:
+    """Hold the tags of a note, in the trash or not."""
+
+    id: str
+    trash: bool
+    tags: tuple[str, ...]
+
+
+def count_tags(database: Database, *, limit: int, offset: int = 0) -> TagPage:
+    """Return the tags of notes outside the trash, most used first, then by name."""
+    tags = [TagCount(*row) for row in database.rows(_COUNTS, (limit, offset))]
+    return TagPage(tags, database.number(_TOTAL))
+
+
+def find_tagged(database: Database, tag: str) -> list[TaggedNote]:
+    """Return the notes with this tag, in whatever spelling, in the order they came; those in the trash, too."""
+    rows = database.rows(_TAGGED, (tag_key(tag),))
+    return [TaggedNote(row[0], bool(row[1]), tuple(json.loads(row[2]))) for row in rows]
+
+
+_FROM = "FROM note_tags t CROSS JOIN notes n INDEXED BY notes_meta ON n.pk = t.pk AND n.trash = 0"
+_COUNTS = f"""
+SELECT min(t.tag), count(DISTINCT t.pk) AS uses {_FROM}
+GROUP BY t.key ORDER BY uses DESC, t.key LIMIT ? OFFSET ?
+"""
+_TOTAL = f"SELECT count(DISTINCT t.key) {_FROM}"
+_TAGGED = """
+SELECT n.id, n.trash, n.tags FROM notes n
+WHERE n.pk IN (SELECT pk FROM note_tags WHERE key = ?) ORDER BY n.pk
+"""
+
+
+SLICE = 100
+"""Notes read at once: their texts are in memory together."""
+Hashes = dict[bytes, list[int]]
+"""Hash of what notes say, and the keys of those notes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """Hold one of the notes that say the same; ``head`` is the preview of its text."""
+
+    id: str
+    local_version: int
+    title: str | None
+    head: str
+
+
+def collect_hashes(database: Database, hashes: Hashes) -> Iterator[None]:
+    """Add the hashes of all notes, a slice at each step: a caller can do other things in between."""
+    after = 0
+    while rows := database.rows(_TEXTS, (after, SLICE)):
+        for pk, title, text in rows:
+            hashes.setdefault(hash_of(title, text), []).append(pk)
+        after = rows[-1][0]
+        yield
+
+
+def hash_of(title: str | None, text: str) -> bytes:
+    """Return the hash of what a note says: 16 bytes."""
+    lines = "\n".join(map(str.rstrip, text.split("\n"))).rstrip()
+    said = f"\0{lines}" if lines else title or ""
+    return hashlib.blake2b(said.encode(), digest_size=16).digest()
+
+
+def read_twins(database: Database, keys: list[int]) -> list[Twin]:
+    """Return these notes, the last changed first; those that have gone meanwhile are left out."""
+    return [Twin(*row) for row in database.rows(_TWINS, (json.dumps(keys),))]
+
+
+_TEXTS = """
+SELECT pk, title, text FROM notes WHERE pk > ? AND trash = 0 ORDER BY pk LIMIT ?
+"""
+_TWINS = """
+SELECT n.id, n.local_version, n.title, n.head
+FROM json_each(?) AS wanted CROSS JOIN notes n ON n.pk = wanted.value
+ORDER BY n.modified_at DESC, n.pk
 """

@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
-from mcp_notarium.domain.visibility import EVERYTHING, Visibility
+from mcp_notarium.domain.policy import EVERYTHING, Visibility
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import FtsIndex
-from mcp_notarium.storage.hidden_names import Named
 from mcp_notarium.storage.hidden_note_filter import HiddenNote, VisibilityFilter
 from mcp_notarium.storage.merge_bases import MergeBases
-from mcp_notarium.storage.note_aliases import NoteNames
+from mcp_notarium.storage.note_ids import Named, NoteNames
 from mcp_notarium.storage.note_links import NoteLinks
 from mcp_notarium.storage.note_rows import Applied, Change, Rows, batches, rows_of
 from mcp_notarium.storage.version_table import VersionTable

@@ -21,12 +21,11 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.backoff import FIRST_DELAY, CycleBackoff, retry_after_of
-from mcp_notarium.sync.batch_apply import BatchApplier
-from mcp_notarium.sync.batch_commit import Batch, Superseded, Tally
+from mcp_notarium.sync.batch_apply import Batch, BatchApplier, Superseded, Tally
 from mcp_notarium.sync.batch_reader import Batches, BatchReader
 from mcp_notarium.sync.cycle_states import RESTING, Effect, Event, State, event_of, receive
 from mcp_notarium.sync.progress import SyncProgress
-from mcp_notarium.sync.push_results import PushOutcome
+from mcp_notarium.sync.push_decisions import PushOutcome
 from mcp_notarium.sync.writer import Writer
 
 if TYPE_CHECKING:

@@ -33,13 +33,14 @@ from mcp_notarium.sync.note_locks import NoteLock
 from mcp_notarium.sync.push import Pusher, is_final
 from mcp_notarium.sync.push_decisions import (
     Attempt,
+    PushOutcome,
+    PushResult,
     Step,
     decide,
     held_for_creation,
     held_for_deletion,
     held_for_update,
 )
-from mcp_notarium.sync.push_results import PushOutcome, PushResult
 from mcp_notarium.sync.write_errors import unknown_outcome
 
 LOCK_TRIES = 50

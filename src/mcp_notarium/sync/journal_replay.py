@@ -27,7 +27,7 @@ from mcp_notarium.sync.entry_replay import EntryReplay, PerhapsRenamed
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
-from mcp_notarium.sync.push_results import PushOutcome
+from mcp_notarium.sync.push_decisions import PushOutcome
 
 _PERHAPS_EVERYBODY = (StoreTimeout, StoreUnavailable, LoginRequired, RateLimited)
 """Errors that may concern every other entry as well."""

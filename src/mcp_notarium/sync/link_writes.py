@@ -2,21 +2,34 @@
 
 Their journal entries are recorded with that of the renaming, and follow it: so a process that ends anywhere leaves
 either a note that keeps its name, or one whose links the next cycle finishes.
+
+Let the cards of canvases follow a renamed note, also after the process that has renamed it was killed.
+
+What is to be done is on the disk before the note is renamed. It is done once the index has the note under its new
+path only, and forgotten if the note keeps its old one. A canvas is read right before its paths are changed: what anybody
+else has written there stays, and doing it twice changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import replace
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from mcp_notarium.domain.link_rewriting import Changes, rewrite_links
 from mcp_notarium.domain.note import PendingWrite, WriteKind
-from mcp_notarium.errors import StoreRejected
+from mcp_notarium.errors import CacheError, OutcomeUnknown, StoreError, StoreRejected
+from mcp_notarium.markup.obsidian_links import Changes, rewrite_links
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.push import Pusher
+
+if TYPE_CHECKING:
+    from mcp_notarium.storage.cache import Cache
+    from mcp_notarium.stores.live_pages import LivePages
 
 
 class LinkWriter:
@@ -72,3 +85,98 @@ class LinkWriter:
                 sent = await self._pusher.send_follow_up(entry, base.content)
                 done += [entry.note_id] if sent.stored else []
         return tuple(done)
+
+
+@dataclass(frozen=True, slots=True)
+class CardMove:
+    """Hold which canvases are to show a note at its ``new`` path, and the process that works on that."""
+
+    old: str
+    new: str
+    canvases: tuple[str, ...]
+    owner: str
+
+
+@dataclass(slots=True)
+class CardsMoved:
+    """Hold the ``canvases`` that show a note at its new path, and those ``waiting`` for a later cycle."""
+
+    canvases: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
+
+
+class CardMoves:
+    """Record, do and finish such moves. ``pages`` None: the store has no canvases."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        pages: LivePages | None,
+        *,
+        owner: str,
+        owner_ended: Callable[[str], bool],
+        on_step: Callable[[str], None],
+    ) -> None:
+        self._cache = cache
+        self._pages = pages
+        self._owner = owner
+        self._owner_ended = owner_ended
+        self._on_step = on_step
+        self._active: set[str] = set()
+
+    @asynccontextmanager
+    async def following(
+        self, old: str, new: str, canvases: Iterable[str]
+    ) -> AsyncIterator[CardsMoved]:
+        """Move cards after the renaming within; what is yielded holds in the end what became of the canvases.
+
+        If the outcome of the renaming is not known, a later cycle goes on.
+        """
+        move = CardMove(old, new, tuple(sorted(canvases)), self._owner)
+        moved = CardsMoved()
+        if self._pages is None or not move.canvases:
+            yield moved
+            return
+        key = uuid.uuid4().hex
+        self._active.add(key)
+        try:
+            # The flush of the renaming's own entry takes this one to the disk, too.
+            self._cache.sync_state.add_card_move(key, json.dumps(asdict(move)))
+            try:
+                yield moved
+            except OutcomeUnknown:
+                raise
+            except Exception:
+                with suppress(CacheError):
+                    self._cache.sync_state.drop_card_move(key)
+                raise
+            moved.waiting.update(move.canvases)  # a later cycle does it
+            with suppress(StoreError, CacheError):
+                done = await self._settle(key, move)
+                if done is not None:
+                    moved.canvases.update(done)
+                    moved.waiting.clear()
+        finally:
+            self._active.discard(key)
+
+    async def finish(self) -> None:
+        """Finish what no running process works on. Raises ``StoreError``, ``CacheError``."""
+        for key, value in self._cache.sync_state.card_moves():
+            said = json.loads(value)
+            move = CardMove(**said | {"canvases": tuple(said["canvases"])})
+            ours = move.owner == self._owner
+            if key not in self._active and (ours or self._owner_ended(move.owner)):
+                await self._settle(key, move)
+
+    async def _settle(self, key: str, move: CardMove) -> set[str] | None:
+        """Do a move if the note was renamed, and forget it; None: it waits, for that is not known yet."""
+        pending = {write.note_id for write in self._cache.journal.in_flight()}
+        if self._pages is None or pending & {move.old, move.new}:
+            return None
+        notes, moved = self._cache.notes, set[str]()
+        if notes.etag(move.new) is not None and notes.etag(move.old) is None:
+            self._on_step("cards")
+            moved = await self._pages.move_cards(move.canvases, old=move.old, new=move.new)
+            self._on_step("cards moved")
+        self._cache.sync_state.drop_card_move(key)
+        return moved

@@ -31,7 +31,7 @@ from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.listing_pages import require_usable
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.push_answers import NOTHING, AnswerCommitter
-from mcp_notarium.sync.push_results import PushOutcome, PushResult
+from mcp_notarium.sync.push_decisions import PushOutcome, PushResult
 from mcp_notarium.sync.write_errors import (
     gone_error,
     names_taken_error,

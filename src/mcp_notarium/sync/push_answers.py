@@ -25,8 +25,7 @@ from mcp_notarium.sync.conflict_copy import (
 )
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
-from mcp_notarium.sync.push_decisions import settle
-from mcp_notarium.sync.push_results import PushOutcome, PushResult
+from mcp_notarium.sync.push_decisions import PushOutcome, PushResult, settle
 from mcp_notarium.sync.write_errors import unknown_outcome
 
 FollowUp = Callable[[PendingWrite, Content], Awaitable["PushResult"]]

@@ -3,6 +3,8 @@
 One process leads: it listens to the change feed, polls, sweeps and checkpoints. The others write
 through and watch the leader; when it ends, or has no login, one of them takes over. Nothing is wiped
 except by ``index_reload``.
+
+Elect the one process that syncs a database, by a lock file.
 """
 
 from __future__ import annotations
@@ -22,13 +24,51 @@ from mcp_notarium.stores.contract import Changes, Store
 from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Effect, Event, State
 from mcp_notarium.sync.index_reload import reload_index
-from mcp_notarium.sync.leader_election import Leader
-from mcp_notarium.sync.progress import SyncProgress
-from mcp_notarium.sync.status import SyncStatus, read_status
+from mcp_notarium.sync.progress import SyncProgress, SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
 
 if TYPE_CHECKING:
+    from filelock import FileLock
+
     from mcp_notarium.logs import Logger
+
+
+class Leader:
+    """Hold the lock of the process that syncs and checkpoints, or try to get it.
+
+    The system releases the lock of a process that ends in any way, so a killed leader leaves no trace.
+    ``path`` None: no other process has the database.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._lock: FileLock | None = None
+
+    @property
+    def held(self) -> bool:
+        """Tell whether this process leads."""
+        return self._path is None or (self._lock is not None and self._lock.is_locked)
+
+    def acquire(self) -> bool:
+        """Try to lead; False if another process does, or if locks do not work here."""
+        from filelock import FileLock, Timeout  # noqa: PLC0415 - costs start-up time
+
+        if self.held or self._path is None:
+            return True
+        if self._lock is None:
+            # Not bound to a thread: it is released wherever the event loop is closed.
+            self._lock = FileLock(self._path, mode=0o600, thread_local=False)
+        try:
+            self._lock.acquire(blocking=False)
+        except (Timeout, OSError):
+            return False
+        return True
+
+    def release(self) -> None:
+        """Release the lock, so that another process can lead. Idempotent."""
+        if self._lock is not None:
+            self._lock.release(force=True)
+
 
 TICK = 1.0
 """Seconds between two polls for requests of other processes, and of the leader's lock."""

@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
-from mcp_notarium.domain.link_rewriting import Changes
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, WriteKind
 from mcp_notarium.errors import (
     LoginRequired,
@@ -24,23 +23,21 @@ from mcp_notarium.errors import (
     StoreError,
     StoreProtocolError,
 )
+from mcp_notarium.markup.obsidian_links import Changes
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Ids, Store, Versions, require_supported
 from mcp_notarium.stores.live_pages import LivePages
 from mcp_notarium.stores.reviving import name_parts
-from mcp_notarium.sync.card_moves import CardMoves
-from mcp_notarium.sync.direct_write import DirectWriter
 from mcp_notarium.sync.entry_replay import EntryReplay
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.journal_replay import JournalReplay
+from mcp_notarium.sync.link_writes import CardMoves
 from mcp_notarium.sync.note_fetch import get_newest
-from mcp_notarium.sync.note_locks import NoteLocks
-from mcp_notarium.sync.process_names import process_ended
+from mcp_notarium.sync.note_locks import NoteLocks, process_ended
 from mcp_notarium.sync.push import MOST_IDS, Pusher
-from mcp_notarium.sync.push_results import PushOutcome, PushResult
-from mcp_notarium.sync.remover import Remover
-from mcp_notarium.sync.updater import Updater
+from mcp_notarium.sync.push_decisions import PushOutcome, PushResult
+from mcp_notarium.sync.updater import Remover, Updater
 from mcp_notarium.sync.write_errors import (
     NOT_SAVED,
     add_outcome,
@@ -50,7 +47,7 @@ from mcp_notarium.sync.write_errors import (
     taken_over_error,
     unknown_outcome,
 )
-from mcp_notarium.sync.write_sender import Saved, WriteSender
+from mcp_notarium.sync.write_sender import DirectWriter, Saved, WriteSender
 
 _AT_ONCE = 5
 """Calls that write at the same time. Of eight connections to a store this leaves those for news and late writes."""

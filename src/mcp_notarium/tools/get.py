@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from mcp_notarium.domain.headings import find_headings
 from mcp_notarium.domain.lines import LF, count_lines, split_lines, start_of
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, VersionConflict
+from mcp_notarium.markup.headings import find_headings
 from mcp_notarium.tools.answers import (
     AppNoteAnswer,
     Heading,

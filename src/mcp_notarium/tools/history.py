@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.blocks import Form
-from mcp_notarium.domain.change_summary import ChangeSummary, summarize_change
+from mcp_notarium.domain.diff import ChangeSummary, summarize_change
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict

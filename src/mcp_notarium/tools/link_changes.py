@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mcp_notarium.domain.link_rewriting import count_links, rewrite_links
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.errors import InvalidRequest, NotPermitted
+from mcp_notarium.markup.obsidian_links import count_links, rewrite_links
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.domain.link_rewriting import Changes
+    from mcp_notarium.markup.obsidian_links import Changes
     from mcp_notarium.sync.write_sender import Saved
 
 MOST_NAMED = 10

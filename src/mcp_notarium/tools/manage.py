@@ -5,23 +5,31 @@
 Trashing can be undone and needs no confirmation. Permanent deletion works on trashed notes only; it and
 ``reset_cache`` need one. Success of a note action means that the store has carried it out. The statistics
 hold no note text, path or secret.
+
+Handle ``manage find_duplicates``: group the visible notes that say the same.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium import __version__
+from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
-from mcp_notarium.tools import duplicates, history, tags
+from mcp_notarium.tools import history, tags
 from mcp_notarium.tools.answers import (
+    Duplicate,
+    DuplicateNote,
     DuplicatesAnswer,
     HistoryAnswer,
     ManageAnswer,
@@ -34,9 +42,57 @@ from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.removal import remove_note
 from mcp_notarium.tools.requests import Action, ManageRequest
 from mcp_notarium.tools.save import with_properties
+from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+
+
+MOST_GROUPS = 20
+MOST_NOTES = 10
+"""Notes of a group that are named; ``count`` has all of them."""
+
+
+async def find(app: App, request: ManageRequest, call: CallContext) -> DuplicatesAnswer:
+    """Return one page of groups, the largest first. Other calls are answered between two slices.
+
+    Raises ``NotPermitted`` if texts are hidden: which are equal would reveal them.
+    """
+    del call  # a read asks the user nothing
+    app.config.policy.require_filter(Field.TEXT)
+    status = await wait_for_notes(app)
+    hashes: dict[bytes, list[int]] = {}
+    for _ in app.library.collect_hashes(hashes):
+        await asyncio.sleep(0)
+    groups = sorted((keys for keys in hashes.values() if len(keys) > 1), key=_order)
+    size, page = app.usage_limits.limit_rows(MOST_GROUPS), request.page or 1
+    shown = groups[(page - 1) * size : page * size]
+    return DuplicatesAnswer(
+        duplicates=[made for keys in shown if (made := _group(app, keys)) is not None],
+        total=len(groups),
+        next_page=page + 1 if page < ceil(len(groups) / size) else None,
+        sync=sync_part(status, now=app.clock()),
+    )
+
+
+def _order(keys: list[int]) -> tuple[int, int]:
+    return -len(keys), keys[0]
+
+
+def _group(app: App, keys: list[int]) -> Duplicate | None:
+    """Return a group on the wire; None if its notes have gone meanwhile."""
+    twins = app.library.read_twins(keys)
+    if not twins:
+        return None
+    title = " ".join((twins[0].title or "").split())
+    return Duplicate(
+        title=shorten(title) if title else twins[0].head,
+        count=len(twins),
+        notes=[
+            DuplicateNote(id=twin.id, local_version=twin.local_version)
+            for twin in twins[:MOST_NOTES]
+        ],
+    )
 
 
 _MB = 1_000_000
@@ -250,7 +306,7 @@ _ACTIONS: Mapping[Action, Callable[[App, ManageRequest, CallContext], Awaitable[
     "undo": history.undo,
     "list_tags": tags.count,
     "rename_tag": tags.rename,
-    "find_duplicates": duplicates.find,
+    "find_duplicates": find,
     "get_stats": _stats,
     "reset_cache": _reset,
 }

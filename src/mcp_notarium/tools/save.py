@@ -20,7 +20,6 @@ from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.call_context import CallContext, name_note, quote_whole, require_consent
 from mcp_notarium.tools.link_changes import describe, with_links
-from mcp_notarium.tools.losses import find_questions
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
     find_at_version,
@@ -28,6 +27,7 @@ from mcp_notarium.tools.note_lookup import (
     missing_version_error,
     versions_of,
 )
+from mcp_notarium.tools.removal import find_questions
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import (
@@ -43,7 +43,7 @@ from mcp_notarium.tools.tag_spelling import spell_tags
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.domain.link_rewriting import Changes
+    from mcp_notarium.markup.obsidian_links import Changes
     from mcp_notarium.sync.write_sender import Saved
 
 LARGEST_NOTE = 1_048_576

@@ -1,6 +1,8 @@
 """List the formats of exports, write an export to new private files, and read one whatever it holds.
 
 A zip file is not extracted: its document alone is read, up to a limit. In a folder links are not followed.
+
+Convert notes to a JSON document with all that an export holds of them, and back. Pure.
 """
 
 from __future__ import annotations
@@ -13,14 +15,21 @@ import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
-from mcp_notarium.domain.note_archive import ArchivedFile, ArchivedNote, DocumentFormat, unreadable
+from mcp_notarium.domain.note_archive import (
+    ArchivedFile,
+    ArchivedNote,
+    DocumentFormat,
+    from_fields,
+    to_fields,
+    unreadable,
+)
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.private_files import (
@@ -31,7 +40,31 @@ from mcp_notarium.files.private_files import (
     sync_folder,
 )
 from mcp_notarium.stores import registry
-from mcp_notarium.transfer import json_document, markdown_folder
+from mcp_notarium.transfer import markdown_folder
+
+_VERSION = 1
+
+
+def encode(notes: Sequence[ArchivedNote]) -> dict[str, Any]:
+    """Return the document of these notes."""
+    listed = [to_fields(note) | {"text": note.content.text} for note in notes]
+    return {"format": "mcp-notarium notes", "version": _VERSION, "notes": listed}
+
+
+def decode(document: Mapping[str, Any]) -> Iterator[ArchivedNote]:
+    """Yield the notes of a document. Raises ``InvalidRequest``."""
+    version, listed = document.get("version"), document.get("notes")
+    if version != _VERSION or not isinstance(listed, list):
+        raise unreadable(f"it is no list of notes of version {_VERSION}")
+    for number, fields in enumerate(listed, 1):
+        where = f"note {number}"
+        if not isinstance(fields, dict):
+            raise unreadable(f"{where} is not an object")
+        yield from_fields(fields, text=fields.get("text"), where=where)
+
+
+FORMAT = DocumentFormat("json", "JSON", "notes", encode, decode)
+
 
 Report = Callable[[int, int], object]
 """Takes how many notes are done, and of how many."""
@@ -62,7 +95,7 @@ _NEWEST_IN_ZIP = datetime(2107, 12, 31, tzinfo=UTC)
 def documents() -> tuple[DocumentFormat, ...]:
     """Return the formats that are one document: ours, and those of the apps of stores."""
     found = (kind.export_format() for kind in registry.kinds())
-    return (json_document.FORMAT, *filter(None, found))
+    return (FORMAT, *filter(None, found))
 
 
 def names() -> tuple[str, ...]:
@@ -75,7 +108,7 @@ def guess(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix == ".zip":
         return next(one.name for one in documents() if one.member)
-    return json_document.FORMAT.name if suffix == ".json" else markdown_folder.NAME
+    return FORMAT.name if suffix == ".json" else markdown_folder.NAME
 
 
 def write(name: str, path: Path, notes: Sequence[ArchivedNote], report: Report) -> None:

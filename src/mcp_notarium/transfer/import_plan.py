@@ -3,6 +3,8 @@
 A note is imported once. It keeps its id if the store can have it; else the store's id for it is made from the id
 and the date in the export, or, where ids are names, from folder and title. A note under that id is left as it is. So an
 import that was interrupted, or is repeated, makes no second copy. What the store cannot hold is counted first.
+
+Bring the tags of other programs into the rules of ours, and write a folder as a tag and back. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from urllib.parse import quote, unquote
 
+from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.domain.note_archive import ArchivedNote, format_date
@@ -23,9 +27,36 @@ from mcp_notarium.stores import registry
 from mcp_notarium.stores.contract import SEEDED, Ids, Traits, random_id
 from mcp_notarium.stores.kind import StoreKind
 from mcp_notarium.sync.note_transfer import NoteTransfer
-from mcp_notarium.tools.save_checks import find_new_addresses
-from mcp_notarium.transfer import tag_forms
+from mcp_notarium.tools.save_checks import LONGEST_TAG, MOST_TAGS, find_new_addresses
 from mcp_notarium.transfer.formats import Report
+
+_FOLDER = "folder:"
+_BLANKS = re.compile(r"[\s\x00-\x1f\x7f]+")
+_NOT_IN_FOLDERS = re.compile(r"[^\w./-]+")
+
+
+def tidy(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return the tags trimmed, without ``#`` before them, split at commas, each once, not too many nor too long."""
+    kept: dict[str, str] = {}
+    for part in (part for tag in tags for part in tag.split(",")):
+        name = _BLANKS.sub(" ", part).lstrip("# ")[:LONGEST_TAG].strip()
+        if name:
+            kept.setdefault(tag_key(name), name)
+    return tuple(kept.values())[:MOST_TAGS]
+
+
+def folder_tag(folder: str) -> str:
+    """Return the tag that keeps a folder: one word, which is no address. '' if it would be too long."""
+    written = _NOT_IN_FOLDERS.sub(lambda found: quote(found[0], safe=""), folder)
+    return f"{_FOLDER}{written}" if len(_FOLDER) + len(written) <= LONGEST_TAG else ""
+
+
+def take_folder(tags: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the folder that a tag keeps, '' if none does, and the other tags."""
+    found = [tag for tag in tags if tag.startswith(_FOLDER)]
+    others = tuple(tag for tag in tags if tag not in found)
+    return unquote(found[0].removeprefix(_FOLDER)) if found else "", others
+
 
 _SAME_SECOND = 1.0
 
@@ -155,12 +186,12 @@ def adapt(note: ArchivedNote, traits: Traits, lost: list[str]) -> Content | None
         if first_line(content.text).lstrip("# ") != content.title:
             content = replace(content, text=f"{content.title}\n{content.text}")
         content = replace(content, title=None)
-    tags = tag_forms.tidy(content.tags)
+    tags = tidy(content.tags)
     if tags != content.tags:
         lost.append(TIDY_TAGS)
-    if traits.folders and tag_forms.take_folder(tags)[0]:
+    if traits.folders and take_folder(tags)[0]:
         lost.append(FOLDER_FROM_TAG)
-        tags = tag_forms.take_folder(tags)[1]
+        tags = take_folder(tags)[1]
     content = replace(content, tags=tags)
     lost += map(NO_PROPERTY.format, sorted(content.properties - traits.properties))
     content = replace(content, properties=content.properties & traits.properties)
@@ -183,7 +214,7 @@ def _folder_of(note: ArchivedNote, traits: Traits) -> str:
         return note.folder
     if "/" in note.id and any(one.paths and one.takes_id(note.id) for one in registry.kinds()):
         return note.id.rpartition("/")[0]
-    return tag_forms.take_folder(note.content.tags)[0] if traits.folders else ""
+    return take_folder(note.content.tags)[0] if traits.folders else ""
 
 
 def _keep_folder(
@@ -193,7 +224,7 @@ def _keep_folder(
     folder = _folder_of(note, transfer.traits)
     if not folder or transfer.traits.folders:
         return content
-    tag = tag_forms.folder_tag(folder)
+    tag = folder_tag(folder)
     if tag and transfer.traits.tags:
         with suppress(StoreRejected):
             would = transfer.preview(note.id, Content("", (tag,)), now=now)

@@ -14,7 +14,6 @@ from typing import Any
 
 import yaml
 
-from mcp_notarium.domain.front_matter import NotUnderstood, read_created, read_tags
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_archive import (
@@ -26,6 +25,7 @@ from mcp_notarium.domain.note_archive import (
     to_fields,
     unreadable,
 )
+from mcp_notarium.markup.front_matter import NotUnderstood, read_created, read_tags
 
 NAME = "markdown"
 ENDING = ".md"

@@ -23,7 +23,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.local.tables import TABLES
+from mcp_notarium.stores.local.kind import TABLES
 from support.account import BOUNDS, PASSPHRASE, account, open_cheaply
 from support.local_notebook import OtherProcess, local
 from support.long import LONG, dice

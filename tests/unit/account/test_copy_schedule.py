@@ -16,7 +16,7 @@ from mcp_notarium.errors import LockedError
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.integrity import PAGE_SIZE
-from mcp_notarium.stores.local.tables import TABLES
+from mcp_notarium.stores.local.kind import TABLES
 from support.account import account, database_of, folder_of, open_cheaply
 from support.local_notebook import OtherProcess, local
 from support.log_events import capture

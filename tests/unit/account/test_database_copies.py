@@ -31,7 +31,7 @@ from mcp_notarium.files.locks import hold_lock
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.integrity import PAGE_SIZE
-from mcp_notarium.stores.local.tables import TABLES
+from mcp_notarium.stores.local.kind import TABLES
 from support.account import (
     BOUNDS,
     OTHER,

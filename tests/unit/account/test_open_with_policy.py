@@ -9,8 +9,7 @@ import pytest
 
 from mcp_notarium.account import opener
 from mcp_notarium.account.opener import open_with_policy
-from mcp_notarium.domain.policy import Policy
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Policy, Visibility
 from mcp_notarium.errors import CacheFull
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache

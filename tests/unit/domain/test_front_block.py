@@ -2,10 +2,10 @@
 
 import pytest
 
-from mcp_notarium.domain.change_summary import summarize_change
-from mcp_notarium.domain.front_block import shown_part
+from mcp_notarium.domain.diff import summarize_change
 from mcp_notarium.domain.lines import preview
 from mcp_notarium.domain.note import Content
+from mcp_notarium.markup.front_matter import shown_part
 
 FRONT = "---\ntags: [a]\n---\n"
 

@@ -1,6 +1,6 @@
 """Test which lines of a Markdown text are headings."""
 
-from mcp_notarium.domain.headings import MOST, find_headings
+from mcp_notarium.markup.headings import MOST, find_headings
 
 TEXT = """---
 # a comment

@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.link_rewriting import (
+from mcp_notarium.markup.obsidian_links import (
     count_links,
     file_places,
     find_broken,
+    find_links,
+    find_targets,
+    name_key,
+    resolve,
     rewrite_links,
 )
-from mcp_notarium.domain.note_links import find_links, find_targets, name_key, resolve
 
 
 def renamed(texts, old, new, files=()):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.note_links import MOST, find_targets, name_key, resolve, resolve_alias
+from mcp_notarium.markup.obsidian_links import MOST, find_targets, name_key, resolve, resolve_alias
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.policy import ACTIONS, PERMISSIVE, TOOLS, Field, Mode, Policy
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import ACTIONS, PERMISSIVE, TOOLS, Field, Mode, Policy, Visibility
 from mcp_notarium.errors import NotPermitted
 from mcp_notarium.tools import catalog
 from mcp_notarium.tools.requests import Action

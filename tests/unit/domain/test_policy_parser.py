@@ -4,9 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.policy import Field, Limits, Mode, Policy
+from mcp_notarium.domain.policy import Field, Limits, Mode, Policy, Visibility
 from mcp_notarium.domain.policy_parser import parse_policy
-from mcp_notarium.domain.visibility import Visibility
 from mcp_notarium.errors import ConfigError
 
 WHOLE = """\

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.visibility import EVERYTHING, Visibility
+from mcp_notarium.domain.policy import EVERYTHING, Visibility
 
 tags = st.lists(st.sampled_from(["a", "A", "b", " b", "ü", "U\u0308", "x"]), max_size=4)
 ids = st.sampled_from(["1", "2", "3", "a/1", "A/b/1", "ab/1"])

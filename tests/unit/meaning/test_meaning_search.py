@@ -10,7 +10,7 @@ import pytest
 
 from mcp_notarium import logs
 from mcp_notarium.domain.note import Content, Tombstone
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.meaning import meaning_search
 from mcp_notarium.meaning.embedder import Embedder
 from mcp_notarium.meaning.meaning_search import MeaningSearch

@@ -9,8 +9,7 @@ import pytest
 from mcp import MCPError
 from mcp.client.subscriptions import ResourcesListChanged
 
-from mcp_notarium.domain.policy import Field, Limits, Policy
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Field, Limits, Policy, Visibility
 from mcp_notarium.protocol import change_watch, sdk_resources
 from mcp_notarium.protocol.static_replies import offering, read_replies
 from mcp_notarium.tools import resources

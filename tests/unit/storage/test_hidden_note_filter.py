@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.domain.note import Content, Tombstone
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import PolicyChanged
 from mcp_notarium.search.parser import parse
 from mcp_notarium.storage import integrity

@@ -3,8 +3,8 @@
 import pytest
 
 from mcp_notarium.domain.note import Content, Revision, Tombstone
-from mcp_notarium.domain.note_links import Links, find_targets
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Visibility
+from mcp_notarium.markup.obsidian_links import Links, find_targets
 from mcp_notarium.search.parser import parse
 from mcp_notarium.storage.cache import Cache, apply_rules
 

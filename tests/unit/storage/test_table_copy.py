@@ -11,8 +11,8 @@ from mcp_notarium.search import parser
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener, integrity, table_copy
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.note_names import count_tags
 from mcp_notarium.storage.schema import TABLES, Kind
-from mcp_notarium.storage.tag_counts import count_tags
 from support.journal_entries import make_unfinished
 
 OLD, NEW = (Secret(f"x'{digit * 160}'") for digit in ("1", "2"))

@@ -10,7 +10,7 @@ import pytest
 
 from mcp_notarium.errors import LoginRequired, OtherAccount, StoreUnavailable
 from mcp_notarium.secret import Secret
-from mcp_notarium.stores.simplenote.token_owner import TokenOwner
+from mcp_notarium.stores.simplenote.session import TokenOwner
 from notarium_devtools.simperium import Simulator
 from support.simplenote_client import (
     MemoryRecord,

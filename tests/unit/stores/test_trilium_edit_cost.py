@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.parser_block import ParserBlock
 
-from mcp_notarium.stores.trilium import html_edit, markdown_reader
-from mcp_notarium.stores.trilium.html_blocks import to_markdown
+from mcp_notarium.markup import html_edit, markdown_reader
+from mcp_notarium.markup.html_codec import to_markdown
 
 LINES = 500
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.errors import StoreProtocolError
-from mcp_notarium.stores.trilium.attachment_links import Attachment, twin_of, with_own
+from mcp_notarium.stores.trilium.revisions import Attachment, twin_of, with_own
 from mcp_notarium.tools.catalog import TITLED
 from notarium_devtools.trilium import TriliumSimulator
 from notarium_devtools.trilium.records import Attachment as Stored

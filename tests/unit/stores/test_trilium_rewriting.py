@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.stores.trilium.rewriting import is_made_of
+from mcp_notarium.stores.trilium.write_steps import is_made_of
 from notarium_devtools.trilium import TriliumSimulator
 from support.journal_entries import make_write
 from support.sync_rig import Client

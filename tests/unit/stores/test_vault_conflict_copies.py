@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from mcp_notarium.domain.policy import Policy
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Policy, Visibility
 from mcp_notarium.stores.vault import note_writer
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools import save

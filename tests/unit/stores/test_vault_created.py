@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.domain.front_matter import read_created
 from mcp_notarium.domain.note import Content
+from mcp_notarium.markup.front_matter import read_created
 from mcp_notarium.stores.vault import file_identity
 from mcp_notarium.stores.vault import folder as vault_folder
 from mcp_notarium.stores.vault.store import VaultStore

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_notarium.domain.front_matter import read_aliases
+from mcp_notarium.markup.front_matter import read_aliases
 from mcp_notarium.stores.vault.note_codec import find_links
 
 

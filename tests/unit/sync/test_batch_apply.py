@@ -14,10 +14,10 @@ from mcp_notarium.storage import fts_index
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database import Database
 from mcp_notarium.sync import batch_apply
-from mcp_notarium.sync.batch_commit import Batch, BatchCommitter, Tally
+from mcp_notarium.sync.batch_apply import Batch, BatchCommitter, Tally
 from mcp_notarium.sync.cycle_states import State
-from mcp_notarium.sync.leader_election import Leader
 from mcp_notarium.sync.pull_decisions import Confirmed
+from mcp_notarium.sync.scheduler import Leader
 from support.sync_rig import in_step, running, until
 
 PATIENCE = 10.0

@@ -7,7 +7,7 @@ import pytest
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.audit.chain import OPEN, AuditEntry
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import (
     CacheError,
     CacheFull,
@@ -19,7 +19,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.stores.local.store import LocalStore
-from mcp_notarium.sync.direct_write import run_at_once
+from mcp_notarium.sync.write_sender import run_at_once
 from support.local_notebook import OtherProcess
 from support.sync_rig import Crash, open_cache
 

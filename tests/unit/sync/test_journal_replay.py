@@ -8,7 +8,7 @@ from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import LoginRequired, OutcomeUnknown, StoreUnavailable
 from mcp_notarium.stores.contract import random_id
 from mcp_notarium.sync.conflict_copy import MARK, copy_write_id
-from mcp_notarium.sync.push_results import PushOutcome
+from mcp_notarium.sync.push_decisions import PushOutcome
 from support.memory_client import Fault
 from support.sync_rig import LEASE, until
 

@@ -7,7 +7,7 @@ import pytest
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.sync import journal_replay, note_fetch
 from mcp_notarium.sync.backoff import FIRST_DELAY
-from mcp_notarium.sync.batch_commit import SPLIT
+from mcp_notarium.sync.batch_apply import SPLIT
 from mcp_notarium.sync.cycle_states import State
 from support.memory_client import Fault
 

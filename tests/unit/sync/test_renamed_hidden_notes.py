@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import NoteNotFound, OutcomeUnknown
 from mcp_notarium.storage import table_copy
 from mcp_notarium.storage.cache import Cache

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import (
     NotariumError,
     NoteNotFound,

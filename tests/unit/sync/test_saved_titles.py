@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.domain.link_rewriting import rewrite_links
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import InvalidRequest, NotariumError, StoreRejected, StoreUnavailable
+from mcp_notarium.markup.obsidian_links import rewrite_links
 from mcp_notarium.stores.vault import file_identity
 from mcp_notarium.stores.vault import folder as vault_folder
 from mcp_notarium.stores.vault.store import VaultStore

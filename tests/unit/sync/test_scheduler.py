@@ -12,7 +12,7 @@ from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.sync import batch_apply, scheduler
 from mcp_notarium.sync.backoff import FIRST_DELAY
 from mcp_notarium.sync.cycle_states import State
-from mcp_notarium.sync.leader_election import Leader
+from mcp_notarium.sync.scheduler import Leader
 from support.memory_client import LIKE_VAULT, Fault
 from support.sync_rig import in_step, running, until
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import (
     InvalidRequest,
     NoteNotFound,

@@ -8,7 +8,7 @@ import pytest
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.audit.chain import OPEN, AuditEntry
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import NoteNotFound, OutcomeUnknown
 from mcp_notarium.library import Library
 from mcp_notarium.storage.audit_log import Act, AuditLog

@@ -3,8 +3,7 @@
 import pytest
 
 from mcp_notarium.audit.chain import OPEN, AuditEntry
-from mcp_notarium.domain.policy import Field, Limits, Mode, Policy
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Field, Limits, Mode, Policy, Visibility
 from mcp_notarium.errors import (
     ConfirmationRequired,
     InvalidRequest,

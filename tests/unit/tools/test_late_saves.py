@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.excerpts import LONGEST_LINE
 from mcp_notarium.domain.patch import Operation, apply_patch
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import (
     ConfirmationRequired,
     NoteNotFound,
@@ -23,7 +22,7 @@ from mcp_notarium.storage.merge_bases import PER_NOTE
 from mcp_notarium.stores.contract import Versions
 from mcp_notarium.tools import save
 from mcp_notarium.tools.requests import SaveRequest, TitledSaveRequest
-from mcp_notarium.tools.save_answer import MOST_SHOWN, NOT_ALL_SHOWN
+from mcp_notarium.tools.save_answer import LONGEST_LINE, MOST_SHOWN, NOT_ALL_SHOWN
 from mcp_notarium.tools.tool_names import ToolNames
 from support.memory_client import Fault
 from support.sync_rig import quick_folder

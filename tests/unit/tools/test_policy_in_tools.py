@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.policy import Field, Limits, Policy
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Field, Limits, Policy, Visibility
 from mcp_notarium.errors import (
     CacheBusy,
     ConfirmationRequired,

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.domain.policy import Field, Limits, Policy
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Field, Limits, Policy, Visibility
 from mcp_notarium.errors import (
     ConfirmationRequired,
     InvalidRequest,

@@ -13,7 +13,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content, PendingWrite
 from mcp_notarium.domain.note_archive import ArchivedNote, archive
-from mcp_notarium.domain.visibility import Visibility
+from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import RateLimited, StoreRejected, StoreUnavailable
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.contract import Acknowledgement, Traits

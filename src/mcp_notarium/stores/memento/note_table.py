@@ -1,4 +1,12 @@
-"""Read and change rows of the table ``Note`` inside one transaction."""
+"""Read and change rows of the table ``Note`` inside one transaction.
+
+Read the rows of other tables that go when a note goes, and make them again.
+
+Such are the labels that Prisma keeps in a table of its own (``_LabelToNote``). Only what the file itself
+declares counts: a foreign key to the note's id with ON DELETE CASCADE. Rows that hang on these rows are not read.
+
+Tell whose notes are served: one user's, and those that belong to nobody.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +16,97 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from mcp_notarium.domain.characters import has_lone_surrogate
-from mcp_notarium.errors import StoreRejected
-from mcp_notarium.stores.memento import dates, linked_rows, note_codec, replaced, users
+from mcp_notarium.errors import StoreRejected, StoreUnavailable
+from mcp_notarium.stores.memento import dates, note_codec, replaced
 from mcp_notarium.stores.memento.database_file import Columns, DatabaseFile, quoted
 from mcp_notarium.stores.memento.note_codec import (
     EMBEDDING,
     HAS_IMAGES,
     SHOWN,
     Change,
+    LinkedRow,
     Row,
     Value,
 )
 from mcp_notarium.stores.reviving import Replaced
+
+_MOST_NAMED = 10
+_HINT = (
+    "Ask the user to set MEMENTO_USER_ID; `mcp-notarium doctor` says how many notes each user has."
+)
+_COUNTS = 'SELECT "userId", count(*) FROM "Note" WHERE "userId" IS NOT NULL GROUP BY 1'
+
+
+def find_owner(connection: sqlite3.Connection, user_id: str, *, counting: bool) -> str | None:
+    """Return the user of the settings, else the only one; None if the file has no users.
+
+    Raises ``StoreUnavailable`` if the file has others instead, or several to choose from. ``counting``: the
+    error says how many notes each has, for which all notes are read.
+    """
+    users = _read_users(connection)
+    if user_id in users or len(users) + bool(user_id) < 2:  # noqa: PLR2004 - one, named or not
+        return user_id or (users[0] if users else None)
+    wrong = "names none of them" if user_id else "is not set"
+    counts = dict(connection.execute(_COUNTS).fetchall()) if counting else {}
+    named = [f"“{one}”" + (f" (notes: {counts.get(one, 0)})" if counting else "") for one in users]
+    raise StoreUnavailable(
+        f"Memento's file has these users, and MEMENTO_USER_ID {wrong}: {_list(named)}",
+        resolution_hint=_HINT,
+    )
+
+
+def _read_users(connection: sqlite3.Connection) -> list[str]:
+    try:
+        found = connection.execute('SELECT "id" FROM "User"').fetchall()
+    except sqlite3.OperationalError:
+        return []  # an app without users
+    return [one[0] for one in found if isinstance(one[0], str)]
+
+
+def _list(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+_LINKS = """
+SELECT t.name, k."from" FROM sqlite_master AS t, pragma_foreign_key_list(t.name) AS k
+WHERE t.type = 'table' AND lower(k."table") = 'note' AND k.on_delete = 'CASCADE' AND coalesce(k."to", 'id') = 'id'
+AND (SELECT count(*) FROM pragma_foreign_key_list(t.name) AS part WHERE part.id = k.id) = 1
+"""
+"""Each table with a column whose row goes with the note of that id."""
+_COLUMNS = "SELECT name FROM pragma_table_info(?)"
+
+
+def read(connection: sqlite3.Connection, note_id: str) -> list[LinkedRow]:
+    """Return the rows that SQLite removes together with the note."""
+    found = []
+    for table, column in connection.execute(_LINKS).fetchall():
+        names = ", ".join(map(quoted, _columns(connection, table)))
+        sql = f"SELECT {names} FROM {quoted(table)} WHERE {quoted(column)} = ?"  # noqa: S608 - names of the file, quoted
+        rows = connection.execute(sql, (note_id,)).fetchall()
+        found += [LinkedRow(table, dict(row)) for row in rows]
+    return found
+
+
+def insert(connection: sqlite3.Connection, rows: Sequence[LinkedRow]) -> None:
+    """Make the rows again. One that the file does not take any more is left out: its label has gone, too."""
+    tables = {table for table, _ in connection.execute(_LINKS).fetchall()}
+    for row in rows:
+        if row.table not in tables:
+            continue
+        there = _columns(connection, row.table)
+        values = {name: value for name, value in row.values.items() if name in there}
+        names, marks = ", ".join(map(quoted, values)), ", ".join("?" * len(values))
+        sql = f"INSERT OR IGNORE INTO {quoted(row.table)} ({names}) VALUES ({marks})"  # noqa: S608 - the same
+        try:
+            connection.execute(sql, tuple(values.values()))
+        except sqlite3.IntegrityError:
+            continue
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [name for (name,) in connection.execute(_COLUMNS, (table,)).fetchall()]
+
 
 PORTION = 1000
 """Notes that are read at once. The app cannot commit meanwhile."""
@@ -55,7 +142,7 @@ class NoteTable:
         self._db = connection
         self._columns = columns
         self.owner = (
-            users.find_owner(connection, user_id, counting=counting) if _OWNER in columns else None
+            find_owner(connection, user_id, counting=counting) if _OWNER in columns else None
         )
         """The user whom a new note belongs to."""
         owned = bool(user_id) and _OWNER in columns
@@ -106,7 +193,7 @@ class NoteTable:
         row = self.read(note_id, whole=True)
         if row is None:
             return None
-        return note_codec.keepsake(row, linked_rows.read(self._db, note_id))
+        return note_codec.keepsake(row, read(self._db, note_id))
 
     def insert(self, note_id: str, change: Change) -> None:
         """Make a note. Raises ``StoreRejected`` if the file does not take it."""
@@ -123,7 +210,7 @@ class NoteTable:
         names, marks = ", ".join(map(quoted, known)), ", ".join("?" * len(known))
         sql = f'INSERT INTO "Note" ({names}) VALUES ({marks})'  # noqa: S608 - names of columns, quoted
         self._change(sql, *known.values())
-        linked_rows.insert(self._db, change.links)
+        insert(self._db, change.links)
 
     def update(self, note_id: str, change: Change) -> None:
         """Change these columns of a note, and what follows from that."""

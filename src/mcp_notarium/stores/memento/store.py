@@ -40,7 +40,7 @@ from mcp_notarium.stores.contract import (
 from mcp_notarium.stores.memento import note_codec, replaced
 from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import PROPERTIES
-from mcp_notarium.stores.memento.live import LiveMemento
+from mcp_notarium.stores.memento.native import LiveMemento
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
 from mcp_notarium.stores.reviving import Replaced
 from mcp_notarium.threads import run_in_thread

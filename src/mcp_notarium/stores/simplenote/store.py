@@ -39,9 +39,8 @@ from mcp_notarium.stores.json_answers import DEEPEST, AnswerTooLarge, parse_json
 from mcp_notarium.stores.simplenote import note_codec
 from mcp_notarium.stores.simplenote.change_feed_codec import changes_from
 from mcp_notarium.stores.simplenote.login import Authenticator
-from mcp_notarium.stores.simplenote.session import AccountSession, Tokens
+from mcp_notarium.stores.simplenote.session import AccountSession, TokenOwner, Tokens
 from mcp_notarium.stores.simplenote.tag_objects import TagList
-from mcp_notarium.stores.simplenote.token_owner import TokenOwner
 from mcp_notarium.stores.simplenote.urls import NOTES, Urls, is_possible_id
 from mcp_notarium.stores.simplenote.writes import NoteWrites, version_in
 from mcp_notarium.threads import run_in_thread

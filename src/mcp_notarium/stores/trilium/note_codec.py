@@ -16,9 +16,9 @@ from typing import Any
 
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import InvalidRequest, StoreProtocolError, StoreRejected
+from mcp_notarium.markup import html_codec
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.live_notes import LiveNote
-from mcp_notarium.stores.trilium import html_codec
 
 VERSION = 1
 ROOT = "root"

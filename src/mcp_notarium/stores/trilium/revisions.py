@@ -2,21 +2,27 @@
 
 They hold title and content, and no labels. Older servers keep them without a way to list them: there a note has
 none.
+
+Point the links of an older revision back to the note's own attachments. Pure.
+
+A revision has copies of the note's attachments, and its HTML names these. Stored in the note as it is, that
+would leave the note's own without a link, and Trilium erases such an attachment after 30 days.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
-from dataclasses import replace
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.contract import VersionPage
 from mcp_notarium.stores.http import Request
-from mcp_notarium.stores.trilium import attachment_links, note_codec
-from mcp_notarium.stores.trilium.attachment_links import Attachment
+from mcp_notarium.stores.trilium import note_codec
 from mcp_notarium.stores.trilium.note_codec import HTML, NoteObject, blob_id, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import (
     NoteReader,
@@ -26,6 +32,64 @@ from mcp_notarium.stores.trilium.note_reader import (
 )
 from mcp_notarium.stores.trilium.session import TriliumSession, is_missing, value_of
 from mcp_notarium.stores.trilium.urls import Urls
+
+_NAMED = re.compile(r"\battachments/(\w+)|\battachmentId=(\w+)")
+_DOWNLOAD = re.compile(r'(?<=href=")api/attachments/(\w+)/download(?=")')
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """Hold what tells an attachment from others of its note."""
+
+    id: str
+    owner: str
+    role: str
+    title: str
+    blob_id: str
+
+
+def attachment(value: Any) -> Attachment:
+    """Read an attachment object. Raises ``StoreProtocolError``."""
+    names = ("attachmentId", "ownerId", "role", "title", "blobId")
+    found = [value.get(name) if isinstance(value, dict) else None for name in names]
+    if not all(isinstance(one, str) for one in found):
+        raise StoreProtocolError("Trilium answered an attachment in an unknown form")
+    return Attachment(*map(str, found))
+
+
+def named_in(html: str) -> set[str]:
+    """Return the ids of the attachments that the HTML names."""
+    return {one or other for one, other in _NAMED.findall(html)}
+
+
+def twin_of(copy: Attachment, own: Collection[Attachment]) -> str:
+    """Return the id of the note's own attachment of the same content; that of the copy if there is none.
+
+    The server makes an attachment of the note of that copy when it is stored.
+    """
+    same = [one for one in own if (one.role, one.blob_id) == (copy.role, copy.blob_id)]
+    same.sort(key=lambda one: one.title != copy.title)
+    return same[0].id if same else copy.id
+
+
+def with_own(html: str, note_id: str, twins: Mapping[str, str]) -> str:
+    """Return the HTML with the links that the note had: copies by the note's own, downloads as links to them.
+
+    Trilium counts the latter form as a use of the attachment, and not the download address.
+    """
+
+    def own(found: re.Match[str]) -> str:
+        copy = found[1] or found[2]
+        return found[0].replace(copy, twins.get(copy, copy))
+
+    def link(found: re.Match[str]) -> str:
+        if found[1] not in twins:
+            return found[0]
+        target = twins[found[1]]
+        return f"#root/{note_id}?viewMode=attachments&amp;attachmentId={target}"
+
+    return _NAMED.sub(own, _DOWNLOAD.sub(link, html))
+
 
 _NOT_FOUND = 404
 _SAME_DATE = 0.0005
@@ -139,15 +203,12 @@ class Revisions:
 
     async def _with_own_links(self, note_id: str, content: bytes) -> bytes:
         text = content.decode("utf-8", "surrogateescape")
-        if not (copies := attachment_links.named_in(text)):
+        if not (copies := named_in(text)):
             return content
         own = await self._attachments(note_id)
         copies -= {one.id for one in own}
-        twins = {
-            copy: attachment_links.twin_of(found, own)
-            for copy, found in (await self._facts(copies)).items()
-        }
-        mapped = attachment_links.with_own(text, html.escape(note_id), twins)
+        twins = {copy: twin_of(found, own) for copy, found in (await self._facts(copies)).items()}
+        mapped = with_own(text, html.escape(note_id), twins)
         return mapped.encode("utf-8", "surrogateescape")
 
     async def _attachments(self, note_id: str) -> list[Attachment]:
@@ -159,7 +220,7 @@ class Revisions:
         rows = value_of(reply)
         if not isinstance(rows, list):
             raise StoreProtocolError("Trilium answered no list of attachments")
-        return [attachment_links.attachment(row) for row in rows]
+        return [attachment(row) for row in rows]
 
     async def _facts(self, ids: Iterable[str]) -> dict[str, Attachment]:
         """Return the attachments of these ids that exist."""
@@ -171,7 +232,7 @@ class Revisions:
                     return None
                 if len(self._copies) >= _MOST_COPIES:
                     self._copies.clear()
-                self._copies[one] = attachment_links.attachment(value_of(reply))
+                self._copies[one] = attachment(value_of(reply))
             return self._copies[one]
 
         found = await each(sorted(ids), read)

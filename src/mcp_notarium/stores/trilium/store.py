@@ -48,7 +48,7 @@ from mcp_notarium.stores.http import MIB, HttpSession, Request
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, write_steps
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
-from mcp_notarium.stores.trilium.live import LiveTrilium
+from mcp_notarium.stores.trilium.native import LiveTrilium
 from mcp_notarium.stores.trilium.note_codec import NoteObject, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import (
     LARGEST_CONTENT,

@@ -12,11 +12,11 @@ from mcp_notarium.tools.catalog import NOTARIUM, TITLED, WITH_PATHS, Toolset
 
 _OURS = {"notarium": NOTARIUM, "titled": TITLED, "with_paths": WITH_PATHS}
 _NATIVE = {
-    "plain_notes_pascal": ("plain_notes", ["pascal"], TITLED),
-    "plain_notes_snake": ("plain_notes", ["snake"], TITLED),
-    "note_tree": ("note_tree", [], TITLED),
-    "note_pages": ("note_pages", [], WITH_PATHS),
-    "note_cards": ("note_cards", [], TITLED),
+    "plain_notes_pascal": ("plain", ["pascal"], TITLED),
+    "plain_notes_snake": ("plain", ["snake"], TITLED),
+    "note_tree": ("trilium", [], TITLED),
+    "note_pages": ("vault", [], WITH_PATHS),
+    "note_cards": ("memento", [], TITLED),
 }
 """Name: module here, imported only if it is asked for; what its ``toolset`` takes; which of ours may stand beside it."""
 _BOTH = "_both"

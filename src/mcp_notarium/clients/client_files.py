@@ -1,0 +1,317 @@
+"""Add our server to a client's file and take it out again; what else stands there stays byte for byte.
+
+Before the first change the file is copied. Taking the server out puts that copy back if nothing else has
+changed since, and removes a file that we have made.
+
+Find the configuration files of MCP clients on this machine that hold a given key.
+
+They are read, never written: they belong to other programs. The result says where a key stands, never
+what else is in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcp_notarium.clients import json_members
+from mcp_notarium.clients.known_clients import CLIENTS, Client
+from mcp_notarium.errors import ConfigError
+from mcp_notarium.files import os_errors
+from mcp_notarium.files.os_errors import display_path
+from mcp_notarium.files.private_files import open_regular, replace_private
+from mcp_notarium.secret import Secret
+
+NAME = "notarium"
+"""Name of the server in a client; with a second account ``notarium-ACCOUNT``."""
+_LARGEST = 64 * 1024 * 1024
+_PROGRAM = "mcp-notarium"
+_MODULE = "mcp_notarium"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFile:
+    """Hold a client's file: its path without links, and its text; None if there is no file.
+
+    ``copy``: the path of its copy, which need not exist.
+    """
+
+    client: Client
+    path: Path
+    text: str | None
+    copy: Path
+
+
+def read_file(client: Client, environ: Mapping[str, str], copies: Path) -> ClientFile:
+    """Read the client's file. Raises ``ConfigError`` if it cannot be read."""
+    path = Path(os.path.realpath(client.path(environ)))
+    found = ClientFile(client, path, _read_text(path), copies / f"{client.name}.before")
+    servers_of(found)
+    return found
+
+
+def servers_of(file: ClientFile) -> dict[str, Any]:
+    """Return the servers by name. Raises ``ConfigError`` if the file cannot be understood."""
+    found = _parse(file.client, file.text or "", file.path).get(file.client.key, {})
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def ours(file: ClientFile, *, account: str = "") -> dict[str, Any]:
+    """Return the servers that start this program, those of ``account`` only if one is named."""
+    return {
+        name: entry
+        for name, entry in servers_of(file).items()
+        if _starts_us(entry) and (not account or account_of(entry) == account)
+    }
+
+
+def account_of(entry: Mapping[str, Any]) -> str:
+    """Return the account that an entry of ours names, '' if none."""
+    words = [str(one) for one in entry.get("args") or ()]
+    return words[words.index("--account") + 1] if "--account" in words[:-1] else ""
+
+
+def name_for(file: ClientFile, account: str) -> str:
+    """Return the name of the server for an account: the one it has, or one that is free."""
+    own = ours(file, account=account)
+    taken = servers_of(file)
+    return next(iter(own), NAME if NAME not in taken else f"{NAME}-{account}")
+
+
+def with_server(file: ClientFile, name: str, entry: Mapping[str, Any]) -> str:
+    """Return the text with that server in place of one of the same name. Raises ``ConfigError``."""
+    text = file.text or ""
+    if name in servers_of(file):
+        text = _removed(file, text, name)
+    return _added(file, text, name, entry)
+
+
+def without_server(file: ClientFile, name: str) -> str | None:
+    """Return the text without that server; None if the file held nothing else, and was made for it.
+
+    Raises ``ConfigError``.
+    """
+    before = _read_text(file.copy)
+    entry = servers_of(file)[name]
+    if file.text == _added(file, before or "", name, entry):
+        return before
+    return _removed(file, file.text or "", name)
+
+
+def write(file: ClientFile, text: str | None) -> None:
+    """Replace the file, keeping its mode, or remove it. Raises ``ConfigError``."""
+    try:
+        if text is None:
+            file.path.unlink()
+            if file.path.parent != Path.home():
+                with suppress(OSError):  # a folder that holds something else stays
+                    file.path.parent.rmdir()
+            return
+        file.path.parent.mkdir(parents=True, exist_ok=True)
+        mode = stat.S_IMODE(file.path.stat().st_mode) if file.text is not None else 0o600
+        replace_private(file.path, text.encode())
+        file.path.chmod(mode)
+    except OSError as error:
+        raise _error(file.path, f"cannot be written: {os_errors.describe(error)}") from None
+
+
+def drop_copy(file: ClientFile) -> None:
+    """Remove the copy, and its folders behind the last one."""
+    file.copy.unlink(missing_ok=True)
+    with suppress(OSError):
+        file.copy.parent.rmdir()
+        file.copy.parent.parent.rmdir()
+
+
+def keep_copy(file: ClientFile) -> None:
+    """Copy the file as it is without a server of ours. Raises ``ConfigError``."""
+    if ours(file):
+        return
+    try:
+        file.copy.unlink(missing_ok=True)
+        if file.text is not None:
+            file.copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_private(file.copy, file.text.encode())
+    except OSError as error:
+        raise _error(file.copy, f"cannot be written: {os_errors.describe(error)}") from None
+
+
+def _starts_us(entry: object) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    words = [str(entry.get("command", "")), *map(str, entry.get("args") or ())]
+    return Path(words[0]).stem == _PROGRAM or words[1:3] == ["-m", _MODULE]
+
+
+def _parse(client: Client, text: str, path: Path) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 - one of two formats
+
+    try:
+        return tomllib.loads(text) if client.format == "TOML" else json_members.read(text)
+    except ValueError as error:
+        raise _error(path, f"cannot be read: {error}") from None
+
+
+def _added(file: ClientFile, text: str, name: str, entry: Mapping[str, Any]) -> str:
+    key = file.client.key
+    try:
+        if file.client.format == "JSON":
+            return json_members.add(text, key, name, entry)
+        if (appended := _appended(file, text, name, entry)) is not None:
+            return appended
+        import tomlkit  # noqa: PLC0415 - the other format
+
+        document = tomlkit.parse(text)
+        document[key][name] = dict(entry)
+    except (ValueError, TypeError) as error:
+        raise _error(file.path, f"cannot be changed: {error}") from None
+    return _proven(file, tomlkit.dumps(document), document.unwrap())
+
+
+def _removed(file: ClientFile, text: str, name: str) -> str:
+    before = _parse(file.client, _read_text(file.copy) or "", file.copy)
+    key = file.client.key
+    try:
+        if file.client.format == "JSON":
+            return json_members.remove(text, key, name, with_object=key not in before)
+        if (cut := _cut(file, text, name)) is not None:
+            return cut
+        import tomlkit  # noqa: PLC0415 - the other format
+
+        document = tomlkit.parse(text)
+        servers = document[key]
+        del servers[name]
+        if not servers and key not in before:
+            del document[key]
+    except (ValueError, TypeError) as error:
+        raise _error(file.path, f"cannot be changed: {error}") from None
+    return _proven(file, tomlkit.dumps(document), document.unwrap())
+
+
+def _appended(file: ClientFile, text: str, name: str, entry: Mapping[str, Any]) -> str | None:
+    """Return TOML with the server's table at its end; None if it cannot stand there."""
+    gap = "" if not text or text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
+    made = text + gap + toml_table(file.client, name, entry)
+    wanted = _parse(file.client, text, file.path)
+    wanted.setdefault(file.client.key, {})[name] = dict(entry)
+    try:
+        return _proven(file, made, wanted)
+    except ConfigError:  # the servers stand in an inline table
+        return None
+
+
+def _cut(file: ClientFile, text: str, name: str) -> str | None:
+    """Return TOML without the server's table; None if it is not as it was written."""
+    wanted = _parse(file.client, text, file.path)
+    table = toml_table(file.client, name, wanted[file.client.key].pop(name))
+    left = text.replace("\n" + table if "\n" + table in text else table, "", 1)
+    try:
+        found = _parse(file.client, left, file.path)
+    except ConfigError:
+        return None
+    return left if {file.client.key: {}, **found} == wanted else None
+
+
+def toml_table(client: Client, name: str, entry: Mapping[str, Any]) -> str:
+    """Return the server as a table of TOML."""
+    import tomlkit  # noqa: PLC0415 - one of two formats
+
+    return tomlkit.dumps({client.key: {name: dict(entry)}})
+
+
+def _proven(file: ClientFile, text: str, wanted: Mapping[str, Any]) -> str:
+    if _parse(file.client, text, file.path) != wanted:
+        raise _error(file.path, "is written in a way that cannot be changed safely")
+    return text
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        with open_regular(path, follow=True) as file:
+            content = file.read(_LARGEST + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _error(path, f"cannot be read: {os_errors.describe(error)}") from None
+    if len(content) > _LARGEST:
+        raise _error(path, "is too large")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise _error(path, "is no UTF-8 text") from None
+
+
+def _error(path: Path, what: str) -> ConfigError:
+    return ConfigError(
+        f"{display_path(path)} {what}",
+        resolution_hint="It was left as it is. `mcp-notarium install --print CLIENT` shows what to put there "
+        "by hand.",
+    )
+
+
+_MAX_BYTES = 16 * 1024 * 1024
+"""Bytes that are read of a file; some clients keep their history in the same file."""
+_SHORTEST = 8
+"""Bytes of the shortest key that is searched for; a shorter one would be found in every file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """Hold the path of a configuration file, and the program it belongs to."""
+
+    program: str
+    path: Path
+
+
+def find_configs_with_key(key: Secret, environ: Mapping[str, str]) -> list[ConfigFile]:
+    """Find the files of this user's clients, and those in the working folder, that hold ``key`` in clear.
+
+    Files that cannot be read are skipped: no client of this user reads them either.
+    """
+    spellings = _encodings(key)
+    if not spellings:
+        return []
+    return [
+        place
+        for place in _config_files(environ)
+        if any(spelling in _read_content(place.path) for spelling in spellings)
+    ]
+
+
+def _config_files(environ: Mapping[str, str]) -> list[ConfigFile]:
+    """Return each file once. A folder that is not there, at home or to work in, has none."""
+    found: dict[Path, str] = {}
+    with suppress(OSError, RuntimeError):
+        for client in CLIENTS:
+            found |= dict.fromkeys(client.files(environ), client.title)
+    with suppress(OSError):
+        here = Path.cwd()
+        found[here / ".env"] = "environment file"
+        for client in CLIENTS:
+            for name in client.in_project:
+                found.setdefault(here / name, client.title)
+    return [ConfigFile(program, path) for path, program in found.items()]
+
+
+def _read_content(path: Path) -> bytes:
+    try:
+        with open_regular(path, follow=True) as file:
+            return file.read(_MAX_BYTES)
+    except OSError:
+        return b""
+
+
+def _encodings(key: Secret) -> set[bytes]:
+    """Return the key as it is, and as JSON and TOML write it."""
+    raw = key.reveal()
+    if len(raw) < _SHORTEST:
+        return set()
+    text = raw.decode("utf-8", "replace")
+    quoted = {json.dumps(text, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
+    return {raw, *(one.encode() for one in quoted)}

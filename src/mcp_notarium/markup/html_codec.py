@@ -1,0 +1,87 @@
+"""Show the HTML of a note as Markdown, and tell what it does by itself. Pure.
+
+``html_edit`` carries an edit of the Markdown back.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+
+from mcp_notarium.markup import markdown_reader
+from mcp_notarium.markup.html_blocks import to_markdown
+from mcp_notarium.markup.html_edit import WouldLose, edit
+from mcp_notarium.markup.html_tree import Text, elements, parse
+from mcp_notarium.markup.markdown_reader import Known
+
+__all__ = ["WouldLose", "edit", "find_active", "is_html", "to_html", "to_markdown"]
+_ACTIVE = frozenset(
+    {
+        "script", "style", "iframe", "frame", "object", "embed", "applet", "link", "meta", "base", "form",
+        "svg", "math", "template", "textarea", "title", "xmp", "noscript", "noembed", "noframes", "plaintext",
+    }
+)  # fmt: skip
+"""What acts, and what a browser takes for text up to its end tag: an element in it may be none, and the other way round."""
+_FETCHED = frozenset({"src", "srcset", "poster", "background", "data", "action"})
+_OWN_ADDRESSES = ("api/attachments/", "api/images/", "data:image/")
+_SOURCES = re.compile(r"""<img|>|\ssrc=['"]([^'">]+)['"]""", re.IGNORECASE)
+_SCRIPT = re.compile(r"[\x00-\x20]*(?:javascript|vbscript|data):")
+
+
+def to_html(markdown: str) -> str:
+    """Return the HTML of Markdown that belongs to no note yet."""
+    try:
+        return markdown_reader.to_html(markdown, Known())
+    finally:
+        markdown_reader.forget()
+
+
+def is_html(text: str) -> bool:
+    """Tell whether a text is HTML as a whole: elements that end, comments, and no text beside them.
+
+    Within an element end tags may be missing that HTML does not ask for. Nothing may read otherwise in a browser.
+    """
+    text = text.removeprefix("\ufeff")
+    if not text.lstrip().startswith("<"):
+        return False
+    fragment = parse(text)
+    if fragment.faults or fragment.too_deep:
+        return False
+    return all(
+        not node.text.strip() if isinstance(node, Text) else node.ends_itself
+        for node in fragment.nodes
+    )
+
+
+def find_active(source: str) -> set[str]:
+    """Name what acts by itself where the HTML is stored or shown: scripts, and what another host is asked for."""
+    found = {
+        f"src of <img>: {address[:80]}"
+        for address in map(html.unescape, _shown_to_the_server(source))
+        if not "".join(address.split()).lower().startswith(_OWN_ADDRESSES)
+    }
+    for element in elements(parse(source).nodes):
+        if element.tag in _ACTIVE:
+            found.add(f"<{element.tag}>")
+        for name, value in element.attributes.items():
+            address = "".join(value.split()).lower()
+            if name.startswith("on") or name in ("srcdoc", "formaction"):
+                found.add(f"{name} of <{element.tag}>")
+            elif name in _FETCHED and not address.startswith(_OWN_ADDRESSES):
+                found.add(f"{name} of <{element.tag}>: {value[:80]}")
+            elif "url(" in address and name == "style":
+                found.add(f"style of <{element.tag}>: {value[:80]}")
+            elif name in ("href", "xlink:href") and _SCRIPT.match(address):
+                found.add(f"{name} of <{element.tag}>: {value[:80]}")
+    return found
+
+
+def _shown_to_the_server(source: str) -> Iterator[str]:
+    """Yield the addresses of images that Trilium would fetch: it looks for them in comments and attributes, too."""
+    within = False
+    for found in _SOURCES.finditer(source):
+        if found[1] is None:
+            within = found[0] != ">"
+        elif within:
+            yield found[1]

@@ -1,0 +1,183 @@
+"""Tell what a part of a note would lose if it were written anew from its Markdown. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from mcp_notarium.markup.code_languages import AUTOMATIC, PREFIX
+from mcp_notarium.markup.html_tree import COMMENT, Element, Node, Text, elements
+from mcp_notarium.markup.markdown_writer import (
+    BLOCKS,
+    CANONICAL,
+    COLLAPSED,
+    code_element,
+    code_parts,
+    grouped,
+    task_of,
+)
+
+_IGNORED = frozenset({"data-list-item-id"})
+"""Attributes that the editor makes anew."""
+_TEXT_BLOCKS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
+_UNSHOWN = frozenset({"u", "mark", "sub", "sup", "small", "big", "font", "kbd", "ins"})
+_BREAK = "\N{RETURN SYMBOL}"
+_MOST_LOOKED_FOR = 100
+_DESCRIPTION = "todo-list__label__description"
+_EMPTY = frozenset({"strong", "em", "s", "code"})
+"""Elements that are nothing if they are empty."""
+Run = tuple[str, frozenset[str]]
+"""Text, and the formats that it has."""
+Losses = dict[str, int]
+"""What is lost, each with the place in the source where it first stands."""
+
+
+def find_losses(held: Sequence[Node], made: Sequence[Node], *, inline: bool = False) -> Losses:
+    """Name what ``made`` lacks of what is held; ``inline``: both stand within a line."""
+    shape = _runs if inline else _shape
+    if shape(held) == shape(made):
+        return {}
+    names, kept = _names(held), _names(made)
+    lost = {name: names[name] for name in sorted(names.keys() - kept.keys())}
+    return lost or {"formatting that Markdown cannot say": held[0].start}
+
+
+def find_stripped(held: Sequence[Node], made: Sequence[Node]) -> Losses:
+    """Name the formatting that is gone from words which are still there, as often as before."""
+    names = _names(held)
+    return {name: names.get(name, 0) for name in _stripped(held, made)}
+
+
+def _stripped(held: Sequence[Node], made: Sequence[Node]) -> list[str]:
+    texts = [" ".join("".join(_texts(nodes)).split()) for nodes in (held, made)]
+    kept = _formatted(made)
+    lost = []
+    for name, words in list(_formatted(held) - kept)[:_MOST_LOOKED_FOR]:
+        found = re.compile(rf"(?<!\w){re.escape(words)}(?!\w)")
+        before, after = (len(found.findall(text)) for text in texts)
+        grown = any(name == other and found.search(text) for other, text in kept)
+        if 0 < before <= after and not grown:
+            lost.append(name)
+    return lost
+
+
+def _formatted(nodes: Iterable[Node]) -> Counter[tuple[str, str]]:
+    """Count what is formatted as Markdown does not show: the name of the format, and the words that have it."""
+    found = Counter[tuple[str, str]]()
+    for one in elements(nodes):
+        styled = "style" in one.attributes
+        words = " ".join(one.all_text().split()) if styled or one.tag in _UNSHOWN else ""
+        if words:
+            found[f"style of <{one.tag}>" if styled else f"<{one.tag}>", words] += 1
+    return found
+
+
+def _texts(nodes: Iterable[Node]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, Text):
+            yield node.text
+        else:
+            yield from _texts(node.children)
+            yield " " if node.tag in BLOCKS else ""
+
+
+def _names(nodes: Iterable[Node]) -> Losses:
+    """Name each element and attribute, in words that tell a person what it is."""
+    names: Losses = {}
+    for element in elements(nodes):
+        tag = CANONICAL.get(element.tag, element.tag)
+        names.setdefault("a comment of the HTML" if tag == COMMENT else f"<{tag}>", element.start)
+        for name in sorted(element.attributes.keys() - _IGNORED):
+            names.setdefault(f"{name} of <{tag}>", element.start)
+    return names
+
+
+def _shape(nodes: Iterable[Node]) -> list[object]:
+    """Return what a note means: blocks, and runs of text with their formats. Spaces count once."""
+    shape: list[object] = []
+    for group in grouped(list(nodes)):
+        first = group[0]
+        if isinstance(first, Element) and first.tag in BLOCKS:
+            shape.append(_block_shape(first))
+        else:
+            shape.append(("p", (), _runs(group)))
+        if isinstance(shape[-1], tuple) and shape[-1][0] in _TEXT_BLOCKS and not shape[-1][2]:
+            shape.pop()  # it shows nothing
+    return shape
+
+
+def _block_shape(one: Element) -> object:
+    attributes = {name: value for name, value in one.attributes.items() if name not in _IGNORED}
+    inner = [child for child in one.children if isinstance(child, Element)]
+    match one.tag:
+        case "figure" if attributes == {"class": "table"} and len(inner) == 1:
+            return _block_shape(inner[0])
+        case "pre":
+            text = "".join(part for _, part in code_parts(one)).removesuffix("\n")
+            code = code_element(one)
+            language = code.attributes.get("class", "") if code else ""
+            bare = len(inner) < 2 and not any(elements(code.children if code else ()))  # noqa: PLR2004
+            plain = bare and (code is None or (code.tag == "code" and len(code.attributes) < 2))  # noqa: PLR2004
+            return "pre", language or PREFIX + AUTOMATIC, text, {} if plain else attributes
+        case tag if tag in _TEXT_BLOCKS:
+            return (one.tag, tuple(sorted(attributes.items())), _runs(one.children))
+    children = _shape([shown for child in one.children for shown in _unlabelled(child)])
+    if one.tag == "li" and any(isinstance(c, Element) and c.tag == "label" for c in one.children):
+        children = [("label", _find_box(one)), *children]
+    return (one.tag, tuple(sorted(attributes.items())), children)
+
+
+def _unlabelled(node: Node) -> list[Node]:
+    """Return what stands below a task in its label behind the words, not in them."""
+    if isinstance(node, Text) or node.tag != "label":
+        return [node]
+    task = task_of(node)
+    return [*task.line, *task.below] if task.words.has_class(_DESCRIPTION) else [node]
+
+
+def _find_box(item: Element) -> str:
+    boxes = [one for one in elements(item.children) if one.tag == "input"]
+    return "checked" if boxes and "checked" in boxes[0].attributes else ""
+
+
+def _runs(nodes: Iterable[Node]) -> list[Run]:
+    """Return runs of text: neighbours of the same formats are one, spaces have no format."""
+    runs: list[Run] = []
+    for text, formats in _pieces(nodes, frozenset()):
+        in_code = "code" in formats
+        for letter in text:
+            space = letter in COLLAPSED
+            bare = letter.isspace() and not in_code
+            piece = (" " if space else letter, frozenset[str]() if bare else formats)
+            if space and (not runs or runs[-1][0].endswith((" ", "\n", _BREAK))):
+                continue
+            if letter == _BREAK and runs and runs[-1][0].endswith(" "):
+                runs[-1] = (runs[-1][0][:-1], runs[-1][1])
+            if runs and runs[-1][1] == piece[1]:
+                runs[-1] = (runs[-1][0] + piece[0], piece[1])
+            else:
+                runs.append(piece)
+    while runs and runs[-1][0].strip(" \n") == "":
+        runs.pop()
+    if runs:
+        runs[-1] = (runs[-1][0].rstrip(" \n"), runs[-1][1])
+    return [run for run in runs if run[0]]
+
+
+def _pieces(nodes: Iterable[Node], formats: frozenset[str]) -> Iterator[Run]:
+    for node in nodes:
+        if isinstance(node, Text):
+            yield node.text, formats
+            continue
+        tag = CANONICAL.get(node.tag, node.tag)
+        attributes = sorted(node.attributes.items())
+        if tag == "br":
+            yield _BREAK, formats
+        elif tag in ("label", "input") or node.has_class(_DESCRIPTION):
+            yield from _pieces(node.children, formats)
+        elif tag == "img" or not (node.children or tag in _EMPTY or "href" in node.attributes):
+            yield "\N{OBJECT REPLACEMENT CHARACTER}", formats | {f"{tag} {attributes}"}
+        else:
+            named = tag if not attributes else f"{tag} {attributes}"
+            yield from _pieces(node.children, formats | {named})

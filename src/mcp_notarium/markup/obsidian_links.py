@@ -1,0 +1,378 @@
+"""Find the links in a Markdown text, and the note that each means. Pure.
+
+To Obsidian a link names a note by its path, by the end of it, or by its name alone: ``[[Plan]]``,
+``![[Work/Plan#Costs|costs]]``, ``[costs](../Work/Plan.md)``, ``[costs]: ../Work/Plan.md`` (``resolve``). To other
+programs a Markdown link is a path from the folder of its note (``relative_place``). What stands in code is no link.
+
+Find the links that a new name of a note would break, and write others in their place. Pure.
+
+A link breaks if it means no note afterwards, or another one: also a link to a third note, whose name the renamed
+one gets. A Markdown link that leads to its file as a relative path leads there afterwards, too; every other link
+means what it means to Obsidian. Such a link gets another target, in the form that it had. Every other character of a
+text stays.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from mcp_notarium.domain.characters import replace_surrogates
+from mcp_notarium.domain.note_paths import path_key
+
+Link = tuple[str, bool]
+"""A target as written, and whether it stands in a Markdown link, not in a wikilink."""
+MOST = 1000
+"""Links of one note, each target once, that are looked at."""
+_LONGEST = 1024
+_WIKI = r"\[\[(?P<wiki>[^\[\]|#\n]*)[^\[\]\n]*\]\]"
+_TITLE = r"""\s{1,9}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}'|\([^()\n]{0,300}\))"""
+_INLINE = (
+    r"\]\((?:<(?P<angled>[^<>\n]*)>|(?P<bare>[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*))"
+    rf"(?:{_TITLE})?\)"
+)
+_DEFINITION = (
+    r"^(?:\s*>)*\s{0,3}\[(?!\^)[^\[\]\n]+\]:\s{1,9}(?:<(?P<named_angled>[^<>\n]+)>|(?P<named_bare>[^\s<>]+))"
+    rf"(?:{_TITLE})?\s*$"
+)
+"""``[1]: target``, for links such as ``[shown][1]``; not a footnote."""
+_LINK = re.compile(f"{_DEFINITION}|{_WIKI}|{_INLINE}")
+_BEGINNINGS = ("[[", "](", "]:")
+_ESCAPED_BRACKET = re.compile(r"(\\\\)|\\\[[^\[\]\n]*\](?=\()|\\[\[\]]")
+"""Also the other bracket of a Markdown link whose first one is escaped; not one behind two backslashes."""
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//|#", re.IGNORECASE)
+"""How a target begins that is no file of the vault."""
+_FENCE = re.compile(r"\s*(?:>\s*)*(`{3,}|~{3,})")
+_TICKS = re.compile("`+")
+_INDENTED = re.compile(r"(?: {0,3}\t| {4})")
+_ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:\s|\Z)")
+ENDING = re.compile(r"\.(md|markdown)\Z", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Hold what a note links to, as written, and by which ``aliases`` others may link to it."""
+
+    targets: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+    def cleaned(self) -> Links:
+        """Return it without lone surrogates."""
+        return Links(
+            *(tuple(map(replace_surrogates, each)) for each in (self.targets, self.aliases))
+        )
+
+
+def find_targets(text: str) -> tuple[str, ...]:
+    """Return the targets of a text's links, each once, without headings and display texts."""
+    found: dict[str, None] = {}
+    for link in find_links(text):
+        found.setdefault(link.target)
+        if len(found) == MOST:
+            break
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """Hold a link of a text: its target, where that is written, and how: ``wiki``, ``angled`` or ``bare``."""
+
+    target: str
+    start: int
+    end: int
+    form: str
+
+    @property
+    def link(self) -> Link:
+        """Return what tells it from links that mean something else."""
+        return self.target, self.form != "wiki"
+
+
+def find_links(text: str) -> Iterator[Occurrence]:
+    """Yield the links of a text, in order."""
+    if not any(one in text for one in _BEGINNINGS):
+        return
+    for place, line in _prose(text):
+        for link in _LINK.finditer(line):
+            group = link.lastgroup or ""
+            form, written = group.removeprefix("named_"), link[group]
+            if form == "wiki":
+                target = shown = (
+                    written.strip().removesuffix("\\").rstrip()
+                )  # a table escapes the bar behind it
+            elif ELSEWHERE.match(written):
+                continue
+            else:
+                shown = written.partition("#")[0].strip()
+                target = unquote(_ESCAPED.sub(r"\1", shown), errors="replace").strip()
+            if 0 < len(target) <= _LONGEST:
+                start = place + link.start(group) + written.index(shown)
+                yield Occurrence(target, start, start + len(shown), form)
+
+
+def _prose(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that may have links, each with its place in the text; code and escaped brackets are blank."""
+    fence, place, after_blank, in_list = "", 0, True, False
+    for line in text.split("\n"):
+        opened = _FENCE.match(line)
+        blank, indented = not line.strip(), _INDENTED.match(line) is not None
+        in_list = _ITEM.match(line) is not None or (in_list and (blank or line[:1].isspace()))
+        code = indented and after_blank and not in_list
+        if fence:
+            if opened and opened[1].startswith(fence):
+                fence = ""
+        elif code:
+            pass
+        elif opened:
+            fence = opened[1]
+        elif any(one in line for one in _BEGINNINGS):
+            prose = _without_code(line) if "`" in line else line
+            yield place, _without_escaped(prose) if "\\" in prose else prose
+        place += len(line) + 1
+        after_blank = blank or code
+
+
+def _without_escaped(line: str) -> str:
+    """Return the line with blanks in the place of brackets that begin or end no link."""
+    return _ESCAPED_BRACKET.sub(lambda found: found[1] or " " * len(found[0]), line)
+
+
+def _without_code(line: str) -> str:
+    """Return the line with blanks in the place of what stands between two runs of as many backticks."""
+    runs = [found.span() for found in _TICKS.finditer(line)]
+    following: dict[int, int] = {}
+    closes = [0] * len(runs)
+    for number in reversed(range(len(runs))):
+        size = runs[number][1] - runs[number][0]
+        closes[number] = following.get(size, 0)
+        following[size] = number
+    kept, at, number = [], 0, 0
+    while number < len(runs):
+        if closing := closes[number]:
+            start, end = runs[number][0], runs[closing][1]
+            kept += [line[at:start], " " * (end - start)]
+            at, number = end, closing
+        number += 1
+    return "".join((*kept, line[at:]))
+
+
+def name_key(path: str) -> str:
+    """Return what a link and its note have in common: the name without folders and ending."""
+    return _stem_key(path).rpartition("/")[2]
+
+
+def _stem_key(path: str) -> str:
+    return path_key(ENDING.sub("", path))
+
+
+def resolve(target: str, source: str, candidates: Iterable[str]) -> str | None:
+    """Return which of the notes of the target's name a link in ``source`` means; None: none of them.
+
+    A path that begins with ``/``, ``./`` or ``../`` means that one place. Any other means the note whose whole path
+    it is, else one whose path ends so: one below the folder of the source first, then the shortest path.
+    """
+    folder = source.rpartition("/")[0]
+    place = place_of(target, folder)
+    if place is None:
+        return None
+    fixed = target.startswith(("/", "./", "../"))
+    wanted, above = _stem_key(place), path_key(folder)
+    keyed = [(_stem_key(one), one) for one in candidates]
+    whole = sorted(one for key, one in keyed if key == wanted)
+    if whole or fixed:
+        return next(iter(whole), None)
+    ending = sorted(
+        (not path_key(one).startswith(f"{above}/") and bool(above), len(one), one)
+        for key, one in keyed
+        if key.endswith(f"/{wanted}")
+    )
+    return ending[0][2] if ending else None
+
+
+def relative_place(target: str, source: str) -> str | None:
+    """Return the path from the top to which a Markdown link leads as a relative path; None if it lies outside."""
+    folder = source.rpartition("/")[0]
+    return None if target.startswith("/") else place_of(f"./{target}", folder)
+
+
+def place_of(target: str, folder: str) -> str | None:
+    """Return the path from the top that a target means; None if it lies outside."""
+    relative = target.startswith(("./", "../"))
+    parts: list[str] = folder.split("/") if relative and folder else []
+    for part in target.split("/"):
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts) or None
+
+
+def resolve_alias(target: str, named: Sequence[str]) -> str | None:
+    """Return which of the notes with this alias a link means: the one with the shortest path."""
+    return min(named, key=lambda one: (len(one), one), default=None) if "/" not in target else None
+
+
+Changes = Mapping[Link, str | None]
+"""Link -> the target that it is to have; None: no link can have that."""
+_FIXED = ("./", "../")
+_NOT_IN_WIKI = re.compile(r"[\[\]|#\n]")
+_NOT_IN_ANGLES = re.compile(r"[<>#%\n]")
+_PLAIN = "/!$&'*+,;=:@~"
+_MOST_ASCII = 127
+_TOP = "/\0" * 64
+"""Stands for the folders above the vault: a relative path may lead there."""
+
+
+def find_broken(
+    links: Iterable[tuple[str, str]],
+    *,
+    old: str,
+    new: str,
+    named: Callable[[str], Sequence[str]],
+    files: AbstractSet[str] = frozenset(),
+) -> dict[str, dict[Link, str | None]]:
+    """Return what links must become if a note's path changes, by the path of the note they stand in.
+
+    ``links``: path and target of each, those of the note itself under its ``old`` path. Which form they have is not
+    known, so there is an answer for either. ``named``: the notes whose name has a key, now. ``files``: which of the
+    ``file_places`` there are.
+    """
+    renaming = _Renaming(old, new, named, files)
+    broken: dict[str, dict[Link, str | None]] = {}
+    for source, target in links:
+        for markdown in (False, True):
+            changed = renaming.relink(target, source, markdown=markdown)
+            if changed != target:
+                broken.setdefault(source, {})[target, markdown] = changed
+    return broken
+
+
+def file_places(targets: Iterable[str], source: str) -> set[str]:
+    """Return the places to which links may lead as relative paths, except those of notes."""
+    places = (relative_place(target, source) for target in targets)
+    return {place for place in places if place is not None and not ENDING.search(place)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Renaming:
+    """Tell what links become when a note of the path ``old`` gets the path ``new``."""
+
+    old: str
+    new: str
+    named: Callable[[str], Sequence[str]]
+    files: AbstractSet[str]
+
+    def relink(self, target: str, source: str, *, markdown: bool) -> str | None:
+        """Return the target that a link is to have: its own, unless it would break; None: no link can have it."""
+        now, here = self.named(name_key(target)), self._then(source)
+        meant = resolve(target, source, now)
+        place = relative_place(target, source) if markdown else None
+        if place is not None and place in now:
+            return self._relink_relative(target, here, place, as_well=meant == place)
+        if meant is None:
+            return self._relink_file(target, source, place)
+        wanted = self._then(meant)
+        if resolve(target, here, self._named_then(target)) == wanted:
+            return target
+        return _relink(target, here, wanted, self._named_then(wanted))
+
+    def _relink_relative(self, target: str, here: str, place: str, *, as_well: bool) -> str:
+        """Keep a relative path that leads to a note; ``as_well``: Obsidian takes it for that note, too."""
+        wanted = self._then(place)
+        path = _relative(wanted, here)
+        forms = [path] if target.startswith("./") else [path.removeprefix("./"), path]
+        if relative_place(target, here) == wanted:
+            forms.insert(0, target)
+        fitting = (
+            form
+            for form in forms
+            if not as_well or resolve(form, here, self._named_then(form)) == wanted
+        )
+        return next(fitting, forms[-1])
+
+    def _relink_file(self, target: str, source: str, place: str | None) -> str:
+        """Keep the relative path of a note that moves, such as that of an image."""
+        folder, here = source.rpartition("/")[0], self._then(source)
+        if folder == here.rpartition("/")[0]:
+            return target
+        if target.startswith(_FIXED):
+            return _relative(posixpath.join(folder, target), here)
+        there = place is not None and place in self.files
+        return _relative(place or "", here).removeprefix("./") if there else target
+
+    def _then(self, path: str) -> str:
+        return self.new if path == self.old else path
+
+    def _named_then(self, target: str) -> list[str]:
+        key = name_key(target)
+        others = [one for one in self.named(key) if one != self.old]
+        return [*others, self.new] if key == name_key(self.new) else others
+
+
+def _relink(target: str, source: str, wanted: str, named: Sequence[str]) -> str | None:
+    """Return a target that means the note to Obsidian, in the form of another one; None: there is none."""
+    path = wanted if ENDING.search(target) else ENDING.sub("", wanted)
+    if target.startswith(_FIXED):
+        forms = [_relative(path, source)]
+    elif target.startswith("/"):
+        forms = [f"/{path}"]
+    else:
+        parts = path.split("/")
+        ends = ["/".join(parts[at:]) for at in range(len(parts) - 1, 0, -1)]
+        forms = [path] if "/" in target else [*ends, path]
+    return next((form for form in forms if resolve(form, source, named) == wanted), None)
+
+
+def _relative(path: str, source: str) -> str:
+    made = posixpath.relpath(f"{_TOP}/{path}", f"{_TOP}/{source.rpartition('/')[0]}")
+    return made if made.startswith("../") else f"./{made}"
+
+
+def count_links(text: str, changes: Changes) -> int:
+    """Return how many links of a text have these targets."""
+    return sum(one.link in changes for one in find_links(text))
+
+
+def rewrite_links(text: str, changes: Changes) -> str:
+    """Return the text with other targets in its links; a link that cannot have its own stays."""
+    kept, at = [], 0
+    for link in find_links(text):
+        if link.link not in changes:
+            continue
+        written = _write(link, changes[link.link], text[link.start : link.end])
+        if written is None:
+            continue
+        kept += [text[at : link.start], written]
+        at = link.end
+    return "".join((*kept, text[at:]))
+
+
+def _write(link: Occurrence, target: str | None, old: str) -> str | None:
+    """Return a target as it stands in a text in the place of ``old``; None if no link there can have it."""
+    if target is None or (link.form == "wiki" and _NOT_IN_WIKI.search(target)):
+        return None
+    if link.form == "wiki":
+        return target
+    if link.form == "angled" and "%" not in old:
+        return None if _NOT_IN_ANGLES.search(target) else _as_path(target)
+    encoded = old.isascii() and not unquote(old).isascii()
+    return _as_path(
+        "".join(
+            one
+            if ord(one) > _MOST_ASCII and not encoded and not one.isspace()
+            else quote(one, _PLAIN)
+            for one in target
+        )
+    )
+
+
+def _as_path(written: str) -> str:
+    """Encode the colon of what would be taken for an address, such as ``to: b.md``."""
+    return written.replace(":", "%3A", 1) if ELSEWHERE.match(written) else written
