@@ -19,7 +19,7 @@ from mcp_notarium.domain.way_back import Keeping, find_loss
 from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
 from mcp_notarium.markup.obsidian_links import count_links
 from mcp_notarium.search.query import Query
-from mcp_notarium.storage import driver, note_names, note_scan
+from mcp_notarium.storage import driver, note_names, note_rows
 from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.storage.version_table import ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, Ids
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.cache import Cache
     from mcp_notarium.storage.note_links import LinkedNotes
     from mcp_notarium.storage.note_names import Hashes, TaggedNote, TagPage, Twin
-    from mcp_notarium.storage.note_scan import Key, Matches, ScannedNote
+    from mcp_notarium.storage.note_rows import Key, Matches, ScannedNote
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.stores.contract import Store, Traits
@@ -135,15 +135,15 @@ class Library:
 
     def find_newest(self, most: int) -> list[Key]:
         """Return the keys of the ``most`` notes outside the trash that were created last, newest first."""
-        return note_scan.find_newest(self._cache.database, most)
+        return note_rows.find_newest(self._cache.database, most)
 
     def find_literally(self, text: str, matches: Matches) -> Iterator[list[Key]]:
         """Yield the keys of all notes outside the trash with this text in slices; ``matches`` tells if SQLite cannot."""
-        return note_scan.find_literally(self._cache.database, text, matches)
+        return note_rows.find_literally(self._cache.database, text, matches)
 
     def read(self, keys: Sequence[Key], *, texts: bool) -> list[ScannedNote]:
         """Return the notes of these keys in this order; some may have gone meanwhile."""
-        return note_scan.read(self._cache.database, keys, texts=texts)
+        return note_rows.read(self._cache.database, keys, texts=texts)
 
     def stamp(self) -> tuple[int, int]:
         """Return a value that changes whenever anything is written, by any process."""
@@ -155,7 +155,7 @@ class Library:
 
     def times(self, note_id: str) -> tuple[float, float]:
         """Return when a note was created and last changed, in epoch seconds with fractions."""
-        return note_scan.read_times(self._cache.database, note_id)
+        return note_rows.read_times(self._cache.database, note_id)
 
     def count_tags(self, *, limit: int, offset: int) -> TagPage:
         """Return one page of the tags of notes outside the trash, most used first."""

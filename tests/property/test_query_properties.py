@@ -6,9 +6,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.errors import QueryError
-from mcp_notarium.search.folding import CONTEXT, fold, grams, is_run, pieces, supplement
+from mcp_notarium.search.folding import (
+    CONTEXT,
+    fold,
+    grams,
+    inner_words,
+    is_run,
+    pieces,
+    spaced,
+    supplement,
+)
 from mcp_notarium.search.fts_expression import build_match
-from mcp_notarium.search.identifiers import inner_words, spaced
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Ranked, Tagged, Word
 from mcp_notarium.search.sql_builder import build

@@ -25,7 +25,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.vault import file_identity
 from mcp_notarium.stores.vault import folder as vault_folder
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.sync.index_reload import reload_index
+from mcp_notarium.sync.listing_pages import reload_index
 from notarium_devtools.text_folder import files
 from notarium_devtools.text_folder.store import TextFolder
 from support.long import LONG, dice

@@ -531,14 +531,14 @@ CACHE = (
     ),
     Defence(
         "a reload asks the store before it empties the index",
-        "sync/index_reload.py",
+        "sync/listing_pages.py",
         "    await store.list_page(since=None, mark=None, limit=1, with_content=False)\n",
         "",
         (f"{_RELOAD}::test_without_a_connection_a_new_codec_version_reads_the_old_index",),
     ),
     Defence(
         "a reload keeps the bases of unfinished writes",
-        "sync/index_reload.py",
+        "sync/listing_pages.py",
         "        cache.notes.apply(_base_again(base, newest.get(base.id)) for base in bases)\n",
         "",
         (
@@ -548,14 +548,14 @@ CACHE = (
     ),
     Defence(
         "a reload reads the bases of unfinished writes again",
-        "sync/index_reload.py",
+        "sync/listing_pages.py",
         "    if newest is not None and newest.etag == base.etag:\n        return newest\n",
         "",
         (f"{_RELOAD}::test_the_base_of_an_unfinished_write_is_read_again",),
     ),
     Defence(
         "one note that cannot be read stops no reload",
-        "sync/index_reload.py",
+        "sync/listing_pages.py",
         "    with suppress(NoteNotFound, StoreProtocolError, StoreRejected):\n",
         "    with suppress(NoteNotFound):\n",
         (f"{_RELOAD}::test_one_note_that_cannot_be_read_stops_no_reload",),

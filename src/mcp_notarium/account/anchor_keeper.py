@@ -17,7 +17,7 @@ from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.audit.chain import Head
 from mcp_notarium.config import Config
 from mcp_notarium.errors import CacheDamaged, CacheError, RollbackSeen
-from mcp_notarium.storage import checkpoints
+from mcp_notarium.storage import write_ahead_log
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
@@ -47,7 +47,7 @@ class AnchorWitness:
         self._watch = FileWatch(
             database.path,
             least=self._least_checkpoint,
-            read_main=lambda: checkpoints.read_main(database),
+            read_main=lambda: write_ahead_log.read_main(database),
             on_replaced=self._note_replaced,
         )
 

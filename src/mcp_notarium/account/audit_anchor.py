@@ -31,7 +31,7 @@ from mcp_notarium.files.private_files import (
     temporary_pattern,
 )
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import checkpoints
+from mcp_notarium.storage import write_ahead_log
 from mcp_notarium.storage.audit_table import ANCHORED, AuditTable
 from mcp_notarium.storage.database import Database
 
@@ -209,7 +209,7 @@ class Anchor:
             left.unlink(
                 missing_ok=True
             )  # by a killed process: the caller's transaction keeps others out
-        number = checkpoints.read_main(database) or 0
+        number = write_ahead_log.read_main(database) or 0
         now = replace(now, begun=now.head.count, checkpoint=number)
         replace_private(self.folder.audit_anchor, self._content(now))
         database.run(_MARK, (ANCHORED, str(now.head.count)))

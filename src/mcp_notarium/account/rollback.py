@@ -27,7 +27,7 @@ from mcp_notarium.account.startup_outcomes import SEE_STATUS
 from mcp_notarium.audit.chain import ActName, AuditEntry, Head
 from mcp_notarium.audit.verification import Fault, FaultKind
 from mcp_notarium.errors import CacheError, LockedError, RollbackSeen, Verdict
-from mcp_notarium.storage import checkpoints, database_opener
+from mcp_notarium.storage import database_opener, write_ahead_log
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
@@ -160,7 +160,7 @@ def find(
     # Each after what it is compared with: another server may be writing all of them.
     noted = _read_note(database, before)
     main = _read_main(database.open_without_log) if had_log else None
-    whole = checkpoints.read_number(database)
+    whole = write_ahead_log.read_number(database)
     now, at = table.end()
     end = _End(now.count, at)
     mixture = _find_older_main(main, before, noted, copies)
@@ -231,7 +231,7 @@ def _read_main(opens: Callable[[], Database]) -> _End | None:
     """Return how far the main file goes without its log; None if it cannot be read now."""
     try:
         with closing(opens()) as main:
-            number = checkpoints.read_number(main)
+            number = write_ahead_log.read_number(main)
             with suppress(CacheError):
                 return replace(_read_end(main), checkpoint=number)
             return _End(0, 0, number)
@@ -327,7 +327,7 @@ def note(found: Rollback, audit: AuditLog, anchor: Anchor, database: Database) -
         "missing": found.missing,
         "upto": found.upto,
         "anchor": str(found.anchor.head),
-        "checkpoint": checkpoints.read_main(database) or 0,
+        "checkpoint": write_ahead_log.read_main(database) or 0,
     }
     audit.buffer(AuditEntry(at=audit.now(), act=ActName.CUT, facts=facts))
     if audit.flush(wait=True) and found.harmless:

@@ -39,7 +39,7 @@ from mcp_notarium.errors import CacheDamaged, ConfigError, InvalidRequest, Locke
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import create_private
-from mcp_notarium.storage import integrity, note_scan
+from mcp_notarium.storage import integrity, note_rows
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.database import Database
 
@@ -261,7 +261,7 @@ def _tail(args: argparse.Namespace) -> int:
 
 def read_titles(chain: OpenChain) -> dict[str, str]:
     """Return what notes are called now, by the names that records have for them."""
-    found = note_scan.read_titles(chain.database)
+    found = note_rows.read_titles(chain.database)
     return {chain.audit_log.note_reference(note_id): title for note_id, title in found}
 
 

@@ -38,9 +38,9 @@ from mcp_notarium.protocol.call_audit import (
 from mcp_notarium.protocol.flow_control import FlowControl
 from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_notarium.tools.answers import ChangedNotes, FromNotes, PlainAnswer
+from mcp_notarium.tools.call_context import Tool
 from mcp_notarium.tools.catalog import NOTARIUM, Toolset, describe_arguments
 from mcp_notarium.tools.note_lookup import with_ids
-from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.tool_names import ToolNames
 from mcp_notarium.tools.untrusted_text import (
     QUOTE,

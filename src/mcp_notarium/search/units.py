@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from mcp_notarium.search.dates import DateWords, find_dates
-from mcp_notarium.search.folding import fold, is_run, pieces
-from mcp_notarium.search.identifiers import spaced
+from mcp_notarium.search.folding import fold, is_run, pieces, spaced
 
 MOST_PARTS = 32
 """Parts of one unit, at most: each is looked for in the index."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from mcp_notarium.domain.policy import EVERYTHING, Visibility
-from mcp_notarium.storage.checkpoints import WalFlusher
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.hidden_note_filter import RULES_KEY
 from mcp_notarium.storage.journal_table import JournalTable
@@ -16,6 +15,7 @@ from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import LoadProgress, SyncState
 from mcp_notarium.storage.version_table import DEFAULT_LIMITS, VersionLimits, VersionTable
 from mcp_notarium.storage.vocabulary import Vocabulary
+from mcp_notarium.storage.write_ahead_log import WalFlusher
 
 
 class Cache:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mcp_notarium.errors import CacheDamaged, CacheError
-from mcp_notarium.storage import checkpoints
+from mcp_notarium.storage import write_ahead_log
 from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.driver import SQL_ERROR, Connection, copy_pages, translate
 from mcp_notarium.storage.statement_texts import (
@@ -24,8 +24,8 @@ from mcp_notarium.storage.statement_texts import (
     reads_texts,
     storable,
 )
-from mcp_notarium.storage.wal_frames import pages_in_log, reaches
 from mcp_notarium.storage.witness import Witness
+from mcp_notarium.storage.write_ahead_log import pages_in_log, reaches
 from mcp_notarium.threads import run_in_thread
 
 MEMORY = Path(":memory:")
@@ -301,7 +301,7 @@ class Database:
 
     def checkpoint(self) -> bool:
         """Move the whole WAL into the main file and empty it; False if readers prevented it."""
-        return checkpoints.move_log(self)
+        return write_ahead_log.move_log(self)
 
     def _move_long_log(self) -> None:
         """Move a long WAL into the main file. Never raises: the commit before counts."""
@@ -309,7 +309,7 @@ class Database:
             return
         self._moving_log = True
         try:
-            checkpoints.move_what_can_be(self)
+            write_ahead_log.move_what_can_be(self)
         finally:
             self._moving_log = False
 
@@ -351,13 +351,13 @@ class Database:
         number = 0
         if self.witness is not None and self._is_closed_in_order():
             with suppress(CacheError), self.without_waiting():
-                number = checkpoints.number_next(self)
+                number = write_ahead_log.number_next(self)
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(*self._failures):
                 connection.close()
         if not self._log.exists():
-            checkpoints.note_done(self, number)
+            write_ahead_log.note_done(self, number)
 
     def _is_closed_in_order(self) -> bool:
         """Tell whether closing this connection may move the log into the main file."""

@@ -25,7 +25,7 @@ from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.database import BUSY_SECONDS, MEMORY, Database
 from mcp_notarium.storage.driver import Connection
 from mcp_notarium.storage.integrity import PAGE_SIZE
-from mcp_notarium.storage.wal_frames import has_header
+from mcp_notarium.storage.write_ahead_log import has_header
 
 __all__ = ["Database", "companions", "connect", "create"]
 

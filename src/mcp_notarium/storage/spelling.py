@@ -19,10 +19,9 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice, zip_longest
 
 from mcp_notarium.domain.characters import replace_surrogates
-from mcp_notarium.search.folding import fold, is_run, pieces, words_only
+from mcp_notarium.search.folding import fold, is_run, pieces, spaced, words_only
 from mcp_notarium.search.fts_expression import build_match, match_any, match_terms
 from mcp_notarium.search.function_words import function_words
-from mcp_notarium.search.identifiers import spaced
 from mcp_notarium.search.misspelling import distance, reach_of
 from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.ranking import FEW, Kind, Piece, Sought, strict_conditions

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from operator import itemgetter
 
-from mcp_notarium.search.folding import GRAM, words_only
-from mcp_notarium.search.identifiers import spaced
+from mcp_notarium.search.folding import GRAM, spaced, words_only
 from mcp_notarium.search.misspelling import Part, distance, parts_of
 from mcp_notarium.search.stemming import stem
 from mcp_notarium.storage.database import Database

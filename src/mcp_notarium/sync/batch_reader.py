@@ -18,12 +18,12 @@ from mcp_notarium.storage.sync_state import LoadProgress
 from mcp_notarium.stores.contract import ChangePage, Changes, Entry, Store
 from mcp_notarium.sync.backoff import FeedHealth
 from mcp_notarium.sync.batch_apply import SPLIT, Batch, BatchApplier, split
-from mcp_notarium.sync.index_reload import follow_codec
 from mcp_notarium.sync.listing_pages import (
     FIRST_PAGE,
     PAGE,
     Listing,
     MarkLost,
+    follow_codec,
     is_usable,
     pages,
     read_ahead,

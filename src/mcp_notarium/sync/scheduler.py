@@ -23,7 +23,7 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Changes, Store
 from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Effect, Event, State
-from mcp_notarium.sync.index_reload import reload_index
+from mcp_notarium.sync.listing_pages import reload_index
 from mcp_notarium.sync.progress import SyncProgress, SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
 

@@ -31,7 +31,7 @@ from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.get import ROW_HIDDEN, shown_properties
 from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
-from mcp_notarium.tools.tag_spelling import spell_query
+from mcp_notarium.tools.tags import spell_query
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

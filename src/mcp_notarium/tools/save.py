@@ -39,7 +39,7 @@ from mcp_notarium.tools.save_checks import (
     find_new_addresses,
     require_meant,
 )
-from mcp_notarium.tools.tag_spelling import spell_tags
+from mcp_notarium.tools.tags import spell_tags
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

@@ -2,12 +2,14 @@
 
 A renaming saves one note after another, each through the journal as any other save. A note that has the
 new tag already is left alone, so the same call goes on where an earlier one has ended.
+
+Take a tag with ``#`` before it, as many programs write it, for the tag that notes have.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING
@@ -22,18 +24,55 @@ from mcp_notarium.errors import (
     StoreRejected,
     VersionConflict,
 )
+from mcp_notarium.search.query import And, Condition, Not, Or, Query, Tagged
 from mcp_notarium.tools.answers import ManageAnswer, TagsAnswer
 from mcp_notarium.tools.call_context import CallContext, quote, require_consent
 from mcp_notarium.tools.removal import find_loss
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save_checks import check_tags, find_new_addresses
 from mcp_notarium.tools.sync_notice import still_loading, sync_part, wait_for_notes
-from mcp_notarium.tools.tag_spelling import spell_tag
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.domain.way_back import Loss
     from mcp_notarium.storage.note_names import TaggedNote
+
+
+def spell_tag(app: App, tag: str) -> str:
+    """Return the tag without ``#`` before it, unless notes have it so."""
+    bare = tag.strip().lstrip("#").strip()
+    marked = bare and tag.strip().startswith("#")
+    return bare if marked and not app.library.find_tagged(tag.strip()) else tag
+
+
+def spell_tags(app: App, tags: Iterable[str]) -> tuple[str, ...]:
+    """Return each of the tags so."""
+    return tuple(spell_tag(app, tag) for tag in tags)
+
+
+def spell_query(app: App, query: Query) -> Query:
+    """Return the query with its tags spelled so."""
+    return replace(
+        query,
+        tags=spell_tags(app, query.tags),
+        excluded_tags=spell_tags(app, query.excluded_tags),
+        terms=None if query.terms is None else _spell(app, query.terms),
+    )
+
+
+def _spell(app: App, condition: Condition) -> Condition:
+    match condition:
+        case And(conditions):
+            return And(tuple(_spell(app, one) for one in conditions))
+        case Or(conditions):
+            return Or(tuple(_spell(app, one) for one in conditions))
+        case Not(inner):
+            return Not(_spell(app, inner))
+        case Tagged(tag):
+            return Tagged(spell_tag(app, tag))
+        case _:
+            return condition
+
 
 MOST_TAGS = 300
 _REPORTS = 100

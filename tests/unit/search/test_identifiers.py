@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.search.identifiers import inner_words, spaced
+from mcp_notarium.search.folding import inner_words, spaced
 
 
 @pytest.mark.parametrize(

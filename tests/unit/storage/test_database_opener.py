@@ -9,7 +9,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener, integrity
 from mcp_notarium.storage.driver import translate
 from mcp_notarium.storage.integrity import PAGE_SIZE, sample
-from mcp_notarium.storage.wal_frames import pages_in_log
+from mcp_notarium.storage.write_ahead_log import pages_in_log
 from support import corpus
 from support.cache_room import KEY, MAC_KEY, SALT, create, make, reopen, second_connection, store
 from support.journal_entries import make_unfinished

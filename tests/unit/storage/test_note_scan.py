@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.storage import note_scan
+from mcp_notarium.storage import note_rows
 from support.cache_room import store
 
 DAY = 1_765_117_800.25
@@ -35,7 +35,7 @@ NOTES = [
 
 @pytest.fixture(name="database", params=[1, 2, 500])
 def _database(cache, request, monkeypatch):
-    monkeypatch.setattr(note_scan, "SLICE", request.param)
+    monkeypatch.setattr(note_rows, "SLICE", request.param)
     store(cache, NOTES)
     store(cache, [replace(NOTES[0], etag="2")])
     return cache.database
@@ -45,9 +45,9 @@ def found(database, query):
     def matches(title, text):
         return query.lower() in f"{title}\0{text}".lower()
 
-    parts = note_scan.find_literally(database, query, matches)
+    parts = note_rows.find_literally(database, query, matches)
     keys = sorted([key for part in parts for key in part], reverse=True)
-    return [int(one.id) for one in note_scan.read(database, keys, texts=False)]
+    return [int(one.id) for one in note_rows.read(database, keys, texts=False)]
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_a_text_is_found_literally_in_any_case_newest_first(database, query, ids
 
 
 def test_the_newest_come_first_and_of_equally_old_ones_the_last_stored(database):
-    keys = note_scan.find_newest(database, 4)
-    assert [int(one.id) for one in note_scan.read(database, keys, texts=False)] == [3, 7, 4, 1]
+    keys = note_rows.find_newest(database, 4)
+    assert [int(one.id) for one in note_rows.read(database, keys, texts=False)] == [3, 7, 4, 1]
 
 
 def test_rows_are_read_in_the_order_asked_for_without_those_that_went(database):
-    keys = note_scan.find_newest(database, 9)
-    shown = note_scan.read(database, [keys[2], (0.0, 999), keys[0]], texts=True)
+    keys = note_rows.find_newest(database, 9)
+    shown = note_rows.read(database, [keys[2], (0.0, 999), keys[0]], texts=True)
     assert [(int(one.id), one.text) for one in shown] == [(4, "GRÖẞE is other"), (3, "x%y")]
-    assert {one.text for one in note_scan.read(database, keys, texts=False)} == {""}
+    assert {one.text for one in note_rows.read(database, keys, texts=False)} == {""}

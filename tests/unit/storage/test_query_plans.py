@@ -8,7 +8,7 @@ from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.sql_builder import Statement, build
-from mcp_notarium.storage import note_scan
+from mcp_notarium.storage import note_rows
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.hidden_note_filter import RULES_KEY
 from support import corpus
@@ -250,7 +250,7 @@ def test_what_is_known_of_notes_and_of_sync_is_read_by_key(filled):
 
 def test_the_newest_notes_are_found_without_sorting_all(filled):
     steps = [
-        row[3] for row in filled.database.rows(f"EXPLAIN QUERY PLAN {note_scan._NEWEST}", (20,))
+        row[3] for row in filled.database.rows(f"EXPLAIN QUERY PLAN {note_rows._NEWEST}", (20,))
     ]
     assert "SEARCH n USING COVERING INDEX notes_created (trash=?)" in steps
     assert not [step for step in steps if step == "USE TEMP B-TREE FOR ORDER BY"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import StoreProtocolError, StoreRejected
-from mcp_notarium.stores.memento import checklist, dates, note_codec
+from mcp_notarium.stores.memento import checklist, note_codec
 
 MILK = {"id": "1", "text": "milk", "checked": False, "extra": [1]}
 EGGS = {"id": "2", "text": "eggs", "checked": True}
@@ -244,7 +244,7 @@ def test_a_row_that_is_no_note_is_refused(bad):
     ],
 )
 def test_dates_are_written_in_the_form_of_the_file(found, written):
-    assert dates.write(1_700_000_000_123, dates.find_form(found)) == written
+    assert note_codec.write(1_700_000_000_123, note_codec.find_form(found)) == written
 
 
 @pytest.mark.parametrize(
@@ -262,4 +262,4 @@ def test_dates_are_written_in_the_form_of_the_file(found, written):
     ],
 )
 def test_dates_are_shown_as_the_app_shows_them(date, shown):
-    assert dates.iso(date) == shown
+    assert note_codec.iso(date) == shown

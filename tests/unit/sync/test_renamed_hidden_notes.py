@@ -11,7 +11,7 @@ from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import NoteNotFound, OutcomeUnknown
 from mcp_notarium.storage import table_copy
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.sync.index_reload import reload_index
+from mcp_notarium.sync.listing_pages import reload_index
 from support.cache_room import make
 from support.memory_client import LIKE_VAULT, Fault
 from support.sync_rig import raced

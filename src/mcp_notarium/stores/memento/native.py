@@ -9,7 +9,7 @@ from typing import Any
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.live_rows import LiveRow
-from mcp_notarium.stores.memento import dates, note_codec
+from mcp_notarium.stores.memento import note_codec
 from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
 from mcp_notarium.threads import run_in_thread
@@ -84,14 +84,14 @@ def _values(row: note_codec.Row) -> dict[str, Any]:
         elif name in _FLAGS:
             values[name] = value == 1
         elif name in _DATES:
-            values[name] = dates.iso(value)
+            values[name] = note_codec.iso(value)
         else:
             values[name] = None if isinstance(value, bytes) else value
     return values
 
 
 def _newest(row: note_codec.Row) -> tuple[bool, float]:
-    return row.get("isPinned") != 1, -dates.seconds(row["updatedAt"])
+    return row.get("isPinned") != 1, -note_codec.seconds(row["updatedAt"])
 
 
 def _arranged(row: note_codec.Row) -> tuple[bool, float, float]:

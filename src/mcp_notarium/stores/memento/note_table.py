@@ -6,18 +6,22 @@ Such are the labels that Prisma keeps in a table of its own (``_LabelToNote``). 
 declares counts: a foreign key to the note's id with ON DELETE CASCADE. Rows that hang on these rows are not read.
 
 Tell whose notes are served: one user's, and those that belong to nobody.
+
+Find what a body replaces in a row, so that an undo can bring just that back. Pure.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from mcp_notarium.domain.characters import has_lone_surrogate
-from mcp_notarium.errors import StoreRejected, StoreUnavailable
-from mcp_notarium.stores.memento import dates, note_codec, replaced
+from mcp_notarium.errors import StoreRejected, StoreUnavailable, VersionConflict
+from mcp_notarium.stores.json_answers import to_json
+from mcp_notarium.stores.memento import note_codec
 from mcp_notarium.stores.memento.database_file import Columns, DatabaseFile, quoted
 from mcp_notarium.stores.memento.note_codec import (
     EMBEDDING,
@@ -27,8 +31,77 @@ from mcp_notarium.stores.memento.note_codec import (
     LinkedRow,
     Row,
     Value,
+    pack_all,
+    parse_list,
+    read_change,
+    tags_of,
+    unpack,
 )
 from mcp_notarium.stores.reviving import Replaced
+
+_PARTS = {"images": "pictures", "color": "colour", "checkItems": "items of the checklist"}
+"""The columns that the content of a note does not say, or not all of."""
+_UNSEEN = ("images",)
+"""The columns that a write may set and of which the etag does not tell one value from another."""
+_NO_IMAGES = (None, "", "[]", "null")
+_NO_COLOUR = (None, "", "default")
+
+
+def touched(body: bytes) -> tuple[str, ...]:
+    """Return the columns that a body of an update sets, ``updatedAt`` aside, and those that follow from them."""
+    change = read_change(body)
+    return (*change.columns, *((EMBEDDING,) if change.rewords else ()))
+
+
+def find(row: Row, body: bytes) -> Replaced:
+    """Return what a body replaces in a row of the columns ``touched``. Raises ``VersionConflict``: see ``find_replaced``."""
+    made: dict[str, str] = json.loads(body)["made"]
+    if any(_digest(row.get(name)) != digest for name, digest in made.items()):
+        raise VersionConflict("the note has changed in Memento since")
+    new = {EMBEDDING: None} | read_change(body).columns
+    old = {name: value for name, value in row.items() if value != new.get(name)}
+    if old.keys() <= {EMBEDDING}:
+        return Replaced()
+    unseen = {name: _digest(new[name]) for name in _UNSEEN if name in old}
+    native = to_json({"columns": pack_all(old), "made": unseen})
+    return Replaced(native, tuple(_missed(old, new)))
+
+
+def name_parts(native: bytes) -> tuple[str, ...]:
+    """See ``RevivingStore.name_parts``."""
+    columns = json.loads(native)["columns"] if native else {}
+    unknown = "labels" in columns and not tags_of(unpack(columns["labels"]))[1]
+    named = [name for column, name in _PARTS.items() if column in columns]
+    return (*named, *(["labels"] if unknown else []))
+
+
+def overlay(natives: Sequence[str]) -> str:
+    """See ``RevivingStore.overlay``."""
+    columns: dict[str, Any] = {}
+    for native in natives:
+        columns |= json.loads(native)["columns"]
+    return to_json({"columns": columns}).decode() if columns else ""
+
+
+def _missed(old: Row, new: Row) -> Iterator[str]:
+    """Name what goes with these values that the content of the note does not say."""
+    if old.get("images") not in _NO_IMAGES:
+        yield _PARTS["images"]
+    if old.get("color") not in _NO_COLOUR:
+        yield _PARTS["color"]
+    kept = parse_list(new.get("checkItems"))
+    kept = kept if isinstance(kept, list) else []
+    items = parse_list(old.get("checkItems"))
+    if isinstance(items, list) and any(item not in kept for item in items):
+        yield _PARTS["checkItems"]
+    if "labels" in old and not tags_of(old["labels"])[1]:
+        yield "labels"
+
+
+def _digest(value: Value) -> str:
+    said = value if isinstance(value, bytes) else str(value).encode()
+    return hashlib.sha256(said).hexdigest()
+
 
 _MOST_NAMED = 10
 _HINT = (
@@ -159,7 +232,7 @@ class NoteTable:
 
     def read_ages(self, ids: Sequence[str]) -> list[tuple[int, str]]:
         """Return these notes' ids with a number that is the lower, the later a note has changed."""
-        at = dates.NUMBER.format(quoted("updatedAt"))
+        at = note_codec.NUMBER.format(quoted("updatedAt"))
         found = self._select(f'"id", {at}', _ONE_OF, json.dumps(ids))
         return [(-(date or 0), one) for one, date in found]
 
@@ -184,9 +257,9 @@ class NoteTable:
 
     def find_replaced(self, note_id: str, body: bytes) -> Replaced | None:
         """Return what a body replaces in a note; None if there is no such note. Raises ``VersionConflict``."""
-        names = [quoted(name) for name in replaced.touched(body) if name in self._columns]
+        names = [quoted(name) for name in touched(body) if name in self._columns]
         found = self._select(", ".join(names) or "1", '"id" = ?', note_id)
-        return replaced.find(dict(found[0]) if names else {}, body) if found else None
+        return find(dict(found[0]) if names else {}, body) if found else None
 
     def keepsake(self, note_id: str) -> bytes | None:
         """Return a whole note with the rows of other tables that go when it goes; None if there is no such note."""
@@ -272,7 +345,7 @@ class NoteTable:
             found = self._db.execute(_TEXTS if kinds else _FIRST_USERS).fetchall()
         except sqlite3.OperationalError:
             return at  # an app without users
-        return dates.write(at, dates.find_form(date for (date,) in found))
+        return note_codec.write(at, note_codec.find_form(date for (date,) in found))
 
 
 def read_in_portions(

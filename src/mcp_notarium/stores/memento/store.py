@@ -37,7 +37,7 @@ from mcp_notarium.stores.contract import (
     check_not_withdrawn,
     random_id,
 )
-from mcp_notarium.stores.memento import note_codec, replaced
+from mcp_notarium.stores.memento import note_codec, note_table
 from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import PROPERTIES
 from mcp_notarium.stores.memento.native import LiveMemento
@@ -164,11 +164,11 @@ class MementoStore:
 
     def name_parts(self, native: bytes) -> tuple[str, ...]:
         """See ``RevivingStore.name_parts``."""
-        return replaced.name_parts(native)
+        return note_table.name_parts(native)
 
     def overlay(self, natives: Sequence[str]) -> str:
         """See ``RevivingStore.overlay``."""
-        return replaced.overlay(natives)
+        return note_table.overlay(natives)
 
     def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
         """See ``Store.compose``: the columns that change."""

@@ -21,7 +21,7 @@ from mcp_notarium.tools.call_context import quote_whole
 from mcp_notarium.tools.prompts import Named, Prompt
 
 if TYPE_CHECKING:
-    from mcp_notarium.storage.note_scan import ScannedNote
+    from mcp_notarium.storage.note_rows import ScannedNote
 
 
 NO_TITLE = "Title cannot be empty ❌"
