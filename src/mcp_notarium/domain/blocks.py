@@ -90,18 +90,23 @@ def _is_in_fence(before: str, line: str) -> bool:
     """Tell whether a line right after this text is in code or a formula that is still open."""
     if not any(mark in before for mark in _FENCES):  # the usual case, and far quicker
         return False
-    opened, quoted = "", False
+    opened, quoted, end = "", False, 0
     for found in _FENCE.finditer(before):
         marks, rest, quote = found[2] or found[4], found[3] or "", ">" in found[1]
-        if quoted and not quote:
+        if quoted and not (quote and _is_one_quote(before[end : found.start()])):
             opened = ""  # it ended with the quote
         if not opened:
             quoted = quote
             opened = "" if marks[0] == "`" and "`" in rest else marks
         elif marks.startswith(opened) and not rest.strip():
             opened = ""
-    last = before.rstrip("\r\n").rpartition("\n")[2]
-    return bool(opened) and all(one.lstrip().startswith(">") for one in (last, line) if quoted)
+        end = found.end() + 1
+    return bool(opened) and (not quoted or (_is_one_quote(before[end:]) and _is_one_quote(line)))
+
+
+def _is_one_quote(text: str) -> bool:
+    """Tell whether each of these lines is in a quote."""
+    return all(line.lstrip().startswith(">") for line in text.splitlines())
 
 
 def _are_alike(lines: Sequence[str]) -> bool:

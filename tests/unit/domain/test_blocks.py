@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -139,6 +139,8 @@ PARTS = st.sampled_from(
 )  # fmt: skip
 
 
+@example(parts=["> ```\n> a", "> - a"], added="> x")
+@example(parts=["> ```\n> a", "> ```\n> a"], added="x")
 @settings(deadline=None)
 @given(
     st.lists(PARTS, min_size=1, max_size=4),
