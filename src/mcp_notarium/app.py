@@ -40,6 +40,7 @@ from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.context import StoreContext
 from mcp_notarium.stores.contract import require_supported_row
+from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.note_locks import make_owner_name
 from mcp_notarium.sync.progress import describe_differences
 from mcp_notarium.sync.scheduler import Scheduler
@@ -214,7 +215,6 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
         owner=_owner_name(),
         lease=2 * config.api_timeout + _LEASE_MARGIN,
         on_difference=log_difference,
-        pages=config.store.pages(store),
     )
     scheduler = Scheduler(
         cache,
@@ -229,14 +229,13 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
     usage_limits = UsageLimits(config.policy.limits, cache, clock=time.time)
     anchor_notice = missing.notice if missing is not None else unusable
     found = (anchor_notice, _describe_copies(config, opened, audit))
+    native = config.store.native
     library = Library(
         cache,
         store,
         writer,
         scheduler,
-        live=config.store.live(store),
-        pages=config.store.pages(store),
-        rows=config.store.live_rows(store),
+        native=None if native is None else native(store, NativeIndex(cache, store)),
     )
     return App(
         *(config, cache, store, writer, scheduler, tokens, audit, usage_limits, library),

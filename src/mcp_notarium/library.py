@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mcp_notarium.domain.blocks import Form
 from mcp_notarium.domain.note import Content, Note, WriteState
@@ -25,7 +25,7 @@ from mcp_notarium.storage.version_table import ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, Ids
 from mcp_notarium.stores.reviving import find_replaced
 from mcp_notarium.sync.history import History
-from mcp_notarium.sync.native_reads import JudgedNotes, JudgedPages, JudgedRows, refresh
+from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.sync.write_errors import NOT_REMOVED, NOT_SAVED, add_outcome
 
@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.stores.contract import Store, Traits
-    from mcp_notarium.stores.live_notes import LiveNotes
-    from mcp_notarium.stores.live_pages import LivePages
-    from mcp_notarium.stores.live_rows import LiveRows
+    from mcp_notarium.stores.linked_files import FolderStore
+    from mcp_notarium.stores.native import NativeReads
     from mcp_notarium.stores.reviving import RevivingStore
     from mcp_notarium.sync.progress import SyncStatus
     from mcp_notarium.sync.scheduler import Scheduler
@@ -71,7 +70,7 @@ class Statistics:
 class Library:
     """Hold the notes of one account, in ``history`` their versions, and in ``transfer`` what export and import need.
 
-    ``live``, ``pages`` and ``notes`` ask the store itself, if it can be asked more than the contract says.
+    ``native`` is what the native tools of its store read; None if it has none.
     """
 
     def __init__(
@@ -81,9 +80,7 @@ class Library:
         writer: Writer,
         scheduler: Scheduler,
         *,
-        live: LiveNotes | None = None,
-        pages: LivePages | None = None,
-        rows: LiveRows | None = None,
+        native: NativeReads | None = None,
     ) -> None:
         self._cache = cache
         self._store = store
@@ -91,9 +88,7 @@ class Library:
         self._scheduler = scheduler
         self.history = History(cache, store)
         self.transfer = NoteTransfer(cache, store, writer)
-        self.live = None if live is None else JudgedNotes(cache, store, live)
-        self.pages = None if pages is None else JudgedPages(cache, pages)
-        self.notes = None if rows is None else JudgedRows(cache, store, rows)
+        self.native = native
 
     @property
     def traits(self) -> Traits:
@@ -189,6 +184,17 @@ class Library:
             return Form.LINES
         return Form.FILE if self.traits.tags_in_text else Form.MARKDOWN
 
+    def given(self, note: Note | None, text: str) -> Content | None:
+        """Return the content of a text that may be in the store's own form; None: it is only text, or the note is gone."""
+        base = None if note is None else self._cache.notes.base(note.id)
+        lacks = note is not None and base is None
+        return None if lacks or self.traits.given is None else self.traits.given(text, base)
+
+    def shown_beside(self, note: Note) -> Mapping[str, Any]:
+        """Return what the store's app shows beside the content of a note, by its own names."""
+        base = self._cache.notes.base(note.id)
+        return {} if base is None else self.traits.beside(base)
+
     def find_links(self, note_id: str) -> LinkedNotes:
         """Return the links of a note of a store with paths, and those to it."""
         return self._cache.notes.links.of(note_id)
@@ -208,7 +214,7 @@ class Library:
 
         Raises what the store raises.
         """
-        return await refresh(self._cache, self._store, note_id)
+        return await NativeIndex(self._cache, self._store).refresh(note_id)
 
     def find_place(self, content: Content) -> str:
         """Return the path that a new note would get, but for its name; '' if no rule is about paths."""
@@ -258,9 +264,9 @@ class Library:
         new_id = self.preview(note, content)[0]
         if new_id == note.id:
             return {}
-        links = self._cache.notes.links
-        places = links.find_file_places(note.id) if self.pages is not None else set()
-        files = await self.pages.find_files(places) if self.pages is not None and places else set()
+        links, rules = self._cache.notes.links, self._cache.notes.visibility.rules
+        places = [path for path in links.find_file_places(note.id) if not rules.closes(path)]
+        files = await self._folders.find_files(places) if places else set()
         broken = links.find_broken(note.id, new_id, files=files)
         return {one: changes for one, changes in broken.items() if self._has_links(one, changes)}
 
@@ -269,11 +275,17 @@ class Library:
 
         None: the canvas names the note, and is not readable.
         """
-        if self.pages is None or note.trash or content.title == note.title:
+        if not self.traits.folders or note.trash or content.title == note.title:
             return {}
         if self.preview(note, content)[0] == note.id:
             return {}
-        return await self.pages.find_cards(note.id)
+        rules = self._cache.notes.visibility.rules
+        found = await self._folders.find_cards(note.id)
+        return {one: count for one, count in found.items() if rules.sees(one, ())}
+
+    @property
+    def _folders(self) -> FolderStore:
+        return cast("FolderStore", self._store)  # its trait says so
 
     def _has_links(self, note_id: str, changes: Changes) -> bool:
         note = self.get(note_id)

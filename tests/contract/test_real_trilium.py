@@ -140,7 +140,7 @@ async def test_the_native_tools_work(tmp_path):
         await bench.person.write("Parent123456", "Parent", "<p>zebra</p>")
         store = open_store()
         harness = ToolHarness(tmp_path, remote=store)
-        async with connected(harness.opened, toolset=find_toolset("note_tree")) as client:
+        async with connected(harness.opened, toolset=find_toolset("trilium")) as client:
 
             async def says(tool: str, **arguments: str) -> str:
                 result = await client.call_tool(tool, arguments)

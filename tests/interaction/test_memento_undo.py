@@ -104,7 +104,7 @@ async def beside(folder: Path):
     harness = ToolHarness(folder, remote=store)
     try:
         await harness.sync()
-        async with connected(harness.opened, toolset=find_toolset("note_cards_both")) as client:
+        async with connected(harness.opened, toolset=find_toolset("memento_both")) as client:
             yield Both(folder, client, harness, app)
     finally:
         await store.close()

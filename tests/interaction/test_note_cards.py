@@ -67,7 +67,7 @@ async def cards(folder, policy=None, *, beside=False, **options):
     app = MementoFile(folder / "dev.db")
     store = MementoStore(app.path)
     harness = ToolHarness(folder, policy=policy or Policy(), remote=store)
-    toolset = find_toolset(f"note_cards{'_both' * beside}").permitted(policy or Policy())
+    toolset = find_toolset(f"memento{'_both' * beside}").permitted(policy or Policy())
     await harness.sync()
     async with connected(harness.opened, toolset=toolset, **options) as client:
         yield Cards(app, harness, client)
@@ -383,7 +383,7 @@ async def test_hidden_fields_are_hidden_and_cannot_be_searched(tmp_path):
 
 
 async def test_a_mode_takes_tools_away(tmp_path):
-    offered = partial(find_toolset("note_cards").permitted)
+    offered = partial(find_toolset("memento").permitted)
     reading = [tool.name for tool in offered(Policy(mode=Mode.READ_ONLY)).tools]
     assert reading == ["get_notes", "get_note", "search_notes", "get_labels"]
     assert [tool.name for tool in offered(Policy(mode=Mode.WRITE)).tools] == NAMES

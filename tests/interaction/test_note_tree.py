@@ -73,7 +73,7 @@ async def tree(folder, policy=None, *, beside=False, **options):
         sim.document.set_attribute("priv1234", SECRET, "label", "private", "")
         store = open_trilium(sim)
         harness = ToolHarness(folder, policy=policy, remote=store)
-        toolset = find_toolset(f"note_tree{'_both' * beside}").permitted(policy)
+        toolset = find_toolset(f"trilium{'_both' * beside}").permitted(policy)
         try:
             await harness.sync()
             async with connected(harness.opened, toolset=toolset, **options) as client:

@@ -78,7 +78,7 @@ class Notes:
 @asynccontextmanager
 async def plain(harness, *, names="pascal", era="legacy", beside=False, **options):
     policy = harness.app.config.policy
-    toolset = find_toolset(f"plain_notes_{names}{'_both' * beside}").permitted(policy)
+    toolset = find_toolset(f"plain_{names}{'_both' * beside}").permitted(policy)
     await harness.sync()
     async with connected(harness.opened, era, toolset=toolset, **options) as client:
         yield Notes(client, harness, NAMES if names == "pascal" else SNAKE)
@@ -393,7 +393,7 @@ async def test_read_only_mode_leaves_three_tools_and_refuses_the_others(tmp_path
         prompts = [prompt.name for prompt in (await notes.client.list_prompts()).prompts]
         assert prompts == ["summarize_notes", "find_topic_notes"]
         assert "Title: Meeting" in await notes.says("GetNote", id="deadbeef")
-    toolset = find_toolset("plain_notes_pascal")
+    toolset = find_toolset("plain_pascal")
     async with connected(harness.opened, toolset=toolset) as client:
         for name in WRITERS:
             arguments = {"id": "deadbeef"} | ({"title": "x"} if name == "UpdateNote" else {})
@@ -416,7 +416,7 @@ async def test_read_only_mode_leaves_three_tools_and_refuses_the_others(tmp_path
     ],
 )
 def test_a_tool_that_is_switched_off_takes_those_with_it_that_stand_for_it(off, gone):
-    left = find_toolset("plain_notes_pascal").permitted(Policy(switched_off=frozenset({off})))
+    left = find_toolset("plain_pascal").permitted(Policy(switched_off=frozenset({off})))
     assert {tool.name for tool in left.tools} == set(NAMES) - gone
     assert not any(f"`{name}`" in left.instructions for name in gone)
     assert not any(gone & set(prompt.tools) for prompt in left.prompts)

@@ -42,7 +42,7 @@ def memento(folder):
         "n1", TEXT, title="Plan", labels='["old"]', images=IMAGES, color="red", checkItems=ITEMS
     )
     store = MementoStore(app.path)
-    return store, "note_cards_both", lambda: app.run('SELECT * FROM "Note"'), None
+    return store, "memento_both", lambda: app.run('SELECT * FROM "Note"'), None
 
 
 def vault(folder):
@@ -64,7 +64,7 @@ def local(folder):
     def state():
         return cache.database.rows("SELECT id, title, text, tags FROM notes")
 
-    return store, "plain_notes_snake_both", state, cache
+    return store, "plain_snake_both", state, cache
 
 
 STORES = {"memento": memento, "vault": vault, "local": local}

@@ -66,7 +66,7 @@ def test_no_arguments_make_an_unexplained_error(store, tmp_path):
         async with PLACES[store](
             tmp_path, lambda place: made.append(place.put("one", "<p>one</p>", tags=["x"]))
         ) as place:
-            toolset = find_toolset("note_pages_both" if store == "vault" else place.toolset)
+            toolset = find_toolset("vault_both" if store == "vault" else place.toolset)
             for name, tool in toolset.by_name().items():
                 if name == "read_note":
                     continue

@@ -21,6 +21,7 @@ from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.stores.contract import Store
+from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.note_locks import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
@@ -104,6 +105,7 @@ class ToolHarness:
         cache.versions.clock = self.clock
         audit = AuditLog(cache.database, audit_keys, clock=self.clock, days=365)
         budget = UsageLimits(policy.limits, cache, clock=self.clock)
+        native = getattr(self.remote, "native", None)
         self.app = App(
             *(config, cache, self.remote, writer, scheduler, tokens, audit, budget),
             library=Library(
@@ -111,9 +113,7 @@ class ToolHarness:
                 self.remote,
                 writer,
                 scheduler,
-                live=getattr(self.remote, "live", None),
-                pages=getattr(self.remote, "pages", None),
-                rows=getattr(self.remote, "live_rows", None),
+                native=None if native is None else native(NativeIndex(cache, self.remote)),
             ),
             notices=("one",),
             clock=self.clock,

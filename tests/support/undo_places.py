@@ -98,7 +98,7 @@ class Simplenote(Place):
 
 
 class Notebook(Place):
-    store, toolset = "local", "plain_notes_pascal_both"
+    store, toolset = "local", "plain_pascal_both"
 
     def __init__(self, cache: Cache) -> None:
         self.other = OtherProcess(cache)
@@ -168,7 +168,7 @@ class Folder(Place):
 
 
 class Trilium(Place):
-    store, toolset = "trilium", "note_tree_both"
+    store, toolset = "trilium", "trilium_both"
 
     def __init__(self, sim: TriliumSimulator) -> None:
         self.sim = sim
@@ -213,7 +213,7 @@ class Trilium(Place):
 
 
 class Memento(Place):
-    store, toolset = "memento", "note_cards_both"
+    store, toolset = "memento", "memento_both"
 
     def __init__(self, app: MementoFile) -> None:
         self.app = app

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _DRIVER = "sqlcipher3"
 
 _TOLD_BY = ("mcp_notarium.protocol.sdk_server", "mcp", "pydantic", "httpx")
+_TOOLSETS = "mcp_notarium.tools.toolsets"
 _LOADED = (
     "mcp_notarium.protocol.async_server",
     "mcp_notarium.protocol.sdk_server",
     "mcp_notarium.account.automatic_repair",
     "mcp_notarium.account.copy_schedule",
-    *(f"mcp_notarium.tools.toolsets.{one}" for one in ("memento", "plain", "trilium", "vault")),
     *("httpx", "httpcore", "argon2.low_level"),
 )
 
@@ -123,7 +123,7 @@ def make_bytecode() -> None:
     """
     if sys.dont_write_bytecode or not any(map(_lacks_bytecode, _TOLD_BY)):
         return
-    for name in _LOADED:
+    for name in (*_LOADED, *import_module(_TOOLSETS).native_modules()):
         import_module(name)
 
 

@@ -25,11 +25,11 @@ store's package sends one again only with a renewed token, or after a failure th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum, Flag, StrEnum, auto
-from typing import Protocol
+from typing import Any, Protocol
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
 from mcp_notarium.errors import ConfigError, InvalidRequest, StoreUnavailable
@@ -143,9 +143,14 @@ class Traits:
     was changed can get back what its ``Content`` does not say."""
     shares_by_tag: bool = False
     """A tag that is an e-mail address shares the note with that person."""
+    beside: Callable[[Revision], Mapping[str, Any]] = lambda _revision: {}
+    """Returns what the store's app shows beside the content of a note, by its own names; pure."""
     exact: str = ""
     """``Content.native`` of a content that the note has had before, where the store completes what an agent writes: then
     it gives back the same bytes under the same id. '' if it never does."""
+    given: Callable[[str, Revision | None], Content] | None = None
+    """Makes the content of a text that may be in the store's own form; pure. The revision: what the note is now, None for a
+    new one. None: a text has no other form here."""
     own_form: Callable[[Revision], str] = lambda _revision: ""
     """Gives the ``Content.native`` by which ``compose`` stores the text of a revision as it was; '' if the text says all."""
     max_note_bytes: int | None = None
@@ -386,6 +391,18 @@ class VersionedStore(Store, Protocol):
         ``before``: the etag of the newest revision, or ``more`` of the page before. A page may be empty and
         not the last. A revision without the tags that the note had then has ``tags_understood`` False. One that
         cannot be read is left out. A note that is not there has none.
+        """
+
+
+class ListingStore(VersionedStore, Protocol):
+    """Reach a store that lists older revisions under etags of their own."""
+
+    async def find_version(
+        self, note_id: str, content: Content, *, at: float, now: Content
+    ) -> Revision | None:
+        """Find the older revision of this title and text that was last changed ``at``; None if there is none.
+
+        Where the text differs from the one that the note has ``now``, the newest of the same words will do.
         """
 
 

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from mcp_notarium.domain.note_archive import DocumentFormat
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
     from mcp_notarium.stores.contract import Store
-    from mcp_notarium.stores.live_notes import LiveNotes
-    from mcp_notarium.stores.live_pages import LivePages
-    from mcp_notarium.stores.live_rows import LiveRows
+    from mcp_notarium.stores.native import NativeReads, NoteIndex
 
 
 _PLAIN_ID = re.compile("[A-Za-z0-9_-]{4,64}")
@@ -114,8 +112,7 @@ class StoreKind:
     ``describe`` asks an open store what it is; `mcp-notarium doctor` shows the answer.
     ``notices``: sentences for the user about the place of the notes, at each start and in `doctor`.
     ``native_toolset``: the name in ``tools/toolsets`` of the tools of its own kind, with ``{names}`` for their
-    spelling if there are several; '' if it has none. ``live``, ``pages``, ``live_rows``: what an open store offers
-    to such tools.
+    spelling if there are several; '' if it has none. ``native`` makes what these tools read from an open store.
     ``takes_id`` tells whether a note from elsewhere can keep this id here. ``export_format``: the file in which the
     store's own app exports notes, if there is one.
     ``persistent`` False: its notes end with the server, whose database is in memory, without a key or a folder.
@@ -139,9 +136,7 @@ class StoreKind:
     describe: Callable[[Store], Awaitable[str]] | None = None
     notices: Callable[[StoreSettings], tuple[str, ...]] = _no_notices
     native_toolset: str = ""
-    live: Callable[[Store], LiveNotes | None] = lambda _store: None
-    pages: Callable[[Store], LivePages | None] = lambda _store: None
-    live_rows: Callable[[Store], LiveRows | None] = lambda _store: None
+    native: Callable[[Store, NoteIndex], NativeReads] | None = None
     takes_id: Callable[[str], bool] = lambda _note_id: False
     export_format: Callable[[], DocumentFormat | None] = lambda: None
     persistent: bool = True

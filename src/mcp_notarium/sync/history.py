@@ -21,7 +21,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.version_table import Makers, NoteVersion
-from mcp_notarium.stores.contract import Store, VersionedStore, Versions
+from mcp_notarium.stores.contract import ListingStore, Store, VersionedStore, Versions
 from mcp_notarium.stores.reviving import RevivingStore, find_native, name_parts
 
 LIMIT = 10
@@ -207,6 +207,26 @@ class History:
             return self._cache.versions.native(note_id, number)
         store = cast("RevivingStore", self._store)  # its trait says so
         return store.overlay(self._cache.versions.natives_since(note_id, number))
+
+    async def find_own_form(self, note: Note, version: Version) -> str | None:
+        """Return the ``Content.native`` that stores an older version as the store has kept it; None if it has not.
+
+        '' if the note is stored so now. Raises what the store raises.
+        """
+        traits = self._store.traits
+        if traits.versions is not Versions.LISTED:
+            return ""
+        if version.name == version.etag:
+            kept: Revision | None = await self._store.get(note.id, etag=version.etag)
+        else:  # the one of its date, else the newest of the same new text
+            store = cast("ListingStore", self._store)  # its trait says so
+            kept = await store.find_version(
+                note.id, version.content, at=version.modified_at, now=note.content
+            )
+        if kept is None:
+            return None
+        native, base = traits.own_form(kept), self._cache.notes.base(note.id)
+        return "" if base is not None and native == traits.own_form(base) else native
 
     def parts_beside(self, note_id: str, version: Version, newer: Content) -> tuple[str, ...]:
         """Name what the save that replaced a version has changed beside the content, which became ``newer``."""

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.domain.note import PendingWrite, WriteKind
 from mcp_notarium.errors import CacheError, OutcomeUnknown, StoreError, StoreRejected
@@ -29,7 +29,7 @@ from mcp_notarium.sync.push import Pusher
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.cache import Cache
-    from mcp_notarium.stores.live_pages import LivePages
+    from mcp_notarium.stores.linked_files import FolderStore
 
 
 class LinkWriter:
@@ -106,19 +106,19 @@ class CardsMoved:
 
 
 class CardMoves:
-    """Record, do and finish such moves. ``pages`` None: the store has no canvases."""
+    """Record, do and finish such moves, in a store with folders; others have no canvases."""
 
     def __init__(
         self,
         cache: Cache,
-        pages: LivePages | None,
+        store: Store,
         *,
         owner: str,
         owner_ended: Callable[[str], bool],
         on_step: Callable[[str], None],
     ) -> None:
         self._cache = cache
-        self._pages = pages
+        self._folders = cast("FolderStore", store) if store.traits.folders else None
         self._owner = owner
         self._owner_ended = owner_ended
         self._on_step = on_step
@@ -134,7 +134,7 @@ class CardMoves:
         """
         move = CardMove(old, new, tuple(sorted(canvases)), self._owner)
         moved = CardsMoved()
-        if self._pages is None or not move.canvases:
+        if self._folders is None or not move.canvases:
             yield moved
             return
         key = uuid.uuid4().hex
@@ -171,12 +171,12 @@ class CardMoves:
     async def _settle(self, key: str, move: CardMove) -> set[str] | None:
         """Do a move if the note was renamed, and forget it; None: it waits, for that is not known yet."""
         pending = {write.note_id for write in self._cache.journal.in_flight()}
-        if self._pages is None or pending & {move.old, move.new}:
+        if self._folders is None or pending & {move.old, move.new}:
             return None
         notes, moved = self._cache.notes, set[str]()
         if notes.etag(move.new) is not None and notes.etag(move.old) is None:
             self._on_step("cards")
-            moved = await self._pages.move_cards(move.canvases, old=move.old, new=move.new)
+            moved = await self._folders.move_cards(move.canvases, old=move.old, new=move.new)
             self._on_step("cards moved")
         self._cache.sync_state.drop_card_move(key)
         return moved

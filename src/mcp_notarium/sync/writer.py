@@ -27,7 +27,6 @@ from mcp_notarium.markup.obsidian_links import Changes
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Ids, Store, Versions, require_supported
-from mcp_notarium.stores.live_pages import LivePages
 from mcp_notarium.stores.reviving import name_parts
 from mcp_notarium.sync.entry_replay import EntryReplay
 from mcp_notarium.sync.journal import Journal
@@ -62,7 +61,7 @@ class Writer:
 
     ``on_step`` is told each step of a push, so that a test can stop there; ``on_difference`` the id of
     each note that the store by itself holds differently from what was sent. ``replay`` finishes what was
-    not answered, and ``cards`` what is to be done in canvases (of ``pages``) after it.
+    not answered, and ``cards`` what is to be done in canvases after it.
     """
 
     def __init__(
@@ -78,7 +77,6 @@ class Writer:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         on_step: Callable[[str], None] = lambda _step: None,
         on_difference: Callable[[str], None] = lambda _note_id: None,
-        pages: LivePages | None = None,
     ) -> None:
         self._cache = cache
         self._store = store
@@ -101,7 +99,7 @@ class Writer:
         self._pusher = Pusher(
             store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference
         )
-        self.cards = CardMoves(cache, pages, owner=owner, owner_ended=owner_ended, on_step=on_step)
+        self.cards = CardMoves(cache, store, owner=owner, owner_ended=owner_ended, on_step=on_step)
         self._direct = (
             DirectWriter(cache, store, self._journal, on_step=on_step)
             if store.traits.in_database

@@ -110,9 +110,7 @@ def _link_fields(app: App, note: Note) -> dict[str, Any]:
 
 def _app_fields(app: App, note: Note) -> dict[str, Any]:
     """Return what the app of the notes shows beside a note, such as a reminder."""
-    if app.library.notes is None or app.config.policy.hides(Field.TEXT):
-        return {}
-    found = app.library.notes.beside(note)
+    found = {} if app.config.policy.hides(Field.TEXT) else app.library.shown_beside(note)
     return {"in_app": found} if found else {}
 
 

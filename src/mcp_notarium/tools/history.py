@@ -158,14 +158,14 @@ async def _as_it_was(
 
     A store that keeps the version itself is asked first: it may have more than was kept here, such as attachments.
     """
-    live, own = app.library.live, None
-    if live is not None:
-        own = await live.as_it_was(note, old)
+    has_form, own = app.library.traits.given is not None, None
+    if has_form:
+        own = await app.library.history.find_own_form(note, old)
     native = app.library.history.native_of(note.id, old, last=last) if own is None else own
-    lost = live is not None and own is None and not native and content.text != note.text
+    lost = has_form and own is None and not native and content.text != note.text
     lost = lost and app.library.form_of(note) is not Form.LINES  # lines have no other form
     goal.said = _AS_TEXT if lost else ""
-    if native or live is not None or content.wording == (note.title, note.text):
+    if native or has_form or content.wording == (note.title, note.text):
         return replace(content, native=native)
     return replace(content, native=app.library.traits.exact)
 

@@ -163,7 +163,9 @@ def find_id(app: App, name: str) -> str:
     asked = link["target"].strip() if link else name
     if _leads_up(asked):
         return name  # from where it leads up nobody can say
-    if not link and app.library.live is not None and _ONE_WORD.fullmatch(asked):
+    native = app.library.native
+    beyond = native is not None and native.beyond_index
+    if beyond and not link and _ONE_WORD.fullmatch(asked):
         return name  # an id of a note that only the store has
     titles = app.library.status().complete and not app.config.policy.hides(Field.TEXT)
     found = app.library.find_called(asked, titles=titles)

@@ -333,8 +333,7 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
         native = "" if app.library.traits.revives else content.native
         longest = max(content.text, native, key=len)
         _check_size(longest, app.library.traits.max_note_bytes, held=old.text)
-        live = None if content.native else app.library.live
-        given = live.given(note, content.text) if live is not None else None
+        given = None if content.native else app.library.given(note, content.text)
         if given is not None:
             content = replace(content, text=given.text, native=given.native)
     if note is None and app.library.traits.folders and not content.native:

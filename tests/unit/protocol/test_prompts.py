@@ -58,5 +58,5 @@ def test_every_store_has_them_and_a_policy_without_their_tools_has_none(kind):
 
 
 def test_both_toolsets_have_the_prompts_of_both():
-    assert all(names > OURS for names in listed("plain_notes_pascal_both"))
-    assert not any(names & OURS for names in listed("plain_notes_pascal"))
+    assert all(names > OURS for names in listed("plain_pascal_both"))
+    assert not any(names & OURS for names in listed("plain_pascal"))

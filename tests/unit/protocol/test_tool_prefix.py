@@ -15,14 +15,14 @@ from support.tool_harness import ToolHarness
 PREFIX = "notes_"
 PLAIN = [f"`{name}`" for name in (*TOOLS, "AddNote", "GetNote", "ListNotes", "SearchNotes")]
 OURS = find_toolset("titled").prefixed(PREFIX)
-BOTH = find_toolset("plain_notes_pascal_both").prefixed(PREFIX)
+BOTH = find_toolset("plain_pascal_both").prefixed(PREFIX)
 
 
 @pytest.mark.parametrize(
     ("toolset", "policy"),
     [
         ("notarium", PERMISSIVE),
-        ("plain_notes_pascal_both", Policy(switched_off=frozenset({"manage"})).read_only()),
+        ("plain_pascal_both", Policy(switched_off=frozenset({"manage"})).read_only()),
     ],
 )
 def test_static_replies_have_the_names_that_the_sdk_says(toolset, policy):

@@ -27,6 +27,7 @@ from mcp_notarium.stores.memento import database_file, note_table
 from mcp_notarium.stores.memento.store import MementoStore
 from support.journal_entries import make_write
 from support.memento_file import NOTE, MementoFile
+from support.native_index import OpenIndex
 from support.small_disk import SmallDisk
 
 
@@ -117,7 +118,7 @@ def test_colour_reminder_and_images_are_told_and_a_change_of_them_is_seen(app, s
     ):
         app.put("n1", "x", **more)
         found = asyncio.run(store.get("n1"))
-        seen.append((found.etag, store.live_rows.beside(found)))
+        seen.append((found.etag, store.traits.beside(found)))
     assert [beside for _, beside in seen[:4]] == [
         *({}, {}, {"color": "teal"}, {"color": "teal", "images": True})
     ]
@@ -126,7 +127,7 @@ def test_colour_reminder_and_images_are_told_and_a_change_of_them_is_seen(app, s
     assert seen[5][1] == seen[4][1] | {"isReminderDone": True, "reminderLocation": "K" * 200}
     assert len({etag for etag, _ in seen}) == len(seen)
     push(store, "n1", Content("y"), found)
-    assert store.live_rows.beside(asyncio.run(store.get("n1"))) == seen[5][1]
+    assert store.traits.beside(asyncio.run(store.get("n1"))) == seen[5][1]
     assert app.row("n1")["reminderLocation"] == "K" * 1000
 
 
@@ -151,7 +152,7 @@ def test_a_file_of_several_users_is_refused_until_one_is_named(app, store, opens
     app.put("n2", "of u2", userId="u2")
     for call in (
         lambda: asyncio.run(store.get("n2")),
-        lambda: asyncio.run(store.live_rows.read(["n2"])),
+        lambda: asyncio.run(store.native(OpenIndex()).read(["n2"])),
         lambda: asyncio.run(store.keepsake("n2")),
         lambda: push(store, "n1", Content("y"), made),
         lambda: asyncio.run(store.delete("n1", etag=made.etag, write_id="0d")),
@@ -162,7 +163,7 @@ def test_a_file_of_several_users_is_refused_until_one_is_named(app, store, opens
     for call in (
         lambda: listing(store),
         lambda: asyncio.run(store.describe()),
-        lambda: asyncio.run(store.live_rows.find("", archived=True, arranged=True)),
+        lambda: asyncio.run(store.native(OpenIndex()).find("", archived=True, arranged=True)),
     ):
         with pytest.raises(StoreUnavailable, match=r": “u1” \(notes: 1\), “u2” \(notes: 1\)$"):
             call()
@@ -387,7 +388,7 @@ def test_the_app_can_write_between_any_two_portions_of_a_long_read(app, store, m
         return reading(file)
 
     monkeypatch.setattr(database_file.DatabaseFile, "reading", reading_after_a_write)
-    found = asyncio.run(store.live_rows.find("x", archived=True, arranged=False))
+    found = asyncio.run(store.native(OpenIndex()).find("x", archived=True, arranged=False))
     assert [one.id for one in found] == [f"n{number:02}" for number in reversed(range(25))]
     assert next(turn) == 1 + 3
     assert [one.id for one in listing(store).entries] == [one.id for one in found]

@@ -32,6 +32,7 @@ from mcp_notarium.stores.trilium.urls import Urls
 from notarium_devtools.trilium import TriliumSimulator
 from notarium_devtools.trilium.bodies import json_answer
 from support.journal_entries import make_write
+from support.native_index import OpenIndex
 from support.simplenote_client import MemoryTokens
 from support.trilium_client import open_trilium
 
@@ -662,9 +663,9 @@ async def test_no_error_says_the_token_or_what_a_note_says(sim, status, body):
         store.push(pending(store, edit, note_id="New1234567")),
         store.delete(ID, etag=base.etag, write_id="0d"),
         store.describe(now=0.0),
-        store.live.search(CANARY, each_alone=False),
-        store.live.text(ID),
-        store.live.note(ID),
+        store.native(OpenIndex()).search(CANARY),
+        store.native(OpenIndex()).text(ID),
+        store.native(OpenIndex()).note(ID),
     ):
         with pytest.raises(NotariumError) as failure:
             await call

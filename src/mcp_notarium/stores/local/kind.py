@@ -128,6 +128,6 @@ KIND = StoreKind(
     trash=True,
     properties=frozenset({"pinned"}),
     takes_id=is_plain_id,
-    native_toolset="plain_notes_{names}",
+    native_toolset="plain_{names}",
     copies=lambda settings: int(settings.text(COPIES)),
 )

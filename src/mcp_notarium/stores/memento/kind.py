@@ -16,7 +16,7 @@ from mcp_notarium.stores.kind import StoreKind, StoreSettings, Truth
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, StoreContext
     from mcp_notarium.stores.contract import Store
-    from mcp_notarium.stores.live_rows import LiveRows
+    from mcp_notarium.stores.native import NativeReads, NoteIndex
 
 DATABASE, USER_ID = "MEMENTO_DATABASE", "MEMENTO_USER_ID"
 PROPERTIES = frozenset({"pinned", "archived", "markdown"})
@@ -62,10 +62,12 @@ def _access(settings: StoreSettings) -> Access:
     return Access(write=(path_of(settings).parent,), attributes=True)
 
 
-def _live(store: Store) -> LiveRows | None:
+def _native(store: Store, index: NoteIndex) -> NativeReads:
     from mcp_notarium.stores.memento.store import MementoStore  # noqa: PLC0415 - see the top
 
-    return store.live_rows if isinstance(store, MementoStore) else None
+    if not isinstance(store, MementoStore):
+        raise TypeError("this is another store")
+    return store.native(index)
 
 
 async def _describe(store: Store) -> str:
@@ -86,6 +88,6 @@ KIND = StoreKind(
     titles=True,
     properties=PROPERTIES,
     describe=_describe,
-    native_toolset="note_cards",
-    live_rows=_live,
+    native_toolset="memento",
+    native=_native,
 )

@@ -40,8 +40,9 @@ from mcp_notarium.stores.contract import (
 from mcp_notarium.stores.memento import note_codec, note_table
 from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import PROPERTIES
-from mcp_notarium.stores.memento.native import LiveMemento
+from mcp_notarium.stores.memento.native import NativeMemento
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
+from mcp_notarium.stores.native import NoteIndex
 from mcp_notarium.stores.reviving import Replaced
 from mcp_notarium.threads import run_in_thread
 
@@ -65,6 +66,7 @@ class MementoStore:
         spaced_tags=True,
         properties=PROPERTIES,
         revives=True,
+        beside=note_codec.beside,
     )
     codec_version = note_codec.VERSION
     pause = 2.0
@@ -73,11 +75,14 @@ class MementoStore:
     def __init__(self, path: Path, *, user_id: str = "") -> None:
         self._file = DatabaseFile(path)
         self._user_id = user_id
-        self.live_rows = LiveMemento(self._file, user_id)
         self._listed: dict[str, tuple[tuple[str, ...], int]] = {}
         """Mark -> the ids of the listing it belongs to, and its place there. One listing is kept."""
         self._kept_of: dict[str, note_codec.Value] = {}
         """Id -> when the note had changed last whose keepsake was given."""
+
+    def native(self, index: NoteIndex) -> NativeMemento:
+        """Return what the native tools read."""
+        return NativeMemento(self._file, self._user_id, index)
 
     async def list_page(
         self,

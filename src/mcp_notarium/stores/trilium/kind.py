@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcp_notarium.secret import Secret
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
     from mcp_notarium.stores.contract import Store
-    from mcp_notarium.stores.live_notes import LiveNotes
+    from mcp_notarium.stores.native import NativeReads, NoteIndex
     from mcp_notarium.stores.trilium.urls import Urls
 
 URL, TOKEN, ALLOW_HTTP = "TRILIUM_URL", "TRILIUM_TOKEN", "TRILIUM_ALLOW_HTTP"
@@ -91,10 +91,12 @@ async def _log_in(settings: StoreSettings, seconds: float, dialog: LoginDialog) 
     return await login.log_in(settings, seconds, dialog)
 
 
-def _live(store: Store) -> LiveNotes | None:
+def _native(store: Store, index: NoteIndex) -> NativeReads:
     from mcp_notarium.stores.trilium.store import TriliumStore  # noqa: PLC0415 - see the top
 
-    return store.live if isinstance(store, TriliumStore) else None
+    if not isinstance(store, TriliumStore):
+        raise TypeError("this is another store")
+    return store.native(index)
 
 
 async def _describe(store: Store) -> str:
@@ -116,8 +118,8 @@ KIND = StoreKind(
     wire_words=_WIRE_WORDS,
     titles=True,
     describe=_describe,
-    native_toolset="note_tree",
-    live=_live,
+    native_toolset="trilium",
+    native=_native,
     login=Login(
         get_token=_log_in,
         variables=(TOKEN,),

@@ -1,20 +1,29 @@
-"""Read a Trilium server for native tools: by its own search syntax, and texts as it has them.
+"""Read a Trilium server for native tools: by its own search syntax, and texts as it has them; show what the policy shows.
 
-Protected notes are no notes here either.
+Protected notes are no notes here either. The server may know more than the index, so each note that was just read is
+judged by itself.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.errors import InvalidRequest, NoteNotFound, StoreProtocolError, StoreUnavailable
-from mcp_notarium.stores.live_notes import LiveNote
+from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.errors import (
+    InvalidRequest,
+    NoteNotFound,
+    StoreProtocolError,
+    StoreUnavailable,
+    VersionConflict,
+)
+from mcp_notarium.search.folding import fold
+from mcp_notarium.stores.native import NoteIndex
 from mcp_notarium.stores.trilium import note_codec
-from mcp_notarium.stores.trilium.note_codec import ROOT, is_possible_id
+from mcp_notarium.stores.trilium.note_codec import ROOT, TreeNote, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import NoteReader, each, missing_error
 from mcp_notarium.stores.trilium.urls import Urls
 from mcp_notarium.threads import run_in_thread
@@ -27,40 +36,70 @@ _EXPRESSION = re.compile(r"[#~]|note\s*\.", re.IGNORECASE)
 _OTHER_NOTES = re.compile(
     r"parent|child|ancestor|relation|~\s*!?[\w:]+\s*\.|\blimit\b|\borderby\b", re.IGNORECASE
 )
+_MOST_SHOWN = 1000
+_ID_SHOWN = 80
+_WORD = re.compile(r"\w+")
 
 
-class LiveTrilium:
-    """Read one server; see ``LiveNotes``."""
+class NativeTrilium:
+    """Read the notes of one server. Every method raises what the store raises; nothing is written."""
 
-    root = ROOT
+    beyond_index = True
 
-    def __init__(self, reader: NoteReader, urls: Urls) -> None:
+    def __init__(self, reader: NoteReader, urls: Urls, index: NoteIndex) -> None:
         self._reader = reader
         self._urls = urls
+        self._index = index
+        self._shown: dict[str, str] = {}
+        """Note -> the version of it that a tool has shown last."""
 
-    async def note(self, note_id: str) -> LiveNote:
-        """See ``LiveNotes.note``. A protected note is none."""
-        if note_id != ROOT and not is_possible_id(note_id):
-            raise missing_error(note_id)
-        row = await self._reader.object(note_id)
-        if row.get("isProtected") is not False:
-            raise missing_error(note_id)
-        return note_codec.live_note(row)
+    async def note(self, note_id: str) -> TreeNote:
+        """Read a note, also the one above all. Raises ``NoteNotFound``. What names a hidden note is left out of it."""
+        note = await self._find(note_id)
+        if not self._index.rules.has_rules:
+            return note
+        seen = {ROOT, *(one.id for one in await self._read_all() if self._sees(one))}
+        return replace(
+            note,
+            parents=tuple(one for one in note.parents if one in seen),
+            children=tuple(one for one in note.children if one in seen),
+            attributes=tuple(
+                attribute if attribute["noteId"] in seen else {**attribute, "noteId": None}
+                for attribute in note.attributes
+                if attribute["type"] != "relation" or attribute["value"] in seen
+            ),
+        )
 
-    async def text(self, note_id: str) -> tuple[LiveNote, str | None]:
-        """See ``LiveNotes.text``. Raises ``StoreProtocolError`` for a text that is not UTF-8."""
-        note = await self._reader.note(note_id)
-        note, content = await self._reader.content(note)
-        live = await self.note(note_id)
-        if live.version != note.blob_id:
+    async def text(self, note_id: str) -> tuple[TreeNote, str | None]:
+        """Read a note with its text as the server has it; None if it has none that can be shown.
+
+        Raises ``NoteNotFound``, and ``StoreProtocolError`` for a text that is not UTF-8.
+        """
+        try:
+            found, content = await self._reader.content(await self._reader.note(note_id))
+            note = await self._read(note_id)
+        except NoteNotFound:
+            raise _no_note_error(note_id) from None
+        if not self._sees(note):
+            raise _no_note_error(note_id)
+        if note.version != found.blob_id:
             raise StoreProtocolError("the note keeps changing while it is read")
         try:
-            return live, None if content is None else content.decode()
+            text = None if content is None else content.decode()
         except UnicodeDecodeError:
             raise StoreProtocolError("the content of this note is not text") from None
+        self._shown.pop(note_id, None)
+        self._shown[note_id] = note.version
+        if len(self._shown) > _MOST_SHOWN:
+            del self._shown[next(iter(self._shown))]
+        return note, text
 
-    async def children(self, note: LiveNote) -> list[LiveNote]:
-        """See ``LiveNotes.children``. What a search does not find, or cannot, is read by itself."""
+    async def children(self, note_id: str) -> list[TreeNote]:
+        """Read the notes right below another, in their order. Raises ``NoteNotFound``.
+
+        What a search does not find, or cannot, is read by itself.
+        """
+        note = await self._find(note_id)
         if not note.children:
             return []
         url = self._urls.search(f'note.parents.noteId = "{note.id}"', archived=True)
@@ -68,22 +107,21 @@ class LiveTrilium:
             rows = await self._reader.found(url)
         except StoreUnavailable:
             rows = []
-        found = {one.id: one for one in await run_in_thread(partial(_read, rows))}
+        found = {one.id: one for one in await run_in_thread(partial(_readable, rows))}
         missing = [one for one in note.children if one not in found and is_possible_id(one)]
-        read = await each(missing[:MOST_READ_ALONE], self._note_if_any)
+        read = await each(missing[:MOST_READ_ALONE], self._read_if_any)
         found |= {one.id: one for one in read}
-        return [found[child] for child in note.children if child in found]
+        below = (found[child] for child in note.children if child in found)
+        return [one for one in below if self._sees(one)]
 
-    async def _note_if_any(self, note_id: str) -> LiveNote | None:
-        try:
-            return await self.note(note_id)
-        except NoteNotFound:
-            return None
+    async def search(self, query: str) -> list[TreeNote]:
+        """Search in the server's own syntax, best match first. A hidden note is not among the hits, nor told by them.
 
-    async def search(self, query: str, *, each_alone: bool) -> list[LiveNote]:
-        """See ``LiveNotes.search``. A query that Trilium cannot read finds everything or nothing there."""
-        words = _DROPPED.sub("", query)
-        if each_alone and _EXPRESSION.search(words) and _OTHER_NOTES.search(words):
+        A query that Trilium cannot read finds everything or nothing there. Raises ``InvalidRequest`` for one that asks of a
+        note what another one says, where notes are hidden.
+        """
+        rules, words = self._index.rules.has_rules, _DROPPED.sub("", query)
+        if rules and _EXPRESSION.search(words) and _OTHER_NOTES.search(words):
             raise InvalidRequest(
                 "Some notes are hidden here, so a search cannot ask for parents, children, relations, order "
                 "or limit.",
@@ -91,32 +129,114 @@ class LiveTrilium:
                 resolution_hint="Search for words, labels and properties of the note itself.",
             )
         rows = await self._reader.found(self._urls.search(query, archived=False))
-        return await run_in_thread(partial(_read, rows))
+        found = await run_in_thread(partial(_readable, rows))
+        if not rules or not found:
+            return [one for one in found if self._sees(one)]
+        notes = {one.id: one for one in await self._read_all()}
+        hidden = {one.id for one in notes.values() if not self._sees(one)}
+        return [
+            one
+            for one in found
+            if self._sees(one)
+            and (hidden.isdisjoint(_above(one, notes)) or self._has_words(one, query))
+        ]
 
-    async def everything(self) -> list[LiveNote]:
-        """See ``LiveNotes.everything``."""
-        return await run_in_thread(partial(_read, await self._reader.objects()))
+    async def refresh(self, note_id: str) -> Note:
+        """Return a note as the server has it now. Raises ``NoteNotFound``."""
+        note = await self._index.refresh(note_id)
+        if note is None:
+            raise _no_note_error(note_id)
+        return note
 
-    def given(self, text: str, *, base: Revision | None) -> Content:
-        """See ``LiveNotes.given``: HTML stays as it is."""
-        return note_codec.given(text, base)
-
-    def as_it_was(self, revision: Revision) -> str:
-        """See ``LiveNotes.as_it_was``."""
-        return note_codec.as_it_was(revision)
-
-    def given_below(self, parent: LiveNote, text: str, *, kind: str, title: str | None) -> Content:
-        """See ``LiveNotes.given_below``."""
+    def given_below(self, parent: TreeNote, text: str, *, kind: str, title: str | None) -> Content:
+        """Make the content of a new note below another. Raises ``InvalidRequest`` for an unknown kind."""
         return note_codec.given_below(parent, text, kind=kind, title=title)
 
+    def require_shown(self, note: TreeNote) -> None:
+        """Raise ``VersionConflict`` if the note's text has changed since a tool has shown it."""
+        if self._shown.get(note.id, note.version) != note.version:
+            raise VersionConflict(
+                "The note has changed since it was read; nothing was saved.",
+                subcategory="version_changed",
+                details={"id": note.id},
+                resolution_hint="Read it again and make the change in that.",
+            )
 
-def _read(rows: Iterable[Any]) -> list[LiveNote]:
+    def forget_shown(self, note_id: str) -> None:
+        """Forget which version was shown: the note was written since."""
+        self._shown.pop(note_id, None)
+
+    def _sees(self, note: TreeNote) -> bool:
+        return self._index.sees(note.id, note.tags, clear=note.tags_understood)
+
+    async def _find(self, note_id: str) -> TreeNote:
+        """Read a note. Raises ``NoteNotFound``, in the same words for a hidden one.
+
+        The one above all is never hidden: it has a place for everybody.
+        """
+        try:
+            note = await self._read(note_id)
+        except NoteNotFound:
+            raise _no_note_error(note_id) from None
+        if not self._sees(note) and note.id != ROOT:
+            raise _no_note_error(note_id)
+        return note
+
+    async def _read(self, note_id: str) -> TreeNote:
+        if note_id != ROOT and not is_possible_id(note_id):
+            raise missing_error(note_id)
+        row = await self._reader.object(note_id)
+        if row.get("isProtected") is not False:
+            raise missing_error(note_id)
+        return note_codec.tree_note(row)
+
+    async def _read_if_any(self, note_id: str) -> TreeNote | None:
+        try:
+            return await self._read(note_id)
+        except NoteNotFound:
+            return None
+
+    async def _read_all(self) -> list[TreeNote]:
+        return await run_in_thread(partial(_readable, await self._reader.objects()))
+
+    def _has_words(self, found: TreeNote, query: str) -> bool:
+        """Tell whether a note below a hidden one has each word of the query itself.
+
+        The server may find a note by the words of those above it.
+        """
+        note = self._index.get(found.id)
+        texts = [found.id, found.kind, found.title, note.text if note else ""]
+        texts += [f"{one['name']} {one['value']}" for one in found.attributes]
+        own = fold(" ".join(texts))
+        return all(word in own for word in _WORD.findall(fold(query)))
+
+
+def _readable(rows: Iterable[Any]) -> list[TreeNote]:
     """Return the notes that can be read and shown: neither protected ones nor Trilium's own."""
     notes = []
     for row in rows:
         try:
             if row["isProtected"] is False and is_possible_id(row["noteId"]):
-                notes.append(note_codec.live_note(row))
+                notes.append(note_codec.tree_note(row))
         except (StoreProtocolError, KeyError, TypeError):
             continue
     return notes
+
+
+def _above(note: TreeNote, notes: Mapping[str, TreeNote]) -> set[str]:
+    """Return the ids of all notes above another."""
+    above: set[str] = set()
+    level = set(note.parents)
+    while level:
+        above |= level
+        parents = (notes[one].parents for one in level if one in notes)
+        level = {parent for ones in parents for parent in ones} - above
+    return above
+
+
+def _no_note_error(note_id: str) -> NoteNotFound:
+    return NoteNotFound(
+        "There is no note with this id.",
+        details={"id": note_id[:_ID_SHOWN]},
+        resolution_hint="Search for the note, or list the notes below another.",
+    )

@@ -10,7 +10,8 @@ import base64
 import hashlib
 import json
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +19,6 @@ from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import InvalidRequest, StoreProtocolError, StoreRejected
 from mcp_notarium.markup import html_codec
 from mcp_notarium.stores.json_answers import to_json
-from mcp_notarium.stores.live_notes import LiveNote
 
 VERSION = 1
 ROOT = "root"
@@ -93,6 +93,29 @@ class NoteObject:
         tags = [labels, self.inherited, self.tags_understood]
         seen = [self.title, self.kind, self.mime, self.blob_id, tags]
         return hashlib.sha256(to_json(seen)).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNote:
+    """Hold a note as the server has just answered it, without its text.
+
+    ``tags``, ``tags_understood``: what the policy judges, as of a ``Revision``. ``passed_on``: the tags that a
+    note gets which is made below it. ``attributes`` name their owner as ``noteId``, and as ``value`` a note
+    if their ``type`` is ``relation``. ``properties``: the rest, by the service's own names; ``version``
+    changes with the text.
+    """
+
+    id: str
+    title: str
+    kind: str
+    version: str
+    tags: tuple[str, ...]
+    tags_understood: bool
+    passed_on: tuple[str, ...]
+    parents: tuple[str, ...]
+    children: tuple[str, ...]
+    attributes: tuple[Mapping[str, Any], ...] = field(repr=False)
+    properties: Mapping[str, Any] = field(repr=False)
 
 
 def is_possible_id(note_id: str) -> bool:
@@ -173,7 +196,7 @@ def tags_of(note: NoteObject) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(one.name for one in note.labels), *note.inherited]))
 
 
-def live_note(value: Any) -> LiveNote:
+def tree_note(value: Any) -> TreeNote:
     """Read a note object with all of its attributes. Raises ``StoreProtocolError``."""
     note = note_object(value)
     try:
@@ -189,7 +212,7 @@ def live_note(value: Any) -> LiveNote:
             "Trilium answered a note in a form that is not known here"
         ) from None
     passed_on = (one for one in attributes if one["isInheritable"] is True and _is_label(one))
-    return LiveNote(
+    return TreeNote(
         id=note.id,
         title=note.title,
         kind=note.kind,
@@ -235,7 +258,7 @@ def as_it_was(revision: Revision) -> str:
     return "" if html is None else to_json({"stored": html, "kept": True}).decode()
 
 
-def given_below(parent: LiveNote, text: str, *, kind: str, title: str | None) -> Content:
+def given_below(parent: TreeNote, text: str, *, kind: str, title: str | None) -> Content:
     """Return the content of a new note below another. Raises ``InvalidRequest``."""
     if kind not in MIMES:
         raise InvalidRequest(

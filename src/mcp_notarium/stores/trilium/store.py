@@ -46,9 +46,10 @@ from mcp_notarium.stores.contract import (
 )
 from mcp_notarium.stores.http import MIB, HttpSession, Request
 from mcp_notarium.stores.json_answers import to_json
+from mcp_notarium.stores.native import NoteIndex
 from mcp_notarium.stores.trilium import note_codec, write_steps
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
-from mcp_notarium.stores.trilium.native import LiveTrilium
+from mcp_notarium.stores.trilium.native import NativeTrilium
 from mcp_notarium.stores.trilium.note_codec import NoteObject, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import (
     LARGEST_CONTENT,
@@ -81,6 +82,7 @@ class TriliumStore:
         is_markdown=note_codec.is_markdown,
         dates=False,
         versions=Versions.LISTED,
+        given=note_codec.given,
         own_form=note_codec.as_it_was,
         compares=True,
         max_note_bytes=MIB,
@@ -106,9 +108,12 @@ class TriliumStore:
         self._reader = NoteReader(self._session, urls)
         self._probe = ChangeProbe(session, self._session, urls, self._reader)
         self._revisions = Revisions(self._session, urls, self._reader)
-        self.live = LiveTrilium(self._reader, urls)
         self._listed: dict[str, tuple[tuple[NoteObject, ...], int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
+
+    def native(self, index: NoteIndex) -> NativeTrilium:
+        """Return what the native tools read."""
+        return NativeTrilium(self._reader, self._urls, index)
 
     # Reading
 

@@ -19,7 +19,7 @@ from mcp_notarium.stores.kind import StoreKind, StoreSettings, Truth
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, StoreContext
     from mcp_notarium.stores.contract import Store
-    from mcp_notarium.stores.live_pages import LivePages
+    from mcp_notarium.stores.native import NativeReads, NoteIndex
 
 PATH = "VAULT_PATH"
 _OTHERS_WRITE = (
@@ -75,10 +75,12 @@ async def _describe(store: Store) -> str:
     return await store.describe() if isinstance(store, VaultStore) else "a vault"
 
 
-def _pages(store: Store) -> LivePages | None:
+def _native(store: Store, index: NoteIndex) -> NativeReads:
     from mcp_notarium.stores.vault.store import VaultStore  # noqa: PLC0415 - every start imports this
 
-    return store.pages if isinstance(store, VaultStore) else None
+    if not isinstance(store, VaultStore):
+        raise TypeError("this is another store")
+    return store.native(index)
 
 
 def _takes_id(note_id: str) -> bool:
@@ -109,6 +111,6 @@ KIND = StoreKind(
     takes_id=_takes_id,
     describe=_describe,
     notices=_notices,
-    native_toolset="note_pages",
-    pages=_pages,
+    native_toolset="vault",
+    native=_native,
 )

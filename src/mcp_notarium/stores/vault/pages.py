@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from mcp_notarium.domain.lines import find_cut
-from mcp_notarium.stores.live_pages import LivePage
 from mcp_notarium.stores.vault import canvases, writing
 from mcp_notarium.stores.vault.folder import (
     SETTLED,
@@ -79,8 +78,29 @@ class Snapshot:
         return window[: find_cut(window, most, back=_LONGEST_CLUSTER)]
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Hold a part of a note, as the store has just read it, and what is known of the whole.
+
+    ``token`` names these bytes of the note and no others. ``next_start``: the character (from 0) that follows
+    the part; None at the end. ``tags``, ``tags_understood``, ``identity``: what the policy judges, as of a
+    ``Revision``.
+    """
+
+    path: str
+    token: str
+    mtime_ms: int
+    text: str = field(repr=False)
+    next_start: int | None
+    total_chars: int
+    total_lines: int
+    tags: tuple[str, ...]
+    tags_understood: bool
+    identity: str | None
+
+
 class NotePages:
-    """Read the notes of one vault in pages; see ``LivePages``.
+    """Read the notes of one vault in pages.
 
     ``read_tags`` and ``name``: how the store reads the tags of a text and the identity of an open file. ``folders``:
     returns those in which there may be notes.
@@ -101,13 +121,17 @@ class NotePages:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Snapshot] = OrderedDict()
 
-    async def page(self, path: str, *, start: int, most: int, tags: bool) -> LivePage:
-        """See ``LivePages.page``."""
+    async def page(self, path: str, *, start: int, most: int, tags: bool) -> Page:
+        """Read at most ``most`` characters from ``start``; none if that is past the end.
+
+        The part ends between two visible characters. ``tags`` False: nobody asks for the tags. Raises
+        ``NoteNotFound``, and ``StoreProtocolError`` for a file that is not read as a note.
+        """
         call = partial(self._page, path, start=start, most=most, tags=tags)
         return await run_in_thread(call)
 
     async def find_files(self, paths: Iterable[str]) -> set[str]:
-        """See ``LivePages.find_files``. Names are compared letter by letter, also where the system does not."""
+        """See ``FolderStore.find_files``. Names are compared letter by letter, also where the system does not."""
         return await run_in_thread(partial(self._find_files, set(paths)))
 
     def _find_files(self, paths: set[str]) -> set[str]:
@@ -116,7 +140,7 @@ class NotePages:
             return {path for one in folders for path in list_files(root, one)} & paths
 
     async def find_cards(self, path: str) -> dict[str, int | None]:
-        """See ``LivePages.find_cards``."""
+        """See ``FolderStore.find_cards``."""
         return await run_in_thread(partial(self._find_cards, path))
 
     def _find_cards(self, path: str) -> dict[str, int | None]:
@@ -124,7 +148,7 @@ class NotePages:
             return canvases.find_cards(root, self._folders(root), path)
 
     async def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> set[str]:
-        """See ``LivePages.move_cards``."""
+        """See ``FolderStore.move_cards``."""
         return await run_in_thread(partial(self._move_cards, [*canvases], old, new))
 
     def _move_cards(self, wanted: list[str], old: str, new: str) -> set[str]:
@@ -141,7 +165,7 @@ class NotePages:
         """Return the bytes of all snapshots."""
         return sum(len(one.text) for one in self._kept.values())
 
-    def _page(self, path: str, *, start: int, most: int, tags: bool) -> LivePage:
+    def _page(self, path: str, *, start: int, most: int, tags: bool) -> Page:
         with self._folder.opened() as root:
             file, found = open_note(root, path)
             try:
@@ -152,7 +176,7 @@ class NotePages:
         end = start + len(text)
         more = bool(text) and end < snapshot.total_chars
         self._keep(path, snapshot if more else None)
-        return LivePage(
+        return Page(
             path=path,
             token=snapshot.token,
             mtime_ms=snapshot.mtime_ms,

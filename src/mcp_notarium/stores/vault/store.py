@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -34,11 +35,13 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
+from mcp_notarium.stores.native import NoteIndex
 from mcp_notarium.stores.vault import file_identity, note_codec
 from mcp_notarium.stores.vault.file_table import FileTable, Found, Name
 from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder
 from mcp_notarium.stores.vault.known_files import Known
 from mcp_notarium.stores.vault.listing import FullListing, Listing
+from mcp_notarium.stores.vault.native import NativeVault
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.stores.vault.pages import NotePages
@@ -95,7 +98,7 @@ class VaultStore:
         self._writer = NoteWriter(self._folder, self._listing)
         self._watch = Watch(path)
         self._looking = threading.Lock()
-        self.pages = NotePages(
+        self._note_pages = NotePages(
             self._folder,
             read_tags=note_codec.find_tags,
             name=file_identity.identity_of,
@@ -103,6 +106,22 @@ class VaultStore:
         )
         self._pages: dict[str, tuple[FullListing, int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
+
+    def native(self, index: NoteIndex) -> NativeVault:
+        """Return what the native tools read."""
+        return NativeVault(self._note_pages, index)
+
+    async def find_files(self, paths: Iterable[str]) -> set[str]:
+        """See ``FolderStore.find_files``."""
+        return await self._note_pages.find_files(paths)
+
+    async def find_cards(self, path: str) -> dict[str, int | None]:
+        """See ``FolderStore.find_cards``."""
+        return await self._note_pages.find_cards(path)
+
+    async def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> set[str]:
+        """See ``FolderStore.move_cards``."""
+        return await self._note_pages.move_cards(canvases, old=old, new=new)
 
     # Reading
 
@@ -331,6 +350,6 @@ class VaultStore:
         if self._listing.files.unsaved:
             self._save()
         self._pages = {}
-        self.pages.forget()
+        self._note_pages.forget()
         with self._looking:
             self._watch.close()

@@ -12,11 +12,11 @@ from mcp_notarium.tools.catalog import NOTARIUM, TITLED, WITH_PATHS, Toolset
 
 _OURS = {"notarium": NOTARIUM, "titled": TITLED, "with_paths": WITH_PATHS}
 _NATIVE = {
-    "plain_notes_pascal": ("plain", ["pascal"], TITLED),
-    "plain_notes_snake": ("plain", ["snake"], TITLED),
-    "note_tree": ("trilium", [], TITLED),
-    "note_pages": ("vault", [], WITH_PATHS),
-    "note_cards": ("memento", [], TITLED),
+    "plain_pascal": ("plain", ["pascal"], TITLED),
+    "plain_snake": ("plain", ["snake"], TITLED),
+    "trilium": ("trilium", [], TITLED),
+    "vault": ("vault", [], WITH_PATHS),
+    "memento": ("memento", [], TITLED),
 }
 """Name: module here, imported only if it is asked for; what its ``toolset`` takes; which of ours may stand beside it."""
 _BOTH = "_both"
@@ -25,6 +25,11 @@ _BOTH = "_both"
 def toolset_names() -> tuple[str, ...]:
     """Return the name of every toolset."""
     return (*_OURS, *_NATIVE, *(f"{name}{_BOTH}" for name in _NATIVE))
+
+
+def native_modules() -> set[str]:
+    """Return the modules of all native toolsets, which none imports before it is asked for."""
+    return {f"{__name__}.{module}" for module, _, _ in _NATIVE.values()}
 
 
 def find_toolset(name: str) -> Toolset:

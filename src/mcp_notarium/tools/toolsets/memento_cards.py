@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import Field as Described
 from pydantic import StrictBool
@@ -22,8 +22,7 @@ from mcp_notarium.tools.requests import QUIET, Wire
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.stores.live_rows import LiveRow
-    from mcp_notarium.sync.native_reads import JudgedRows
+    from mcp_notarium.stores.memento.native import NativeMemento, NoteCard
 
 
 LARGEST = 200_000
@@ -49,11 +48,9 @@ WHOLE = (
 )  # fmt: skip
 
 
-def cards(app: App) -> JudgedRows:
+def cards(app: App) -> NativeMemento:
     """Return the notes of the app's file, as far as the policy shows them."""
-    if app.library.notes is None:
-        raise AssertionError("this store has no tools of its own kind")
-    return app.library.notes
+    return cast("NativeMemento", app.library.native)  # the kind of the store says so
 
 
 async def one(app: App, note_id: str, fields: Sequence[str]) -> PlainAnswer:
@@ -66,7 +63,7 @@ async def one(app: App, note_id: str, fields: Sequence[str]) -> PlainAnswer:
     )
 
 
-async def many(app: App, found: Sequence[LiveRow], fields: Sequence[str]) -> PlainAnswer:
+async def many(app: App, found: Sequence[NoteCard], fields: Sequence[str]) -> PlainAnswer:
     """Show as many of the notes as an answer can hold, and say how many more there are."""
     shown = found[: app.usage_limits.limit_rows(len(found))]
     room = min(LARGEST, app.usage_limits.bytes_left or LARGEST) - _ROOM_FOR_MARK
@@ -96,7 +93,7 @@ async def many(app: App, found: Sequence[LiveRow], fields: Sequence[str]) -> Pla
     )
 
 
-def _fitting(app: App, row: LiveRow, fields: Sequence[str], room: int) -> tuple[str, bool]:
+def _fitting(app: App, row: NoteCard, fields: Sequence[str], room: int) -> tuple[str, bool]:
     """Return a note as JSON, and whether its images are left out because it would not fit."""
     shown = _shown(app, row, fields)
     text = encode(shown)
@@ -105,7 +102,7 @@ def _fitting(app: App, row: LiveRow, fields: Sequence[str], room: int) -> tuple[
     return encode({name: None if name in _HEAVY else one for name, one in shown.items()}), True
 
 
-def _shown(app: App, row: LiveRow, fields: Sequence[str]) -> dict[str, Any]:
+def _shown(app: App, row: NoteCard, fields: Sequence[str]) -> dict[str, Any]:
     shown = {name: row.values.get(name) for name in fields}
     if app.config.policy.hides(Field.TEXT):
         shown |= {name: None for name in _WORDS if name in shown} | {"content": TEXT_HIDDEN}

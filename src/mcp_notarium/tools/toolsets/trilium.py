@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import Field as Described
 from pydantic import StrictBool
@@ -28,8 +28,8 @@ from mcp_notarium.tools.save_checks import check_title
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.stores.live_notes import LiveNote
-    from mcp_notarium.sync.native_reads import JudgedNotes
+    from mcp_notarium.stores.trilium.native import NativeTrilium
+    from mcp_notarium.stores.trilium.note_codec import TreeNote
 
 MOST_HITS = 100
 MOST_CHILDREN = 1000
@@ -82,13 +82,13 @@ async def search(app: App, request: SearchNotesRequest, call: CallContext) -> Pl
             subcategory="arguments",
             resolution_hint="Send a query of that length.",
         )
-    return _rows(app, await _live(app).search(request.query), MOST_HITS)
+    return _rows(app, await _server(app).search(request.query), MOST_HITS)
 
 
 async def get_content(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:
     """Return the content as the server has it, and nothing beside it."""
     del call
-    note, text = await _live(app).text(_checked(request.noteId))
+    note, text = await _server(app).text(_checked(request.noteId))
     if app.config.policy.hides(Field.TEXT):
         return PlainAnswer(text=TEXT_HIDDEN, notes=(note.id,))
     if text is None:
@@ -109,7 +109,7 @@ async def get_content(app: App, request: NoteIdRequest, call: CallContext) -> Pl
 async def get_metadata(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:
     """Return everything about a note but its content."""
     del call
-    note = await _live(app).note(_checked(request.noteId))
+    note = await _server(app).note(_checked(request.noteId))
     policy = app.config.policy
     shown = [
         dict(one)
@@ -130,7 +130,7 @@ async def get_metadata(app: App, request: NoteIdRequest, call: CallContext) -> P
 async def get_children(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:
     """List id, title and type of the notes right below a note, in their order."""
     del call
-    return _rows(app, await _live(app).children(_checked(request.noteId)), MOST_CHILDREN)
+    return _rows(app, await _server(app).children(_checked(request.noteId)), MOST_CHILDREN)
 
 
 async def create(app: App, request: CreateNoteRequest, call: CallContext) -> PlainAnswer:
@@ -138,8 +138,8 @@ async def create(app: App, request: CreateNoteRequest, call: CallContext) -> Pla
     title = check_title(request.title)
 
     async def draft() -> Draft:
-        parent = await _live(app).note(_checked(request.parentNoteId))
-        content = _live(app).given_below(parent, request.content, kind=request.type, title=title)
+        parent = await _server(app).note(_checked(request.parentNoteId))
+        content = _server(app).given_below(parent, request.content, kind=request.type, title=title)
         return make_draft(app, None, content)
 
     _, note, _ = await carry_out(app, draft, call)
@@ -157,13 +157,13 @@ async def update_content(
     app.config.policy.require_edit(Field.TEXT)
 
     async def draft() -> Draft:
-        live = await _live(app).note(note_id)
-        _live(app).require_shown(live)
-        note = await _live(app).refresh(note_id)
+        live = await _server(app).note(note_id)
+        _server(app).require_shown(live)
+        note = await _server(app).refresh(note_id)
         return make_draft(app, note, replace(note.content, text=request.content))
 
     _, note, saved = await carry_out(app, draft, call)
-    _live(app).forget_shown(note_id)
+    _server(app).forget_shown(note_id)
     copy_id = saved.copy_id if saved is not None else None
     copies = {} if copy_id is None else {"conflictCopyId": copy_id}
     merged = {"merged": True} if saved is not None and saved.merged else {}
@@ -171,10 +171,8 @@ async def update_content(
     return PlainAnswer(text=_json({"noteId": note.id, **merged, **copies}), notes=notes)
 
 
-def _live(app: App) -> JudgedNotes:
-    if app.library.live is None:
-        raise AssertionError("this store has no tools of its own kind")
-    return app.library.live
+def _server(app: App) -> NativeTrilium:
+    return cast("NativeTrilium", app.library.native)  # the kind of the store says so
 
 
 def _checked(note_id: str) -> str:
@@ -184,12 +182,12 @@ def _checked(note_id: str) -> str:
     return note_id
 
 
-def _row(note: LiveNote, policy: Policy) -> dict[str, Any]:
+def _row(note: TreeNote, policy: Policy) -> dict[str, Any]:
     title = None if policy.hides(Field.TEXT) else note.title
     return {"noteId": note.id, "title": title, "type": note.kind}
 
 
-def _rows(app: App, notes: Sequence[LiveNote], most: int) -> PlainAnswer:
+def _rows(app: App, notes: Sequence[TreeNote], most: int) -> PlainAnswer:
     shown = notes[: app.usage_limits.limit_rows(most)]
     text = _json([_row(note, app.config.policy) for note in shown])
     if len(shown) < len(notes):

@@ -7,7 +7,7 @@ were tokens; the facts beside it are the structured content.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import Field as Described
 
@@ -20,7 +20,8 @@ from mcp_notarium.tools.requests import Whole, Wire
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.stores.live_pages import LivePage
+    from mcp_notarium.stores.vault.native import NativeVault
+    from mcp_notarium.stores.vault.pages import Page
 
 LEAST, USUAL, MOST = 200, 20_000, 200_000
 """Characters of a page: the fewest and the most that may be asked for, and what is given unasked."""
@@ -78,13 +79,12 @@ async def read(app: App, request: ReadNoteRequest, call: CallContext) -> PlainAn
     )
 
 
-async def _page(app: App, request: ReadNoteRequest, most: int) -> LivePage:
-    if app.library.pages is None:
-        raise AssertionError("this store has no tools of its own kind")
-    return await app.library.pages.page(request.path, start=request.start_index, most=most)
+async def _page(app: App, request: ReadNoteRequest, most: int) -> Page:
+    native = cast("NativeVault", app.library.native)  # the kind of the store says so
+    return await native.page(request.path, start=request.start_index, most=most)
 
 
-def _facts(request: ReadNoteRequest, page: LivePage) -> dict[str, Any]:
+def _facts(request: ReadNoteRequest, page: Page) -> dict[str, Any]:
     return {
         "path": page.path,
         "start_index": request.start_index,
@@ -100,7 +100,7 @@ def _facts(request: ReadNoteRequest, page: LivePage) -> dict[str, Any]:
     }
 
 
-def _remark(page: LivePage) -> str:
+def _remark(page: Page) -> str:
     if page.next_start is None:
         return ""
     return (
@@ -109,7 +109,7 @@ def _remark(page: LivePage) -> str:
     )
 
 
-def _changed_error(request: ReadNoteRequest, page: LivePage) -> VersionConflict:
+def _changed_error(request: ReadNoteRequest, page: Page) -> VersionConflict:
     return VersionConflict(
         "The note has changed since that page was read.",
         subcategory="version_changed",
