@@ -15,12 +15,15 @@ from sources import SOURCES, Fault, report, texts, unused
 _REGISTRY = SOURCES / "mcp_notarium" / "stores" / "registry.py"
 _ORDINARY = {"local", "memory", "vault"}
 """Names of stores that are words of other things, too, and so cannot be looked for."""
+_TOOLSETS = "mcp_notarium.tools.toolsets"
+"""Each native toolset is called as its store is."""
 _SERVICES = ("simperium", "etapi")
 """Names by which the services call what a store talks to."""
 
 PERMITTED = {
     "mcp_notarium.stores.registry": "the list of stores",
     "mcp_notarium.crypto.user_key": "one of the words that people take for passphrases",
+    "mcp_notarium.markup.code_languages": "a class of code blocks whose language the editor guesses",
 }
 """Module -> why it names a store, on one line for each store at most."""
 
@@ -37,7 +40,7 @@ def find(modules: Iterator[tuple[str, str]], registry: str | None = None) -> Ite
     names = re.compile("|".join((*packages, *_SERVICES)), re.IGNORECASE)
     used: set[tuple[str, str]] = set()
     for module, text in modules:
-        if any(f"{module}.".startswith(f"{home}.") for home in packages.values()):
+        if any(f"{module}.".startswith(f"{home}.") for home in (*packages.values(), _TOOLSETS)):
             continue
         for number, line in enumerate(text.splitlines(), 1):
             named = names.search(line)

@@ -11,10 +11,11 @@ import pytest
 from contract.store_contract import Bench, StoreContract
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NoteNotFound
-from mcp_notarium.markup import html_codec
+from mcp_notarium.markup.html_codec import to_markdown
 from mcp_notarium.stores.trilium import note_codec
 from notarium_devtools.trilium import TriliumSimulator
 from support.trilium_client import open_trilium
+from support.trilium_html import to_html
 
 
 class TriliumBench:
@@ -24,14 +25,14 @@ class TriliumBench:
         self.store = open_trilium(sim)
 
     async def put(self, note_id, text, *, tags=(), trash=False) -> None:
-        self.sim.write(note_id, "", html_codec.to_html(text))
+        self.sim.write(note_id, "", to_html(text))
         self.sim.set_labels(note_id, *tags)
 
     async def remove(self, note_id) -> None:
         self.sim.document.delete(note_id)
 
     async def text(self, note_id) -> str:
-        return html_codec.to_markdown(self.sim.document.notes[note_id].content.decode())
+        return to_markdown(self.sim.document.notes[note_id].content.decode())
 
     def forget_cursors(self) -> None:
         """There are none."""

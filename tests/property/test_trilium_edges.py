@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from mcp_notarium.domain.blocks import Form
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend
-from mcp_notarium.markup.html_codec import WouldLose, edit, to_html, to_markdown
+from mcp_notarium.markup.html_codec import WouldLose, to_markdown
 from mcp_notarium.markup.markdown_reader import segments
+from support.trilium_html import edit, to_html
 from support.trilium_kinds import KINDS, WORD
 
 ADDED = (

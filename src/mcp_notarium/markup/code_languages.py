@@ -1,4 +1,7 @@
-"""Name the languages of code blocks: in Markdown ``python``, as a class of Trilium's ``language-text-x-python``. Pure."""
+"""Name the languages of code blocks: in Markdown ``python``, as a class of a MIME type ``language-text-x-python``. Pure.
+
+A class that is none of these is the name itself: ``language-python``.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ _BY_CLASS = {kind: name for name, kind in reversed(_BY_NAME.items())} | {
 
 
 def class_of(name: str) -> str:
-    """Return the class of a code block whose Markdown names this language; a name that Trilium lacks stays."""
+    """Return the class of a code block whose Markdown names this language; a name that is not known here stays."""
     known = name.lower()
     return PREFIX + (_BY_NAME.get(_ALIASES.get(known, known)) or name or AUTOMATIC)
 

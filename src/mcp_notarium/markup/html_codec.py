@@ -24,15 +24,14 @@ _ACTIVE = frozenset(
 )  # fmt: skip
 """What acts, and what a browser takes for text up to its end tag: an element in it may be none, and the other way round."""
 _FETCHED = frozenset({"src", "srcset", "poster", "background", "data", "action"})
-_OWN_ADDRESSES = ("api/attachments/", "api/images/", "data:image/")
 _SOURCES = re.compile(r"""<img|>|\ssrc=['"]([^'">]+)['"]""", re.IGNORECASE)
 _SCRIPT = re.compile(r"[\x00-\x20]*(?:javascript|vbscript|data):")
 
 
-def to_html(markdown: str) -> str:
-    """Return the HTML of Markdown that belongs to no note yet."""
+def to_html(markdown: str, *, images: tuple[str, ...] = ()) -> str:
+    """Return the HTML of Markdown that belongs to no note yet; ``images``: see ``Known.own``."""
     try:
-        return markdown_reader.to_html(markdown, Known())
+        return markdown_reader.to_html(markdown, Known(own=images))
     finally:
         markdown_reader.forget()
 
@@ -54,12 +53,16 @@ def is_html(text: str) -> bool:
     )
 
 
-def find_active(source: str) -> set[str]:
-    """Name what acts by itself where the HTML is stored or shown: scripts, and what another host is asked for."""
+def find_active(source: str, *, images: tuple[str, ...] = ()) -> set[str]:
+    """Name what acts by itself where the HTML is stored or shown: scripts, and what another host is asked for.
+
+    ``images``: see ``Known.own``.
+    """
+    harmless = (*images, "data:image/")
     found = {
         f"src of <img>: {address[:80]}"
         for address in map(html.unescape, _shown_to_the_server(source))
-        if not "".join(address.split()).lower().startswith(_OWN_ADDRESSES)
+        if not "".join(address.split()).lower().startswith(harmless)
     }
     for element in elements(parse(source).nodes):
         if element.tag in _ACTIVE:
@@ -68,7 +71,7 @@ def find_active(source: str) -> set[str]:
             address = "".join(value.split()).lower()
             if name.startswith("on") or name in ("srcdoc", "formaction"):
                 found.add(f"{name} of <{element.tag}>")
-            elif name in _FETCHED and not address.startswith(_OWN_ADDRESSES):
+            elif name in _FETCHED and not address.startswith(harmless):
                 found.add(f"{name} of <{element.tag}>: {value[:80]}")
             elif "url(" in address and name == "style":
                 found.add(f"style of <{element.tag}>: {value[:80]}")
@@ -78,7 +81,7 @@ def find_active(source: str) -> set[str]:
 
 
 def _shown_to_the_server(source: str) -> Iterator[str]:
-    """Yield the addresses of images that Trilium would fetch: it looks for them in comments and attributes, too."""
+    """Yield the addresses of images that a server may fetch: one looks for them in comments and attributes, too."""
     within = False
     for found in _SOURCES.finditer(source):
         if found[1] is None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mcp_notarium.markup import html_table, markdown_reader
 from mcp_notarium.markup.code_languages import name_of
@@ -66,10 +66,13 @@ _LISTS = {"ul": "bullet_list", "ol": "ordered_list"}
 _LINES = frozenset({"paragraph", "math_block"})
 
 
-def edit(source: str, markdown: str) -> str:
-    """Return the HTML that makes ``markdown`` of ``source``. Raises ``WouldLose``, with the lines of what it names."""
+def edit(source: str, markdown: str, *, images: tuple[str, ...] = ()) -> str:
+    """Return the HTML that makes ``markdown`` of ``source``; ``images``: see ``Known.own``.
+
+    Raises ``WouldLose``, with the lines of what it names.
+    """
     try:
-        return _edit(source, markdown)
+        return _edit(source, markdown, images)
     except WouldLose as refusal:
         for name, place in refusal.what.items():
             line = line_of(source, place) if place >= 0 else None
@@ -79,7 +82,7 @@ def edit(source: str, markdown: str) -> str:
         markdown_reader.forget()
 
 
-def _edit(source: str, markdown: str) -> str:
+def _edit(source: str, markdown: str, images: tuple[str, ...]) -> str:
     shown = to_markdown(source)
     if shown == markdown:
         return source
@@ -90,19 +93,20 @@ def _edit(source: str, markdown: str) -> str:
         most = markdown_reader.MOST_MARKS
         raise WouldLose({f"formatting: there are more than {most} marks": -1})
     writer = Writer(address_in(fragment.nodes))
-    lines = LineEditor(source, known_in(fragment.nodes), writer, fragment.faults)
+    known = replace(known_in(fragment.nodes), own=images)
+    lines = LineEditor(source, known, writer, fragment.faults)
     made = _Editor(source, lines).rewrite(fragment.nodes, 0, len(source), markdown)
     if lost := find_stripped(fragment.nodes, parse(made).nodes):
         raise WouldLose(_few(lost))
-    if not fragment.well_formed and _reads(to_markdown(made)) != _reads(markdown):
+    if not fragment.well_formed and _reads(to_markdown(made), known) != _reads(markdown, known):
         lines.require_sound(0, len(source))
         raise WouldLose({"an element without an end": len(source) - 1}, broken=True)
     return made
 
 
-def _reads(markdown: str) -> list[str]:
+def _reads(markdown: str, known: Known) -> list[str]:
     """Return the blocks of a text as they read once they are stored."""
-    return segments(to_markdown(markdown_reader.to_html(markdown, Known())))
+    return segments(to_markdown(markdown_reader.to_html(markdown, Known(own=known.own))))
 
 
 def _few(losses: Losses) -> Losses:

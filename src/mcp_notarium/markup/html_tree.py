@@ -1,6 +1,6 @@
 """Parse the HTML of a note into a tree that knows where each element stands in the source. Pure.
 
-Trilium's editor writes well-formed fragments. Anything else is read as a browser would as far as that is simple; the
+An editor writes well-formed fragments. Anything else is read as a browser would as far as that is simple; the
 places where it is not are faults, and nobody edits what stands around one.
 """
 

@@ -1,4 +1,4 @@
-"""Write Markdown as the HTML that Trilium's editor would write. Pure.
+"""Write Markdown as the HTML that the editor CKEditor 5 would write. Pure.
 
 HTML in the Markdown stays text. A line break stays one, as in a plain text that is pasted into the editor. Items with a
 box to tick and others are lists of their own, and ``*`` goes on a list of ``-`` right above it. An image is written only if the note has it already, or the server serves it
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
     from markdown_it.tree import SyntaxTreeNode
 
-_OWN_IMAGES = ("api/attachments/", "api/images/")
 MOST_MARKS = 50_000
 """The parser takes up to 0.1 ms for each of them, and nothing else runs meanwhile."""
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
@@ -42,6 +41,8 @@ class Known:
 
     links: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    own: tuple[str, ...] = ()
+    """How addresses of images begin that the store itself serves; an image of another address becomes a link."""
 
 
 def segments(markdown: str) -> list[str]:
@@ -172,7 +173,7 @@ def admonition_in(quoted: str) -> tuple[str, str] | None:
 def titled(content: str) -> tuple[str, str]:
     """Return the title that stands behind the type of an admonition, '' if there is none, and the text below it.
 
-    Trilium writes a title in bold. What has no text below it is no title.
+    The editor writes a title in bold. What has no text below it is no title.
     """
     title, _, said = content.partition("\n")
     said = said.strip("\n")
@@ -294,7 +295,7 @@ class _Renderer:
         known = self._known.images.get((alt, address))
         if known is not None:
             return known
-        if address.startswith(_OWN_IMAGES):
+        if address.startswith(self._known.own):
             return f'<img alt="{_attribute(alt)}" src="{_attribute(address)}">'
         return f'<a href="{_attribute(address)}">{_text(alt or address)}</a>'
 

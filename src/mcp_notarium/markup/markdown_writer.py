@@ -254,7 +254,7 @@ class Task:
 def task_of(label: Element) -> Task:
     """Return what is in the label of a task.
 
-    The editor writes what stands below a task beside its label, Trilium's importer into the label behind the words.
+    The editor writes what stands below a task beside its label, an importer of Markdown into the label behind the words.
     """
     held = [one for one in label.children if isinstance(one, Element) or one.text.strip()]
     words = held[-1] if held else label

@@ -24,6 +24,7 @@ VERSION = 1
 ROOT = "root"
 HTML = "text"
 _JSON = "application/json"
+OWN_IMAGES = ("api/attachments/", "api/images/")
 MIMES = {
     HTML: "text/html",
     "code": "text/plain",
@@ -343,7 +344,7 @@ def _shown_text(kind: str, mime: str, stored: str | None) -> str:
 def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str | None:
     """Return the content to store; None: none is stored, for none was read."""
     if base is None:
-        return html_codec.to_html(text) if held["type"] == HTML else text
+        return html_codec.to_html(text, images=OWN_IMAGES) if held["type"] == HTML else text
     if held.get("unread"):
         if text != base.content.text:
             raise StoreRejected(
@@ -356,7 +357,7 @@ def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str 
     if text == base.content.text:
         return str(held["html"])
     try:
-        return html_codec.edit(held["html"], text)
+        return html_codec.edit(held["html"], text, images=OWN_IMAGES)
     except html_codec.WouldLose as refusal:
         named = ", ".join(refusal.lines.values())
         if refusal.broken:
@@ -374,7 +375,8 @@ def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str 
 
 def _require_passive(held: dict[str, Any], html: str) -> None:
     """Raise ``StoreRejected`` for HTML that would act by itself and is new in the note."""
-    found = html_codec.find_active(html) - html_codec.find_active(held.get("html", ""))
+    had = html_codec.find_active(held.get("html", ""), images=OWN_IMAGES)
+    found = html_codec.find_active(html, images=OWN_IMAGES) - had
     if found:
         raise StoreRejected(
             f"this HTML would act by itself: {', '.join(sorted(found)[:5])}; nothing was saved",
