@@ -56,7 +56,7 @@ _AS_A_CLIENT = "`install` starts the server as a client does; no server imports 
 PERMITTED = {
     "mcp_notarium.cli.server_check: import subprocess": _AS_A_CLIENT,
     "mcp_notarium.cli.server_check: subprocess.Popen": _AS_A_CLIENT,
-    "mcp_notarium.protocol.sdk_import: 'uvicorn'": "kept from being imported",
+    "mcp_notarium.protocol.startup_checks: 'uvicorn'": "kept from being imported",
     "mcp_notarium.stores.registry: import_module(module)": _A_TABLE,
     "mcp_notarium.tools.toolsets: import_module(f'{__name__}.{module}')": _A_TABLE,
     "mcp_notarium.cli.main: import_module(f'mcp_notarium.cli.{module}')": _A_TABLE,

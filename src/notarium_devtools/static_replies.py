@@ -1,6 +1,6 @@
-"""Generate ``protocol/static_replies.*.json`` by asking the SDK in every protocol version.
+"""Generate ``protocol/static_replies.json`` by asking the SDK in every protocol version.
 
-``python -m notarium_devtools.static_replies`` writes a file for each toolset; a test compares them. Nothing
+``python -m notarium_devtools.static_replies`` writes it; a test compares what is read from it. Nothing
 in them depends on an account, a configuration or a machine.
 """
 
@@ -18,9 +18,9 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.sdk_server import build
-from mcp_notarium.protocol.static_replies import path_of
+from mcp_notarium.protocol.static_replies import PATH, find_differences
 from mcp_notarium.tools.catalog import NOTARIUM, Toolset
-from mcp_notarium.tools.toolsets import find_toolset, toolset_names
+from mcp_notarium.tools.toolsets import beside_names, find_toolset
 
 _LISTS = ("prompts/list", "resources/list", "resources/templates/list")
 """Lists that clients ask every server for, whether it has any or not."""
@@ -137,6 +137,13 @@ def _nothing_to_open() -> AbstractAsyncContextManager[Any]:
     raise RuntimeError("no reply needs an account")
 
 
+def make_file() -> str:
+    """Return the text of the file."""
+    ours, beside = make(), beside_names()
+    names = dict.fromkeys((*beside.values(), *beside))
+    differences = {one: find_differences(ours, make(find_toolset(one))) for one in names}
+    return text_of({"notarium": ours, "beside": beside, "differences": differences})
+
+
 if __name__ == "__main__":
-    for name in toolset_names():
-        path_of(name).write_text(text_of(make(find_toolset(name))), encoding="utf-8")
+    PATH.write_text(make_file(), encoding="utf-8")

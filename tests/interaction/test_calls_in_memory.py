@@ -1,4 +1,4 @@
-"""Test calls in raw lines through session, transport, SDK and pipeline, in this process, on a memory store."""
+"""Test calls in raw lines through connection, transport, SDK and pipeline, in this process, on a memory store."""
 
 import asyncio
 import json
@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from mcp_notarium.protocol import change_watch, progress, sdk_server
+from mcp_notarium.protocol import call_pipeline, sdk_resources, sdk_server
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
-from mcp_notarium.protocol.flow_control import FlowControl
-from mcp_notarium.protocol.session import Session
+from mcp_notarium.protocol.connection import Connection, FlowControl
 from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
 from mcp_notarium.protocol.stdio import LineBuffer
 from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, run_transport
@@ -34,7 +33,7 @@ def harness(tmp_path):
     made.close()
 
 
-class Connection:
+class Client:
     """The client's end: lines in, messages out."""
 
     def __init__(self, transport, reading):
@@ -75,7 +74,7 @@ async def connected(harness, *, handshake=HELLO):
 
     reading, writing = os.pipe()
     flow = FlowControl()
-    session = Session(StaticReplies(read_replies()), flow)
+    connection = Connection(StaticReplies(read_replies()), flow)
     holder = AppHolder(harness.opened, report=lambda _error: None)
     server = sdk_server.build(CallPipeline(holder, flow=flow))
     try:
@@ -83,10 +82,10 @@ async def connected(harness, *, handshake=HELLO):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(holder.keep)
                 async with run_transport(
-                    session, Outbox(writing, flow), ShutdownDeadline()
+                    connection, Outbox(writing, flow), ShutdownDeadline()
                 ) as transport:
                     tasks.start_soon(sdk_server.serve, server, transport)
-                    client = Connection(transport, reading)
+                    client = Client(transport, reading)
                     if handshake is not None:
                         await client.ask(handshake)
                         client.send(INITIALIZED)
@@ -121,7 +120,7 @@ def recorded(harness):
 async def test_long_call_tells_a_client_that_asks_for_it_what_is_waited_for(
     harness, in_modern, monkeypatch
 ):
-    monkeypatch.setattr(progress, "SECONDS", 0.05)
+    monkeypatch.setattr(call_pipeline, "PROGRESS_SECONDS", 0.05)
     asked = modern(0, "tools/call", name="list", arguments={}) if in_modern else call(1, "list")
     silent = json.loads(json.dumps(asked | {"id": 9}))
     asked["params"]["_meta"] = asked["params"].get("_meta", {}) | META
@@ -148,7 +147,7 @@ async def test_long_call_tells_a_client_that_asks_for_it_what_is_waited_for(
 
 @pytest.mark.parametrize("end", ["close", "cancel"])
 async def test_stream_of_changes_delays_nothing_and_ends_with_its_client(harness, monkeypatch, end):
-    monkeypatch.setattr(change_watch, "SECONDS", 0.02)
+    monkeypatch.setattr(sdk_resources, "CHANGE_SECONDS", 0.02)
     wanted = {"resourceSubscriptions": ["note://diary"]}
     await harness.sync()
     async with connected(harness, handshake=None) as client:

@@ -107,7 +107,7 @@ def test_wheel_has_the_package_and_nothing_else(built):
         names = wheel.namelist()
         metadata = wheel.read(next(n for n in names if n.endswith("/METADATA"))).decode()
     assert "mcp_notarium/py.typed" in names
-    assert "mcp_notarium/protocol/static_replies.notarium.json" in names
+    assert "mcp_notarium/protocol/static_replies.json" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     assert any(name.endswith(".dist-info/sboms/mcp-notarium.cdx.json") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"mcp_notarium"}

@@ -1,4 +1,4 @@
-"""A server made of our session, transport and guard around a few odd tools, run as a script.
+"""A server made of our connection, transport and guard around a few odd tools, run as a script.
 
 It stands for the real one where a test needs a tool that misbehaves. ``NAME`` tools: ``echo``,
 ``slow`` (0.4 s), ``stuck`` (for ever), ``surrogate``, ``noisy`` (prints), ``broken`` (raises),
@@ -15,12 +15,10 @@ import sys
 from pathlib import Path
 
 from mcp_notarium.protocol import stdio
-from mcp_notarium.protocol.event_queue import EventQueue, ImportDone
-from mcp_notarium.protocol.flow_control import FlowControl
+from mcp_notarium.protocol.connection import Connection, FlowControl
 from mcp_notarium.protocol.server import answer_alone, catch_signals, read_lines
-from mcp_notarium.protocol.session import Session
 from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
-from mcp_notarium.protocol.stdio import LineBuffer
+from mcp_notarium.protocol.stdio import EventQueue, ImportDone, LineBuffer
 
 INCOMING, OUTGOING = stdio.take_descriptors()
 
@@ -73,13 +71,13 @@ def note(word):
             file.write(word + "\n")
 
 
-async def serve(queue, session, flow, held):
+async def serve(queue, connection, flow, held):
     server = Server("fixture", on_list_tools=list_tools, on_call_tool=call_tool)
     server.middleware[:] = [guard]
     try:
         async with anyio.create_task_group() as tasks:
             async with run_transport(
-                session, Outbox(OUTGOING, flow), ShutdownDeadline()
+                connection, Outbox(OUTGOING, flow), ShutdownDeadline()
             ) as transport:
                 tasks.start_soon(async_server._pump, queue, held, transport, anyio.Event())
                 await sdk_server.serve(server, transport)
@@ -92,11 +90,11 @@ async def serve(queue, session, flow, held):
 def main():
     queue, flow = EventQueue(), FlowControl()
     catch_signals(queue)
-    session = Session(StaticReplies(read_replies()), flow)
+    connection = Connection(StaticReplies(read_replies()), flow)
     read_lines(INCOMING, queue, flow, LineBuffer())
-    held = answer_alone(queue, session, OUTGOING, flow, lambda: queue.put(ImportDone()))
+    held = answer_alone(queue, connection, OUTGOING, flow, lambda: queue.put(ImportDone()))
     if held is not None:
-        anyio.run(serve, queue, session, flow, held)
+        anyio.run(serve, queue, connection, flow, held)
     return 0
 
 

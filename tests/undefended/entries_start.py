@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from undefended.defence import Defence
 
-_SESSION = "unit/protocol/test_session.py"
+_SESSION = "unit/protocol/test_connection.py"
 _TRANSPORT = "unit/protocol/test_transport.py"
 _BACKLOG = "unit/protocol/test_flow_control.py"
 _ACCOUNTS = "unit/config/test_accounts.py"
@@ -56,7 +56,7 @@ START = (
     ),
     Defence(
         "a call that waits for the SDK can be cancelled",
-        "protocol/session.py",
+        "protocol/connection.py",
         "                self._waiting.remove(waiting)\n",
         "",
         (
@@ -66,21 +66,21 @@ START = (
     ),
     Defence(
         "a call without an envelope is not passed on while the era is unknown",
-        "protocol/session.py",
+        "protocol/connection.py",
         'if self._era is _Era.HANDSHAKE or (self._era is _Era.UNKNOWN and method == "ping"):',
         "if self._era is not _Era.MODERN:",
         (f"{_SESSION}::test_request_without_an_envelope_is_refused_while_the_era_is_unknown",),
     ),
     Defence(
         "the eras do not mix",
-        "protocol/session.py",
+        "protocol/connection.py",
         "        if self._era is _Era.HANDSHAKE:\n            return Refusal(jsonrpc.INVALID_REQUEST, _ENVELOPE",
         "        if False:\n            return Refusal(jsonrpc.INVALID_REQUEST, _ENVELOPE",
         (f"{_SESSION}::test_the_eras_do_not_mix",),
     ),
     Defence(
         "the SDK gets a handshake in a form that it accepts",
-        "protocol/session.py",
+        "protocol/connection.py",
         '"params": _normalize(params, self._version)',
         '"params": params',
         (
@@ -89,21 +89,21 @@ START = (
     ),
     Defence(
         "open calls: how many",
-        "protocol/flow_control.py",
+        "protocol/connection.py",
         "self._read - self._done + self._calls * CALL_BYTES",
         "self._read - self._done",
         (f"{_BACKLOG}::test_a_call_counts_more_than_a_line_until_it_is_answered",),
     ),
     Defence(
         "open calls: how many bytes",
-        "protocol/flow_control.py",
+        "protocol/connection.py",
         "        self._read += size + LINE_BYTES\n",
         "        self._read += LINE_BYTES\n",
         (f"{_BACKLOG}::test_it_is_full_while_too_much_was_read_that_has_no_answer",),
     ),
     Defence(
         "open lines: how many",
-        "protocol/flow_control.py",
+        "protocol/connection.py",
         "        self._read += size + LINE_BYTES\n",
         "        self._read += size\n",
         (f"{_BACKLOG}::test_it_is_full_while_too_much_was_read_that_has_no_answer",),
@@ -168,7 +168,7 @@ START = (
     ),
     Defence(
         "answers that nobody reads: no more requests are read",
-        "protocol/flow_control.py",
+        "protocol/connection.py",
         "unanswered > MOST_UNANSWERED or not self.has_room",
         "unanswered > MOST_UNANSWERED",
         (f"{_BACKLOG}::test_it_is_full_while_what_was_written_is_not_taken",),

@@ -1,6 +1,6 @@
 """Run the event loop of the server: open the account, and serve the client when the SDK is imported.
 
-The parts meet here and nowhere else: queue, session, transport, account, SDK. Imports nothing of the SDK,
+The parts meet here and nowhere else: queue, connection, transport, account, SDK. Imports nothing of the SDK,
 which is imported in a thread of its own meanwhile.
 """
 
@@ -19,8 +19,7 @@ from mcp_notarium.audit.chain import ActName, AuditEntry, Facts
 from mcp_notarium.errors import LockedError, NotariumError
 from mcp_notarium.protocol.app_holder import AppHolder, Report
 from mcp_notarium.protocol.call_pipeline import CallPipeline, report_unexpected
-from mcp_notarium.protocol.event_queue import Event, EventQueue, ImportDone, Stop
-from mcp_notarium.protocol.stdio import EndOfInput
+from mcp_notarium.protocol.stdio import EndOfInput, Event, EventQueue, ImportDone, Stop
 from mcp_notarium.protocol.transport import (
     Outbox,
     ShutdownDeadline,
@@ -32,8 +31,7 @@ from mcp_notarium.tools.toolsets import find_toolset
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
-    from mcp_notarium.protocol.flow_control import FlowControl
-    from mcp_notarium.protocol.session import Session
+    from mcp_notarium.protocol.connection import Connection, FlowControl
     from mcp_notarium.storage.audit_log import AuditLog
 
 
@@ -43,7 +41,7 @@ OPENING_SECONDS: Final = 3.0
 
 def run(
     queue: EventQueue,
-    session: Session,
+    connection: Connection,
     outgoing: int,
     config: Config,
     *,
@@ -79,7 +77,7 @@ def run(
                     await holder.tried()
 
             outbox = Outbox(outgoing, flow)
-            async with run_transport(session, outbox, deadline, ready=ready) as transport:
+            async with run_transport(connection, outbox, deadline, ready=ready) as transport:
                 tasks.start_soon(_pump, queue, held, transport, sdk)
                 await first_of(sdk.wait, transport.over.wait)
                 if sdk.is_set():

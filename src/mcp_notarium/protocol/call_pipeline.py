@@ -3,14 +3,18 @@
 Does without the SDK and is the same in both eras of the protocol. What the agent can act on is an answer
 with the error as JSON text and no value, because widespread clients check a value against the output schema
 and then hide the error. The text of an unexpected exception never leaves the process.
+
+Report to a client that asks for it, every second, that a long call is still at work.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
-from contextlib import suppress
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -35,7 +39,7 @@ from mcp_notarium.protocol.call_audit import (
     Recording,
     notes_in,
 )
-from mcp_notarium.protocol.flow_control import FlowControl
+from mcp_notarium.protocol.connection import FlowControl
 from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_notarium.tools.answers import ChangedNotes, FromNotes, PlainAnswer
 from mcp_notarium.tools.call_context import Tool
@@ -51,6 +55,11 @@ from mcp_notarium.tools.untrusted_text import (
     mark_plain,
     names_notes,
 )
+
+if TYPE_CHECKING:
+    from mcp_notarium.protocol.app_holder import AppHolder
+    from mcp_notarium.protocol.consent import Call
+
 
 Json = dict[str, Any]
 
@@ -296,3 +305,42 @@ def report_unexpected(error: BaseException, *, while_doing: str) -> NotariumErro
         resolution_hint="Try once more. If it happens again, tell the user to look for this "
         "trace_id in the server's log.",
     )
+
+
+PROGRESS_SECONDS = 1.0
+
+
+@asynccontextmanager
+async def reporting(call: Call, holder: AppHolder) -> AsyncIterator[None]:
+    """Report while the ``with`` block runs: the seconds so far, and what is waited for if that is known."""
+    if not call.wants_progress:
+        yield
+        return
+    ticking = asyncio.ensure_future(_tick(call, holder))
+    try:
+        yield
+    finally:
+        ticking.cancel()
+
+
+async def _tick(call: Call, holder: AppHolder) -> None:
+    while True:
+        await asyncio.sleep(PROGRESS_SECONDS)
+        await call.tick(describe(holder))
+
+
+def describe(holder: AppHolder) -> str:
+    """Return what most calls would wait for now. Numbers would tell of hidden notes, if rules hide some."""
+    app = holder.opened
+    if app is None:
+        return "Opening the notes"
+    try:
+        status = app.library.status()
+    except NotariumError:  # the call meets it as well
+        return "Working"
+    if status.complete:
+        return "Working"
+    if app.config.policy.visibility.has_rules:
+        return "Loading the notes"
+    of = "" if status.total is None else f" of {status.total}"
+    return f"Loading the notes: {status.loaded}{of}"

@@ -25,10 +25,15 @@ from mcp_notarium import __version__, logs
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.protocol.call_audit import CallResult
-from mcp_notarium.protocol.call_pipeline import SHOWN, CallPipeline, UnknownTool, report_unexpected
+from mcp_notarium.protocol.call_pipeline import (
+    SHOWN,
+    CallPipeline,
+    UnknownTool,
+    report_unexpected,
+    reporting,
+)
 from mcp_notarium.protocol.consent import Call, NeedsAnswer
 from mcp_notarium.protocol.jsonrpc import INVALID_REQUEST, Refusal
-from mcp_notarium.protocol.progress import reporting
 from mcp_notarium.protocol.sdk_resources import STATIC, Context, SdkResources
 from mcp_notarium.protocol.transport import Transport
 from mcp_notarium.tools.catalog import wire_form

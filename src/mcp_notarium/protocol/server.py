@@ -19,11 +19,18 @@ import threading
 from collections.abc import Callable
 
 from mcp_notarium.protocol import stdio
-from mcp_notarium.protocol.event_queue import Event, EventQueue, ImportDone, Stop
-from mcp_notarium.protocol.flow_control import FlowControl
-from mcp_notarium.protocol.session import Session, size_of
+from mcp_notarium.protocol.connection import Connection, FlowControl, size_of
 from mcp_notarium.protocol.static_replies import StaticReplies, offering, read_replies
-from mcp_notarium.protocol.stdio import EndOfInput, Item, LineBuffer, TooLong
+from mcp_notarium.protocol.stdio import (
+    EndOfInput,
+    Event,
+    EventQueue,
+    ImportDone,
+    Item,
+    LineBuffer,
+    Stop,
+    TooLong,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +98,7 @@ def _serve(
     replies = offering(
         read_replies(config.toolset), config.policy, config.tool_prefix, config.store.lacking
     )
-    session = Session(StaticReplies(replies), flow)
+    connection = Connection(StaticReplies(replies), flow)
     read_lines(incoming, queue, flow, buffer, first=confinement.drop_all_rights)
 
     def load() -> None:
@@ -105,7 +112,7 @@ def _serve(
 
     held = answer_alone(
         queue,
-        session,
+        connection,
         outgoing,
         flow,
         load,
@@ -120,7 +127,7 @@ def _serve(
 
     return async_server.run(
         queue,
-        session,
+        connection,
         outgoing,
         settings.config,
         flow=flow,
@@ -227,7 +234,7 @@ def read_lines(
 
 def answer_alone(
     queue: EventQueue,
-    session: Session,
+    connection: Connection,
     outgoing: int,
     flow: FlowControl,
     load: Callable[[], None],
@@ -250,8 +257,8 @@ def answer_alone(
     held: list[Event] = []
     written = 0
     loading = protected = False
-    while session.has_open_calls or not (held and isinstance(held[0], EndOfInput | Stop)):
-        if session.stays and not loading:
+    while connection.has_open_calls or not (held and isinstance(held[0], EndOfInput | Stop)):
+        if connection.stays and not loading:
             loading = True
             confine()  # before the thread, which inherits it
             threading.Thread(target=load, name="loader", daemon=True).start()
@@ -263,7 +270,7 @@ def answer_alone(
             event.demand()
             return held
         if isinstance(event, bytes | TooLong) and not held and written <= MOST_ALONE:
-            reply = session.receive(event)
+            reply = connection.receive(event)
             try:
                 stdio.write_all(outgoing, reply)
             except OSError:  # nobody reads it
@@ -273,7 +280,7 @@ def answer_alone(
                 flow.done(size_of(event) or 0)
         elif event is not None:
             held.append(event)
-            session.stays = session.stays or isinstance(event, bytes | TooLong)
+            connection.stays = connection.stays or isinstance(event, bytes | TooLong)
         if event is not None and not protected:
             protected = True
             protect()
@@ -290,7 +297,7 @@ def _load(queue: EventQueue, settings: config.Loaded, confined: str) -> None:
         from mcp_notarium.protocol import async_server  # noqa: F401, PLC0415 - imported to be there
 
         queue.put(ImportDone())
-        from mcp_notarium.protocol.sdk_import import import_sdk  # noqa: PLC0415 - behind the event loop
+        from mcp_notarium.protocol.startup_checks import import_sdk  # noqa: PLC0415 - behind the event loop
 
         import_sdk()
         gc.freeze()

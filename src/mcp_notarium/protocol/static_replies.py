@@ -1,4 +1,4 @@
-"""Answer handshake, discover, ping and lists from a prepared file, one for each toolset.
+"""Answer handshake, discover, ping and lists from a prepared file.
 
 ``notarium_devtools.static_replies`` asks the SDK for them, so they are what the SDK would say in every
 protocol version. Nothing here knows the connection: see ``session``.
@@ -19,19 +19,72 @@ Reply = dict[str, Json]
 """``{"result": ...}`` or ``{"error": ...}``."""
 
 
-def path_of(toolset: str) -> Path:
-    """Return the file with the replies of this toolset."""
-    return Path(__file__).with_name(f"static_replies.{toolset}.json")
+PATH = Path(__file__).with_suffix(".json")
+"""``notarium``: the replies of a server with our toolset; ``differences``: what those of each other toolset have instead;
+``beside``: which of ours each native toolset stands beside."""
+BOTH = "_both"
+"""The end of the name of a native toolset that stands beside ours: such replies are composed of both."""
 
 
 def read_replies(toolset: str = "notarium") -> Json:
-    """Return the content of the file: the replies of a server with all tools of the toolset.
+    """Return the replies of a server with all tools of the toolset.
 
     ``rules`` name what the policy calls each tool, ``needs`` the tools that each prompt asks for, ``stands``
     the tool whose rules hold for each resource.
     """
-    replies: Json = json.loads(path_of(toolset).read_bytes())
+    text = PATH.read_bytes()
+    if not toolset.endswith(BOTH):
+        return _read(json.loads(text), toolset)
+    stored, native = json.loads(text), toolset.removesuffix(BOTH)
+    both: Json = _join(_read(stored, stored["beside"][native]), _read(json.loads(text), native))
+    return both
+
+
+def _read(stored: Json, toolset: str) -> Json:
+    """Return the replies of a toolset, made of the stored ones in their place."""
+    replies: Json = stored["notarium"]
+    for pointer, value in stored["differences"].get(toolset, {}).items():
+        *above, last = pointer.split(" ")
+        node: Any = replies
+        for name in above:
+            node = node[int(name)] if isinstance(node, list) else node[name]
+        if not value:
+            del node[last]
+        elif isinstance(node, list):
+            node[int(last)] = value[0]
+        else:
+            node[last] = value[0]
     return replies
+
+
+def find_differences(replies: Any, other: Any, place: tuple[str, ...] = ()) -> Json:
+    """Return what makes ``other`` of the replies: pointer to a list with the new value, or to an empty one for what is gone."""
+    found: Json = {}
+    if isinstance(replies, dict) and isinstance(other, dict):
+        found |= {" ".join((*place, name)): [] for name in replies if name not in other}
+        found |= {" ".join((*place, name)): [other[name]] for name in other if name not in replies}
+        pairs = [(name, replies[name], other[name]) for name in replies if name in other]
+    elif isinstance(replies, list) and isinstance(other, list) and len(replies) == len(other):
+        pairs = [(str(at), *pair) for at, pair in enumerate(zip(replies, other, strict=True))]
+    else:
+        return {} if replies == other else {" ".join(place): [other]}
+    for name, one, two in pairs:
+        found |= find_differences(one, two, (*place, name))
+    return found
+
+
+def _join(ours: Any, other: Any, key: str = "") -> Any:
+    """Return the replies of two toolsets beside each other."""
+    if key in ("tools", "prompts") and isinstance(ours, list):
+        return ours + other
+    if key == "instructions":
+        return f"{ours}\n{other}"
+    if key == "lists":
+        return [_join(*both) for both in zip(ours, other, strict=True)]
+    if isinstance(ours, dict) and isinstance(other, dict):
+        joined = {name: _join(ours[name], other[name], name) for name in ours if name in other}
+        return ours | other | joined
+    return ours
 
 
 def offering(

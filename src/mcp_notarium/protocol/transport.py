@@ -1,6 +1,6 @@
 """Carry messages between the client and the SDK, and end the connection in order.
 
-Lines go to the session, which answers or queues them; the SDK takes what is queued by :meth:`Transport.next`
+Lines go to the connection, which answers or queues them; the SDK takes what is queued by :meth:`Transport.next`
 as soon as it is imported. Every request gets an answer, also one that is no valid message. At the end
 of input, on a signal or when the client stops reading, open calls may still end for a part of the time
 that is left (:class:`ShutdownDeadline`). A call that the SDK has not taken by then fails with "Connection
@@ -26,9 +26,8 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from mcp_notarium.protocol.flow_control import FlowControl
+from mcp_notarium.protocol.connection import Connection, FlowControl, size_of
 from mcp_notarium.protocol.jsonrpc import Json
-from mcp_notarium.protocol.session import Session, size_of
 from mcp_notarium.protocol.stdio import TooLong, write_all
 
 SECONDS: Final = 1.5
@@ -158,14 +157,14 @@ class Transport:
 
     def __init__(
         self,
-        session: Session,
+        connection: Connection,
         outbox: Outbox,
         tasks: TaskGroup,
         *,
         deadline: ShutdownDeadline,
         ready: Wait = anyio.lowlevel.checkpoint,
     ) -> None:
-        self._session = session
+        self._connection = connection
         self._outbox = outbox
         self._tasks = tasks
         self._deadline = deadline
@@ -181,7 +180,7 @@ class Transport:
         """Answer one line, or queue it for the SDK. Ignores it once the input has ended."""
         if self._closing.is_set():
             return
-        if answer := self._session.receive(line):
+        if answer := self._connection.receive(line):
             self._replies.append((answer, size_of(line) or 0))
             if len(self._replies) == 1:
                 self._tasks.start_soon(self._write_replies)
@@ -192,7 +191,7 @@ class Transport:
     async def next(self) -> Json:
         """Return the next message for the SDK. Raises ``EndOfStream`` when the connection is over."""
         while not self.over.is_set():
-            if (message := self._session.next()) is not None:
+            if (message := self._connection.next()) is not None:
                 return message
             self._news = anyio.Event()
             await self._news.wait()
@@ -203,7 +202,7 @@ class Transport:
 
         A client that is gone is not an error here: the transport ends.
         """
-        if self._session.answered(answers):
+        if self._connection.answered(answers):
             await self._write(line)
         self._check_finished()
 
@@ -226,7 +225,7 @@ class Transport:
         with anyio.move_on_after(self._deadline.for_answers()):
             await self._finished.wait()
         with anyio.move_on_after(LAST_WORDS_SECONDS):
-            for line in self._session.break_off():
+            for line in self._connection.break_off():
                 await self._write(line)
         self._outbox.abandon_if_stuck()
         self.over.set()
@@ -249,7 +248,7 @@ class Transport:
             self._finished.set()
 
     def _check_finished(self) -> None:
-        if self._closing.is_set() and not self._session.has_open_calls and not self._replies:
+        if self._closing.is_set() and not self._connection.has_open_calls and not self._replies:
             self._finished.set()
 
 
@@ -267,7 +266,7 @@ async def first_of(*waits: Wait) -> None:
 
 @asynccontextmanager
 async def run_transport(
-    session: Session,
+    connection: Connection,
     outbox: Outbox,
     deadline: ShutdownDeadline,
     *,
@@ -275,7 +274,7 @@ async def run_transport(
 ) -> AsyncIterator[Transport]:
     """Run a transport that ends by itself while the SDK serves it."""
     async with anyio.create_task_group() as tasks:
-        transport = Transport(session, outbox, tasks, deadline=deadline, ready=ready)
+        transport = Transport(connection, outbox, tasks, deadline=deadline, ready=ready)
         tasks.start_soon(transport.end)
         try:
             yield transport

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from mcp_notarium.protocol.event_queue import EventQueue
+from mcp_notarium.protocol.stdio import EventQueue
 
 
 def test_items_put_before_and_after_the_event_loop_begins_arrive_in_order():

@@ -10,7 +10,7 @@ from mcp import MCPError
 from mcp.client.subscriptions import ResourcesListChanged
 
 from mcp_notarium.domain.policy import Field, Limits, Policy, Visibility
-from mcp_notarium.protocol import change_watch, sdk_resources
+from mcp_notarium.protocol import sdk_resources
 from mcp_notarium.protocol.static_replies import offering, read_replies
 from mcp_notarium.tools import resources
 from mcp_notarium.tools.catalog import NOTARIUM
@@ -24,7 +24,7 @@ SECRET = Visibility(hidden_tags=("secret",))
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
-    monkeypatch.setattr(change_watch, "SECONDS", 0.02)
+    monkeypatch.setattr(sdk_resources, "CHANGE_SECONDS", 0.02)
 
 
 def made_under(folder, **policy):

@@ -6,12 +6,10 @@ import threading
 
 import pytest
 
-from mcp_notarium.protocol.event_queue import EventQueue, ImportDone, Stop
-from mcp_notarium.protocol.flow_control import FlowControl
+from mcp_notarium.protocol.connection import Connection, FlowControl
 from mcp_notarium.protocol.server import MOST_ALONE, answer_alone
-from mcp_notarium.protocol.session import Session
 from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
-from mcp_notarium.protocol.stdio import EndOfInput, TooLong
+from mcp_notarium.protocol.stdio import EndOfInput, EventQueue, ImportDone, Stop, TooLong
 from support.talker import HELLO, INITIALIZED, call
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -33,10 +31,10 @@ def line(message):
 
 
 def alone(queue, outgoing, load=lambda: None, **options):
-    """What is held for the event loop, None if the client has left, and the session."""
+    """What is held for the event loop, None if the client has left, and the connection."""
     flow = FlowControl()
-    session = Session(StaticReplies(read_replies()), flow)
-    return answer_alone(queue, session, outgoing, flow, load, **options), session
+    connection = Connection(StaticReplies(read_replies()), flow)
+    return answer_alone(queue, connection, outgoing, flow, load, **options), connection
 
 
 def filled(*events):
@@ -49,10 +47,10 @@ def filled(*events):
 def test_calls_wait_in_order_and_the_end_behind_them_is_held(pipe):
     end, loaded = EndOfInput(), ImportDone()
     queue = filled(HELLO, INITIALIZED, call(1, "save"), call(2, "list"), end, Stop(), loaded)
-    held, session = alone(queue, pipe[1])
+    held, connection = alone(queue, pipe[1])
     assert held[0] is end
     assert [type(event) for event in held] == [EndOfInput, Stop]
-    waiting = [session.next() for _ in range(4)]
+    waiting = [connection.next() for _ in range(4)]
     assert [message["method"] for message in waiting[:2]] == [
         "initialize",
         "notifications/initialized",

@@ -10,9 +10,8 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
-from mcp_notarium.protocol.flow_control import MOST_UNANSWERED, FlowControl
+from mcp_notarium.protocol.connection import MOST_UNANSWERED, Connection, FlowControl, size_of
 from mcp_notarium.protocol.sdk_server import SdkStream
-from mcp_notarium.protocol.session import Session, size_of
 from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
 from mcp_notarium.protocol.stdio import TooLong
 from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, run_transport
@@ -29,18 +28,18 @@ async def connected(*first, seconds=1.5, **options):
     """
     reading, writing = os.pipe()
     flow = FlowControl()
-    session = Session(StaticReplies(read_replies()), flow)
+    connection = Connection(StaticReplies(read_replies()), flow)
     for line in first or (HELLO, INITIALIZED):
-        session.receive(json.dumps(line).encode())
+        connection.receive(json.dumps(line).encode())
     try:
         with anyio.fail_after(30 + seconds):
             async with run_transport(
-                session, Outbox(writing, flow), ShutdownDeadline(seconds), **options
+                connection, Outbox(writing, flow), ShutdownDeadline(seconds), **options
             ) as transport:
                 for _ in [] if first else (HELLO, INITIALIZED):
                     await transport.next()
                 if not first:
-                    session.answered(HELLO["id"])
+                    connection.answered(HELLO["id"])
                 yield transport, reading
     finally:
         for fd in (reading, writing):

@@ -1,7 +1,7 @@
 """Find a toolset by its name: ours, or one that is native to a kind of store, alone or beside ours.
 
 One line in ``_NATIVE`` adds a native one. Its names are those of the prepared replies
-(``protocol/static_replies.*.json``), made again by ``python -m notarium_devtools.static_replies``.
+(``protocol/static_replies.json``), made again by ``python -m notarium_devtools.static_replies``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ _BOTH = "_both"
 def toolset_names() -> tuple[str, ...]:
     """Return the name of every toolset."""
     return (*_OURS, *_NATIVE, *(f"{name}{_BOTH}" for name in _NATIVE))
+
+
+def beside_names() -> dict[str, str]:
+    """Return the name of each native toolset, and of ours that may stand beside it."""
+    ours = {id(toolset): name for name, toolset in _OURS.items()}
+    return {name: ours[id(toolset)] for name, (_, _, toolset) in _NATIVE.items()}
 
 
 def native_modules() -> set[str]:
