@@ -20,7 +20,7 @@ from typing import Any
 
 TOP = Path(__file__).resolve().parents[1]
 PACKAGE = "src/mcp_notarium"
-KINDS = re.compile(r"\w+\.py|static_replies\.\w+\.json|page\.(css|html)|py\.typed")
+KINDS = re.compile(r"\w+\.py|static_replies\.json|page\.(css|html)|py\.typed")
 ENTRY = "src/notarium_bundle.py"
 TITLES = {
     "NOTARIUM_STORE": "Store",

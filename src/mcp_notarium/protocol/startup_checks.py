@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _DRIVER = "sqlcipher3"
 
 _TOLD_BY = ("mcp_notarium.protocol.sdk_server", "mcp", "pydantic", "httpx")
-_TOOLSETS = "mcp_notarium.tools.toolsets"
 _LOADED = (
     "mcp_notarium.protocol.async_server",
     "mcp_notarium.protocol.sdk_server",
@@ -131,7 +130,9 @@ def make_bytecode() -> None:
     """
     if sys.dont_write_bytecode or not any(map(_lacks_bytecode, _TOLD_BY)):
         return
-    for name in (*_LOADED, *import_module(_TOOLSETS).native_modules()):
+    from mcp_notarium.tools import toolsets  # noqa: PLC0415 - rarely needed
+
+    for name in (*_LOADED, *toolsets.native_modules()):
         import_module(name)
 
 
