@@ -310,21 +310,6 @@ class WritingContract(OnABench):
             assert len({*made, *ids}) == len(SEEDS) + len(ids)
             assert all(len(note_id) <= 256 for note_id in made)
 
-    async def test_a_note_that_the_store_names_is_found_by_the_write_that_made_it(
-        self, bench: Bench
-    ) -> None:
-        if bench.store.traits.ids is not Ids.STORE:
-            return
-        write = self.write(bench.store, "unnamed", Content("hello"), write_id="0a")
-        assert await bench.store.find_created(write) is None
-        made = (await bench.store.push(write)).revision
-        assert made.id != "unnamed"
-        assert await bench.store.find_created(write) == made
-        await bench.put(made.id, "edited since")
-        found = await bench.store.find_created(write)
-        assert found is not None
-        assert (found.id, found.content.text) == (made.id, "edited since")
-
     async def test_base_that_the_store_forgot_is_a_conflict(self, bench: Bench) -> None:
         if bench.store.traits.write_guard is WriteGuard.LAST_WRITER:
             return  # the caller compares

@@ -89,7 +89,7 @@ LIKE_TRILIUM = Traits(
 LIKE_MEMENTO = Traits(
     Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK, probe=True, spaced_tags=True
 )
-LIKE_EXAMPLE = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.STORE, Retry.ASK)
+LIKE_EXAMPLE = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK)
 ROWS = {
     "simplenote": LIKE_SIMPERIUM,
     "local": LIKE_LOCAL,
@@ -359,9 +359,6 @@ class MemoryClient:
         ):
             raise IdTaken("a note of this name exists", details={"id": write.note_id})
         displaced = self._about_to_be_overwritten(write)
-        if self.traits.ids is Ids.STORE and write.base_etag is None:
-            made = json.loads(write.body) | {"made_by": write.write_id}
-            write = replace(write, note_id=self.store.fresh_id(), body=json.dumps(made).encode())
         before = self.store.fields(write.note_id) if write.note_id in self.store.ids() else None
         answer = self.store.write(write)
         kept = self.store.kept(write.note_id)
@@ -396,20 +393,6 @@ class MemoryClient:
         title = "".join(c if c.isalnum() else "-" for c in content.text.split("\n")[0][:40])
         number = f"{seed[:8]}{attempt}" if attempt >= SEEDED else attempt + 1
         return f"{title or 'note'}{f' {number}' if attempt else ''}.md"
-
-    async def find_created(self, write: PendingWrite) -> Revision | None:
-        """See ``Store.find_created``."""
-        await self._begin("find_created")
-        made = (
-            note_id
-            for note_id in self.store.ids()
-            if self.store.fields(note_id).get("made_by") == write.write_id
-        )
-        note_id = next(made, None)
-        if note_id is None:
-            return None
-        kept = self.store.kept(note_id)
-        return self._revision_at(note_id, kept, kept.head)
 
     def _revision_at(self, note_id: str, kept: Kept, version: int) -> Revision:
         number = version if self.store.numbered else None

@@ -143,10 +143,6 @@ class MemoryStore:
         head = self._notes[note_id].head
         self._record(Logged(note_id, head, head))
 
-    def fresh_id(self) -> str:
-        """An id that no note has had, for a service that makes the ids."""
-        return f"s{len(self._notes) + 1:04}"
-
     def overwrite(self, note_id: str, fields: Fields) -> None:
         """Write this whole object from another device, whatever is there."""
         self._commit(note_id, fields)

@@ -40,7 +40,7 @@ def test_an_id_made_of_a_title_is_a_digest_in_the_log(tmp_path):
 @pytest.mark.parametrize(
     "row",
     [
-        (Changes.SNAPSHOT, WriteGuard.CAS, Ids.STORE, Retry.ASK),
+        (Changes.SNAPSHOT, WriteGuard.CAS, Ids.NAMED, Retry.ASK),
         (Changes.DELTA, WriteGuard.LAST_WRITER, Ids.NAMED, Retry.IDEMPOTENT),
     ],
     ids=["store ids", "delta"],

@@ -70,7 +70,6 @@ class Ids(Enum):
 
     RANDOM = "we do, by ``new_id``, and nobody else makes the same"
     NAMED = "we do, by ``new_id``, from the content: a note of that name may exist"
-    STORE = "the store does: the id is in its answer"
 
 
 class Retry(Enum):
@@ -163,7 +162,6 @@ SUPPORTED = frozenset(
         (Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK),
         (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK),
         (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.NAMED, Retry.ASK),
-        (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.STORE, Retry.ASK),
     }
 )
 """The rows the engine is tested with: no other combination is supported."""
@@ -354,7 +352,6 @@ class Store(Protocol):
 
         ``attempt`` counts from 0 the ids of this note that were taken; from ``SEEDED`` on, another seed gives
         another id. RANDOM ids: :func:`random_id`.
-        Where the store makes the id, this one names the write in the journal only.
         """
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
@@ -362,13 +359,6 @@ class Store(Protocol):
 
         A LAST_WRITER store need not compare the base: the caller has just done that. A write that gives a note
         another id raises ``IdTaken`` and stores nothing if something has that; the answer has the new id.
-        """
-
-    async def find_created(self, write: PendingWrite) -> Revision | None:
-        """Find the note that an unanswered creation has made; None if it has made none: it is sent again.
-
-        Only asked where the store makes the ids. Raises ``NoteNotFound`` if the note was made and is gone,
-        and ``OutcomeUnknown`` if that cannot be told: the write then stays in doubt and is never sent again.
         """
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:

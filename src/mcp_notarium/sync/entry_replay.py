@@ -27,7 +27,6 @@ from mcp_notarium.stores.contract import Ids, Retry, Store, Versions
 from mcp_notarium.stores.reviving import find_native
 from mcp_notarium.sync.conflict_copy import differences, same_but_blanks
 from mcp_notarium.sync.journal import Journal
-from mcp_notarium.sync.listing_pages import require_usable
 from mcp_notarium.sync.note_fetch import get_newest, get_proven
 from mcp_notarium.sync.note_locks import NoteLock
 from mcp_notarium.sync.push import Pusher, is_final
@@ -176,11 +175,6 @@ class EntryReplay:
 
     async def _find(self, write: PendingWrite) -> tuple[PendingWrite, Revision | Tombstone]:
         """Return what the store holds in place of the note; the entry has its new id if the write has renamed it."""
-        if write.kind is WriteKind.CREATE and self._store.traits.ids is Ids.STORE:
-            made = await self._store.find_created(write)
-            if made is not None:
-                require_usable(made.id)
-            return write, made or Tombstone(write.note_id)
         head = await get_proven(self._cache, self._store, write.note_id, fed=False)
         if isinstance(head, Tombstone) and (moved := await self._find_under_new_name(write)):
             return self._journal.rename(write, moved.id), moved

@@ -202,8 +202,6 @@ class Pusher:
         For a store that overwrites whatever it has: what comes between this answer and the push can only
         be noticed afterwards. Raises ``IdTaken`` for a new note and ``NoteNotFound`` for one that is gone.
         """
-        if write.base_etag is None and self._store.traits.ids is Ids.STORE:
-            return
         about = {"id": write.note_id}
         try:
             head = await get_newest(self._store, write.note_id)

@@ -197,10 +197,6 @@ class TextFolder:
             displaced=other,
         )
 
-    async def find_created(self, write: PendingWrite) -> Revision | None:  # noqa: ARG002
-        """See ``Store.find_created``: never asked, for we make the ids."""
-        raise OutcomeUnknown("a folder of files makes no ids")
-
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
         """See ``Store.delete``. An edit between the comparison and the removal is lost."""
         await run_in_thread(partial(self._delete, note_id, etag))

@@ -286,16 +286,11 @@ def test_an_id_that_exists_is_never_written_over(clients, store):
     assert texts(store) == ["not ours\n"]
 
 
-def test_a_note_that_the_store_names_is_saved_under_that_name(clients, store):
-    client = clients(traits=LIKE_EXAMPLE)
-    note = asyncio.run(client.create("hello\n"))
-    assert note.id == "s0001"
-    assert client.contents() == store.contents() == {"s0001": Content("hello\n")}
-
-
 @pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.TIMEOUT])
 @pytest.mark.parametrize("by", ["the same call again", "a cycle"])
-def test_an_unanswered_creation_makes_one_note_where_the_store_names_it(clients, store, fault, by):
+def test_an_unanswered_creation_makes_one_note_where_writes_are_looked_for(
+    clients, store, fault, by
+):
     client = clients(traits=LIKE_EXAMPLE)
 
     async def scenario():
@@ -341,71 +336,6 @@ def test_a_repeated_creation_says_merged_only_if_somebody_else_has_written(
     assert saved.merged is edited
     assert saved.differs == ("line 1" if not edited and row.dates else "")
     assert client.contents() == store.contents() == {saved.note.id: saved.note.content}
-
-
-def test_a_creation_that_is_sent_again_while_a_cycle_finishes_it_is_made_once(clients, store):
-    client = clients(traits=LIKE_EXAMPLE)
-
-    async def scenario():
-        client.faults.plan(Fault.LOST_ANSWER, on="push")
-        with pytest.raises(OutcomeUnknown):
-            await client.create("hello\n")
-        find = client.remote.find_created
-        asked, go_on = asyncio.Event(), asyncio.Event()
-
-        async def slow(write):
-            asked.set()
-            await go_on.wait()
-            return await find(write)
-
-        client.remote.find_created = slow
-        cycle = asyncio.create_task(client.sync())
-        await asked.wait()
-        again = asyncio.create_task(client.create("hello\n"))
-        for _ in range(20):
-            await asyncio.sleep(0)
-        go_on.set()
-        await cycle
-        return await again
-
-    assert asyncio.run(scenario()).text == "hello\n"
-    assert texts(store) == ["hello\n"]
-
-
-def test_a_creation_that_stays_unanswered_is_in_doubt_again_however_often_it_is_sent(
-    clients, store
-):
-    client = clients(traits=LIKE_EXAMPLE)
-
-    async def scenario():
-        client.faults.plan(Fault.LOST_ANSWER, on="push")
-        for _ in range(3):
-            with pytest.raises(OutcomeUnknown):
-                await client.create("hello\n")
-            client.faults.plan(Fault.TIMEOUT, on="find_created")
-
-    asyncio.run(scenario())
-    assert texts(store) == ["hello\n"]
-
-
-def test_a_creation_of_which_nobody_can_tell_whether_it_arrived_is_never_repeated(clients, store):
-    client = clients(traits=LIKE_EXAMPLE)
-
-    async def nobody_knows(_write):
-        raise OutcomeUnknown("this store cannot look for it")
-
-    client.remote.find_created = nobody_knows
-
-    async def scenario():
-        client.faults.plan(Fault.LOST_ANSWER, on="push")
-        with pytest.raises(OutcomeUnknown):
-            await client.create("hello\n")
-        await client.run_cycles(4)
-
-    asyncio.run(scenario())
-    assert texts(store) == ["hello\n"]
-    assert client.remote.calls.count("push") == 1
-    assert len(client.cache.journal.in_flight()) == 1
 
 
 # What a store does not have.
@@ -456,45 +386,6 @@ def test_the_id_of_a_creation_in_doubt_finds_the_note_and_a_repeat_makes_no_othe
     found, repeated, another = asyncio.run(scenario())
     assert found == repeated != another
     assert texts(store) == ["hello\n", "hello\n"]
-
-
-def test_a_creation_whose_note_was_made_and_removed_is_not_made_again_if_the_store_can_tell(
-    clients, store
-):
-    client = clients(traits=LIKE_EXAMPLE)
-
-    async def made_and_gone(_write):
-        raise NoteNotFound("it was here")
-
-    async def scenario():
-        client.faults.plan(Fault.LOST_ANSWER, on="push")
-        with pytest.raises(OutcomeUnknown):
-            await client.create("hello\n")
-        store.remove(*store.ids())
-        client.remote.find_created = made_and_gone
-        await client.run_cycles(2)
-
-    asyncio.run(scenario())
-    assert store.contents() == client.contents() == {}
-    assert client.cache.journal.all() == []
-
-
-@pytest.mark.parametrize("note_id", ["", "x" * 1025, "half \ud83d"])
-def test_a_creation_that_gets_an_id_which_no_call_can_name_is_in_doubt_and_made_once(
-    clients, store, note_id
-):
-    client = clients(traits=LIKE_EXAMPLE)
-    store.fresh_id = lambda: note_id
-
-    async def scenario():
-        with pytest.raises(OutcomeUnknown):
-            await client.create("hello\n")
-        await client.run_cycles(3)
-
-    asyncio.run(scenario())
-    assert client.contents() == {}
-    assert texts(store) == ["hello\n"]
-    assert len(client.cache.journal.in_flight()) == 1
 
 
 def test_an_unanswered_note_of_a_name_is_not_made_twice_if_it_got_a_tag(clients, store):

@@ -15,7 +15,6 @@ from mcp_notarium.errors import (
     CursorLost,
     IdTaken,
     NoteNotFound,
-    OutcomeUnknown,
     StoreRejected,
     VersionConflict,
 )
@@ -165,10 +164,6 @@ class LocalStore:
         self._db.run(_PUT, row)
         self._db.run("DELETE FROM notebook_removed WHERE id = ?", (write.note_id,))
         return Acknowledgement(_revision(row), PushStatus.STORED, alone=True)
-
-    async def find_created(self, write: PendingWrite) -> Revision | None:  # noqa: ARG002
-        """See ``Store.find_created``: never asked, for we make the ids."""
-        raise OutcomeUnknown("the local notebook makes no ids")
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
         """See ``Store.delete``. It joins the caller's transaction."""

@@ -17,7 +17,6 @@ from mcp_notarium.errors import (
     CursorLost,
     IdTaken,
     NoteNotFound,
-    OutcomeUnknown,
     StoreProtocolError,
     StoreRejected,
     VersionConflict,
@@ -222,10 +221,6 @@ class MementoStore:
                 raise StoreRejected("Memento's file does not keep the note; nothing was saved")
             revision = note_codec.revision(stored)
         return Acknowledgement(revision, status, alone=True)
-
-    async def find_created(self, write: PendingWrite) -> Revision | None:  # noqa: ARG002
-        """See ``Store.find_created``: never asked, for we make the ids."""
-        raise OutcomeUnknown("Memento takes the ids of new notes from us")
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
         """See ``Store.delete``."""

@@ -192,10 +192,6 @@ class SimplenoteStore:
         del content, attempt
         return random_id(seed)
 
-    async def find_created(self, write: PendingWrite) -> Revision | None:
-        """See ``Store.find_created``. Simplenote takes our ids, so ``get`` is enough."""
-        return await self.get(write.note_id)
-
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``. New tags are put on Simplenote's tag list in the background."""
         acknowledged = await self._writes.push(write)

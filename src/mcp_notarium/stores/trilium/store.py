@@ -295,10 +295,6 @@ class TriliumStore:
                 )
         return Acknowledgement(stored, PushStatus.STORED, alone=alone, displaced=displaced)
 
-    async def find_created(self, write: PendingWrite) -> Revision | None:  # noqa: ARG002
-        """See ``Store.find_created``: never asked, for we make the ids."""
-        raise OutcomeUnknown("Trilium takes the ids of new notes from us")
-
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
         """See ``Store.delete``. A note with others below it is refused: they would go with it.
 

@@ -18,7 +18,6 @@ from mcp_notarium.errors import (
     CacheError,
     CursorLost,
     NoteNotFound,
-    OutcomeUnknown,
 )
 from mcp_notarium.stores.context import ListingMemory
 from mcp_notarium.stores.contract import (
@@ -327,10 +326,6 @@ class VaultStore:
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``."""
         return await run_in_thread(partial(self._writer.push, write))
-
-    async def find_created(self, write: PendingWrite) -> Revision | None:  # noqa: ARG002
-        """See ``Store.find_created``: never asked, for we make the ids."""
-        raise OutcomeUnknown("a vault makes no ids")
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
         """See ``Store.delete``."""
