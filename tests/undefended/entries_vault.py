@@ -116,7 +116,7 @@ VAULT = (
     ),
     Defence(
         "another state of a file is read again",
-        "stores/vault/known_files.py",
+        "stores/vault/listing.py",
         "        return held if held is not None and held.state == state else None\n",
         "        return held\n",
         (

@@ -17,7 +17,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CursorLost
-from mcp_notarium.stores.vault import file_identity, file_table, known_files
+from mcp_notarium.stores.vault import file_identity, file_table
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.stores.vault.watch import Watch
@@ -32,7 +32,7 @@ EVENTS_ALONE = 60.0
 @pytest.fixture(autouse=True)
 def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dates are trusted at once: these tests do not write twice within a tick of the clock."""
-    monkeypatch.setattr(known_files, "_RECENT", -1.0)
+    monkeypatch.setattr(file_table, "_RECENT", -1.0)
     monkeypatch.setattr(folder_module, "SETTLED", -1.0)
 
 
@@ -188,7 +188,7 @@ def test_a_new_file_with_the_inode_of_another_that_is_gone_is_no_moved_one(
     cursor = listed(store)
     names = [f"Folder {number % 3}/{number}.md" for number in range(30)]
     inodes = [(tmp_path / name).stat().st_ino for name in names]
-    monkeypatch.setattr(known_files, "_RECENT", 0.1)
+    monkeypatch.setattr(file_table, "_RECENT", 0.1)
     for name in names:
         save(store, name)
     time.sleep(0.12)

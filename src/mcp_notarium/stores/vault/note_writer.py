@@ -27,10 +27,9 @@ from mcp_notarium.stores.vault.folder import (
     find_placeholder,
     open_parent,
 )
-from mcp_notarium.stores.vault.known_files import Place
 from mcp_notarium.stores.vault.listing import Listing
 from mcp_notarium.stores.vault.note_codec import Body
-from mcp_notarium.stores.vault.paths import TRASH, split_path
+from mcp_notarium.stores.vault.paths import TRASH, Place, split_path
 from mcp_notarium.stores.vault.writing import NoteFile
 
 

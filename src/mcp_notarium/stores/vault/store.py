@@ -35,14 +35,13 @@ from mcp_notarium.stores.contract import (
     random_id,
 )
 from mcp_notarium.stores.vault import file_identity, note_codec
-from mcp_notarium.stores.vault.file_table import FileTable, Found, Name
+from mcp_notarium.stores.vault.file_table import FileTable, Found
 from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder
-from mcp_notarium.stores.vault.known_files import Known
-from mcp_notarium.stores.vault.listing import FullListing, Listing
+from mcp_notarium.stores.vault.listing import FullListing, Known, Listing
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.stores.vault.pages import NotePages
-from mcp_notarium.stores.vault.paths import TRASH
+from mcp_notarium.stores.vault.paths import TRASH, Name
 from mcp_notarium.stores.vault.watch import Watch
 from mcp_notarium.stores.vault.writing import NoteFile
 from mcp_notarium.threads import run_in_thread

@@ -16,8 +16,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from mcp_notarium.stores.vault.file_table import Name
-from mcp_notarium.stores.vault.paths import is_note_name, named_by
+from mcp_notarium.stores.vault.paths import Name, is_note_name, named_by
 
 # What changes a listing: a file appears, goes, or is written.
 _MODIFY, _MOVED_FROM, _MOVED_TO = 0x2, 0x40, 0x80
