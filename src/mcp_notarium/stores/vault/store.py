@@ -34,7 +34,7 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
-from mcp_notarium.stores.vault import file_identity, note_codec
+from mcp_notarium.stores.vault import note_codec
 from mcp_notarium.stores.vault.file_table import FileTable, Found
 from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder
 from mcp_notarium.stores.vault.listing import FullListing, Known, Listing
@@ -52,7 +52,7 @@ _ROUNDS = 10
 _MANY = 100
 """Changed files after which what is known of all of them is saved; fewer are saved in the end."""
 _PAUSES, _LONGEST_PAUSE = 200, 30.0
-"""How many times as long as a look at all files the pause after it is, and at most how many seconds."""
+"""The pause after a look at all files: so many times as long as the look, and at most so many seconds."""
 _TRIES = 3
 _FEW = 100
 """Changed files that are told one by one, at most; more are listed."""
@@ -94,12 +94,7 @@ class VaultStore:
         self._writer = NoteWriter(self._folder, self._listing)
         self._watch = Watch(path)
         self._looking = threading.Lock()
-        self.pages = NotePages(
-            self._folder,
-            read_tags=note_codec.find_tags,
-            name=file_identity.identity_of,
-            folders=self._find_folders,
-        )
+        self.pages = NotePages(self._folder, self._find_folders)
         self._pages: dict[str, tuple[FullListing, int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
 
