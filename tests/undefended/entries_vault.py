@@ -71,21 +71,21 @@ VAULT = (
     ),
     Defence(
         "files are exchanged, and the displaced one read",
-        "stores/vault/writing.py",
-        "        certain = file_identity.rename(parent, temporary, parent, name, file_identity.EXCHANGE)\n",
+        "stores/vault/file_writer.py",
+        "        certain = system_calls.rename(parent, temporary, parent, name, system_calls.EXCHANGE)\n",
         "        certain = False\n",
         (f"{_STORE}::test_an_edit_before_any_system_call_of_a_save_is_kept_or_told",),
     ),
     Defence(
         "a new file overwrites none",
-        "stores/vault/writing.py",
-        "        file_identity.move(parent, temporary, parent, name)\n    finally:\n",
+        "stores/vault/file_writer.py",
+        "        system_calls.move(parent, temporary, parent, name)\n    finally:\n",
         "        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)\n    finally:\n",
         (f"{_STORE}::test_an_edit_before_any_system_call_of_any_other_write_stays_in_a_note",),
     ),
     Defence(
         "what is deleted is what was read",
-        "stores/vault/writing.py",
+        "stores/vault/file_writer.py",
         "    if not same:\n",
         "    if False:\n",
         (
@@ -95,7 +95,7 @@ VAULT = (
     ),
     Defence(
         "a displaced edit is recovered",
-        "stores/vault/writing.py",
+        "stores/vault/file_writer.py",
         '            if digest in (found["ours"], found["read"], digest_of(b"")):\n',
         "            if True:\n",
         (f"{_STORE}::test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note",),
@@ -126,8 +126,8 @@ VAULT = (
     ),
     Defence(
         "a renaming overwrites no file",
-        "stores/vault/writing.py",
-        "        file_identity.move(parent, name, target, new_name)\n    except FileExistsError:\n",
+        "stores/vault/file_writer.py",
+        "        system_calls.move(parent, name, target, new_name)\n    except FileExistsError:\n",
         "        os.rename(name, new_name, src_dir_fd=parent, dst_dir_fd=target)\n    except FileExistsError:\n",
         (f"{_STORE}::test_a_file_that_comes_right_before_a_renaming_is_not_overwritten",),
     ),

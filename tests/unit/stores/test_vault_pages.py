@@ -144,7 +144,7 @@ def test_tags_are_read_if_somebody_asks(vault):
 
 
 def test_the_tags_of_a_file_that_is_too_large_for_the_index_are_unknown(vault, monkeypatch):
-    monkeypatch.setattr(pages.writing, "LARGEST", 500)
+    monkeypatch.setattr(pages.file_writer, "LARGEST", 500)
     vault.put("#a\n" + "x" * 500)
     page = vault.page(most=200, tags=True)
     assert (page.tags, page.tags_understood) == ((), False)

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 
 from mcp_notarium.errors import OutcomeUnknown
+from mcp_notarium.stores.vault.file_writer import flush, read_file, replace_file
 from mcp_notarium.stores.vault.folder import NotANote, open_folder
 from mcp_notarium.stores.vault.paths import TRASH
-from mcp_notarium.stores.vault.writing import flush, read_file, replace_file
 
 _ENDING = ".canvas"
 _TRIES = 3

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from mcp_notarium.stores.vault.file_writer import recover
 from mcp_notarium.stores.vault.folder import find_placeholder, is_dataless, open_folder
 from mcp_notarium.stores.vault.paths import (
     TRASH,
@@ -24,7 +25,6 @@ from mcp_notarium.stores.vault.paths import (
     is_whole_path,
     named_by,
 )
-from mcp_notarium.stores.vault.writing import recover
 
 State = tuple[int, int, int, int]
 """Inode, size, and times of the last change of content and of anything, in nanoseconds.

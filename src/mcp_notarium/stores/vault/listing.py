@@ -17,9 +17,9 @@ from typing import TypeVar
 
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.stores.vault.file_table import FileTable, Found, State, is_settled, state_of
+from mcp_notarium.stores.vault.file_writer import NoteFile, read_file
 from mcp_notarium.stores.vault.folder import Mark, NotANote, open_parent
 from mcp_notarium.stores.vault.paths import Place
-from mcp_notarium.stores.vault.writing import NoteFile, read_file
 
 _Value = TypeVar("_Value")
 

@@ -41,7 +41,7 @@ from mcp_notarium.stores.vault.paths import (
 )
 
 if TYPE_CHECKING:
-    from mcp_notarium.stores.vault.writing import NoteFile
+    from mcp_notarium.stores.vault.file_writer import NoteFile
 
 VERSION = 3
 EXACT = '{"exact":true}'

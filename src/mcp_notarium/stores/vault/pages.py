@@ -21,7 +21,7 @@ from functools import partial
 
 from mcp_notarium.domain.lines import find_cut
 from mcp_notarium.stores.live_pages import LivePage
-from mcp_notarium.stores.vault import canvases, file_identity, writing
+from mcp_notarium.stores.vault import canvases, file_writer, system_calls
 from mcp_notarium.stores.vault.folder import (
     SETTLED,
     NotANote,
@@ -174,7 +174,7 @@ class NotePages:
         read = read_settled(file, largest=LARGEST)
         text, whole = _as_text(read.data)
         places, starts, total = _index(text)
-        known = len(text) <= writing.LARGEST  # of a larger one it would take half a gigabyte
+        known = len(text) <= file_writer.LARGEST  # of a larger one it would take half a gigabyte
         found, understood = find_tags(text.decode()) if tags and known else ((), known)
         return Snapshot(
             state=_state_of(read.found),
@@ -187,7 +187,7 @@ class NotePages:
             total_lines=text.count(b"\n") + (bool(text) and not text.endswith(b"\n")),
             tags=found,
             tags_understood=understood and whole,
-            identity=file_identity.identity_of(file, read.found),
+            identity=system_calls.identity_of(file, read.found),
         )
 
 

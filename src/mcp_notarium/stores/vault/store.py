@@ -36,6 +36,7 @@ from mcp_notarium.stores.contract import (
 )
 from mcp_notarium.stores.vault import note_codec
 from mcp_notarium.stores.vault.file_table import FileTable, Found
+from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder
 from mcp_notarium.stores.vault.listing import FullListing, Known, Listing
 from mcp_notarium.stores.vault.note_codec import Body
@@ -43,7 +44,6 @@ from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.stores.vault.pages import NotePages
 from mcp_notarium.stores.vault.paths import TRASH, Name
 from mcp_notarium.stores.vault.watch import Watch
-from mcp_notarium.stores.vault.writing import NoteFile
 from mcp_notarium.threads import run_in_thread
 
 _MIB = 1024 * 1024
@@ -269,7 +269,7 @@ class VaultStore:
         self._table.mark_told()
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:  # noqa: ARG002
-        """See ``Store.get``. Raises ``StoreProtocolError`` for a file that is no text."""
+        """See ``Store.get``. Raises ``NotANote``."""
         return await run_in_thread(partial(self._get, note_id))
 
     def _get(self, note_id: str) -> Revision:
@@ -312,7 +312,7 @@ class VaultStore:
         await run_in_thread(partial(self._writer.delete, note_id, etag))
 
     async def describe(self) -> str:
-        """Return how many files the vault has, and how their changes are noticed."""
+        """Return how many files the vault has."""
         return await run_in_thread(self._describe)
 
     def _describe(self) -> str:
