@@ -7,6 +7,7 @@ from undefended.defence import Defence
 _FOLDER = "unit/stores/test_vault_folder.py"
 _STORE = "unit/stores/test_vault_store.py"
 _CHANGES = "unit/stores/test_vault_changes.py"
+_WATCH = "unit/stores/test_vault_watch.py"
 _CODEC = "unit/stores/test_vault_codec.py"
 _TITLES = "unit/sync/test_saved_titles.py"
 _KEPT = "unit/sync/test_kept_texts.py"
@@ -19,6 +20,25 @@ VAULT = (
         "        if names is not None and since < within and self._table.look_at(root, names):\n",
         "        if names is not None and self._table.look_at(root, names):\n",
         (f"{_CHANGES}::test_a_change_without_an_event_is_found_by_the_next_look_at_all_files",),
+    ),
+    Defence(
+        "events of a vault are not believed where some are missing",
+        "stores/vault/watch.py",
+        "            known = self._works and self._file is not None and not self._uncertain\n",
+        "            known = self._file is not None\n",
+        (
+            f"{_WATCH}::test_at_the_limit_of_watches_each_look_is_at_all_files",
+            f"{_WATCH}::test_more_events_than_the_system_keeps_are_noticed_as_lost",
+        ),
+    ),
+    Defence(
+        "what a link in a vault leads to is not watched",
+        "stores/vault/watch.py",
+        "    | _ONLY_FOLDERS | _NO_LINKS\n",
+        "    | _ONLY_FOLDERS\n",
+        (
+            f"{_WATCH}::test_a_link_that_takes_the_place_of_a_folder_is_not_watched_and_ends_no_other_watch",
+        ),
     ),
     Defence(
         "files of a vault that were exchanged are no new texts",
