@@ -18,7 +18,7 @@ from contract.store_contract import Bench, StoreContract
 from mcp_notarium.domain.lines import newline_of
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.stores.contract import Acknowledgement, ChangePage, ListingPage
-from mcp_notarium.stores.vault import file_identity
+from mcp_notarium.stores.vault import system_calls
 from mcp_notarium.stores.vault.note_codec import find_tags
 from mcp_notarium.stores.vault.store import VaultStore
 
@@ -130,7 +130,7 @@ class VaultBench:
         self._flush_by(lambda _file: time.sleep(0.3))
 
     def _flush_by(self, flush: Callable[[int], None]) -> None:
-        self._patch.setattr("mcp_notarium.stores.vault.writing.os.fsync", flush)
+        self._patch.setattr("mcp_notarium.stores.vault.file_writer.os.fsync", flush)
 
     def begin(self) -> None: ...
 
@@ -166,6 +166,6 @@ class TestWithoutExchange(TestVault):
     @asynccontextmanager
     async def open_bench(self) -> AsyncIterator[Bench]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(file_identity, "rename", lambda *_arguments: False)
+            patch.setattr(system_calls, "rename", lambda *_arguments: False)
             async with super().open_bench() as bench:
                 yield bench

@@ -15,7 +15,6 @@ from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.vault import note_codec
-from mcp_notarium.stores.vault.file_identity import identity_of
 from mcp_notarium.stores.vault.folder import VaultFolder
 from mcp_notarium.stores.vault.native import NativeVault
 from mcp_notarium.stores.vault.pages import NotePages
@@ -66,7 +65,7 @@ def test_a_page_is_shown_if_the_rules_show_the_file_as_it_is(room, rules, path, 
     (vault / path).write_bytes(text)
     os.utime(vault / path, (LONG_AGO, LONG_AGO))  # nobody is writing it
     folder = VaultFolder(vault)
-    asked = NotePages(folder, read_tags=note_codec.find_tags, name=identity_of)
+    asked = NotePages(folder)
     judged = NativeVault(asked, NativeIndex(Cache(cache.database, rules), VaultStore(vault)))
     found, understood = note_codec.find_tags(text.decode(errors="replace"))
     clear = understood and b"\xe9" not in text

@@ -22,8 +22,8 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
-from mcp_notarium.stores.vault import file_identity
 from mcp_notarium.stores.vault import folder as vault_folder
+from mcp_notarium.stores.vault import system_calls
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.listing_pages import reload_index
 from notarium_devtools.text_folder import files
@@ -45,7 +45,7 @@ def with_line(text, line, rng):
 
 
 def exchange(folder, one, other):
-    return file_identity.rename(folder, one, folder, other, file_identity.EXCHANGE)
+    return system_calls.rename(folder, one, folder, other, system_calls.EXCHANGE)
 
 
 class Watched:

@@ -15,15 +15,15 @@ from typing import Any
 
 from mcp_notarium.__main__ import main
 from mcp_notarium.storage.sync_state import SyncState
-from mcp_notarium.stores.vault import canvases, note_writer, pages, writing
+from mcp_notarium.stores.vault import canvases, file_writer, note_writer, pages
 from mcp_notarium.sync.journal import Journal
 
 PLACES: dict[str, tuple[Any, str, str, int]] = {
     "before it is recorded": (SyncState, "add_card_move", "before", 1),
     "recorded, without the note": (SyncState, "add_card_move", "after", 1),
     "journaled": (Journal, "record", "after", 1),
-    "before the file has its name": (writing, "rename_file", "before", 1),
-    "the file has its name": (writing, "rename_file", "after", 1),
+    "before the file has its name": (file_writer, "rename_file", "before", 1),
+    "the file has its name": (file_writer, "rename_file", "after", 1),
     "before the index knows": (Journal, "finish", "before", 1),
     "the index knows": (Journal, "finish", "after", 1),
     "before the first canvas": (canvases, "move_cards_in", "before", 1),
@@ -75,7 +75,7 @@ def leaving(function: Callable[..., Any]) -> Callable[..., Any]:
 
 if __name__ == "__main__":
     assert pages.canvases is canvases
-    assert note_writer.writing is writing
+    assert note_writer.file_writer is file_writer
     if (place := sys.argv.pop(1)) == LEAVES:
         pages.NotePages._move_cards = leaving(pages.NotePages._move_cards)
     else:

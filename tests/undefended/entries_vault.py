@@ -7,6 +7,7 @@ from undefended.defence import Defence
 _FOLDER = "unit/stores/test_vault_folder.py"
 _STORE = "unit/stores/test_vault_store.py"
 _CHANGES = "unit/stores/test_vault_changes.py"
+_WATCH = "unit/stores/test_vault_watch.py"
 _CODEC = "unit/stores/test_vault_codec.py"
 _TITLES = "unit/sync/test_saved_titles.py"
 _KEPT = "unit/sync/test_kept_texts.py"
@@ -19,6 +20,25 @@ VAULT = (
         "        if names is not None and since < within and self._table.look_at(root, names):\n",
         "        if names is not None and self._table.look_at(root, names):\n",
         (f"{_CHANGES}::test_a_change_without_an_event_is_found_by_the_next_look_at_all_files",),
+    ),
+    Defence(
+        "events of a vault are not believed where some are missing",
+        "stores/vault/watch.py",
+        "            known = self._works and self._file is not None and not self._uncertain\n",
+        "            known = self._file is not None\n",
+        (
+            f"{_WATCH}::test_at_the_limit_of_watches_each_look_is_at_all_files",
+            f"{_WATCH}::test_more_events_than_the_system_keeps_are_noticed_as_lost",
+        ),
+    ),
+    Defence(
+        "what a link in a vault leads to is not watched",
+        "stores/vault/watch.py",
+        "    | _ONLY_FOLDERS | _NO_LINKS\n",
+        "    | _ONLY_FOLDERS\n",
+        (
+            f"{_WATCH}::test_a_link_that_takes_the_place_of_a_folder_is_not_watched_and_ends_no_other_watch",
+        ),
     ),
     Defence(
         "files of a vault that were exchanged are no new texts",
@@ -71,21 +91,21 @@ VAULT = (
     ),
     Defence(
         "files are exchanged, and the displaced one read",
-        "stores/vault/writing.py",
-        "        certain = file_identity.rename(parent, temporary, parent, name, file_identity.EXCHANGE)\n",
+        "stores/vault/file_writer.py",
+        "        certain = system_calls.rename(parent, temporary, parent, name, system_calls.EXCHANGE)\n",
         "        certain = False\n",
         (f"{_STORE}::test_an_edit_before_any_system_call_of_a_save_is_kept_or_told",),
     ),
     Defence(
         "a new file overwrites none",
-        "stores/vault/writing.py",
-        "        file_identity.move(parent, temporary, parent, name)\n    finally:\n",
+        "stores/vault/file_writer.py",
+        "        system_calls.move(parent, temporary, parent, name)\n    finally:\n",
         "        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)\n    finally:\n",
         (f"{_STORE}::test_an_edit_before_any_system_call_of_any_other_write_stays_in_a_note",),
     ),
     Defence(
         "what is deleted is what was read",
-        "stores/vault/writing.py",
+        "stores/vault/file_writer.py",
         "    if not same:\n",
         "    if False:\n",
         (
@@ -95,7 +115,7 @@ VAULT = (
     ),
     Defence(
         "a displaced edit is recovered",
-        "stores/vault/writing.py",
+        "stores/vault/file_writer.py",
         '            if digest in (found["ours"], found["read"], digest_of(b"")):\n',
         "            if True:\n",
         (f"{_STORE}::test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note",),
@@ -116,7 +136,7 @@ VAULT = (
     ),
     Defence(
         "another state of a file is read again",
-        "stores/vault/known_files.py",
+        "stores/vault/listing.py",
         "        return held if held is not None and held.state == state else None\n",
         "        return held\n",
         (
@@ -126,8 +146,8 @@ VAULT = (
     ),
     Defence(
         "a renaming overwrites no file",
-        "stores/vault/writing.py",
-        "        file_identity.move(parent, name, target, new_name)\n    except FileExistsError:\n",
+        "stores/vault/file_writer.py",
+        "        system_calls.move(parent, name, target, new_name)\n    except FileExistsError:\n",
         "        os.rename(name, new_name, src_dir_fd=parent, dst_dir_fd=target)\n    except FileExistsError:\n",
         (f"{_STORE}::test_a_file_that_comes_right_before_a_renaming_is_not_overwritten",),
     ),

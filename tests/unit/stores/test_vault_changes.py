@@ -17,7 +17,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CursorLost
-from mcp_notarium.stores.vault import file_identity, file_table, known_files
+from mcp_notarium.stores.vault import file_table, system_calls
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.stores.vault.watch import Watch
@@ -32,7 +32,7 @@ EVENTS_ALONE = 60.0
 @pytest.fixture(autouse=True)
 def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dates are trusted at once: these tests do not write twice within a tick of the clock."""
-    monkeypatch.setattr(known_files, "_RECENT", -1.0)
+    monkeypatch.setattr(file_table, "_RECENT", -1.0)
     monkeypatch.setattr(folder_module, "SETTLED", -1.0)
 
 
@@ -118,7 +118,7 @@ def replace_another(place: Path) -> None:
 def exchange(place: Path) -> None:
     """No path comes or goes; each note is under the other's path."""
     here, there = (os.open(place / f"Folder {n}", os.O_RDONLY) for n in (0, 1))
-    assert file_identity.rename(here, "0.md", there, "1.md", file_identity.EXCHANGE)
+    assert system_calls.rename(here, "0.md", there, "1.md", system_calls.EXCHANGE)
     os.close(here)
     os.close(there)
 
@@ -188,7 +188,7 @@ def test_a_new_file_with_the_inode_of_another_that_is_gone_is_no_moved_one(
     cursor = listed(store)
     names = [f"Folder {number % 3}/{number}.md" for number in range(30)]
     inodes = [(tmp_path / name).stat().st_ino for name in names]
-    monkeypatch.setattr(known_files, "_RECENT", 0.1)
+    monkeypatch.setattr(file_table, "_RECENT", 0.1)
     for name in names:
         save(store, name)
     time.sleep(0.12)

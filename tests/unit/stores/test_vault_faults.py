@@ -15,8 +15,8 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.stores.vault import file_identity
 from mcp_notarium.stores.vault import folder as folder_module
+from mcp_notarium.stores.vault import system_calls
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.push import NOT_STORED
 from support.between_calls import PLACES
@@ -64,7 +64,7 @@ class Faults:
             self.calls += 1
             if fails:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            if module is file_identity and not self._exchanges:
+            if module is system_calls and not self._exchanges:
                 return False
             return real(*arguments, **options)
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mcp_notarium.stores.vault.known_files import Known, KnownFiles, is_settled
+from mcp_notarium.stores.vault.file_table import is_settled
+from mcp_notarium.stores.vault.listing import Known, KnownFiles
 
 SECOND = 10**9
 PLACE = ("Note.md", False)
@@ -20,7 +21,7 @@ PLACE = ("Note.md", False)
 )
 def test_a_date_is_trusted_once_another_change_would_get_another_one(monkeypatch, newest, settled):
     """Where dates are whole seconds that takes longer."""
-    monkeypatch.setattr("mcp_notarium.stores.vault.known_files.time.time", lambda: 100.0)
+    monkeypatch.setattr("mcp_notarium.stores.vault.file_table.time.time", lambda: 100.0)
     assert is_settled(newest) is settled
 
 

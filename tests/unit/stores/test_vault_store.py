@@ -29,7 +29,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Acknowledgement
-from mcp_notarium.stores.vault import file_identity, writing
+from mcp_notarium.stores.vault import file_writer, system_calls
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.stores.vault.watch import Watch
@@ -209,14 +209,14 @@ def test_a_program_that_goes_on_writing_the_displaced_file_is_waited_for(place: 
 def test_what_is_written_later_into_a_displaced_file_becomes_a_note(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(file_writer, "LONGEST_WAIT", 0.0)
     put(place / "Note.md", "base\n")
     store = VaultStore(place)
     base = store._get("Note.md")
     with (place / "Note.md").open("a") as writer:
         store._writer.push(make_write(store, base.id, content_of(base, text=OURS), base))
         writer.write(THEIRS)
-    monkeypatch.setattr(writing, "LEFT_BEHIND", 0.0)
+    monkeypatch.setattr(file_writer, "LEFT_BEHIND", 0.0)
     store._list_page(None, 9, with_content=False)
     assert sorted(everything(place).values()) == [f"base\n{THEIRS}", OURS]
     asyncio.run(store.close())
@@ -226,7 +226,7 @@ def test_what_is_written_later_into_a_displaced_file_becomes_a_note(
 def test_a_drive_that_grants_no_leases_leaves_nothing_behind(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_identity, "is_being_written", lambda _file: True)
+    monkeypatch.setattr(system_calls, "is_being_written", lambda _file: True)
     put(place / "Note.md", "base\n")
     store = VaultStore(place)
     base = store._get("Note.md")
@@ -248,7 +248,7 @@ def kill() -> None:
 def test_a_process_that_ends_before_any_system_call_leaves_one_whole_note(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "LEFT_BEHIND", -1.0)
+    monkeypatch.setattr(file_writer, "LEFT_BEHIND", -1.0)
     for number in count():
         place = tmp_path / str(number)
         trashed = kind in ("untrash", "delete")
@@ -294,12 +294,12 @@ def test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note(
         "mcp_notarium.stores.vault.note_writer.check_not_withdrawn",
         lambda: put(place / "Note.md", THEIRS),
     )
-    monkeypatch.setattr(writing, "_take_displaced", lambda *_arguments, **_named: kill())
+    monkeypatch.setattr(file_writer, "_take_displaced", lambda *_arguments, **_named: kill())
     store.shortest_pause = 0.0  # no event tells that a file has been left behind for long
     with pytest.raises(Killed):
         store._writer.push(make_write(store, "Note.md", content_of(base, text=OURS), base))
     for age, texts in ((600.0, {OURS}), (-1.0, {OURS, THEIRS})):
-        monkeypatch.setattr(writing, "LEFT_BEHIND", age)
+        monkeypatch.setattr(file_writer, "LEFT_BEHIND", age)
         for _ in range(2):
             page = store._list_page(None, 9, with_content=True)
         assert {one.content.text for one in page.entries} == texts
@@ -315,13 +315,13 @@ def test_a_file_left_behind_that_cannot_be_moved_keeps_no_note_from_being_listed
     put(place / "Note.md", "base\n")
     put(place / "Recovered 0a.md", OURS)
     put(place / ".notarium-aa-bb-0a.tmp", THEIRS)
-    monkeypatch.setattr(writing, "LEFT_BEHIND", -1.0)
+    monkeypatch.setattr(file_writer, "LEFT_BEHIND", -1.0)
     if refused:
 
         def move(*_arguments: object) -> None:
             raise PermissionError(13, os.strerror(13))
 
-        monkeypatch.setattr(writing.file_identity, "move", move)
+        monkeypatch.setattr(file_writer.system_calls, "move", move)
     store = VaultStore(place)
     for _ in range(2):
         page = store._list_page(None, 9, with_content=True)
@@ -355,7 +355,7 @@ def test_a_full_disk_leaves_the_old_file(place: Path, monkeypatch: pytest.Monkey
     def full(_file: int) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(writing.os, "fsync", full)
+    monkeypatch.setattr(file_writer.os, "fsync", full)
     with pytest.raises(NotariumError, match="no space left") as refused:
         store._writer.push(make_write(store, "Note.md", content_of(base, text=OURS), base))
     assert not isinstance(refused.value, OutcomeUnknown)
@@ -366,7 +366,7 @@ def test_a_full_disk_leaves_the_old_file(place: Path, monkeypatch: pytest.Monkey
 @pytest.fixture(name="reads")
 def _reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
-    real = writing.read_file
+    real = file_writer.read_file
 
     def read(parent: int, name: str, **options: object) -> object:
         seen.append(name)
@@ -506,7 +506,7 @@ def test_a_hostile_tree_is_listed_without_what_is_no_note(place: Path) -> None:
     os.mkfifo(place / "pipe.md")
     (place / "latin.md").write_bytes(b"caf\xe9\n")
     (place / "huge.md").write_bytes(b"")
-    os.truncate(place / "huge.md", writing.LARGEST + 1)
+    os.truncate(place / "huge.md", file_writer.LARGEST + 1)
     (place / "folder.md").mkdir()
     put(place / "folder.md" / "Inside.md", "inside\n")
     put(place / os.fsdecode(b"\xff") / "x.md", "no name\n")
@@ -582,7 +582,7 @@ def test_a_name_that_differs_in_letter_case_only_is_given_where_both_are_one(
 ) -> None:
     """As on a drive that takes both for one name: nothing is renamed, unless by way of a third name."""
     put(place / "plan.md", OURS)
-    move, look = file_identity.move, os.stat
+    move, look = system_calls.move, os.stat
 
     def folded(old_folder: int, old: str, new_folder: int, new: str) -> None:
         if old.lower() == new.lower():
@@ -595,9 +595,9 @@ def test_a_name_that_differs_in_letter_case_only_is_given_where_both_are_one(
 
     folder = os.open(place, os.O_RDONLY)
     with monkeypatch.context() as patch:
-        patch.setattr(file_identity, "move", folded)
+        patch.setattr(system_calls, "move", folded)
         patch.setattr(os, "stat", stat_folded)
-        writing.rename_file(folder, "plan.md", folder, "Plan.md")
+        file_writer.rename_file(folder, "plan.md", folder, "Plan.md")
     os.close(folder)
     assert {path.name: path.read_text() for path in place.iterdir()} == {"Plan.md": OURS}
 
@@ -612,13 +612,13 @@ def test_a_file_that_comes_right_before_a_renaming_is_not_overwritten(
 ) -> None:
     put(place / "Note.md", OURS)
     store = VaultStore(place)
-    write, free = renaming(store, "New", "changed\n"), writing.require_free_name
+    write, free = renaming(store, "New", "changed\n"), file_writer.require_free_name
 
     def come(parent: int, name: str, *, own: str = "") -> None:
         free(parent, name, own=own)
         put(place / "New.md", THEIRS)
 
-    monkeypatch.setattr(writing, "require_free_name", come)
+    monkeypatch.setattr(file_writer, "require_free_name", come)
     with pytest.raises(IdTaken):
         asyncio.run(store.push(write))
     asyncio.run(store.close())
@@ -634,15 +634,15 @@ def test_another_file_that_gets_the_old_name_right_before_is_put_back(
     put(place / "Note.md", OURS)
     put(place / "Other.md", THEIRS)
     store = VaultStore(place)
-    write, free = renaming(store, "New", OURS), writing.require_free_name
+    write, free = renaming(store, "New", OURS), file_writer.require_free_name
 
     def exchange(parent: int, name: str, *, own: str = "") -> None:
-        monkeypatch.setattr(writing, "require_free_name", free)
+        monkeypatch.setattr(file_writer, "require_free_name", free)
         free(parent, name, own=own)
         (place / "Note.md").rename(place / "Kept.md")
         (place / "Other.md").rename(place / "Note.md")
 
-    monkeypatch.setattr(writing, "require_free_name", exchange)
+    monkeypatch.setattr(file_writer, "require_free_name", exchange)
     with pytest.raises(VersionConflict):
         asyncio.run(store.push(write))
     asyncio.run(store.close())

@@ -14,19 +14,26 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from mcp_notarium.stores.vault.file_writer import recover
 from mcp_notarium.stores.vault.folder import find_placeholder, is_dataless, open_folder
-from mcp_notarium.stores.vault.known_files import Place, State, is_settled, state_of
 from mcp_notarium.stores.vault.paths import (
     TRASH,
+    Name,
+    Place,
     is_ignored_folder,
     is_note_name,
     is_whole_path,
     named_by,
 )
-from mcp_notarium.stores.vault.writing import recover
 
-Name = tuple[str, str]
-"""A folder below the vault, and the name of a file in it."""
+State = tuple[int, int, int, int]
+"""Inode, size, and times of the last change of content and of anything, in nanoseconds.
+
+Not the device: some systems number it anew at each start.
+"""
+_SECOND = 10**9
+_RECENT, _COARSE = 0.1, 2.0
+"""Seconds in which a file may change again without another date; the second where dates are whole seconds."""
 _DEEPEST = 64
 _TEMPORARY = ".notarium-"
 
@@ -160,6 +167,17 @@ class FileTable:
         self._sum += now.weight
         self._inodes[found.st_ino] = name
         self.files[name] = now
+
+
+def is_settled(newest: int) -> bool:
+    """Tell whether what last changed at this time (nanoseconds) would get another date from the next change."""
+    recent = _RECENT if newest % _SECOND else _COARSE
+    return abs(time.time() - newest / _SECOND) > recent
+
+
+def state_of(found: os.stat_result) -> State:
+    """Return the state of a file."""
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _stat(folder: int, name: str) -> tuple[os.stat_result | None, bool]:

@@ -1,18 +1,25 @@
-"""List the notes of a vault. A file is read again only if its inode, size or dates have changed."""
+"""List the notes of a vault, and remember what each file was when it was read, also for the next start.
+
+A file is read again only if its inode, size or dates have changed.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
+import threading
+import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from mcp_notarium.errors import NoteNotFound
-from mcp_notarium.stores.vault.file_table import FileTable, Found
+from mcp_notarium.stores.vault.file_table import FileTable, Found, State, is_settled, state_of
+from mcp_notarium.stores.vault.file_writer import NoteFile, read_file
 from mcp_notarium.stores.vault.folder import Mark, NotANote, open_parent
-from mcp_notarium.stores.vault.known_files import Known, KnownFiles, Place, state_of
-from mcp_notarium.stores.vault.writing import NoteFile, read_file
+from mcp_notarium.stores.vault.paths import Place
 
 _Value = TypeVar("_Value")
 
@@ -27,6 +34,99 @@ class FullListing:
     files: tuple[Found, ...]
     left_out: int
     cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Hold what was read of a file in one state; ``digest`` "": it is no note.
+
+    ``evicted``: its content was at iCloud only by then, and what was read of it is older.
+    """
+
+    state: State
+    digest: str
+    identity: str | None
+    evicted: bool = False
+
+
+class KnownFiles:
+    """Hold the last known state of each file. ``unsaved``: how many have changed since the last text of it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files: dict[Place, Known] = {}
+        self.unsaved = 0
+
+    def find(self, place: Place, state: State) -> Known | None:
+        """Return what was read of a file, if it has not changed since."""
+        with self._lock:
+            held = self._files.get(place)
+        return held if held is not None and held.state == state else None
+
+    def last(self, place: Place) -> Known | None:
+        """Return what was read of a file, whatever has become of it since."""
+        with self._lock:
+            return self._files.get(place)
+
+    def is_unreadable(self, place: Place) -> bool:
+        """Tell whether the file was no note when it was last read, or could not be read."""
+        with self._lock:
+            held = self._files.get(place)
+        return held is not None and (not held.digest or held.evicted)
+
+    def remember(self, place: Place, known: Known) -> None:
+        """Remember a file, unless it may change again without another date."""
+        if is_settled(max(known.state[-2:])):
+            with self._lock:
+                self._files[place] = known
+                self.unsaved += 1
+
+    def forget(self, place: Place) -> None:
+        """Forget a file."""
+        with self._lock:
+            self._files.pop(place, None)
+            self.unsaved += 1
+
+    def keep_only(self, places: Collection[Place]) -> dict[Place, Known]:
+        """Forget all other files; return them."""
+        with self._lock:
+            gone = {place: one for place, one in self._files.items() if place not in places}
+            self._files = {place: one for place, one in self._files.items() if place in places}
+            self.unsaved += len(gone)
+        return gone
+
+    def digests(self) -> list[str]:
+        """Return the hashes of all known files."""
+        with self._lock:
+            return [one.digest for one in self._files.values()]
+
+    def unknown(self, places: Iterable[Place]) -> list[Place]:
+        """Return those places of which nothing is known."""
+        with self._lock:
+            return [place for place in places if place not in self._files]
+
+    def to_text(self) -> str:
+        """Return all that is known, for :meth:`load`."""
+        with self._lock:
+            rows = [
+                (*place, *one.state, one.digest, one.identity, one.evicted)
+                for place, one in self._files.items()
+            ]
+            self.unsaved = 0
+        return base64.b64encode(zlib.compress(json.dumps(rows).encode(), 1)).decode()
+
+    def load(self, text: str) -> None:
+        """Know what another process knew. A text of another form is ignored: the files are read again."""
+        try:
+            rows = json.loads(zlib.decompress(base64.b64decode(text)))
+            found = {
+                (path, trash): Known((inode, size, modified, changed), digest, identity, evicted)
+                for path, trash, inode, size, modified, changed, digest, identity, evicted in rows
+            }
+        except (ValueError, TypeError, zlib.error):
+            return
+        with self._lock:
+            self._files = found | self._files
 
 
 class Listing:

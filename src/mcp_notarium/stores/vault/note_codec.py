@@ -31,6 +31,7 @@ from mcp_notarium.markup.obsidian_links import Links, find_targets
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.vault.paths import (
     UNTITLED,
+    Place,
     leads_up,
     name_from,
     names_note,
@@ -40,8 +41,7 @@ from mcp_notarium.stores.vault.paths import (
 )
 
 if TYPE_CHECKING:
-    from mcp_notarium.stores.vault.known_files import Place
-    from mcp_notarium.stores.vault.writing import NoteFile
+    from mcp_notarium.stores.vault.file_writer import NoteFile
 
 VERSION = 3
 EXACT = '{"exact":true}'

@@ -18,7 +18,8 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, check_not_withdrawn
-from mcp_notarium.stores.vault import note_codec, writing
+from mcp_notarium.stores.vault import file_writer, note_codec
+from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.folder import (
     Evicted,
     NotANote,
@@ -27,11 +28,9 @@ from mcp_notarium.stores.vault.folder import (
     find_placeholder,
     open_parent,
 )
-from mcp_notarium.stores.vault.known_files import Place
 from mcp_notarium.stores.vault.listing import Listing
 from mcp_notarium.stores.vault.note_codec import Body
-from mcp_notarium.stores.vault.paths import TRASH, split_path
-from mcp_notarium.stores.vault.writing import NoteFile
+from mcp_notarium.stores.vault.paths import TRASH, Place, split_path
 
 
 class NoteWriter:
@@ -44,7 +43,7 @@ class NoteWriter:
     def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``. A new note never overwrites a file, also none in the trash."""
         body = Body.from_bytes(write.body)
-        if len(body.text.encode()) > writing.LARGEST:
+        if len(body.text.encode()) > file_writer.LARGEST:
             raise StoreRejected(
                 "the note is too large for a file of this vault", resolution_hint=SHORTEN
             )
@@ -67,11 +66,11 @@ class NoteWriter:
             if note_codec.revision_of(place, held).etag != etag:
                 raise _changed_error(path)
             with open_parent(root, path, trash=True) as (parent, name):
-                if not writing.remove_file(
+                if not file_writer.remove_file(
                     parent, name, digest=held.digest, before=check_not_withdrawn
                 ):
                     raise _changed_error(path)
-                writing.flush(parent)
+                file_writer.flush(parent)
 
     def _create(self, root: int, path: str, body: Body) -> Acknowledgement:
         parts = split_path(path)
@@ -85,16 +84,16 @@ class NoteWriter:
             raise IdTaken("a note of this name exists", details={"id": path})
         *folders, name = (TRASH, *parts) if body.trash else parts
         try:
-            parent = writing.make_folders(root, folders)
+            parent = file_writer.make_folders(root, folders)
         except OtherSpelling:
             raise _spelling_error() from None
         except (FileExistsError, NotADirectoryError):
             raise IdTaken("a file has the name of the folder", details={"id": path}) from None
         try:
-            writing.require_free_name(parent, name)
+            file_writer.require_free_name(parent, name)
             data = body.text.encode()
-            file = writing.create_file(parent, name, data, before=check_not_withdrawn)
-            writing.flush(parent)
+            file = file_writer.create_file(parent, name, data, before=check_not_withdrawn)
+            file_writer.flush(parent)
         except FileExistsError:
             raise IdTaken("a file of this name exists", details={"id": path}) from None
         finally:
@@ -163,7 +162,7 @@ class NoteWriter:
             self._listing.find(root, new)
             raise taken
         try:
-            folder = writing.make_folders(root, (TRASH, *folders) if to_trash else folders)
+            folder = file_writer.make_folders(root, (TRASH, *folders) if to_trash else folders)
         except OtherSpelling:
             raise _spelling_error() from None
         except (FileExistsError, NotADirectoryError):
@@ -171,12 +170,12 @@ class NoteWriter:
         try:
             with open_parent(root, path, trash=trash) as (parent, old):
                 own = old if os.path.sameopenfile(parent, folder) else ""
-                writing.require_free_name(folder, name, own=own)
+                file_writer.require_free_name(folder, name, own=own)
                 check_not_withdrawn()
-                writing.rename_file(parent, old, folder, name)
+                file_writer.rename_file(parent, old, folder, name)
                 self._listing.follow(place, target)
-                writing.flush(folder)
-                writing.flush(parent)
+                file_writer.flush(folder)
+                file_writer.flush(parent)
         except FileExistsError:
             raise taken from None
         except (FileNotFoundError, NoteNotFound):
@@ -198,12 +197,12 @@ class NoteWriter:
         path, trash = place
         with open_parent(root, path, trash=trash) as (parent, name):
             try:
-                written, displaced, certain = writing.replace_file(
+                written, displaced, certain = file_writer.replace_file(
                     parent, name, data, held=held, before=_go_on if begun else check_not_withdrawn
                 )
             except NotANote:
                 raise _changed_error(path) from None
-            writing.flush(parent)
+            file_writer.flush(parent)
         other: Revision | None = note_codec.revision_of(place, displaced)
         if other is not None and other.etag == base_etag:
             other = None
@@ -223,7 +222,7 @@ class NoteWriter:
         if not changed:
             check_not_withdrawn()
         try:
-            target = writing.make_folders(root, folders if trash else (TRASH, *folders))
+            target = file_writer.make_folders(root, folders if trash else (TRASH, *folders))
             try:
                 with open_parent(root, path, trash=trash) as (parent, _):
                     if find_placeholder(target, name) is not None:
@@ -231,10 +230,10 @@ class NoteWriter:
                             "a file at iCloud has this name at the place to which the note would go; it was not moved",
                             resolution_hint=Evicted.resolution_hint,
                         )
-                    writing.move_file(parent, name, target, name, free=not trash)
+                    file_writer.move_file(parent, name, target, name, free=not trash)
                     changed = True
-                    writing.flush(parent)
-                writing.flush(target)
+                    file_writer.flush(parent)
+                file_writer.flush(target)
             finally:
                 os.close(target)
             moved = (path, not trash)
@@ -254,7 +253,7 @@ class NoteWriter:
         """Flush the folder of a file that has its text already. Raises ``OutcomeUnknown``."""
         try:
             with open_parent(root, place[0], trash=place[1]) as (parent, _):
-                writing.flush(parent)
+                file_writer.flush(parent)
         except (OSError, NoteNotFound) as error:
             raise OutcomeUnknown("the folder of the note could not be flushed") from error
 

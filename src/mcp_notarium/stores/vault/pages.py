@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from mcp_notarium.domain.lines import find_cut
-from mcp_notarium.stores.vault import canvases, writing
+from mcp_notarium.stores.vault import canvases, file_writer, system_calls
 from mcp_notarium.stores.vault.folder import (
     SETTLED,
     NotANote,
@@ -29,6 +29,7 @@ from mcp_notarium.stores.vault.folder import (
     open_note,
     read_settled,
 )
+from mcp_notarium.stores.vault.note_codec import find_tags
 from mcp_notarium.threads import run_in_thread
 
 LARGEST = 64 * 1024 * 1024
@@ -45,8 +46,6 @@ _COARSE = 2.0
 _SECOND = 10**9
 
 State = tuple[int, int, int, int, int]
-ReadTags = Callable[[str], tuple[tuple[str, ...], bool]]
-"""Returns the tags of a text, and whether they were understood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +99,15 @@ class Page:
 
 
 class NotePages:
-    """Read the notes of one vault in pages.
-
-    ``read_tags`` and ``name``: how the store reads the tags of a text and the identity of an open file. ``folders``:
-    returns those in which there may be notes.
-    """
+    """Read the notes of one vault in pages. ``folders``: returns those in which there may be notes."""
 
     def __init__(
         self,
         folder: VaultFolder,
-        *,
-        read_tags: ReadTags,
-        name: Callable[[int, os.stat_result], str | None],
         folders: Callable[[int], Iterable[str]] = lambda _root: ("",),
     ) -> None:
         self._folders = folders
         self._folder = folder
-        self._read_tags = read_tags
-        self._name = name
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Snapshot] = OrderedDict()
 
@@ -208,8 +198,8 @@ class NotePages:
         read = read_settled(file, largest=LARGEST)
         text, whole = _as_text(read.data)
         places, starts, total = _index(text)
-        known = len(text) <= writing.LARGEST  # of a larger one it would take half a gigabyte
-        found, understood = self._read_tags(text.decode()) if tags and known else ((), known)
+        known = len(text) <= file_writer.LARGEST  # of a larger one it would take half a gigabyte
+        found, understood = find_tags(text.decode()) if tags and known else ((), known)
         return Snapshot(
             state=_state_of(read.found),
             token=f"sha256:{hashlib.sha256(read.data).hexdigest()}",
@@ -221,7 +211,7 @@ class NotePages:
             total_lines=text.count(b"\n") + (bool(text) and not text.endswith(b"\n")),
             tags=found,
             tags_understood=understood and whole,
-            identity=self._name(file, read.found),
+            identity=system_calls.identity_of(file, read.found),
         )
 
 

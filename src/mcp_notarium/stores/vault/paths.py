@@ -28,6 +28,11 @@ _RESERVED = re.compile(
 """Names of devices on Windows, with any ending, and of the folders that hold no notes."""
 UNTITLED = "Untitled"
 
+Place = tuple[str, bool]
+"""A note's path, and whether it lies in the trash."""
+Name = tuple[str, str]
+"""A folder below the vault, and the name of a file in it."""
+
 
 def split_path(path: str) -> tuple[str, ...] | None:
     """Return the parts of a note's path; None if no note can have it."""

@@ -35,18 +35,17 @@ from mcp_notarium.stores.contract import (
     random_id,
 )
 from mcp_notarium.stores.native import NoteIndex
-from mcp_notarium.stores.vault import file_identity, note_codec
-from mcp_notarium.stores.vault.file_table import FileTable, Found, Name
+from mcp_notarium.stores.vault import note_codec
+from mcp_notarium.stores.vault.file_table import FileTable, Found
+from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder
-from mcp_notarium.stores.vault.known_files import Known
-from mcp_notarium.stores.vault.listing import FullListing, Listing
+from mcp_notarium.stores.vault.listing import FullListing, Known, Listing
 from mcp_notarium.stores.vault.native import NativeVault
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.stores.vault.pages import NotePages
-from mcp_notarium.stores.vault.paths import TRASH
+from mcp_notarium.stores.vault.paths import TRASH, Name
 from mcp_notarium.stores.vault.watch import Watch
-from mcp_notarium.stores.vault.writing import NoteFile
 from mcp_notarium.threads import run_in_thread
 
 _MIB = 1024 * 1024
@@ -55,7 +54,7 @@ _ROUNDS = 10
 _MANY = 100
 """Changed files after which what is known of all of them is saved; fewer are saved in the end."""
 _PAUSES, _LONGEST_PAUSE = 200, 30.0
-"""How many times as long as a look at all files the pause after it is, and at most how many seconds."""
+"""The pause after a look at all files: so many times as long as the look, and at most so many seconds."""
 _TRIES = 3
 _FEW = 100
 """Changed files that are told one by one, at most; more are listed."""
@@ -97,12 +96,7 @@ class VaultStore:
         self._writer = NoteWriter(self._folder, self._listing)
         self._watch = Watch(path)
         self._looking = threading.Lock()
-        self._note_pages = NotePages(
-            self._folder,
-            read_tags=note_codec.find_tags,
-            name=file_identity.identity_of,
-            folders=self._find_folders,
-        )
+        self._note_pages = NotePages(self._folder, self._find_folders)
         self._pages: dict[str, tuple[FullListing, int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
 
@@ -293,7 +287,7 @@ class VaultStore:
         self._table.mark_told()
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:  # noqa: ARG002
-        """See ``Store.get``. Raises ``StoreProtocolError`` for a file that is no text."""
+        """See ``Store.get``. Raises ``NotANote``."""
         return await run_in_thread(partial(self._get, note_id))
 
     def _get(self, note_id: str) -> Revision:
@@ -332,7 +326,7 @@ class VaultStore:
         await run_in_thread(partial(self._writer.delete, note_id, etag))
 
     async def describe(self) -> str:
-        """Return how many files the vault has, and how their changes are noticed."""
+        """Return how many files the vault has."""
         return await run_in_thread(self._describe)
 
     def _describe(self) -> str:

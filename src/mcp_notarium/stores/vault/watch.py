@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
 import os
 import struct
 import sys
@@ -16,8 +17,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from mcp_notarium.stores.vault.file_table import Name
-from mcp_notarium.stores.vault.paths import is_note_name, named_by
+from mcp_notarium.stores.vault.paths import Name, is_note_name, named_by
 
 # What changes a listing: a file appears, goes, or is written.
 _MODIFY, _MOVED_FROM, _MOVED_TO = 0x2, 0x40, 0x80
@@ -29,6 +29,8 @@ _MASK = (
 )  # fmt: skip
 _LOST, _FOLDER = 0x4000, 0x40000000
 _EVENT = struct.Struct("iIII")
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+"""A folder has vanished, a link has its place, or it lies too deep."""
 _CALM = 0.1
 """Seconds without an event after which a burst of them is over."""
 _LONGEST_BURST = 1.0
@@ -66,7 +68,7 @@ class Watch:
         for folder in wanted:  # a folder that was made again has another number
             place = self._root / folder
             number = self._libc.inotify_add_watch(self._file, os.fsencode(place), _MASK)
-            if number < 0 and place.is_dir():
+            if number < 0 and ctypes.get_errno() not in _GONE:
                 self._works = False  # no more watches, or not permitted
             elif number >= 0 and self._watched.get(folder) != number:
                 self._watched[folder], new = number, True
@@ -78,8 +80,9 @@ class Watch:
         """Return the files that have changed since the last call; None: anything may have."""
         self._read()
         with self._lock:
-            changed = None if self._uncertain or self._file is None else self._changed
-            self._changed, self._uncertain = set(), not self._works
+            known = self._works and self._file is not None and not self._uncertain
+            changed = self._changed if known else None
+            self._changed, self._uncertain = set(), False
         return changed
 
     async def wait(self, seconds: float) -> None:

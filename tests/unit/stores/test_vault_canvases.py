@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mcp_notarium.domain.canvas_cards import NotACanvas, count_cards, move_cards
+from mcp_notarium.stores.vault.canvases import NotACanvas, count_cards, move_cards
 
 CARD = {"id": "1", "type": "file", "file": "Work/Plan.md", "subpath": "#Costs", "x": 0.0}
 OTHERS = [

@@ -1,4 +1,7 @@
-"""Ask the system what names a file beyond its path, and rename files without overwriting any."""
+"""Make the system calls that Python has no function for, or that not every system has.
+
+They tell what names a file beyond its path and who writes it, and rename files without overwriting any.
+"""
 
 from __future__ import annotations
 
@@ -23,25 +26,12 @@ _CREATED = "user.mcp-notarium.created"
 _NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 
 
-def born_at(file: int, found: os.stat_result) -> str | None:
-    """Return when an open file was made, as the system tells it; None if it does not."""
-    born = getattr(found, "st_birthtime", None)
-    statx = _statx() if born is None else None
-    if statx is not None:
-        answer = ctypes.create_string_buffer(256)
-        if statx(file, b"", _EMPTY_PATH, _BIRTH_TIME, answer) == 0:
-            (known,) = struct.unpack_from("=I", answer, 0)
-            if known & _BIRTH_TIME:
-                return "{}.{:09}".format(*struct.unpack_from("=qI", answer, _AT_BIRTH_TIME))
-    return None if born is None else str(born)
-
-
 def identity_of(file: int, found: os.stat_result) -> str | None:
     """Return what names an open file beyond its path; None if the system does not tell.
 
     An inode alone is given to the next file when a file is gone. Its time of birth makes it unique.
     """
-    born = born_at(file, found)
+    born = _born_at(file, found)
     return None if born is None else f"{found.st_ino}:{born}"
 
 
@@ -106,6 +96,19 @@ def move(old_folder: int, old: str, new_folder: int, new: str) -> None:
         except OSError:
             raise OutcomeUnknown("the file has its old name and the new one") from error
         raise
+
+
+def _born_at(file: int, found: os.stat_result) -> str | None:
+    """Return when an open file was made, as the system tells it; None if it does not."""
+    born = getattr(found, "st_birthtime", None)
+    statx = _statx() if born is None else None
+    if statx is not None:
+        answer = ctypes.create_string_buffer(256)
+        if statx(file, b"", _EMPTY_PATH, _BIRTH_TIME, answer) == 0:
+            (known,) = struct.unpack_from("=I", answer, 0)
+            if known & _BIRTH_TIME:
+                return "{}.{:09}".format(*struct.unpack_from("=qI", answer, _AT_BIRTH_TIME))
+    return None if born is None else str(born)
 
 
 @functools.cache

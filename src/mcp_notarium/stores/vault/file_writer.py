@@ -20,7 +20,7 @@ from functools import cached_property
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.errors import OutcomeUnknown
-from mcp_notarium.stores.vault import file_identity
+from mcp_notarium.stores.vault import system_calls
 from mcp_notarium.stores.vault.folder import (
     LONGEST_WAIT,
     SETTLED,
@@ -81,8 +81,8 @@ def read_file(parent: int, name: str, *, exact: bool = True, own: Mark | None = 
     file, _ = open_file(parent, name, exact=exact)
     try:
         read: FileBytes = read_settled(file, largest=LARGEST, own=own)
-        identity = file_identity.identity_of(file, read.found)
-        noted = file_identity.read_created(file)
+        identity = system_calls.identity_of(file, read.found)
+        noted = system_calls.read_created(file)
         return NoteFile(read.data, read.data.decode(), read.found, identity, noted)
     except UnicodeDecodeError:
         raise NotANote from None
@@ -111,7 +111,7 @@ def create_file(parent: int, name: str, data: bytes, *, before: Callable[[], Non
     temporary, written = _write_temporary(parent, data, like=None)
     try:
         before()
-        file_identity.move(parent, temporary, parent, name)
+        system_calls.move(parent, temporary, parent, name)
     finally:
         _remove(parent, temporary)
     return written
@@ -130,7 +130,7 @@ def replace_file(
     certain, left = False, True
     try:
         before()
-        certain = file_identity.rename(parent, temporary, parent, name, file_identity.EXCHANGE)
+        certain = system_calls.rename(parent, temporary, parent, name, system_calls.EXCHANGE)
         if certain:
             left = _wait_for_writers(parent, temporary, name)
             held = _take_displaced(parent, temporary, name, own=held.mark)
@@ -149,7 +149,7 @@ def move_file(parent: int, name: str, target: int, new_name: str, *, free: bool 
     """Move a file. Raises ``FileExistsError``; ``free``: what is there gets another name instead."""
     while True:
         try:
-            file_identity.move(parent, name, target, new_name)
+            system_calls.move(parent, name, target, new_name)
         except FileExistsError:
             if not free:
                 raise
@@ -165,15 +165,15 @@ def rename_file(parent: int, name: str, target: int, new_name: str) -> None:
     the file gets a third name in between.
     """
     try:
-        file_identity.move(parent, name, target, new_name)
+        system_calls.move(parent, name, target, new_name)
     except FileExistsError:
         there = os.stat(new_name, dir_fd=target, follow_symlinks=False)
         if not os.path.samestat(there, os.stat(name, dir_fd=parent, follow_symlinks=False)):
             raise
         between = _temporary_name(digest_of(b""), "")
-        file_identity.move(parent, name, parent, between)
+        system_calls.move(parent, name, parent, between)
         try:
-            file_identity.move(parent, between, target, new_name)
+            system_calls.move(parent, between, target, new_name)
         except OSError:
             _put_back(parent, between, name)
             raise
@@ -186,7 +186,7 @@ def remove_file(parent: int, name: str, *, digest: str, before: Callable[[], Non
     """
     temporary = _temporary_name(digest_of(b""), digest)
     before()
-    file_identity.move(parent, name, parent, temporary)
+    system_calls.move(parent, name, parent, temporary)
     try:
         same = read_file(parent, temporary, exact=False).digest == digest
         if same:
@@ -203,7 +203,7 @@ def remove_file(parent: int, name: str, *, digest: str, before: Callable[[], Non
 
 def _put_back(parent: int, temporary: str, name: str) -> None:
     try:
-        file_identity.move(parent, temporary, parent, name)
+        system_calls.move(parent, temporary, parent, name)
     except OSError as error:
         raise OutcomeUnknown("the note was set aside, and cannot be put back") from error
 
@@ -264,7 +264,7 @@ def _move_away(folder: int, name: str) -> None:
     for number in range(2, _MOST_NAMES):
         with suppress(FileExistsError):
             with suppress(FileNotFoundError):
-                file_identity.move(folder, name, folder, f"{stem} {number}{ending}")
+                system_calls.move(folder, name, folder, f"{stem} {number}{ending}")
             return
 
 
@@ -285,7 +285,7 @@ def _is_being_written(parent: int, name: str) -> bool:
     with suppress(OSError, NotANote):
         file, _ = open_file(parent, name, exact=False)
         try:
-            return file_identity.is_being_written(file)
+            return system_calls.is_being_written(file)
         finally:
             os.close(file)
     return False
@@ -296,7 +296,7 @@ def _take_displaced(parent: int, temporary: str, name: str, *, own: Mark) -> Not
         try:
             return read_file(parent, temporary, exact=False, own=own)
         except NotANote:
-            file_identity.rename(parent, temporary, parent, name, file_identity.EXCHANGE)
+            system_calls.rename(parent, temporary, parent, name, system_calls.EXCHANGE)
             raise
     except OSError as error:
         raise OutcomeUnknown(
@@ -321,11 +321,11 @@ def _write_temporary(
                 _permit(file.fileno(), os.fstat(parent).st_mode & 0o666)
             else:
                 _copy_attributes(parent, like[0], file.fileno())
-                file_identity.keep_created(file.fileno(), like[1].created)
+                system_calls.keep_created(file.fileno(), like[1].created)
             file.flush()
             os.fsync(file.fileno())
             made = os.fstat(file.fileno())
-            identity = file_identity.identity_of(file.fileno(), made)
+            identity = system_calls.identity_of(file.fileno(), made)
             noted = like[1].created if like else None
             return name, NoteFile(data, data.decode(), made, identity, noted)
         except BaseException:
