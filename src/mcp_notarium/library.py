@@ -19,7 +19,8 @@ from mcp_notarium.domain.way_back import Keeping, find_loss
 from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
 from mcp_notarium.markup.obsidian_links import count_links
 from mcp_notarium.search.query import Query
-from mcp_notarium.storage import driver, note_names, note_rows
+from mcp_notarium.storage import driver, note_rows
+from mcp_notarium.storage import note_lookup
 from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.storage.version_table import ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, Ids
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
     from mcp_notarium.storage.note_links import LinkedNotes
-    from mcp_notarium.storage.note_names import Hashes, TaggedNote, TagPage, Twin
+    from mcp_notarium.storage.note_lookup import Hashes, TaggedNote, TagPage, Twin
     from mcp_notarium.storage.note_rows import Key, Matches, ScannedNote
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
@@ -154,19 +155,19 @@ class Library:
 
     def count_tags(self, *, limit: int, offset: int) -> TagPage:
         """Return one page of the tags of notes outside the trash, most used first."""
-        return note_names.count_tags(self._cache.database, limit=limit, offset=offset)
+        return note_lookup.count_tags(self._cache.database, limit=limit, offset=offset)
 
     def find_tagged(self, tag: str) -> list[TaggedNote]:
         """Return the notes with this tag; those in the trash, too."""
-        return note_names.find_tagged(self._cache.database, tag)
+        return note_lookup.find_tagged(self._cache.database, tag)
 
     def collect_hashes(self, hashes: Hashes) -> Iterator[None]:
         """Add the hashes of what notes outside the trash say, a slice at each step."""
-        return note_names.collect_hashes(self._cache.database, hashes)
+        return note_lookup.collect_hashes(self._cache.database, hashes)
 
     def read_twins(self, keys: list[int]) -> list[Twin]:
         """Return the notes of these keys, which have one hash."""
-        return note_names.read_twins(self._cache.database, keys)
+        return note_lookup.read_twins(self._cache.database, keys)
 
     def get(self, note_id: str) -> Note | None:
         """Return a note from the index, or None."""
@@ -174,7 +175,7 @@ class Library:
 
     def find_called(self, name: str, *, titles: bool) -> list[str]:
         """Return the ids of the notes that this name means, two at most; ``titles``: also by exact titles."""
-        return note_names.find_called(self._cache.database, name, titles=titles)
+        return note_lookup.find_called(self._cache.database, name, titles=titles)
 
     def form_of(self, note: Note) -> Form:
         """Return what the text of a note is: lines, or Markdown, where lines below each other may be one block."""

@@ -1,4 +1,4 @@
-"""Describe acts of the audit log for ``audit tail``: who did what to which note, with the words of ``report``.
+"""Describe acts of the audit log for ``audit tail``, and read the keys and signatures of exported logs.
 
 An act is one line, or two on a narrow terminal: no title and no name of a client falls off its edge.
 

@@ -1,4 +1,4 @@
-"""Add our server to a client's file and take it out again; what else stands there stays byte for byte.
+"""Change the files of MCP clients: add our server, take it out again, and find those that hold a given key.
 
 Before the first change the file is copied. Taking the server out puts that copy back if nothing else has
 changed since, and removes a file that we have made.

@@ -1,4 +1,4 @@
-"""Find what changed between two sequences. Knows nothing about text.
+"""Find what changed between two sequences, and say in one line what changed between two versions of a note. Pure.
 
 Equal beginnings and ends are matched first. Then items that occur once on both sides become
 anchors (the longest run of them that keeps the order), and Myers' greedy search compares what is

@@ -1,4 +1,4 @@
-"""Define ``Policy``: everything the user has decided about agents, as one frozen value. Pure.
+"""Define ``Policy`` and ``Visibility``: everything the user has decided about agents, as frozen values. Pure.
 
 It enforces nothing. ``storage/hidden_note_filter`` keeps hidden notes out of the index, the
 tools refuse what is not permitted, and no tool can change a policy.

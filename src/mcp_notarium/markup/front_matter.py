@@ -1,4 +1,4 @@
-"""Read the YAML block at the top of a note, and change its tags in place. Pure.
+"""Find and read the YAML block at the top of a note, and change its tags in place. Pure.
 
 Only the tags that change are rewritten. Comments, quotes, order, dates and all other keys stay as they are. YAML
 is read as a stream of events, which expands no alias and does not recurse.

@@ -1,4 +1,4 @@
-"""Change some cells or rows of a table, byte-exact around them. Pure.
+"""Pair the parts of an edited table with those it had, and change some of its cells or rows, byte-exact around them. Pure.
 
 Tell which part of a text became which part of its edited form. Pure.
 """

@@ -1,4 +1,4 @@
-"""Find the links in a Markdown text, and the note that each means. Pure.
+"""Read links in Markdown by Obsidian's rules, and write others where a new name of a note would break them. Pure.
 
 To Obsidian a link names a note by its path, by the end of it, or by its name alone: ``[[Plan]]``,
 ``![[Work/Plan#Costs|costs]]``, ``[costs](../Work/Plan.md)``, ``[costs]: ../Work/Plan.md`` (``resolve``). To other

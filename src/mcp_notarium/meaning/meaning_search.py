@@ -1,4 +1,4 @@
-"""Give every note a vector in the background, and find the notes that are nearest to a question.
+"""Give every note a vector in the background, and find the notes whose vectors are nearest to a question's.
 
 One thread of one process works at it, a quarter of the time, the notes that changed last first. What is done is in
 the database: after a restart it goes on there. Until a note has its vector, only its words find it.

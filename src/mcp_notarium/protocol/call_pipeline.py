@@ -1,4 +1,4 @@
-"""Answer a tool call: open the account, validate, ask the policy, run the handler, record.
+"""Answer a tool call: open the account, validate, ask the policy, run the handler, report that it is at work, record.
 
 Does without the SDK and is the same in both eras of the protocol. What the agent can act on is an answer
 with the error as JSON text and no value, because widespread clients check a value against the output schema

@@ -1,4 +1,4 @@
-"""Serve resources and subscriptions through the SDK, in both eras.
+"""Serve resources and subscriptions through the SDK, in both eras, and tell which subscribed ones have changed.
 
 Reading and subscribing go through the call pipeline, as calls that no client can make by a name. A list
 without a cursor names no note, so that it can be answered before anything is opened. Changes reach a client

@@ -1,4 +1,4 @@
-"""Refuse a start that cannot succeed, before anything is opened, and say why.
+"""Refuse a start that cannot succeed, before anything is opened, and import the SDK in the parts that are used.
 
 Must stay cheap: every client waits for it at each start. The full examination is made when the account
 is opened. :func:`make_bytecode` is the one thing here that writes.

@@ -1,4 +1,4 @@
-"""Reserve stdin and stdout for the protocol, and read lines from stdin.
+"""Reserve stdin and stdout for the protocol, read lines from stdin, and queue what happens to the connection, in order.
 
 After :func:`take_descriptors` a ``print``, a library's warning or a child process writes to stderr, and
 whoever reads standard input finds it empty. Imports only the smallest modules of the standard library:

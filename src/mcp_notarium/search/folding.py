@@ -1,4 +1,4 @@
-"""Fold letters for search beyond what the index's own tokenizer does. Pure.
+"""Fold letters and split identifiers for search beyond what the index's own tokenizer does. Pure.
 
 The index tokenizer (FTS5 ``unicode61 remove_diacritics 1``) folds case and takes one accent off
 Latin letters. It does not see that ``ł`` is an ``l`` or ``ß`` is ``ss``, drops only one of two

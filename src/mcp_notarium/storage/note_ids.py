@@ -1,4 +1,4 @@
-"""Let a rule that hides a note by its id follow that note, whatever its store renames.
+"""Follow the ids of notes whose store renames them: old ids stay aliases, and what a rule hides by its id stays hidden.
 
 A name is an id or an identity. What a rule names is hidden, and so is every note that is seen under a hidden
 name; its other name is hidden from then on, too. Hidden names only ever grow: they stay when the

@@ -1,4 +1,4 @@
-"""Convert revisions to table rows and back, and split changes into batches. Pure.
+"""Convert revisions to table rows and back, and read or scan the rows of notes by their keys.
 
 The rows are those of ``notes``, ``note_base`` and ``note_tags``.
 

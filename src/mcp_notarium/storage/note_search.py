@@ -1,4 +1,4 @@
-"""Find one page of the notes a query asks for, and count all of them.
+"""Find one page of the notes a query asks for, also inside words, and count all of them.
 
 ``search/sql_builder.py`` turns a query into SQL; this module runs it. It looks once more inside words
 (``fahrt`` in ``Schifffahrt``) if words find little, puts what that finds behind the rest, and says so.

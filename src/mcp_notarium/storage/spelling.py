@@ -1,4 +1,4 @@
-"""Find words that may be meant by a misspelt one, among those that do find something within the same limits.
+"""Search misspelt words of a query as what they probably mean, and offer the words that they may mean.
 
 A near word is the likelier the more notes have it, and the less likely with a second mistake or another first
 letter. How many notes have it is counted within the limits: nothing outside of them decides.

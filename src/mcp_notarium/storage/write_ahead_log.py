@@ -1,4 +1,4 @@
-"""Number the checkpoints of a database, so that an older main file in the place of the newest one is known.
+"""Flush the write-ahead log, number its checkpoints, and read which pages stand in it.
 
 The log moves into the main file only behind a transaction that raises the number. So each state of the main
 file has a number of its own, which is on one page and can be read there without the log. A transaction

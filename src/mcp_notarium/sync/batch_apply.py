@@ -1,4 +1,4 @@
-"""Apply one batch to the index: plan, fetch what is missing, commit.
+"""Plan one batch of news, fetch what is missing, and commit it to the index in one transaction.
 
 It decides nothing (``pull_decisions`` does) and does not know where a batch comes from (``batch_reader``
 does). Every plan is made twice: before fetching, to know what to fetch, and again when it is stored.

@@ -1,4 +1,4 @@
-"""Rewrite links in other notes after the note that they mean was renamed.
+"""Let the links of other notes and the cards of canvases follow a renamed note, also after a kill.
 
 Their journal entries are recorded with that of the renaming, and follow it: so a process that ends anywhere leaves
 either a note that keeps its name, or one whose links the next cycle finishes.

@@ -1,4 +1,4 @@
-"""Read a listing of the store to its end, page by page, the next page in advance.
+"""Read a listing of the store to its end, page by page, and load the whole index again.
 
 It stores nothing and trusts nothing: a listing that repeats itself or never ends is an error.
 

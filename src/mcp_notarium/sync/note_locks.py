@@ -1,4 +1,4 @@
-"""Serialize writes per note, also after a cancellation; limit how many calls write at once.
+"""Serialize writes per note, also after a cancellation, limit how many write at once, and name the process that does.
 
 A write that was passed to the store is never interrupted: it runs to its end in a task of its own.
 Until then the note stays locked, and the call keeps its place.

@@ -1,4 +1,4 @@
-"""Store the progress of sync between cycles.
+"""Store the progress of sync between cycles, and report how sync stands here or in the process that leads.
 
 Every ``mark_*`` method runs inside the transaction that stores what it stands for. Other processes
 read the same rows, so any of them can tell how far the leader is and request a cycle from it.

@@ -1,4 +1,4 @@
-"""Decide what to do with a write, given what the store holds now. Pure: values in, decisions out.
+"""Decide what to do with a write, given what the store holds now, and hold how it ended. Pure: values in, decisions out.
 
 Rules of this file: what is decided before a push stands in ``DECISIONS``; what becomes of two texts that
 have met in a store which keeps only the last one stands in ``settle``. It does not read the database or

@@ -1,4 +1,4 @@
-"""Change notes, in the store first and then in the index.
+"""Change notes and remove them for good, in the store first and then in the index.
 
 The caller's view of a note is the base of the merge; the store's newest revision is written over. A
 change made from an old view is merged or refused; it never overwrites somebody else's.

@@ -1,4 +1,4 @@
-"""Record a write, send it, and answer its caller.
+"""Record a write, send it or store it in one transaction, and answer its caller.
 
 ``writer`` and ``updater`` decide what to send.
 

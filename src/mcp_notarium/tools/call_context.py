@@ -1,4 +1,4 @@
-"""Define the context of a tool call, and phrase its consent questions.
+"""Describe a tool and the context of its call, and phrase its consent questions.
 
 The server makes one :class:`CallContext` for each call. Handlers read the index freely. Every change
 happens inside ``app.library.writing()``: writes of one note are served one after another, and reads never

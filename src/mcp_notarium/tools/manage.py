@@ -1,4 +1,4 @@
-"""Handle ``manage``: trash, restore, pin or remove one note, show statistics, reset the index.
+"""Handle ``manage``: trash, restore, pin or remove one note, find duplicates, show statistics, reset the index.
 
 ``tags`` and ``duplicates`` handle what concerns many notes.
 

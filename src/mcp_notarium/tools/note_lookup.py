@@ -1,4 +1,4 @@
-"""Find one note by its id: in the index, else at the store, where it may have been made a moment ago.
+"""Find one note by its id, or by the name that an agent uses for it: in the index, else at the store.
 
 Nothing else is searched: an unknown id is an error.
 

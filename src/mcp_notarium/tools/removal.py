@@ -1,4 +1,4 @@
-"""Delete a note for good, once the user has agreed to what cannot be taken back.
+"""Ask the user before a change takes away what nothing can bring back, and delete a note for good.
 
 Ask the user before a change takes away what nothing can bring back.
 

@@ -1,4 +1,4 @@
-"""Show what a save has changed, or where it met another change: lines of the note, never all of a long one.
+"""Show what a save has changed, or where it met another change: cut parts of the note, never all of a long one.
 
 Both show no more than the policy lets an agent read.
 

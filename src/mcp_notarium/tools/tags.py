@@ -1,4 +1,4 @@
-"""Handle ``manage list_tags`` and ``manage rename_tag``.
+"""Handle ``manage list_tags`` and ``manage rename_tag``, and spell a tag as notes have it.
 
 A renaming saves one note after another, each through the journal as any other save. A note that has the
 new tag already is left alone, so the same call goes on where an earlier one has ended.
@@ -35,7 +35,7 @@ from mcp_notarium.tools.sync_notice import still_loading, sync_part, wait_for_no
 if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.domain.way_back import Loss
-    from mcp_notarium.storage.note_names import TaggedNote
+    from mcp_notarium.storage.note_lookup import TaggedNote
 
 
 def spell_tag(app: App, tag: str) -> str:

@@ -1,4 +1,4 @@
-"""List the formats of exports, write an export to new private files, and read one whatever it holds.
+"""List the formats of exports, JSON among them; write an export to new private files, and read one whatever it holds.
 
 A zip file is not extracted: its document alone is read, up to a limit. In a folder links are not followed.
 

@@ -1,4 +1,4 @@
-"""Plan an import before anything is written.
+"""Plan an import before anything is written: ids, dates, tags in our rules, and what the store cannot hold.
 
 A note is imported once. It keeps its id if the store can have it; else the store's id for it is made from the id
 and the date in the export, or, where ids are names, from folder and title. A note under that id is left as it is. So an

@@ -11,7 +11,7 @@ from mcp_notarium.search import parser
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener, integrity, table_copy
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.note_names import count_tags
+from mcp_notarium.storage.note_lookup import count_tags
 from mcp_notarium.storage.schema import TABLES, Kind
 from support.journal_entries import make_unfinished
 

@@ -1,7 +1,7 @@
 """Tags are counted by their key, outside the trash, from the index alone."""
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.storage.note_names import TagCount, TaggedNote, count_tags, find_tagged
+from mcp_notarium.storage.note_lookup import TagCount, TaggedNote, count_tags, find_tagged
 from support import corpus
 from support.cache_room import store
 

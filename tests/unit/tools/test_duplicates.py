@@ -5,7 +5,7 @@ import pytest
 from mcp_notarium.domain.policy import Field, Policy, Visibility
 from mcp_notarium.errors import NotPermitted
 from mcp_notarium.protocol.call_pipeline import success
-from mcp_notarium.storage.note_names import hash_of
+from mcp_notarium.storage.note_lookup import hash_of
 from mcp_notarium.tools import manage
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.tool_names import ToolNames
@@ -46,7 +46,7 @@ def test_a_title_counts_only_where_there_is_no_text():
 
 
 async def test_notes_that_say_the_same_come_together_the_newest_first(harness, monkeypatch):
-    monkeypatch.setattr("mcp_notarium.storage.note_names.SLICE", 2)
+    monkeypatch.setattr("mcp_notarium.storage.note_lookup.SLICE", 2)
     for number, text in enumerate(["twice", "thrice\n", "once", "twice\n", "thrice", "thrice "]):
         harness.store.put(f"n{number}", text, now=float(number))
     harness.store.put("trashed", "once", trash=True)

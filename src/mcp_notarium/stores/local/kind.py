@@ -1,4 +1,4 @@
-"""Declare the local notebook: its settings and what names an account. It needs no login and no network.
+"""Declare the local notebook: its settings, what names an account, and its tables. It needs no login and no network.
 
 Define the tables of the local notebook: its notes, what was removed, the number of the last change.
 

@@ -1,4 +1,4 @@
-"""Read rows of the table ``Note`` as revisions, and compose what a save changes in one. Pure.
+"""Read rows of the table ``Note`` and their dates as revisions, and compose what a save changes in one. Pure.
 
 A body names only the columns that change, so whatever else a row has stays as it is. Lists are JSON as
 ``JSON.stringify`` writes it. A checklist's items stand as lines below its content (``checklist``).

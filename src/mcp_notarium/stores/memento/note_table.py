@@ -1,4 +1,4 @@
-"""Read and change rows of the table ``Note`` inside one transaction.
+"""Read and change the rows of a note inside one transaction, those of other tables that go with it too.
 
 Read the rows of other tables that go when a note goes, and make them again.
 

@@ -1,4 +1,4 @@
-"""Send requests for one account: each carries a token, which is chosen here and renewed once.
+"""Send requests for one account: each carries a token of that very account, which is chosen here and renewed once.
 
 The token is the configured one, the stored one, or a new one by password.
 No token is used before it is known to be of the account whose notes the index holds; see

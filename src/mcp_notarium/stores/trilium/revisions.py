@@ -1,4 +1,4 @@
-"""Read the revisions that Trilium keeps of a note.
+"""Read the revisions that Trilium keeps of a note, with links to the note's own attachments.
 
 They hold title and content, and no labels. Older servers keep them without a way to list them: there a note has
 none.

@@ -1,4 +1,4 @@
-"""Make the requests of a write. Pure.
+"""Make the requests of a write, and tell whether the server has made a text of the one that it was sent. Pure.
 
 A write consists of several requests: Trilium takes title, content and each label by itself.
 

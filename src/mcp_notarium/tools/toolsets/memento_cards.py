@@ -1,4 +1,4 @@
-"""Word the answers of the note cards: the fields of the contract, as many notes as fit, what the policy hides.
+"""Define the arguments of the note cards tools, and word their answers: the fields of the contract, as many notes as fit.
 
 Define the arguments of the nine tools of the note cards contract.
 """

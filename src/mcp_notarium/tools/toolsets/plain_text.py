@@ -1,4 +1,4 @@
-"""Word the answers of the plain notes tools, exactly as their contract does. Pure.
+"""Word the answers and the prompts of the plain notes tools, exactly as their contract does. Pure.
 
 A title stands on one line, so no note can add a row to a listing. Times are UTC to the minute.
 

@@ -1,4 +1,4 @@
-"""Find notes by a name that is not their id: a path in another spelling, the target of a link, an alias, a title.
+"""Look notes up by name, by tag, or by equal text, and count tags.
 
 Count the tags of the notes in the index, and find the notes of one tag.
 
