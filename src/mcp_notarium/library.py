@@ -19,8 +19,7 @@ from mcp_notarium.domain.way_back import Keeping, find_loss
 from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
 from mcp_notarium.markup.obsidian_links import count_links
 from mcp_notarium.search.query import Query
-from mcp_notarium.storage import driver, note_rows
-from mcp_notarium.storage import note_lookup
+from mcp_notarium.storage import driver, note_lookup, note_rows
 from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.storage.version_table import ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, Ids

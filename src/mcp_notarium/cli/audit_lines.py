@@ -1,8 +1,6 @@
 """Describe acts of the audit log for ``audit tail``, and read the keys and signatures of exported logs.
 
 An act is one line, or two on a narrow terminal: no title and no name of a client falls off its edge.
-
-Read the keys and signatures of exported audit logs: PEM files, and base64 beside the export.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Before the first change the file is copied. Taking the server out puts that copy back if nothing else has
 changed since, and removes a file that we have made.
 
-Find the configuration files of MCP clients on this machine that hold a given key.
-
 They are read, never written: they belong to other programs. The result says where a key stands, never
 what else is in the file.
 """

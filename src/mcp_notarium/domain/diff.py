@@ -6,8 +6,6 @@ left between them. That search has a budget for the whole call: 20,000 lines of 
 would otherwise cost seconds. What is left when the budget runs out counts as replaced as a whole,
 which is true, only less fine.
 
-Say in one line what changed between two versions of a note. Pure.
-
 Lines are counted, not matched: a line that only moved is neither new nor gone. So it takes linear time.
 """
 

@@ -3,8 +3,6 @@
 It enforces nothing. ``storage/hidden_note_filter`` keeps hidden notes out of the index, the
 tools refuse what is not permitted, and no tool can change a policy.
 
-Decide which notes an agent may see, by a note's id, tags and path. Pure.
-
 Rules of this file: denying wins over allowing. A note without tags is never allowed by accident,
 only by ``untagged``. Tags that are not understood may be any tag. Two spellings of a tag are one
 tag, as everywhere (``tag_key``). A path is the id of a note in a store that has paths (``note_paths``).

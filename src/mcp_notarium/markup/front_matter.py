@@ -2,8 +2,6 @@
 
 Only the tags that change are rewritten. Comments, quotes, order, dates and all other keys stay as they are. YAML
 is read as a stream of events, which expands no alias and does not recurse.
-
-Find the block of properties at the top of a note, without reading it. Pure.
 """
 
 from __future__ import annotations

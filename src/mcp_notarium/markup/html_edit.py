@@ -4,8 +4,6 @@ A note is a row of blocks. A block whose Markdown is the same after an edit keep
 little as can be is written anew: some words of a line, an item of a list, a cell of a table. If that would
 lose what Markdown does not show, :class:`WouldLose` says what. Removing something is no loss: it is what the
 edit says.
-
-Tick the box of a task. Pure.
 """
 
 from __future__ import annotations

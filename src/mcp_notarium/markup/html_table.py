@@ -1,7 +1,4 @@
-"""Pair the parts of an edited table with those it had, and change some of its cells or rows, byte-exact around them. Pure.
-
-Tell which part of a text became which part of its edited form. Pure.
-"""
+"""Pair the parts of an edited table with those it had, and change some of its cells or rows, byte-exact around them. Pure."""
 
 from __future__ import annotations
 

@@ -4,8 +4,6 @@ To Obsidian a link names a note by its path, by the end of it, or by its name al
 ``![[Work/Plan#Costs|costs]]``, ``[costs](../Work/Plan.md)``, ``[costs]: ../Work/Plan.md`` (``resolve``). To other
 programs a Markdown link is a path from the folder of its note (``relative_place``). What stands in code is no link.
 
-Find the links that a new name of a note would break, and write others in their place. Pure.
-
 A link breaks if it means no note afterwards, or another one: also a link to a third note, whose name the renamed
 one gets. A Markdown link that leads to its file as a relative path leads there afterwards, too; every other link
 means what it means to Obsidian. Such a link gets another target, in the form that it had. Every other character of a

@@ -3,8 +3,6 @@
 Does without the SDK and is the same in both eras of the protocol. What the agent can act on is an answer
 with the error as JSON text and no value, because widespread clients check a value against the output schema
 and then hide the error. The text of an unexpected exception never leaves the process.
-
-Report to a client that asks for it, every second, that a long call is still at work.
 """
 
 from __future__ import annotations

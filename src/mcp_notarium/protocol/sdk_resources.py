@@ -5,8 +5,6 @@ without a cursor names no note, so that it can be answered before anything is op
 of the handshake era as notifications after ``resources/subscribe``, one of the modern era in the stream of
 its ``subscriptions/listen``.
 
-Tell which resources have changed, while a client is subscribed to any.
-
 Another process may be the one that syncs, so the database is asked: every second whether anything was
 written at all, and only then what of the subscribed was. A note that appears or goes has changed. A hidden
 note is not in the index, so it never changes here.

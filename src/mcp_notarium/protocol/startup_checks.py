@@ -3,8 +3,6 @@
 Must stay cheap: every client waits for it at each start. The full examination is made when the account
 is opened. :func:`make_bytecode` is the one thing here that writes.
 
-Import the SDK without the parts of it that a server over stdio never uses.
-
 The packages ``mcp`` and ``mcp.server`` import the SDK's client, its web server and its decorators when they are
 initialized, and every model of the wire is built at once: two fifths of the time and half of the memory (mcp
 2.3.0). Here the packages are not initialized, and such a model is built when it is first used. A release of

@@ -7,8 +7,6 @@ it runs before everything else.
 A line has at most eight megabytes. A longer one is thrown away as it comes and reported by its two
 ends, which show its request id.
 
-Queue what happens to the connection, in order: lines, signals, imports done.
-
 Threads and signal handlers put things in; the main thread takes them out, first by waiting, later
 from an event loop that is woken up. Nothing is lost or overtaken when it changes from one to the
 other.

@@ -6,8 +6,6 @@ accents, leaves Greek and Cyrillic accents, and takes a whole sentence in a scri
 for one word. ``fold`` closes the first gap, ``grams`` the second; ``supplement`` is the text that
 is indexed beside a note so that both are found, each in its place between the others.
 
-Split identifiers where a capital begins the next word: ``ArrayPool`` is ``Array Pool``. Pure.
-
 The index takes such an identifier for one word. Its words are indexed beside it, so that they find it too.
 Those of ``snake_case`` are words of the index anyway.
 """

@@ -5,8 +5,6 @@ name; its other name is hidden from then on, too. Hidden names only ever grow: t
 index is emptied and when their note is gone, and go with the rule. So no order of renames shows a note
 that was hidden once.
 
-Give a note another id where its store has renamed it, and keep the old ids as aliases.
-
 So is the id under which the journal had a new note, where the store has given that another one.
 
 An id that an agent holds goes on meaning the same note, as long as the index holds that.

@@ -1,10 +1,6 @@
 """Look notes up by name, by tag, or by equal text, and count tags.
 
-Count the tags of the notes in the index, and find the notes of one tag.
-
 Two spellings of a tag are one (``tag_key``). Hidden notes are not in the index, so their tags do not count.
-
-Find notes outside the trash that say the same, by a hash of the text.
 
 White space at the end of lines and of the text does not count; nothing else is normalised. Titles count only where
 there is no text: two copies of a file have two names. Tags, dates and properties do not matter.

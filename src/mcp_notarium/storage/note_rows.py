@@ -1,8 +1,6 @@
 """Convert revisions to table rows and back, and read or scan the rows of notes by their keys.
 
 The rows are those of ``notes``, ``note_base`` and ``note_tags``.
-
-Find notes outside the trash by what no index answers, literal text and exact times; read them by their keys.
 """
 
 from __future__ import annotations

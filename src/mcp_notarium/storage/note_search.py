@@ -2,8 +2,6 @@
 
 ``search/sql_builder.py`` turns a query into SQL; this module runs it. It looks once more inside words
 (``fahrt`` in ``Schifffahrt``) if words find little, puts what that finds behind the rest, and says so.
-
-Look inside words, among the terms of the index: for ``fahrt`` in ``Schifffahrt``, and for its parts if no note has it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A near word is the likelier the more notes have it, and the less likely with a second mistake or another first
 letter. How many notes have it is counted within the limits: nothing outside of them decides.
 
-Search misspelt words of a query as what they probably mean, too, and offer what they may mean.
-
 A word is misspelt if no note within the limits has it, not even inside another word. In a query with other words it
 is searched as the likeliest near word, alone only as one that is meant without a doubt. A word that one note has is
 searched as it is: the note may have it from somebody who has misspelt it, so a much commoner word is offered.

@@ -5,10 +5,6 @@ file has a number of its own, which is on one page and can be read there without
 after the move raises it again and begins the log anew: what is left of a log that was cut inside the part
 that the main file has already shows a lower number than that.
 
-Put committed transactions on the disk; one flush serves all who have committed by then.
-
-Read which pages stand in the write-ahead log beside a database file, and how far it reaches.
-
 The log is SQLite's: a header, then frames of a page each (sqlite.org/fileformat2.html, "The Write-Ahead Log").
 """
 

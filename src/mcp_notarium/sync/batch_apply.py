@@ -3,8 +3,6 @@
 It decides nothing (``pull_decisions`` does) and does not know where a batch comes from (``batch_reader``
 does). Every plan is made twice: before fetching, to know what to fetch, and again when it is stored.
 
-Commit a batch: decide about each note and store the decisions in one transaction.
-
 A ``Batch`` holds statements of the store and the progress that storing them allows. A decision is made
 inside the write transaction that carries it out, because another task, thread or process may have saved
 a moment before.

@@ -2,8 +2,6 @@
 
 It stores nothing and trusts nothing: a listing that repeats itself or never ends is an error.
 
-Load the whole index again, on request or for a new codec version.
-
 Nothing is emptied while the store cannot be read. Unfinished writes keep their bases.
 """
 

@@ -2,8 +2,6 @@
 
 A write that was passed to the store is never interrupted: it runs to its end in a task of its own.
 Until then the note stays locked, and the call keeps its place.
-
-Name the process that works on a journal entry, and tell whether such a process still runs.
 """
 
 from __future__ import annotations

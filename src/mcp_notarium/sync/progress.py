@@ -2,8 +2,6 @@
 
 Every ``mark_*`` method runs inside the transaction that stores what it stands for. Other processes
 read the same rows, so any of them can tell how far the leader is and request a cycle from it.
-
-Report how sync stands, in this process or in the one that leads.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Rules of this file: what is decided before a push stands in ``DECISIONS``; what 
 have met in a store which keeps only the last one stands in ``settle``. It does not read the database or
 ask the store; ``writer`` and ``entry_replay`` carry the decisions out through ``push``.
 
-Hold how a push ended, with what followed from it. Pure.
-
 What is claimed is stored: a copy that is named exists, and ``merged`` is said of what the note holds.
 """
 

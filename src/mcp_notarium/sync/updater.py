@@ -3,8 +3,6 @@
 The caller's view of a note is the base of the merge; the store's newest revision is written over. A
 change made from an old view is merged or refused; it never overwrites somebody else's.
 
-Remove notes for good, in the store first and then in the index.
-
 A removal is guarded by the revision that the caller saw. One that was not answered stays in the journal;
 ``entry_replay`` finds out what became of it.
 """

@@ -2,8 +2,6 @@
 
 ``writer`` and ``updater`` decide what to send.
 
-Store a write in one transaction, where the notes of the store are in the database of the index.
-
 The transaction holds the note, what the index has of it, the version that it replaces, and the record that
 the call begins. Nothing is sent, so nothing can be in doubt: no journal entry is made.
 """

@@ -7,8 +7,6 @@ wait for the network behind a write.
 A question names the note, so that the user notices a wrong one. The text of a note is not ours: nothing
 in it may look like the question's own words, turn them around, or hide. The name is for the user's eyes
 and never for a log.
-
-Describe a call: its names, schemas and handler, and what it may do.
 """
 
 from __future__ import annotations

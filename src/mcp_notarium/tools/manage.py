@@ -5,8 +5,6 @@
 Trashing can be undone and needs no confirmation. Permanent deletion works on trashed notes only; it and
 ``reset_cache`` need one. Success of a note action means that the store has carried it out. The statistics
 hold no note text, path or secret.
-
-Handle ``manage find_duplicates``: group the visible notes that say the same.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Nothing else is searched: an unknown id is an error.
 
-Find the note that an agent names by something else than its id: another spelling of it, a link, or its title.
-
 A name counts only if one note has it, and only where no id is meant: an id that is known here is never looked up. Nor
 is a path with ``..`` in it.
 """

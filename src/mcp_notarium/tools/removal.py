@@ -1,7 +1,5 @@
 """Ask the user before a change takes away what nothing can bring back, and delete a note for good.
 
-Ask the user before a change takes away what nothing can bring back.
-
 ``domain/way_back`` decides what that is. Every path that changes or removes a note asks here.
 """
 

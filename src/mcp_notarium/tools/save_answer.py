@@ -1,8 +1,6 @@
 """Show what a save has changed, or where it met another change: cut parts of the note, never all of a long one.
 
 Both show no more than the policy lets an agent read.
-
-Cut parts of a text to show what changed in it, within a number of characters. Pure.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A renaming saves one note after another, each through the journal as any other save. A note that has the
 new tag already is left alone, so the same call goes on where an earlier one has ended.
-
-Take a tag with ``#`` before it, as many programs write it, for the tag that notes have.
 """
 
 from __future__ import annotations

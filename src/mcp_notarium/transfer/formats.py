@@ -1,8 +1,6 @@
 """List the formats of exports, JSON among them; write an export to new private files, and read one whatever it holds.
 
 A zip file is not extracted: its document alone is read, up to a limit. In a folder links are not followed.
-
-Convert notes to a JSON document with all that an export holds of them, and back. Pure.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A note is imported once. It keeps its id if the store can have it; else the store's id for it is made from the id
 and the date in the export, or, where ids are names, from folder and title. A note under that id is left as it is. So an
 import that was interrupted, or is repeated, makes no second copy. What the store cannot hold is counted first.
-
-Bring the tags of other programs into the rules of ours, and write a folder as a tag and back. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Declare the local notebook: its settings, what names an account, and its tables. It needs no login and no network.
 
-Define the tables of the local notebook: its notes, what was removed, the number of the last change.
-
 * ``notebook_notes.change`` is the notebook's number of the note's last change. It is etag, version and place
   in the stream of changes at once, and no number is given twice.
 * ``made_by`` is the write that made the note: another one that asks for the same id has to take another.

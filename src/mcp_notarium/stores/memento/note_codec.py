@@ -3,8 +3,6 @@
 A body names only the columns that change, so whatever else a row has stays as it is. Lists are JSON as
 ``JSON.stringify`` writes it. A checklist's items stand as lines below its content (``checklist``).
 
-Read the dates of a Prisma file, and write them in the form that this file has. Pure.
-
 A file has integers (milliseconds) or texts. SQLite orders all integers before all texts, so a date of another
 form stands in the wrong place for the app, and one without a zone makes its reads fail.
 """

@@ -1,13 +1,7 @@
 """Read and change the rows of a note inside one transaction, those of other tables that go with it too.
 
-Read the rows of other tables that go when a note goes, and make them again.
-
 Such are the labels that Prisma keeps in a table of its own (``_LabelToNote``). Only what the file itself
 declares counts: a foreign key to the note's id with ON DELETE CASCADE. Rows that hang on these rows are not read.
-
-Tell whose notes are served: one user's, and those that belong to nobody.
-
-Find what a body replaces in a row, so that an undo can bring just that back. Pure.
 """
 
 from __future__ import annotations

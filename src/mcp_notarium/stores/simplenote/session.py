@@ -9,8 +9,6 @@ sent again for minutes, growing to an hour, so that a wrong setting never locks 
 that only asks to slow down says itself for how long. A token that a login has just given and that is
 refused (for one note, say) is no reason to log in again for a while: that would not help.
 
-Decide whether a token is of the account whose notes the index holds.
-
 The data host answers any token with that token's notes and names no account. So a token that
 Simplenote did not give us for the configured user name is tried, before its first use, on notes that
 the index has: ids are random, and under another account they do not exist. The result is stored in the

@@ -3,8 +3,6 @@
 They hold title and content, and no labels. Older servers keep them without a way to list them: there a note has
 none.
 
-Point the links of an older revision back to the note's own attachments. Pure.
-
 A revision has copies of the note's attachments, and its HTML names these. Stored in the note as it is, that
 would leave the note's own without a link, and Trilium erases such an attachment after 30 days.
 """

@@ -2,8 +2,6 @@
 
 A write consists of several requests: Trilium takes title, content and each label by itself.
 
-Tell whether the server has made a text of the one that it was sent. Pure.
-
 Within the write it makes attachments of embedded images and files, takes over attachments of another owner, and
 shortens links to its own address. Everything else it stores as it is.
 """

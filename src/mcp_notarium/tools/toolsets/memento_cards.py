@@ -1,7 +1,4 @@
-"""Define the arguments of the note cards tools, and word their answers: the fields of the contract, as many notes as fit.
-
-Define the arguments of the nine tools of the note cards contract.
-"""
+"""Define the arguments of the note cards tools, and word their answers: the fields of the contract, as many notes as fit."""
 
 from __future__ import annotations
 

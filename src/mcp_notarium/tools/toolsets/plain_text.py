@@ -2,8 +2,6 @@
 
 A title stands on one line, so no note can add a row to a listing. Times are UTC to the minute.
 
-Write the five prompts beside the plain notes tools: requests that the user may choose.
-
 A prompt reads no note and changes none. It asks the agent to use the tools, so that policy, limits and audit
 hold for whatever comes of it.
 """
