@@ -25,7 +25,7 @@ from mcp_notarium.cli.doctor_checks import BAD, NOT_CHECKED, OK, WARN, Finding, 
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded
 from mcp_notarium.crypto import user_key
-from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
+from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError, to_person
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import find_holders
 from mcp_notarium.files.os_errors import display_path
@@ -196,11 +196,12 @@ def _check_pages(config: Config, database: Database, *, deep: bool) -> Finding:
 
 def _check_sync(app: App) -> Finding:
     facts = app.cache.sync_state.metrics()
+    if facts.last_error:
+        way = to_person(facts.error_kind.resolution_hint) if facts.error_kind else ""
+        return Finding("sync", WARN, facts.last_error, way)
     if facts.last_sync_at is None:
         other_way = ", or `mcp-notarium login`" if app.config.store.login else ""
         return Finding("sync", WARN, "has never completed", f"Start a server{other_way}.")
-    if facts.last_error:
-        return Finding("sync", WARN, facts.last_error)
     left_out = app.scheduler.status().left_out
     if left_out:
         hint = f"Open them in {app.config.store.title}, and copy their text into new notes to have it here."

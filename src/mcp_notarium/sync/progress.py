@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
+from mcp_notarium.errors import NotariumError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import LEFT_OUT, LoadProgress
 
@@ -145,14 +146,18 @@ class SyncProgress:
         self._state.set(_UNRESOLVED, json.dumps(list(note_ids)))
 
     def record_cycle(
-        self, *, serving: int, duration_ms: int, status: str, error: str | None
+        self, *, serving: int, duration_ms: int, status: str, error: NotariumError | None
     ) -> None:
         """Record how a cycle ended that began after request ``serving``; ``error`` None: it succeeded."""
         self._tried = max(serving, self._tried)
         with self._cache.transaction():
             self._cache.versions.expire(self.clock())
             self._state.record_cycle(
-                at=self.clock(), duration_ms=duration_ms, status=status, error=error
+                at=self.clock(),
+                duration_ms=duration_ms,
+                status=status,
+                error=error.message if error else None,
+                kind=error.kind if error else None,
             )
             self._answer(serving, well=error is None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from mcp_notarium.errors import StoreUnavailable
+from mcp_notarium.errors import StorePlaceUnusable
 
 _MOST_NAMED = 10
 _HINT = (
@@ -16,7 +16,7 @@ _COUNTS = 'SELECT "userId", count(*) FROM "Note" WHERE "userId" IS NOT NULL GROU
 def find_owner(connection: sqlite3.Connection, user_id: str, *, counting: bool) -> str | None:
     """Return the user of the settings, else the only one; None if the file has no users.
 
-    Raises ``StoreUnavailable`` if the file has others instead, or several to choose from. ``counting``: the
+    Raises ``StorePlaceUnusable`` if the file has others instead, or several to choose from. ``counting``: the
     error says how many notes each has, for which all notes are read.
     """
     users = _read_users(connection)
@@ -25,7 +25,7 @@ def find_owner(connection: sqlite3.Connection, user_id: str, *, counting: bool) 
     wrong = "names none of them" if user_id else "is not set"
     counts = dict(connection.execute(_COUNTS).fetchall()) if counting else {}
     named = [f"“{one}”" + (f" (notes: {counts.get(one, 0)})" if counting else "") for one in users]
-    raise StoreUnavailable(
+    raise StorePlaceUnusable(
         f"Memento's file has these users, and MEMENTO_USER_ID {wrong}: {_list(named)}",
         resolution_hint=_HINT,
     )

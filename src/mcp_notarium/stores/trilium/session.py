@@ -23,13 +23,17 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.stores.context import TokenStore
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.json_answers import parse_json
-from mcp_notarium.stores.trilium.kind import LOGIN_HINT
+from mcp_notarium.stores.trilium.kind import LOGIN_HINT, TOKEN
 
 _REFUSED = 401
 _BAD_REQUEST = 400
 _NOT_FOUND = 404
 _TOKEN = re.compile(rb"[\x21-\x7e]{1,4096}")
 _MISSING = frozenset({"NOTE_NOT_FOUND"})
+_NEW_TOKEN = (
+    f"Put another token (Trilium: Options > ETAPI) into {TOKEN} in the client's configuration, or remove {TOKEN} there "
+    "and run `mcp-notarium login` in a terminal."
+)
 _FRESH = {"cache-control": "no-cache"}
 """An answer that a proxy has kept may be yesterday's."""
 
@@ -57,7 +61,7 @@ class TriliumSession:
             reply = reply if token == refused else await self._send_with(token, request)
         if reply.status == _REFUSED:
             self._current = None
-            raise login_required("Trilium does not accept the token")
+            raise self._refusal()
         self._current = token
         return reply
 
@@ -78,8 +82,14 @@ class TriliumSession:
         if token is None:
             raise login_required("there is no token for the Trilium server yet")
         if _TOKEN.fullmatch(token.reveal()) is None:
-            raise login_required("the configured token has characters that no token has")
+            raise self._refusal("has characters that no token has")
         return token
+
+    def _refusal(self, why: str = "is not accepted by Trilium") -> LoginRequired:
+        """Return the error for a token that is of no use; a configured one is tried before one of a login."""
+        if self._configured is None:
+            return login_required(f"the token of the last login {why}")
+        return LoginRequired(f"the token in {TOKEN} {why}", resolution_hint=_NEW_TOKEN)
 
     def _stored_token(self) -> Secret | None:
         try:
