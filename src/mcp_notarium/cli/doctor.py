@@ -83,8 +83,10 @@ def examine(
     ]
     refused = any(one.name == "sandbox" and one.state == BAD for one in found)
     if not stored:
-        return found, int(refused)
+        return [*found, *doctor_checks.check_meaning(config)], int(refused)
     cache, code = _check_cache(config, deep=deep, offline=offline, pages=pages)
+    if not any(one.name == "meaning" for one in cache):  # no database was opened
+        cache += doctor_checks.check_meaning(config)
     return found + cache, code or int(refused)
 
 
@@ -165,7 +167,7 @@ async def _check_open_cache(
             *_check_differences(app),
             *_check_copy_age(app),
             *_check_place(app),
-            *doctor_checks.check_meaning(app),
+            *doctor_checks.check_meaning(config, app),
             doctor_checks.check_policy_digest(app),
             _check_chain(app),
         ]

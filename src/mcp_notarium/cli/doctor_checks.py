@@ -176,9 +176,12 @@ def check_policy(found: FoundPolicy) -> Finding:
     return Finding("policy", OK, f"{where}; mode {found.policy.mode}; tools: {tools}")
 
 
-def check_meaning(app: App) -> list[Finding]:
-    """Return whether the model for search by meaning loads, and how many notes wait for it; nothing without one."""
-    folder = app.config.meaning_model
+def check_meaning(config: Config, app: App | None = None) -> list[Finding]:
+    """Return whether the model for search by meaning loads; nothing without one.
+
+    ``app``: also how many notes wait for it.
+    """
+    folder = config.meaning_model
     if folder is None:
         return []
     from mcp_notarium.meaning.embedder import Embedder  # noqa: PLC0415 - an extra
@@ -188,6 +191,8 @@ def check_meaning(app: App) -> list[Finding]:
         model = Embedder(folder).model
     except ConfigError as error:
         return [Finding("meaning", WARN, error.message, error.person_hint)]
+    if app is None:
+        return [Finding("meaning", OK, "the model can be used")]
     waiting = VectorTable(app.cache.database).count_missing(model)
     seen = f"{counted(waiting, 'note')} found by words only until a server has embedded them"
     return [Finding("meaning", OK, seen if waiting else "every note is found by its meaning too")]
