@@ -156,14 +156,67 @@ def test_a_list_of_old_notes_names_the_way_out_too(tmp_path: Path) -> None:
         assert server.leave() == 0
 
 
-def test_what_may_pass_by_itself_stays_retryable(tmp_path: Path) -> None:
-    given = {"TRILIUM_URL": "http://127.0.0.1:9", "TRILIUM_TOKEN": "any"}
-    with Server(store_environment(tmp_path, "trilium", **given)) as server:
+NOWHERE = "https://nosuch.invalid"
+UNRESOLVED = ("at nosuch.invalid cannot be reached", "its name does not resolve")
+CLOSED = ("at 127.0.0.1:9 cannot be reached", "connection refused")
+UNREACHABLE: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "trilium": ({"TRILIUM_URL": NOWHERE, "TRILIUM_TOKEN": "any"}, UNRESOLVED),
+    "trilium at a port": ({"TRILIUM_URL": "http://127.0.0.1:9", "TRILIUM_TOKEN": "any"}, CLOSED),
+    "simplenote": (
+        {
+            "SIMPLENOTE_USERNAME": "ada@example.org",
+            "SIMPLENOTE_TOKEN": "any",
+            "SIMPERIUM_API_URL": NOWHERE,
+        },
+        UNRESOLVED,
+    ),
+    "simplenote by password": (
+        {
+            "SIMPLENOTE_USERNAME": "ada@example.org",
+            "SIMPLENOTE_PASSWORD": "any",
+            "SIMPERIUM_AUTH_URL": "http://127.0.0.1:9",
+        },
+        CLOSED,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNREACHABLE)
+def test_the_host_that_cannot_be_reached_is_named(tmp_path: Path, name: str) -> None:
+    given, words = UNREACHABLE[name]
+    env = store_environment(tmp_path, name.partition(" ")[0], **given)
+
+    def doctor() -> dict[str, Said]:
+        found = json.loads(run(env, "doctor", "--json").stdout)["findings"]
+        return {one["name"]: one for one in found}
+
+    assert says(doctor()["service"]["seen"], words)
+    with Server(env) as server:
         until(lambda: "sync_last_error" in stats(server))
-        error = server.error("list")
-        assert (error["subcategory"], error["retryable"]) == ("unavailable", True)
-        assert "in a few minutes" in error["resolution_hint"]
+        for error in (server.error("list"), server.error("save", text="x\n")):
+            assert says(error["message"], words), error
+            assert (error["subcategory"], error["retryable"]) == ("unavailable", True)
+            assert "in a few minutes" in error["resolution_hint"]
+        assert says(stats(server)["sync_last_error"], words)
         assert server.leave() == 0
+    assert says(doctor()["sync"]["seen"], words)
+
+
+def test_a_password_in_an_address_is_never_shown(tmp_path: Path) -> None:
+    address = "https://ada:hunter2@nosuch.invalid/notes"
+    env = store_environment(tmp_path, "trilium", TRILIUM_URL=address, TRILIUM_TOKEN="any")
+    for command in (
+        ("doctor",),
+        ("status",),
+        ("--print-config-vars",),
+        ("--print-config-vars", "--json"),
+        (),
+        ("setup", "--yes", "--store", "trilium", "--set", f"TRILIUM_URL={address}"),
+    ):
+        done = run(env, *command)
+        said = done.stdout + done.stderr
+        assert "TRILIUM_URL" in said, command
+        assert "hunter2" not in said
 
 
 def stats(server: Server) -> Said:

@@ -8,6 +8,7 @@ environment and the working folder of this process.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ from mcp_notarium.stores.kind import StoreKind
 
 _SETUP = "Run `mcp-notarium setup` in a terminal: it asks for all that is needed, and tells your clients. Or:"
 _MOST_NAMED = 3
+_URL_LOGIN = re.compile(r"://\S*@")
+"""A name and a password in a URL: where none belongs, and none is shown."""
 _WITHOUT_ACCOUNT = f"Without such an account: {STORE}={registry.WITHOUT_ACCOUNT}."
 
 
@@ -98,7 +101,7 @@ class ConfigReport:
         found: list[Setting] = []
         for variable in self.variables:
             pick_ = self.picks[variable.name]
-            shown, problem = pick_.text or "", pick_.problem
+            shown, problem = _URL_LOGIN.sub("://...@", pick_.text or ""), pick_.problem
             if variable.secret and shown:
                 shown = f"set ({len(shown)} characters)"
             why = f"{problem.message}. {problem.resolution_hint or ''}".strip() if problem else ""

@@ -32,6 +32,7 @@ from mcp_notarium.stores.http_rules import (
     Outcome,
     RetryPolicy,
     error_for,
+    host_of,
     origin_of,
     retry_after_seconds,
     usable_origin,
@@ -155,7 +156,10 @@ class HttpSession:
                 return _check_redirect(reply, in_doubt=in_doubt)
             pause = self._pause(outcome, number)
             if number == tries or self._clock() + pause >= ends:
-                raise error_for(outcome, write=request.write, in_doubt=in_doubt) from outcome.cause
+                host = host_of(request.url)
+                raise error_for(
+                    outcome, host, write=request.write, in_doubt=in_doubt
+                ) from outcome.cause
             await self._sleep(pause)
         raise AssertionError("a request has at least one try")
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import socket
+import ssl
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
@@ -28,6 +30,13 @@ _TOO_MANY = 429
 _BAD_GATEWAY = 502
 _GATEWAY_TIMEOUT = 504
 _PORTS = {"https": 443, "http": 80}
+
+_REASONS: dict[type[BaseException], str] = {
+    socket.gaierror: "its name does not resolve",
+    ConnectionRefusedError: "connection refused",
+    ssl.SSLCertVerificationError: "its certificate is not trusted",
+    ssl.SSLError: "it does not speak TLS as it should",
+}
 
 Origin = tuple[str, str, int]
 """Scheme, host (lower-case) and port."""
@@ -139,22 +148,47 @@ class Outcome:
         return None if self.reply is None else self.reply.status
 
 
-def error_for(outcome: Outcome, *, write: bool, in_doubt: bool) -> NotariumError:
-    """Return the error for the last try and the doubt left by the ones before.
+def error_for(outcome: Outcome, host: str, *, write: bool, in_doubt: bool) -> NotariumError:
+    """Return the error for the last try and the doubt left by the ones before; ``host`` is who was asked.
 
     A write that certainly did not arrive gives ``StoreUnavailable``, however it failed.
     """
     if in_doubt:
         return OutcomeUnknown("the write was sent and no answer came back")
     if outcome.status == _TOO_MANY:
-        return RateLimited("the note store asks to slow down", retry_after=outcome.retry_after)
+        return RateLimited(
+            f"the note store at {host} asks to slow down", retry_after=outcome.retry_after
+        )
     if not write and (outcome.timed_out or outcome.status == _GATEWAY_TIMEOUT):
-        return StoreTimeout("the note store did not answer in time")
+        return StoreTimeout(f"the note store at {host} did not answer in time")
     if outcome.status == _BAD_GATEWAY or (outcome.reply is None and outcome.arrived):
-        return ConnectionDropped("the note store broke off without an answer")
+        return ConnectionDropped(f"the note store at {host} broke off without an answer")
     if outcome.status is not None:
-        return StoreUnavailable(f"the note store is failing (status {outcome.status})")
-    return StoreUnavailable("the note store cannot be reached")
+        return StoreUnavailable(f"the note store at {host} is failing (status {outcome.status})")
+    why = _reason(outcome.cause)
+    return StoreUnavailable(
+        f"the note store at {host} cannot be reached{why and ': '}{why}",
+        resolution_hint="Notes in the cache can still be read. Try this again in a few minutes; if it stays like this, "
+        "ask the user to check the address of the note store and the network.",
+    )
+
+
+def host_of(url: str) -> str:
+    """Return the host of a URL, with a port that is not the usual one; never a name or password before it."""
+    scheme, host, port = origin_of(url) or ("", "", 0)
+    shown = f"[{host}]" if ":" in host else host
+    return shown if port == _PORTS.get(scheme) else f"{shown}:{port}"
+
+
+def _reason(error: BaseException | None) -> str:
+    """Return why no connection came about; '' if nothing is known that helps."""
+    while error is not None:
+        for kind, words in _REASONS.items():
+            if isinstance(error, kind):
+                return words
+        inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
+        error = inner or error.__cause__ or error.__context__
+    return ""
 
 
 def retry_after_seconds(header: str | None, *, now: float) -> float | None:
