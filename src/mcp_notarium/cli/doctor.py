@@ -21,7 +21,15 @@ from mcp_notarium import __version__
 from mcp_notarium.account import audit_anchor, damage_marker, database_copies, opener
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_setup, console, doctor_checks, status
-from mcp_notarium.cli.doctor_checks import BAD, NOT_CHECKED, OK, WARN, Finding, check_folder
+from mcp_notarium.cli.doctor_checks import (
+    BAD,
+    NOT_CHECKED,
+    OK,
+    WARN,
+    Finding,
+    check_clock,
+    check_folder,
+)
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded
 from mcp_notarium.crypto import user_key
@@ -172,14 +180,14 @@ async def _check_open_cache(
             _check_chain(app),
         ]
         if not offline:
-            found.append(await _check_service(app))
+            found += await _check_service(app)
     return [_check_pages(config, app.cache.database, deep=deep), *found] if pages else found
 
 
 async def _check_without_cache(config: Config) -> list[Finding]:
     """Check what the store needs before there is a cache. Makes none."""
     async with open_app(config, syncing=False, read_only=True, in_memory=True) as app:
-        return [*_check_place(app), await _check_service(app)]
+        return [*_check_place(app), *await _check_service(app)]
 
 
 def _check_pages(config: Config, database: Database, *, deep: bool) -> Finding:
@@ -253,7 +261,13 @@ def _check_chain(app: App) -> Finding:
     return Finding("audit chain", WARN, notice.removesuffix(audit_anchor.LOOK).rstrip(), hint)
 
 
-async def _check_service(app: App) -> Finding:
+async def _check_service(app: App) -> list[Finding]:
+    found = await _ask_service(app)
+    clock = app.config.store.clock
+    return [found, *check_clock(clock(app.store) if clock else None)]
+
+
+async def _ask_service(app: App) -> Finding:
     try:
         await app.store.list_page(since=None, mark=None, limit=1, with_content=False)
         describe = app.config.store.describe

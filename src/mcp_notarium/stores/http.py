@@ -31,6 +31,7 @@ from mcp_notarium.stores.http_rules import (
     Origin,
     Outcome,
     RetryPolicy,
+    clock_difference,
     error_for,
     host_of,
     origin_of,
@@ -130,6 +131,8 @@ class HttpSession:
         self._clock = clock
         self._wall_clock = wall_clock
         self._given = transport
+        self.clock_difference: float | None = None
+        """Seconds that the host's clock was ahead of ours at the last answer; None: it does not say."""
         self._slots = asyncio.Semaphore(MOST_CONNECTIONS)
         self._opened: list[httpx.AsyncBaseTransport] = []
         self._free: dict[Origin | None, list[httpx.AsyncBaseTransport]] = {}
@@ -191,7 +194,9 @@ class HttpSession:
         except (httpx.HTTPError, httpx.InvalidURL):
             # Not chained: such an error may quote a header, and headers hold secrets.
             raise StoreProtocolError("the note store broke the HTTP protocol") from None
-        wait = retry_after_seconds(reply.headers.get("retry-after"), now=self._wall_clock())
+        now = self._wall_clock()
+        self.clock_difference = clock_difference(reply.headers.get("date"), now=now)
+        wait = retry_after_seconds(reply.headers.get("retry-after"), now=now)
         return Outcome(reply=reply, retry_after=wait)
 
     async def _exchange(self, request: Request, *, seconds: float, sent: _SendTrace) -> Reply:

@@ -205,6 +205,12 @@ def retry_after_seconds(header: str | None, *, now: float) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
+def clock_difference(date: str | None, *, now: float) -> float | None:
+    """Return the seconds that a ``Date`` header, which leaves fractions out, is ahead of ``now``; None without one."""
+    seconds = math.nan if date is None else _until(date, now) + 0.5
+    return seconds if math.isfinite(seconds) else None
+
+
 def _until(date: str, now: float) -> float:
     try:
         return parsedate_to_datetime(date).timestamp() - now

@@ -104,6 +104,12 @@ async def _describe(store: Store) -> str:
     return await store.describe(now=now) if isinstance(store, TriliumStore) else "Trilium"
 
 
+def _clock(store: Store) -> float | None:
+    from mcp_notarium.stores.trilium.store import TriliumStore  # noqa: PLC0415 - see the top
+
+    return store.clock_difference if isinstance(store, TriliumStore) else None
+
+
 KIND = StoreKind(
     name="trilium",
     title="Trilium",
@@ -116,6 +122,7 @@ KIND = StoreKind(
     wire_words=_WIRE_WORDS,
     titles=True,
     describe=_describe,
+    clock=_clock,
     native_toolset="note_tree",
     live=_live,
     login=Login(
