@@ -62,7 +62,7 @@ def trilium(folder: Path, stack: ExitStack) -> tuple[dict[str, str], tuple[str, 
     stack.enter_context(running(service))
     given = {"TRILIUM_URL": service.url, "TRILIUM_TOKEN": "wrong"}
     return store_environment(folder, "trilium", **given), (
-        "TRILIUM_TOKEN is not accepted",
+        "Trilium does not accept the token in TRILIUM_TOKEN",
         "put another token",
     )
 

@@ -61,7 +61,7 @@ class TriliumSession:
             reply = reply if token == refused else await self._send_with(token, request)
         if reply.status == _REFUSED:
             self._current = None
-            raise self._refusal()
+            raise self._refusal("Trilium does not accept {}")
         self._current = token
         return reply
 
@@ -87,14 +87,14 @@ class TriliumSession:
         if token is None:
             raise login_required("there is no token for the Trilium server yet")
         if _TOKEN.fullmatch(token.reveal()) is None:
-            raise self._refusal("has characters that no token has")
+            raise self._refusal("{} has characters that no token has")
         return token
 
-    def _refusal(self, why: str = "is not accepted by Trilium") -> LoginRequired:
-        """Return the error for a token that is of no use; a configured one is tried before one of a login."""
+    def _refusal(self, words: str) -> LoginRequired:
+        """Return the error for a token of no use; a configured one is used before that of a login."""
         if self._configured is None:
-            return login_required(f"the token of the last login {why}")
-        return LoginRequired(f"the token in {TOKEN} {why}", resolution_hint=_NEW_TOKEN)
+            return login_required(words.format("the token of the last login"))
+        return LoginRequired(words.format(f"the token in {TOKEN}"), resolution_hint=_NEW_TOKEN)
 
     def _stored_token(self) -> Secret | None:
         try:
