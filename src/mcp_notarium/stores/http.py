@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import ssl
 import sys
 import time
@@ -58,6 +59,14 @@ _HEADERS = {
     "user-agent": f"mcp-notarium/{__version__}",
     "accept-encoding": "gzip",
     "accept": "application/json",
+}
+
+
+_REASONS: dict[type[BaseException], str] = {
+    socket.gaierror: "its name does not resolve",
+    ConnectionRefusedError: "connection refused",
+    ssl.SSLCertVerificationError: "its certificate is not trusted",
+    ssl.SSLError: "it does not speak TLS as it should",
 }
 
 
@@ -160,8 +169,9 @@ class HttpSession:
             pause = self._pause(outcome, number)
             if number == tries or self._clock() + pause >= ends:
                 host = host_of(request.url)
+                why = _reason(outcome.cause)
                 raise error_for(
-                    outcome, host, write=request.write, in_doubt=in_doubt
+                    outcome, host, write=request.write, in_doubt=in_doubt, why=why
                 ) from outcome.cause
             await self._sleep(pause)
         raise AssertionError("a request has at least one try")
@@ -269,6 +279,17 @@ def _open_transport() -> httpx.AsyncHTTPTransport:
         max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEP_ALIVE_SECONDS
     )
     return httpx.AsyncHTTPTransport(verify=context, limits=limits)
+
+
+def _reason(error: BaseException | None) -> str:
+    """Return why no connection came about; '' if nothing is known that helps."""
+    while error is not None:
+        for kind, words in _REASONS.items():
+            if isinstance(error, kind):
+                return words
+        inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
+        error = inner or error.__cause__ or error.__context__
+    return ""
 
 
 def _check_redirect(reply: Reply, *, in_doubt: bool) -> Reply:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import ipaddress
 import math
-import socket
-import ssl
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
@@ -30,13 +28,6 @@ _TOO_MANY = 429
 _BAD_GATEWAY = 502
 _GATEWAY_TIMEOUT = 504
 _PORTS = {"https": 443, "http": 80}
-
-_REASONS: dict[type[BaseException], str] = {
-    socket.gaierror: "its name does not resolve",
-    ConnectionRefusedError: "connection refused",
-    ssl.SSLCertVerificationError: "its certificate is not trusted",
-    ssl.SSLError: "it does not speak TLS as it should",
-}
 
 Origin = tuple[str, str, int]
 """Scheme, host (lower-case) and port."""
@@ -148,8 +139,12 @@ class Outcome:
         return None if self.reply is None else self.reply.status
 
 
-def error_for(outcome: Outcome, host: str, *, write: bool, in_doubt: bool) -> NotariumError:
-    """Return the error for the last try and the doubt left by the ones before; ``host`` is who was asked.
+def error_for(
+    outcome: Outcome, host: str, *, write: bool, in_doubt: bool, why: str = ""
+) -> NotariumError:
+    """Return the error for the last try and the doubt left by the ones before.
+
+    ``host`` was asked; ``why`` no connection to it came about, '' if nobody knows.
 
     A write that certainly did not arrive gives ``StoreUnavailable``, however it failed.
     """
@@ -165,7 +160,6 @@ def error_for(outcome: Outcome, host: str, *, write: bool, in_doubt: bool) -> No
         return ConnectionDropped(f"the note store at {host} broke off without an answer")
     if outcome.status is not None:
         return StoreUnavailable(f"the note store at {host} is failing (status {outcome.status})")
-    why = _reason(outcome.cause)
     return StoreUnavailable(
         f"the note store at {host} cannot be reached{why and ': '}{why}",
         resolution_hint="Notes in the cache can still be read. Try this again in a few minutes; if it stays like this, "
@@ -178,17 +172,6 @@ def host_of(url: str) -> str:
     scheme, host, port = origin_of(url) or ("", "", 0)
     shown = f"[{host}]" if ":" in host else host
     return shown if port == _PORTS.get(scheme) else f"{shown}:{port}"
-
-
-def _reason(error: BaseException | None) -> str:
-    """Return why no connection came about; '' if nothing is known that helps."""
-    while error is not None:
-        for kind, words in _REASONS.items():
-            if isinstance(error, kind):
-                return words
-        inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
-        error = inner or error.__cause__ or error.__context__
-    return ""
 
 
 def retry_after_seconds(header: str | None, *, now: float) -> float | None:
