@@ -10,6 +10,7 @@
     ├── NoteNotFound
     ├── VersionConflict
     ├── LoginRequired          OtherAccount
+    ├── Restated
     ├── StoreError             StoreUnavailable (StorePlaceUnusable), StoreTimeout, RateLimited,
     │                          StoreRejected (DateRefused), StoreProtocolError, OutcomeUnknown, CursorLost,
     │                          RemoteVanished
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -69,6 +71,18 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorKind:
+    """Hold what an error tells a client beside its message, as plain values that can be stored."""
+
+    category: str
+    subcategory: str | None
+    http_status_code: int
+    retryable: bool
+    resolution_hint: str | None
+    agent_hint: str | None
+
+
 class NotariumError(Exception):
     """Base every error that the program raises on purpose: the caller gives the message, the class the rest.
 
@@ -77,11 +91,11 @@ class NotariumError(Exception):
     ``whole``: an agent gets the message uncut.
     """
 
-    category: ClassVar[str] = "INTERNAL"
+    category: str = "INTERNAL"
     subcategory: str | None = None
     http_status_code: int = 500
     exit_code: int = 1
-    retryable: ClassVar[bool] = False
+    retryable: bool = False
     resolution_hint: str | None = None
     agent_hint: str | None = None
     tells_text: bool = False
@@ -128,8 +142,25 @@ class NotariumError(Exception):
     @property
     def person_hint(self) -> str:
         """Return what to do next, for the user at a terminal; '' if nobody knows."""
-        hint = _TO_THE_USER.sub("", self.resolution_hint or "")
-        return hint[:1].upper() + hint[1:]
+        return to_person(self.resolution_hint)
+
+    @property
+    def kind(self) -> ErrorKind:
+        """Return what the error says beside its message."""
+        return ErrorKind(
+            self.category,
+            self.subcategory,
+            self.http_status_code,
+            self.retryable,
+            self.resolution_hint,
+            self.agent_hint,
+        )
+
+
+def to_person(hint: str | None) -> str:
+    """Return a hint in the words for the user at a terminal; '' for None."""
+    said = _TO_THE_USER.sub("", hint or "")
+    return said[:1].upper() + said[1:]
 
 
 class ConfigError(NotariumError):
@@ -265,6 +296,11 @@ class LoginRequired(NotariumError):
     http_status_code = 401
     resolution_hint = agent_hint = "Ask the user to run `mcp-notarium login` in a terminal."
 
+    def __init__(self, message: str, *, resolution_hint: str | None = None) -> None:
+        super().__init__(message, resolution_hint=resolution_hint)
+        if resolution_hint:
+            self.agent_hint = f"Ask the user to {resolution_hint[:1].lower()}{resolution_hint[1:]}"
+
 
 class OtherAccount(LoginRequired):
     """The login is of another account than the local notes; it is not used for anything."""
@@ -273,6 +309,22 @@ class OtherAccount(LoginRequired):
     resolution_hint = agent_hint = (
         "Ask the user to run `mcp-notarium login` for the account that the client's configuration names."
     )
+
+
+class Restated(NotariumError):
+    """An error that was met before, perhaps by another process; told again with a message of its own."""
+
+    def __init__(
+        self, message: str, kind: ErrorKind, *, resolution_hint: str | None = None
+    ) -> None:
+        super().__init__(
+            message,
+            resolution_hint=resolution_hint or kind.resolution_hint,
+            subcategory=kind.subcategory,
+            http_status_code=kind.http_status_code,
+        )
+        self.category, self.retryable = kind.category, kind.retryable
+        self.agent_hint = resolution_hint or kind.agent_hint
 
 
 class StoreError(NotariumError):

@@ -484,8 +484,38 @@ def test_another_place_for_the_key_of_a_database_is_a_rotation(home: Path) -> No
     assert f"{made.name} is its key file from now on" in told
     assert "local.key still holds the old key, which opens nothing here any more" in told
     assert rotated.returncode == 0, rotated.stderr
+    assert "put the new one there" not in told  # the place is the account's no more
     assert accounts(home)["local"]["DB_ENCRYPTION_KEY_FILE"] == str(made)
     assert run(bare(home), "status").returncode == 0
+    other = home / "other.key"
+    assert run(bare(home), "generate-key", "--file", str(other)).returncode == 0
+    again = run(bare(home), "rotate-key", "--reencrypt", "--new-key-file", str(other))
+    told = " ".join(again.stderr.split())
+    assert "new.key still holds the old key" in told
+    assert "put the new one there" not in told
+    named = bare(home, DB_ENCRYPTION_KEY=other.read_text().strip())
+    assert "put the new one there" in run(named, "rotate-key", "--new-key-file", str(made)).stderr
+
+
+def test_a_person_reads_the_address_and_the_path_that_are_wrong(home: Path) -> None:
+    secret, deep = home / "password", home / ("0123456789abcdef" * 3)
+    secret.write_text("any password will do\n")
+    secret.chmod(0o600)
+    settings = ("SIMPLENOTE_USERNAME=bob@example.org", "SIMPERIUM_AUTH_URL=http://127.0.0.1:9")
+    commands: dict[str, tuple[str, ...]] = {
+        "SIMPLENOTE_USERNAME=bob@example.org": (
+            "setup", "--yes", "--store", "simplenote", *(f"--set={one}" for one in settings),
+            "--secret-file", f"SIMPLENOTE_PASSWORD={secret}", "--client", "none",
+        ),
+        deep.name: ("--env-file", str(deep / "none"), "status"),
+    }  # fmt: skip
+    for shown, command in commands.items():
+        with Terminal(bare(home), *command) as terminal:
+            assert terminal.ends() == 1
+            assert shown in terminal.screen
+            assert "[redacted]" not in terminal.screen
+            assert "any password" not in terminal.screen
+        assert shown not in run(bare(home), *command).stderr  # it may be a file of others
 
 
 def test_a_lost_key_file_is_not_replaced_by_another(home: Path) -> None:

@@ -139,3 +139,28 @@ def test_a_model_that_cannot_be_used_is_told_and_stops_nothing(
             until(lambda: "meaning.unusable" in server.errors(), within=60)
         assert server.leave() == 0
     assert "search by meaning cannot use the folder" in says_doctor(env)
+
+
+@pytest.mark.parametrize("store", ["local", "memory"])
+def test_doctor_names_a_model_that_cannot_be_used_before_there_is_a_cache(
+    tmp_path: Path, store: str
+) -> None:
+    def seen(**settings: str) -> tuple[str, str, str]:
+        checks = json.loads(run(env | settings, "doctor", "--json").stdout)["findings"]
+        (one,) = [one for one in checks if one["name"] == "meaning"]
+        return one["state"], one["seen"], one["hint"]
+
+    model = write_model(tmp_path / "model")
+    (tmp_path / "empty").mkdir()
+    env = store_environment(tmp_path, store)
+    for folder, why in (
+        (tmp_path / "nope", "there is no such folder"),
+        (tmp_path / "empty", "it has no model.onnx and no sentencepiece.bpe.model"),
+    ):
+        state, said, hint = seen(NOTARIUM_MEANING_MODEL=str(folder))
+        assert (state, said.endswith(f"{folder}: {why}")) == ("warn", True), said
+        assert "Let NOTARIUM_MEANING_MODEL name a folder with" in hint
+    assert seen(NOTARIUM_MEANING_MODEL=str(model))[:2] == ("ok", "the model can be used")
+    assert not (tmp_path / "data").exists()
+    checks = json.loads(run(env, "doctor", "--json").stdout)["findings"]
+    assert "meaning" not in [one["name"] for one in checks]

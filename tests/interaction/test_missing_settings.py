@@ -216,17 +216,56 @@ def test_an_invalid_setting_ends_the_process_with_any_client(
         assert not talker.rest()
 
 
-def test_an_account_that_is_set_up_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / ".config/mcp-notarium"
+def set_up(place: Path, *names: str) -> None:
+    folder = place / ".config/mcp-notarium"
     folder.mkdir(parents=True)
-    (folder / "accounts.toml").write_text('[diary]\nkey = "keychain"\nNOTARIUM_STORE = "local"\n')
+    rows = (f'[{name}]\nkey = "keychain"\nNOTARIUM_STORE = "local"\n' for name in names)
+    (folder / "accounts.toml").write_text("".join(rows))
     (folder / "accounts.toml").chmod(0o600)
+
+
+ONE = "an account is set up (diary), and the client's configuration does not say"
+SEVERAL = "2 accounts are set up (diary, work), and the client's configuration does not say which"
+MANY = "5 accounts are set up (diary, work, a and 2 more), and the client's"
+
+
+@pytest.mark.parametrize(
+    ("names", "begins"),
+    [
+        (("diary",), ONE),
+        (("diary", "work"), SEVERAL),
+        (("diary", "work", "a", "b", "c"), MANY),
+    ],
+    ids=["one", "several", "many"],
+)
+def test_accounts_that_are_set_up_are_named(
+    tmp_path: Path, names: tuple[str, ...], begins: str
+) -> None:
+    set_up(tmp_path, *names)
     with server(tmp_path, {}) as talker:
         _, *results = by_handshake(talker)
         for result in results:
             error = json.loads(result["content"][0]["text"])
-            assert "`--account diary`" in error["resolution_hint"]
+            assert error["message"].startswith(begins)
+            assert "SIMPLENOTE" not in error["message"]
+            for name in names[:3]:
+                assert f"`--account {name}`" in error["resolution_hint"]
             assert "setup" not in error["resolution_hint"]
+            assert len(error["message"] + error["resolution_hint"]) < LONGEST_REFUSAL
         talker.hang_up()
         assert talker.leave()[0] == 1
-        assert "`--account diary`" in critical(talker.errors())
+        said = critical(talker.errors())
+        assert begins in said
+        assert "`--account diary`" in said
+
+
+def test_settings_of_another_account_are_named_beside_those_that_are_set_up(tmp_path: Path) -> None:
+    set_up(tmp_path, "diary")
+    with server(tmp_path, KEY | {"NOTARIUM_STORE": "vault"}) as talker:
+        _, *results = by_handshake(talker)
+        for result in results:
+            error = json.loads(result["content"][0]["text"])
+            assert "VAULT_PATH" in error["message"]
+            assert "set VAULT_PATH, or add `--account diary`" in error["resolution_hint"]
+        talker.hang_up()
+        assert talker.leave()[0] == 1

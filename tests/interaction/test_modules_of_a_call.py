@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -54,4 +54,4 @@ def test_a_call_passes_few_modules(tmp_path: Path, tool: str) -> None:
         until(lambda: seen.exists() and seen.read_text().endswith("."))
         modules = seen.read_text().split()[:-1]
         assert server.leave() == 0
-    assert len(modules) <= MOST[tool], f"{len(modules)}: {" ".join(modules)}"
+    assert len(modules) <= MOST[tool], f"{len(modules)}: {' '.join(modules)}"

@@ -210,7 +210,7 @@ REDACTION = (
     Defence(
         "errors of the command line are scrubbed",
         "cli/main.py",
-        "several_lines(logs.scrub_for_pipe(text))",
+        "several_lines(clean(text))",
         "several_lines(text)",
         (
             "security/test_redaction_matrix.py::test_errors_of_a_command_are_redacted_also_without_logging",

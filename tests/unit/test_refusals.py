@@ -25,6 +25,7 @@ from mcp_notarium.errors import (
     ConfirmationRequired,
     InvalidRequest,
     LockedError,
+    LoginRequired,
     NotariumError,
     Verdict,
 )
@@ -92,6 +93,8 @@ def said(call: ast.Call, kind: type[NotariumError], module: ModuleType) -> tuple
     message = text(places[0], module) if places else VALUE
     own = given.get("resolution_hint") or kind.resolution_hint
     by_default = errors.ASK_DOCTOR if issubclass(kind, LockedError) else kind.agent_hint
+    if kind is LoginRequired and "resolution_hint" in given:
+        by_default = LoginRequired("", resolution_hint=own).agent_hint
     return message, given.get("agent_hint") or by_default or own or ""
 
 
@@ -129,6 +132,7 @@ def test_the_sources_are_read():
 WITHOUT_HINT = {
     "CursorLost": "only sync meets it, and lists all notes again",
     "_FeedFailed": "the same",
+    "Restated": "has that of the error it repeats",
 }
 NATIVE = "tools/toolsets/plain.py"
 """Its messages are those of the tools that it offers, and say what is required."""

@@ -21,11 +21,19 @@ from mcp_notarium import __version__
 from mcp_notarium.account import audit_anchor, damage_marker, database_copies, opener
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, doctor_checks, status
-from mcp_notarium.cli.doctor_checks import BAD, NOT_CHECKED, OK, WARN, Finding, check_folder
+from mcp_notarium.cli.doctor_checks import (
+    BAD,
+    NOT_CHECKED,
+    OK,
+    WARN,
+    Finding,
+    check_clock,
+    check_folder,
+)
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded
 from mcp_notarium.crypto import user_key
-from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError
+from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError, to_person
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import find_holders
 from mcp_notarium.files.os_errors import display_path
@@ -83,8 +91,10 @@ def examine(
     ]
     refused = any(one.name == "sandbox" and one.state == BAD for one in found)
     if not stored:
-        return found, int(refused)
+        return [*found, *doctor_checks.check_meaning(config)], int(refused)
     cache, code = _check_cache(config, deep=deep, offline=offline, pages=pages)
+    if not any(one.name == "meaning" for one in cache):  # no database was opened
+        cache += doctor_checks.check_meaning(config)
     return found + cache, code or int(refused)
 
 
@@ -165,19 +175,19 @@ async def _check_open_cache(
             *_check_differences(app),
             *_check_copy_age(app),
             *_check_place(app),
-            *doctor_checks.check_meaning(app),
+            *doctor_checks.check_meaning(config, app),
             doctor_checks.check_policy_digest(app),
             _check_chain(app),
         ]
         if not offline:
-            found.append(await _check_service(app))
+            found += await _check_service(app)
     return [_check_pages(config, app.cache.database, deep=deep), *found] if pages else found
 
 
 async def _check_without_cache(config: Config) -> list[Finding]:
     """Check what the store needs before there is a cache. Makes none."""
     async with open_app(config, syncing=False, read_only=True, in_memory=True) as app:
-        return [*_check_place(app), await _check_service(app)]
+        return [*_check_place(app), *await _check_service(app)]
 
 
 def _check_pages(config: Config, database: Database, *, deep: bool) -> Finding:
@@ -196,11 +206,12 @@ def _check_pages(config: Config, database: Database, *, deep: bool) -> Finding:
 
 def _check_sync(app: App) -> Finding:
     facts = app.cache.sync_state.metrics()
+    if facts.last_error:
+        way = to_person(facts.error_kind.resolution_hint) if facts.error_kind else ""
+        return Finding("sync", WARN, facts.last_error, way)
     if facts.last_sync_at is None:
         other_way = ", or `mcp-notarium login`" if app.config.store.login else ""
         return Finding("sync", WARN, "has never completed", f"Start a server{other_way}.")
-    if facts.last_error:
-        return Finding("sync", WARN, facts.last_error)
     left_out = app.scheduler.status().left_out
     if left_out:
         hint = f"Open them in {app.config.store.title}, and copy their text into new notes to have it here."
@@ -250,7 +261,13 @@ def _check_chain(app: App) -> Finding:
     return Finding("audit chain", WARN, notice.removesuffix(audit_anchor.LOOK).rstrip(), hint)
 
 
-async def _check_service(app: App) -> Finding:
+async def _check_service(app: App) -> list[Finding]:
+    found = await _ask_service(app)
+    clock = app.config.store.clock
+    return [found, *check_clock(clock(app.store) if clock else None)]
+
+
+async def _ask_service(app: App) -> Finding:
     try:
         await app.store.list_page(since=None, mark=None, limit=1, with_content=False)
         describe = app.config.store.describe

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 OK, WARN, BAD, NOT_CHECKED = "ok", "warn", "bad", "-"
 OLD_DAYS = 365
 """Days after which an unchanged key causes a reminder."""
+CLOCK_SECONDS = 60.0
+"""Seconds by which two clocks may differ without a warning."""
 _DAY = 86_400
 
 
@@ -176,9 +178,12 @@ def check_policy(found: FoundPolicy) -> Finding:
     return Finding("policy", OK, f"{where}; mode {found.policy.mode}; tools: {tools}")
 
 
-def check_meaning(app: App) -> list[Finding]:
-    """Return whether the model for search by meaning loads, and how many notes wait for it; nothing without one."""
-    folder = app.config.meaning_model
+def check_meaning(config: Config, app: App | None = None) -> list[Finding]:
+    """Return whether the model for search by meaning loads; nothing without one.
+
+    ``app``: also how many notes wait for it.
+    """
+    folder = config.meaning_model
     if folder is None:
         return []
     from mcp_notarium.meaning.embedder import Embedder  # noqa: PLC0415 - an extra
@@ -188,9 +193,23 @@ def check_meaning(app: App) -> list[Finding]:
         model = Embedder(folder).model
     except ConfigError as error:
         return [Finding("meaning", WARN, error.message, error.person_hint)]
+    if app is None:
+        return [Finding("meaning", OK, "the model can be used")]
     waiting = VectorTable(app.cache.database).count_missing(model)
     seen = f"{counted(waiting, 'note')} found by words only until a server has embedded them"
     return [Finding("meaning", OK, seen if waiting else "every note is found by its meaning too")]
+
+
+def check_clock(ahead: float | None) -> list[Finding]:
+    """Report that the clocks of the store and of this computer differ by ``ahead`` seconds, if that is much."""
+    if ahead is None or abs(ahead) < CLOCK_SECONDS:
+        return []
+    size = counted(round(abs(ahead) / 60), "minute")
+    seen = (
+        f"the store's clock is {size} {'ahead of' if ahead > 0 else 'behind'} that of this computer"
+    )
+    hint = "Set the one that is wrong: the dates of notes are by both."
+    return [Finding("clock", WARN, seen, hint)]
 
 
 def check_policy_digest(app: App) -> Finding:

@@ -300,9 +300,11 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(error: NotariumError) -> int:
-    _say(f"mcp-notarium: {terminal.name_account(error.message)}")
+    # A person at a terminal needs their own addresses and paths as they are.
+    clean = logs.scrub_for_terminal if sys.stderr.isatty() else logs.scrub_for_pipe
+    _say(f"mcp-notarium: {terminal.name_account(error.message)}", clean)
     if error.person_hint:
-        _say(f"→ {terminal.name_account(error.person_hint)}")
+        _say(f"→ {terminal.name_account(error.person_hint)}", clean)
     return error.exit_code
 
 
@@ -315,9 +317,9 @@ def _show_unexpected(error: Exception) -> int:
     return 1
 
 
-def _say(text: str) -> None:
+def _say(text: str, clean: Callable[[str], str] = logs.scrub_for_pipe) -> None:
     with suppress(OSError, ValueError):
-        line = terminal.fit(several_lines(logs.scrub_for_pipe(text)), sys.stderr) + "\n"
+        line = terminal.fit(several_lines(clean(text)), sys.stderr) + "\n"
         encoding = sys.stderr.encoding or "utf-8"
         sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
         sys.stderr.flush()

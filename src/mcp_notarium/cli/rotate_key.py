@@ -294,8 +294,11 @@ def _keep_new(
     args: argparse.Namespace,
 ) -> bool:
     """Put the new key where `setup` has put the old one for servers; return whether it is there."""
-    if account is None or current.slot not in gone or args.new_key_file is not None:
+    if account is None or current.slot not in gone:
         return False
+    if args.new_key_file is not None:  # it becomes the account's: see _tell_account
+        own = current.key.origin == KEY_FILE and KEY_FILE not in os.environ
+        return account.key == "file" and own and not args.slot
     try:
         path = setup_key.replace_key(account, current.key.passphrase, new)
     except OSError:  # the user is told to put it there

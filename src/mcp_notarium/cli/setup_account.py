@@ -23,7 +23,13 @@ from mcp_notarium.config.accounts import KEY_FILE, ONLY, Account
 from mcp_notarium.config.common_variables import STORE, known_variables
 from mcp_notarium.config.value_parser import parse_value
 from mcp_notarium.config_variable import Kind, Variable
-from mcp_notarium.errors import ConfigError, InvalidRequest, StoreTimeout, StoreUnavailable
+from mcp_notarium.errors import (
+    ConfigError,
+    InvalidRequest,
+    StorePlaceUnusable,
+    StoreTimeout,
+    StoreUnavailable,
+)
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.kind import StoreKind, StoreSettings
 
@@ -222,10 +228,12 @@ def require_reachable(account: Account, args: argparse.Namespace) -> None:
     try:
         with console.progress(f"Asking {kind.title}"):
             _ask_patiently(trial)
+    except StorePlaceUnusable:
+        raise  # it names the place, and no network is in between
     except StoreUnavailable as error:
         needed = [f"{one.name}={given[one.name]}" for one in kind.variables if one.required]
         raise StoreUnavailable(
-            f"{kind.title} cannot be reached",
+            error.message,
             resolution_hint=f"Check {' and '.join(needed)} and the network.",
         ) from error
 

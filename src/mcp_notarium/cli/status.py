@@ -301,10 +301,9 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _describe_sync(facts: dict[str, Any]) -> str:
-    if facts["last_sync_at"] is None:
-        return "never"
-    failed = f"; since then: {facts['last_error']}" if facts["last_error"] else ""
-    return f"{_local(facts['last_sync_at'])}{failed}"
+    done = "never" if facts["last_sync_at"] is None else _local(facts["last_sync_at"])
+    failed = f"; the last try failed: {facts['last_error']}" if facts["last_error"] else ""
+    return f"{done}{failed}"
 
 
 def _local(utc: str) -> str:

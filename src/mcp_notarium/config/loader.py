@@ -8,6 +8,7 @@ environment and the working folder of this process.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ from mcp_notarium.stores.kind import StoreKind
 
 _SETUP = "Run `mcp-notarium setup` in a terminal: it asks for all that is needed, and tells your clients. Or:"
 _MOST_NAMED = 3
+_URL_LOGIN = re.compile(r"://\S*@")
+"""A name and a password in a URL: where none belongs, and none is shown."""
 _WITHOUT_ACCOUNT = f"Without such an account: {STORE}={registry.WITHOUT_ACCOUNT}."
 
 
@@ -98,7 +101,7 @@ class ConfigReport:
         found: list[Setting] = []
         for variable in self.variables:
             pick_ = self.picks[variable.name]
-            shown, problem = pick_.text or "", pick_.problem
+            shown, problem = _URL_LOGIN.sub("://...@", pick_.text or ""), pick_.problem
             if variable.secret and shown:
                 shown = f"set ({len(shown)} characters)"
             why = f"{problem.message}. {problem.resolution_hint or ''}".strip() if problem else ""
@@ -142,7 +145,7 @@ def load(
             problems, reasons=reading.reasons(), chosen=reading.picks[STORE].origin != DEFAULT
         )
         if account is None and isinstance(missing, SettingsMissing):
-            _point_to_accounts(missing, environ)
+            _point_to_accounts(missing, environ, named=_names_account(reading))
         if complete or store is None or not isinstance(missing, SettingsMissing):
             raise missing
     found = settings.build_policy(reading.picks)
@@ -209,15 +212,38 @@ def _working_folder() -> Path:
         return Path(os.path.sep)
 
 
-def _point_to_accounts(error: SettingsMissing, environ: Mapping[str, str]) -> None:
-    """Name the accounts that `setup` has made, if there are any: a server uses one only if it is told which."""
+def _names_account(reading: ConfigReport) -> bool:
+    """Tell whether somebody has named a store, or something of an account of it."""
+    own = reading.store.variables if reading.store is not None else ()
+    return reading.picks[STORE].origin != DEFAULT or any(
+        reading.picks[one.name].origin not in (DEFAULT, NOT_SET) for one in own
+    )
+
+
+def _point_to_accounts(error: SettingsMissing, environ: Mapping[str, str], *, named: bool) -> None:
+    """Name the accounts that `setup` has made, if there are any: a server uses one only if it is told which.
+
+    ``named``: the settings are of another account, so the error says what they lack.
+    """
     with suppress(ConfigError, RuntimeError):
-        found = accounts.read_accounts(accounts.config_dir(environ))
-        if found:
-            named = " or ".join(f"`--account {name}`" for name in list(found)[:_MOST_NAMED])
-            way = f"add {named} to the arguments of the server in the client's configuration, or run `mcp-notarium install`"
-            error.resolution_hint = f"An account is set up: {way}."
-            error.agent_hint = f"Ask the user to {way}, and to restart the client."
+        found = [*accounts.read_accounts(accounts.config_dir(environ))]
+        if not found:
+            return
+        several = len(found) > 1
+        if not named:
+            shown = ", ".join(found[:_MOST_NAMED])
+            shown += f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+            are = f"{len(found)} accounts are" if several else "an account is"
+            which = "which one this server is for" if several else "that this server is for it"
+            error.message = (
+                f"{are} set up ({shown}), and the client's configuration does not say {which}"
+            )
+        choices = " or ".join(f"`--account {name}`" for name in found[:_MOST_NAMED])
+        way = f"add {choices} to the server's arguments in the client's configuration, or run `mcp-notarium install`"
+        if named:
+            way = f"set {' and '.join(error.details['missing'])}, or {way}"
+        error.resolution_hint = f"{way[:1].upper()}{way[1:]}."
+        error.agent_hint = f"Ask the user to {way}, and to restart the client."
 
 
 def _join_problems(

@@ -97,8 +97,15 @@ def find_problem(folder: Path) -> ConfigError | None:
             "search by meaning needs packages that are not installed",
             resolution_hint="Install `mcp-notarium[meaning]`, or unset NOTARIUM_MEANING_MODEL.",
         )
+    if not os.path.isdir(folder):  # noqa: PTH112 - raises nothing
+        return _unusable(folder, "there is no such folder")
+    if not os.access(folder, os.X_OK):
+        return _unusable(folder, "this program may not read it")
     missing = [name for name in (MODEL, PIECES) if not os.path.isfile(folder / name)]  # noqa: PTH113 - raises nothing
-    return _unusable(folder, f"it has no {' and no '.join(missing)}") if missing else None
+    if missing:
+        return _unusable(folder, f"it has no {' and no '.join(missing)}")
+    closed = [name for name in (MODEL, PIECES) if not os.access(folder / name, os.R_OK)]
+    return _unusable(folder, f"this program may not read {closed[0]}") if closed else None
 
 
 def _unusable(folder: Path, why: str) -> ConfigError:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from mcp_notarium.errors import CacheError
+from mcp_notarium.errors import CacheError, ErrorKind
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.journal_table import JournalTable
@@ -51,13 +51,17 @@ class LoadProgress:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Hold the result of the last cycles: epoch seconds, ``error_count`` failures in a row."""
+    """Hold the result of the last cycles: epoch seconds, ``error_count`` failures in a row.
+
+    ``last_error`` is the message of the last failure, ``error_kind`` the rest of it.
+    """
 
     last_sync_at: float | None = None
     duration_ms: int | None = None
     status: str = _NEVER
     error_count: int = 0
     last_error: str | None = None
+    error_kind: ErrorKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ class SyncState:
             notes=notes,
             cursor=values.get(_CURSOR),
             progress=LoadProgress(**json.loads(values.get(_PROGRESS) or "{}")),
-            metrics=Metrics(**json.loads(values.get(_METRICS) or "{}")),
+            metrics=_metrics(json.loads(values.get(_METRICS) or "{}")),
             left_out=int(values.get(LEFT_OUT) or 0) + unread,
         )
 
@@ -147,7 +151,7 @@ class SyncState:
 
     def metrics(self) -> Metrics:
         """Return the result of the last cycles."""
-        return Metrics(**self._values(_METRICS))
+        return _metrics(self._values(_METRICS))
 
     def record_load(self, *, at: float) -> None:
         """Record that everything is stored as of ``at`` (epoch seconds); its cycle may still run."""
@@ -164,7 +168,13 @@ class SyncState:
         self._set_values(_DIFFERENCES, Differences(self.differences().count + 1, at))
 
     def record_cycle(
-        self, *, at: float, duration_ms: int, status: str, error: str | None = None
+        self,
+        *,
+        at: float,
+        duration_ms: int,
+        status: str,
+        error: str | None = None,
+        kind: ErrorKind | None = None,
     ) -> Metrics:
         """Record the end of a cycle at ``at`` (epoch seconds); ``error`` None means success.
 
@@ -177,6 +187,7 @@ class SyncState:
             status=status,
             error_count=0 if error is None else before.error_count + 1,
             last_error=error,
+            error_kind=kind,
         )
         self._set_values(_METRICS, after)
         return after
@@ -281,6 +292,11 @@ class ListingMemory:
         """Keep this text instead. Raises ``CacheBusy`` at once while another process is writing."""
         with self._db.without_waiting():
             self._rows.set(_LISTING, text)
+
+
+def _metrics(values: dict[str, Any]) -> Metrics:
+    kind = values.pop("error_kind", None)
+    return Metrics(**values, error_kind=None if kind is None else ErrorKind(**kind))
 
 
 def _mark(key: str, token: Secret) -> str:

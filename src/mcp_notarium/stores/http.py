@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import ssl
 import sys
 import time
@@ -31,7 +32,9 @@ from mcp_notarium.stores.http_rules import (
     Origin,
     Outcome,
     RetryPolicy,
+    clock_difference,
     error_for,
+    host_of,
     origin_of,
     retry_after_seconds,
     usable_origin,
@@ -56,6 +59,14 @@ _HEADERS = {
     "user-agent": f"mcp-notarium/{__version__}",
     "accept-encoding": "gzip",
     "accept": "application/json",
+}
+
+
+_REASONS: dict[type[BaseException], str] = {
+    socket.gaierror: "its name does not resolve",
+    ConnectionRefusedError: "connection refused",
+    ssl.SSLCertVerificationError: "its certificate is not trusted",
+    ssl.SSLError: "it does not speak TLS as it should",
 }
 
 
@@ -129,6 +140,8 @@ class HttpSession:
         self._clock = clock
         self._wall_clock = wall_clock
         self._given = transport
+        self.clock_difference: float | None = None
+        """Seconds that the host's clock was ahead of ours at the last answer; None: it does not say."""
         self._slots = asyncio.Semaphore(MOST_CONNECTIONS)
         self._opened: list[httpx.AsyncBaseTransport] = []
         self._free: dict[Origin | None, list[httpx.AsyncBaseTransport]] = {}
@@ -155,7 +168,11 @@ class HttpSession:
                 return _check_redirect(reply, in_doubt=in_doubt)
             pause = self._pause(outcome, number)
             if number == tries or self._clock() + pause >= ends:
-                raise error_for(outcome, write=request.write, in_doubt=in_doubt) from outcome.cause
+                host = host_of(request.url)
+                why = _reason(outcome.cause)
+                raise error_for(
+                    outcome, host, write=request.write, in_doubt=in_doubt, why=why
+                ) from outcome.cause
             await self._sleep(pause)
         raise AssertionError("a request has at least one try")
 
@@ -187,7 +204,9 @@ class HttpSession:
         except (httpx.HTTPError, httpx.InvalidURL):
             # Not chained: such an error may quote a header, and headers hold secrets.
             raise StoreProtocolError("the note store broke the HTTP protocol") from None
-        wait = retry_after_seconds(reply.headers.get("retry-after"), now=self._wall_clock())
+        now = self._wall_clock()
+        self.clock_difference = clock_difference(reply.headers.get("date"), now=now)
+        wait = retry_after_seconds(reply.headers.get("retry-after"), now=now)
         return Outcome(reply=reply, retry_after=wait)
 
     async def _exchange(self, request: Request, *, seconds: float, sent: _SendTrace) -> Reply:
@@ -260,6 +279,17 @@ def _open_transport() -> httpx.AsyncHTTPTransport:
         max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEP_ALIVE_SECONDS
     )
     return httpx.AsyncHTTPTransport(verify=context, limits=limits)
+
+
+def _reason(error: BaseException | None) -> str:
+    """Return why no connection came about; '' if nothing is known that helps."""
+    while error is not None:
+        for kind, words in _REASONS.items():
+            if isinstance(error, kind):
+                return words
+        inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
+        error = inner or error.__cause__ or error.__context__
+    return ""
 
 
 def _check_redirect(reply: Reply, *, in_doubt: bool) -> Reply:

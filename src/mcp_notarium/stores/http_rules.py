@@ -139,22 +139,39 @@ class Outcome:
         return None if self.reply is None else self.reply.status
 
 
-def error_for(outcome: Outcome, *, write: bool, in_doubt: bool) -> NotariumError:
+def error_for(
+    outcome: Outcome, host: str, *, write: bool, in_doubt: bool, why: str = ""
+) -> NotariumError:
     """Return the error for the last try and the doubt left by the ones before.
+
+    ``host`` was asked; ``why`` no connection to it came about, '' if nobody knows.
 
     A write that certainly did not arrive gives ``StoreUnavailable``, however it failed.
     """
     if in_doubt:
         return OutcomeUnknown("the write was sent and no answer came back")
     if outcome.status == _TOO_MANY:
-        return RateLimited("the note store asks to slow down", retry_after=outcome.retry_after)
+        return RateLimited(
+            f"the note store at {host} asks to slow down", retry_after=outcome.retry_after
+        )
     if not write and (outcome.timed_out or outcome.status == _GATEWAY_TIMEOUT):
-        return StoreTimeout("the note store did not answer in time")
+        return StoreTimeout(f"the note store at {host} did not answer in time")
     if outcome.status == _BAD_GATEWAY or (outcome.reply is None and outcome.arrived):
-        return ConnectionDropped("the note store broke off without an answer")
+        return ConnectionDropped(f"the note store at {host} broke off without an answer")
     if outcome.status is not None:
-        return StoreUnavailable(f"the note store is failing (status {outcome.status})")
-    return StoreUnavailable("the note store cannot be reached")
+        return StoreUnavailable(f"the note store at {host} is failing (status {outcome.status})")
+    return StoreUnavailable(
+        f"the note store at {host} cannot be reached{why and ': '}{why}",
+        resolution_hint="Notes in the cache can still be read. Try this again in a few minutes; if it stays like this, "
+        "ask the user to check the address of the note store and the network.",
+    )
+
+
+def host_of(url: str) -> str:
+    """Return the host of a URL, with a port that is not the usual one; never a name or password before it."""
+    scheme, host, port = origin_of(url) or ("", "", 0)
+    shown = f"[{host}]" if ":" in host else host
+    return shown if port == _PORTS.get(scheme) else f"{shown}:{port}"
 
 
 def retry_after_seconds(header: str | None, *, now: float) -> float | None:
@@ -169,6 +186,12 @@ def retry_after_seconds(header: str | None, *, now: float) -> float | None:
     except ValueError:
         seconds = _until(header, now)
     return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def clock_difference(date: str | None, *, now: float) -> float | None:
+    """Return the seconds that a ``Date`` header, which leaves fractions out, is ahead of ``now``; None without one."""
+    seconds = math.nan if date is None else _until(date, now) + 0.5
+    return seconds if math.isfinite(seconds) else None
 
 
 def _until(date: str, now: float) -> float:

@@ -110,6 +110,7 @@ class StoreKind:
     ``paths``: the ids of its notes are paths, parts with ``/`` between them; only there may a policy or a query
     name paths. Such a store has titles. Each attempt at the path of a new note differs in its last part alone.
     ``describe`` asks an open store what it is; `mcp-notarium doctor` shows the answer.
+    ``clock`` tells by how many seconds the clock of an open store is ahead of ours, once it has answered; None: unknown.
     ``notices``: sentences for the user about the place of the notes, at each start and in `doctor`.
     ``native_toolset``: the name in ``tools/toolsets`` of the tools of its own kind, with ``{names}`` for their
     spelling if there are several; '' if it has none. ``native`` makes what these tools read from an open store.
@@ -134,6 +135,7 @@ class StoreKind:
     paths: bool = False
     properties: frozenset[str] = frozenset()
     describe: Callable[[Store], Awaitable[str]] | None = None
+    clock: Callable[[Store], float | None] | None = None
     notices: Callable[[StoreSettings], tuple[str, ...]] = _no_notices
     native_toolset: str = ""
     native: Callable[[Store, NoteIndex], NativeReads] | None = None

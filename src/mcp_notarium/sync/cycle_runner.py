@@ -62,8 +62,8 @@ class CycleRunner:
         self._began = 0.0
         self._last_request = 0
         self._failure: NotariumError | None = None
-        self.last_error: str | None = None
-        """The error of the last cycle, in words for a person; None: it succeeded."""
+        self.last_failure: NotariumError | None = None
+        """The error of the last cycle; None: it succeeded."""
         self._retry_at = 0.0
         self.backoff = CycleBackoff()
         self._began_by_feed = False
@@ -245,7 +245,7 @@ class CycleRunner:
             self.backoff.record_empty()
         if succeeded:
             self._failure = None
-        self.last_error = self._failure.message if self._failure else None
+        self.last_failure = self._failure
         if not self._began_by_feed or self._tally.deferred:
             self._retry_at = self._stopwatch() + FIRST_DELAY
         self._record()
@@ -266,7 +266,7 @@ class CycleRunner:
                 serving=self._last_request,
                 duration_ms=max(0, round((self._stopwatch() - self._began) * 1000)),
                 status=self.state.value,
-                error=self.last_error,
+                error=self.last_failure,
             )
         except CacheError as error:
             if self._log and self._recorded:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from mcp_notarium.errors import ErrorKind, NotariumError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import LEFT_OUT, LoadProgress, SyncState
 from mcp_notarium.sync.cycle_states import WORKING, State
@@ -149,14 +150,18 @@ class SyncProgress:
         self._state.set(_UNRESOLVED, json.dumps(list(note_ids)))
 
     def record_cycle(
-        self, *, serving: int, duration_ms: int, status: str, error: str | None
+        self, *, serving: int, duration_ms: int, status: str, error: NotariumError | None
     ) -> None:
         """Record how a cycle ended that began after request ``serving``; ``error`` None: it succeeded."""
         self._tried = max(serving, self._tried)
         with self._cache.transaction():
             self._cache.versions.expire(self.clock())
             self._state.record_cycle(
-                at=self.clock(), duration_ms=duration_ms, status=status, error=error
+                at=self.clock(),
+                duration_ms=duration_ms,
+                status=status,
+                error=error.message if error else None,
+                kind=error.kind if error else None,
             )
             self._answer(serving, well=error is None)
 
@@ -201,8 +206,9 @@ class SyncStatus:
     tells whether the first load is over, and whatever changed rules show since has been fetched.
     Under rules that hide notes nothing tells of those: ``total`` is known at the end only.
     ``last_sync_at`` is in epoch seconds. ``last_error`` is why the last cycle failed; None: it succeeded,
-    or this process leads and its first cycle has not ended. ``leader``: this process syncs, otherwise
-    another one does. ``left_out`` notes have no usable id or readable text.
+    or this process leads and its first cycle has not ended. ``error_kind`` is the rest of that error.
+    ``leader``: this process syncs, otherwise another one does. ``left_out`` notes have no usable id or
+    readable text.
     """
 
     state: State
@@ -213,22 +219,30 @@ class SyncStatus:
     last_error: str | None
     leader: bool
     left_out: int = 0
+    error_kind: ErrorKind | None = None
 
     @property
     def needs_login(self) -> bool:
         """Tell whether the store accepts no login."""
         return self.state is State.NEEDS_AUTH
 
+    @property
+    def way_out(self) -> str | None:
+        """Return what has to be done before sync can succeed again; None: it may succeed by itself."""
+        if self.error_kind is None or self.error_kind.retryable:
+            return None
+        return self.error_kind.agent_hint or self.error_kind.resolution_hint
+
 
 def read_status(
     cache: Cache,
     *,
     leading: State | None = None,
-    error: str | None = None,
+    failure: NotariumError | None = None,
 ) -> SyncStatus:
     """Read the status from the database.
 
-    ``leading`` and ``error`` are the state and the last error of this process if it leads; otherwise
+    ``leading`` and ``failure`` are the state and the last error of this process if it leads; otherwise
     those that the leader stored count.
     """
     facts = cache.sync_state.facts()
@@ -240,13 +254,17 @@ def read_status(
         leading = State.IDLE if complete and leading in WORKING else leading
     if complete or (total is not None and total < facts.notes):
         total = facts.notes
+    last_error, kind = facts.metrics.last_error, facts.metrics.error_kind
+    if leading:
+        last_error, kind = (failure.message, failure.kind) if failure else (None, None)
     return SyncStatus(
         state=leading or _state_elsewhere(facts.metrics.status, complete=complete),
         loaded=facts.notes,
         total=total,
         complete=complete,
         last_sync_at=facts.metrics.last_sync_at,
-        last_error=error if leading else facts.metrics.last_error,
+        last_error=last_error,
+        error_kind=kind,
         leader=leading is not None,
         left_out=left_out,
     )

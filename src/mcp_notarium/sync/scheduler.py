@@ -200,7 +200,7 @@ class Scheduler:
         status = read_status(
             self._cache,
             leading=self._runner.state if self._leader.held else None,
-            error=self._runner.last_error,
+            failure=self._runner.last_failure,
         )
         return replace(status, last_error=LEADER_SILENT) if self._leader_silent(status) else status
 

@@ -280,6 +280,9 @@ class Stats(Answer):
     sync_total: int | None = None
     sync_complete: bool
     sync_last_error: str | None = None
+    sync_error_subcategory: str | None = None
+    sync_error_retryable: bool | None = None
+    sync_error_hint: str | None = None
     sync_leader: bool
     sync_feed: bool
     sync_left_out: int | None = None

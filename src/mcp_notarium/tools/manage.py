@@ -238,7 +238,7 @@ def collect_stats(app: App) -> Stats:
     If rules hide notes, numbers that would reveal those are left out.
     """
     status, held = app.library.status(), app.library.statistics()
-    metrics = held.metrics
+    metrics, kind = held.metrics, status.error_kind
     # On a full disk the leader cannot store how its cycles end.
     unstored_error = status.last_error not in (None, metrics.last_error)
     numbers: dict[str, object] = {
@@ -264,6 +264,9 @@ def collect_stats(app: App) -> Stats:
         "sync_total": status.total,
         "sync_complete": status.complete,
         "sync_last_error": status.last_error,
+        "sync_error_subcategory": kind and kind.subcategory,
+        "sync_error_retryable": kind and kind.retryable,
+        "sync_error_hint": kind and (kind.agent_hint or kind.resolution_hint),
         "sync_leader": status.leader,
         "sync_feed": held.feed_usable,
         "sync_left_out": status.left_out,

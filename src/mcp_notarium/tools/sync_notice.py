@@ -9,7 +9,13 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from mcp_notarium.errors import LoginRequired, NotariumError, StillLoading, StoreUnavailable
+from mcp_notarium.errors import (
+    LoginRequired,
+    NotariumError,
+    Restated,
+    StillLoading,
+    StoreUnavailable,
+)
 from mcp_notarium.tools.answers import Sync
 
 if TYPE_CHECKING:
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
 FIRST_PAGE_SECONDS = 8.0
 """Seconds that the first ``list`` on an empty index waits; clients give up after 30 to 60 seconds."""
 
+_LIST_AGAIN = "Call `list` again in a few minutes; if it stays like this, ask the user to run `mcp-notarium doctor`."
 _NEEDS_PERSON = ("needs_auth", "halted")
 _POLL_SECONDS = 0.25
 
@@ -43,15 +50,14 @@ async def wait_for_notes(app: App) -> SyncStatus:
 
 def _nothing_loaded(app: App, status: SyncStatus) -> NotariumError:
     """Return the error for a listing of notes that are not here yet; an empty page would be a lie."""
-    why = (status.last_error or "no login is accepted").rstrip(".")
+    why = _reason(status) or "no login is accepted"
+    message, kind = f"The notes have not been loaded: {why}.", status.error_kind
     if status.needs_login:
-        return LoginRequired(f"The notes have not been loaded: {why}.")
+        return Restated(message, kind) if kind else LoginRequired(message)
     if status.last_error and status.state != "halted":
-        return StoreUnavailable(
-            f"The notes have not been loaded: {why}.",
-            resolution_hint="Call `list` again in a few minutes; if it stays like this, ask the user to run "
-            "`mcp-notarium doctor`.",
-        )
+        again = None if status.way_out else _LIST_AGAIN
+        kind = kind or StoreUnavailable(message).kind
+        return Restated(message, kind, resolution_hint=again)
     return still_loading(app, "call `list` again in a minute.")
 
 
@@ -84,14 +90,28 @@ def status_sentence(status: SyncStatus, *, now: float) -> str | None:
     """Return one or two sentences on what is missing or old, or None."""
     as_of = _describe_age(status, now=now)
     if status.needs_login:
-        return f"No login is accepted; the user must run `mcp-notarium login`. {as_of}"
+        return f"{_describe_login(status)} {as_of}"
     if status.state == "halted":
         return f"{_describe_halt(status)} {as_of}"
     if not status.complete:
         return _loading(status)
     if status.last_error:
-        return f"The last sync failed: {status.last_error}. {as_of}"
+        return f"The last sync failed: {_reason(status)}. {_way_out(status)}{as_of}"
     return None
+
+
+def _reason(status: SyncStatus) -> str:
+    return (status.last_error or "").rstrip(".")
+
+
+def _way_out(status: SyncStatus) -> str:
+    return f"{status.way_out} " if status.way_out else ""
+
+
+def _describe_login(status: SyncStatus) -> str:
+    if status.way_out is None:
+        return "No login is accepted; the user must run `mcp-notarium login`."
+    return f"No login is accepted: {_reason(status)}. {status.way_out}"
 
 
 def _describe_halt(status: SyncStatus) -> str:
@@ -106,6 +126,8 @@ def _describe_halt(status: SyncStatus) -> str:
 def _loading(status: SyncStatus) -> str:
     of = "" if status.total is None else f" of {status.total}"
     trouble = " It was interrupted and will be tried again." if status.last_error else ""
+    if status.way_out:
+        trouble = f" It was interrupted: {_reason(status)}. {status.way_out}"
     return f"The first sync has loaded {status.loaded}{of} notes, newest first.{trouble}"
 
 

@@ -30,7 +30,7 @@ OURS: Final = frozenset({
     "status", "note", "state", "category", "subcategory", "message", "resolution_hint", "verdict", "reason", "driver",
     "sqlite", "key", "trace_id", "field", "problem", "missing", "known", "fields", "mcp_notarium_version",
     "runtime_version", "backend", "notices", "db_encryption", "db_cipher_version", "db_sync_status", "sync_state",
-    "sync_last_error",
+    "sync_last_error", "sync_error_subcategory", "sync_error_hint",
 })  # fmt: skip
 """Fields with words of ours, in every answer and error: values of settings, states, sentences."""
 _BYTES = 8

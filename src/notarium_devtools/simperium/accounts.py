@@ -63,7 +63,7 @@ class Accounts:
         self.sent_codes: list[SentCode] = []
         self._limits = limits or Limits()
         self._login_rules = login_rules or LoginRules()
-        self._clock = clock
+        self.clock = clock
         self._by_name: dict[str, Account] = {}
         self._open_codes: dict[str, SentCode] = {}
         self._bad_codes: dict[str, int] = {}
@@ -93,7 +93,7 @@ class Accounts:
         key = name.lower()
         if key not in account.buckets:
             rules = NOTE if key == "note" else ANYTHING
-            new = Bucket(rules=rules, limits=self._limits, clock=self._clock)
+            new = Bucket(rules=rules, limits=self._limits, clock=self.clock)
             # Another thread may have been faster: then its bucket stays.
             account.buckets.setdefault(key, new)
         return account.buckets[key]
@@ -117,7 +117,7 @@ class Accounts:
         if name not in self._by_name:
             return
         code = "".join(secrets.choice(_CODE_LETTERS) for _ in range(6))
-        sent = SentCode(name, code, request_source, self._clock())
+        sent = SentCode(name, code, request_source, self.clock())
         self.sent_codes.append(sent)
         self._open_codes[name] = sent
 
@@ -127,7 +127,7 @@ class Accounts:
         if self._bad_codes.get(name, 0) >= self._login_rules.max_bad_codes:
             raise Refused(429, "too-many-requests")
         sent = self._open_codes.get(name)
-        if sent is None or self._clock() > sent.sent_at + self._login_rules.code_seconds:
+        if sent is None or self.clock() > sent.sent_at + self._login_rules.code_seconds:
             raise Refused(400, "request-not-found")
         if not hmac.compare_digest(sent.code.encode(), code.upper().encode()):
             self._bad_codes[name] = self._bad_codes.get(name, 0) + 1

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, NoReturn
 
@@ -84,7 +85,12 @@ class Api:
     wait_for_change: WaitForChange
 
     async def respond(self, request: Request) -> Response:
-        """Return the response; never raises for anything a client can send."""
+        """Return the response, with the date of its clock; never raises for anything a client can send."""
+        answer = await self._answer(request)
+        date = ("Date", formatdate(self.accounts.clock(), usegmt=True))
+        return replace(answer, headers=(*answer.headers, date))
+
+    async def _answer(self, request: Request) -> Response:
         try:
             return await self._routed(request)
         except SchemaRefused as refusal:

@@ -96,9 +96,9 @@ def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | N
 
 def test_write_that_ran_out_of_time_before_it_was_sent_surely_did_nothing() -> None:
     late = Outcome(arrived=False, timed_out=True)
-    assert type(error_for(late, write=True, in_doubt=False)) is StoreUnavailable
-    assert type(error_for(late, write=False, in_doubt=False)) is StoreTimeout
-    assert type(error_for(late, write=True, in_doubt=True)) is OutcomeUnknown
+    assert type(error_for(late, "any", write=True, in_doubt=False)) is StoreUnavailable
+    assert type(error_for(late, "any", write=False, in_doubt=False)) is StoreTimeout
+    assert type(error_for(late, "any", write=True, in_doubt=True)) is OutcomeUnknown
 
 
 @NO_DEADLINE

@@ -511,7 +511,7 @@ openssl_decides = pytest.mark.skipif(
 
 
 def test_an_untrusted_certificate_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailable, match="its certificate is not trusted"):
         serve(answer_nothing, READ, tls=serving(own_certificate(tmp_path)), timeout=5.0)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from mcp_notarium.errors import LoginRequired, QueryError, StillLoading, StoreUnavailable
+from mcp_notarium.errors import QueryError, Restated, StillLoading
 from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.requests import ListRequest
@@ -235,8 +235,10 @@ async def test_unreachable_service_does_not_make_a_new_cache_wait(harness):
     harness.ticking = True
     harness.remote.faults.plan(Fault.UNAVAILABLE, times=99)
     async with harness.syncing():
-        with anyio.fail_after(5), pytest.raises(StoreUnavailable) as caught:
+        with anyio.fail_after(5), pytest.raises(Restated) as caught:
             await find(harness)
+    assert caught.value.kind.subcategory == "unavailable"
+    assert caught.value.kind.retryable
     assert "have not been loaded" in caught.value.message
     assert "mcp-notarium doctor" in caught.value.resolution_hint
 
@@ -245,8 +247,9 @@ async def test_a_new_cache_without_a_login_is_an_error_with_the_way_out(harness)
     harness.store.put("n", "x")
     harness.remote.faults.plan(Fault.LOGIN, times=99)
     async with harness.syncing():
-        with anyio.fail_after(5), pytest.raises(LoginRequired) as caught:
+        with anyio.fail_after(5), pytest.raises(Restated) as caught:
             await find(harness)
+    assert (caught.value.kind.category, caught.value.kind.subcategory) == ("AUTH", "login_required")
     assert "mcp-notarium login" in caught.value.resolution_hint
 
 

@@ -57,6 +57,8 @@ _REASONS = {
         "Ask the user to set it to the file of the app, such as prisma/dev.db.",
     ),
 }
+_FOR_A_PERSON = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+"""What stays as it is until a person has mended it."""
 _PRIMARY = 0xFF
 _Done = TypeVar("_Done")
 Columns = frozenset[str]
@@ -181,6 +183,10 @@ class DatabaseFile:
             raise _unavailable("MEMENTO_DATABASE names a link or something else that is no file")
         if hasattr(os, "getuid") and found.st_uid != os.getuid():
             raise _unavailable("MEMENTO_DATABASE names a file of another user")
+        if not os.access(self._path, os.R_OK):
+            raise _unavailable(
+                f"MEMENTO_DATABASE names a file that may not be read: {display_path(self._path)}"
+            )
         return found.st_dev, found.st_ino
 
 
@@ -230,7 +236,8 @@ def _translated() -> Iterator[None]:
             _code(error), ("Memento's database file cannot be used", _TRY_AGAIN)
         )
         name = getattr(error, "sqlite_errorname", type(error).__name__)
-        raise StoreUnavailable(f"{said} ({name})", resolution_hint=hint) from None
+        kind = StorePlaceUnusable if _code(error) in _FOR_A_PERSON else StoreUnavailable
+        raise kind(f"{said} ({name})", resolution_hint=hint) from None
 
 
 def _code(error: sqlite3.Error) -> int:

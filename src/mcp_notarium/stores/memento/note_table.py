@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from mcp_notarium.domain.characters import has_lone_surrogate
-from mcp_notarium.errors import StoreRejected, StoreUnavailable, VersionConflict
+from mcp_notarium.errors import StorePlaceUnusable, StoreRejected, VersionConflict
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.memento import note_codec
 from mcp_notarium.stores.memento.database_file import Columns, DatabaseFile, quoted
@@ -107,7 +107,7 @@ _COUNTS = 'SELECT "userId", count(*) FROM "Note" WHERE "userId" IS NOT NULL GROU
 def find_owner(connection: sqlite3.Connection, user_id: str, *, counting: bool) -> str | None:
     """Return the user of the settings, else the only one; None if the file has no users.
 
-    Raises ``StoreUnavailable`` if the file has others instead, or several to choose from. ``counting``: the
+    Raises ``StorePlaceUnusable`` if the file has others instead, or several to choose from. ``counting``: the
     error says how many notes each has, for which all notes are read.
     """
     users = _read_users(connection)
@@ -116,7 +116,7 @@ def find_owner(connection: sqlite3.Connection, user_id: str, *, counting: bool) 
     wrong = "names none of them" if user_id else "is not set"
     counts = dict(connection.execute(_COUNTS).fetchall()) if counting else {}
     named = [f"“{one}”" + (f" (notes: {counts.get(one, 0)})" if counting else "") for one in users]
-    raise StoreUnavailable(
+    raise StorePlaceUnusable(
         f"Memento's file has these users, and MEMENTO_USER_ID {wrong}: {_list(named)}",
         resolution_hint=_HINT,
     )

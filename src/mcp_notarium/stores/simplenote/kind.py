@@ -149,6 +149,12 @@ def _export_format() -> DocumentFormat:
     return FORMAT
 
 
+def _clock(store: Store) -> float | None:
+    from mcp_notarium.stores.simplenote.store import SimplenoteStore  # noqa: PLC0415 - every start imports this
+
+    return store.clock_difference if isinstance(store, SimplenoteStore) else None
+
+
 KIND = StoreKind(
     name="simplenote",
     title="Simplenote",
@@ -163,6 +169,7 @@ KIND = StoreKind(
     takes_id=is_plain_id,
     export_format=_export_format,
     wire_words=_WIRE_WORDS,
+    clock=_clock,
     login=Login(
         get_token=_log_in,
         variables=(PASSWORD, TOKEN),

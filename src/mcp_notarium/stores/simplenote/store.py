@@ -233,6 +233,11 @@ class SimplenoteStore:
                 task.cancel()
         return [one for one in found if one is not None]
 
+    @property
+    def clock_difference(self) -> float | None:
+        """Return the seconds that the server's clock is ahead of ours, as far as it has said."""
+        return self._account.clock_difference
+
     async def close(self) -> None:
         """See ``Store.close``."""
         try:

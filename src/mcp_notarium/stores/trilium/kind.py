@@ -106,6 +106,12 @@ async def _describe(store: Store) -> str:
     return await store.describe(now=now) if isinstance(store, TriliumStore) else "Trilium"
 
 
+def _clock(store: Store) -> float | None:
+    from mcp_notarium.stores.trilium.store import TriliumStore  # noqa: PLC0415 - see the top
+
+    return store.clock_difference if isinstance(store, TriliumStore) else None
+
+
 KIND = StoreKind(
     name="trilium",
     title="Trilium",
@@ -118,6 +124,7 @@ KIND = StoreKind(
     wire_words=_WIRE_WORDS,
     titles=True,
     describe=_describe,
+    clock=_clock,
     native_toolset="trilium",
     native=_native,
     login=Login(

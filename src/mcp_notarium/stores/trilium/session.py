@@ -23,13 +23,17 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.stores.context import TokenStore
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.json_answers import parse_json
-from mcp_notarium.stores.trilium.kind import LOGIN_HINT
+from mcp_notarium.stores.trilium.kind import LOGIN_HINT, TOKEN
 
 _REFUSED = 401
 _BAD_REQUEST = 400
 _NOT_FOUND = 404
 _TOKEN = re.compile(rb"[\x21-\x7e]{1,4096}")
 _MISSING = frozenset({"NOTE_NOT_FOUND"})
+_NEW_TOKEN = (
+    f"Put another token (Trilium: Options > ETAPI) into {TOKEN} in the client's configuration, or remove {TOKEN} there "
+    "and run `mcp-notarium login` in a terminal."
+)
 _FRESH = {"cache-control": "no-cache"}
 """An answer that a proxy has kept may be yesterday's."""
 
@@ -57,9 +61,14 @@ class TriliumSession:
             reply = reply if token == refused else await self._send_with(token, request)
         if reply.status == _REFUSED:
             self._current = None
-            raise login_required("Trilium does not accept the token")
+            raise self._refusal("Trilium does not accept {}")
         self._current = token
         return reply
+
+    @property
+    def clock_difference(self) -> float | None:
+        """Return the seconds that the server's clock is ahead of ours, as far as it has said."""
+        return self._session.clock_difference
 
     async def close(self) -> None:
         """Close connections. Idempotent."""
@@ -78,8 +87,14 @@ class TriliumSession:
         if token is None:
             raise login_required("there is no token for the Trilium server yet")
         if _TOKEN.fullmatch(token.reveal()) is None:
-            raise login_required("the configured token has characters that no token has")
+            raise self._refusal("{} has characters that no token has")
         return token
+
+    def _refusal(self, words: str) -> LoginRequired:
+        """Return the error for a token of no use; a configured one is used before that of a login."""
+        if self._configured is None:
+            return login_required(words.format("the token of the last login"))
+        return LoginRequired(words.format(f"the token in {TOKEN}"), resolution_hint=_NEW_TOKEN)
 
     def _stored_token(self) -> Secret | None:
         try:

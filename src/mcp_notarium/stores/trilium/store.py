@@ -335,6 +335,11 @@ class TriliumStore:
         facts = note_codec.server_facts(value_of(reply), date=date_of(reply), now=now)
         return f"Trilium {facts}"
 
+    @property
+    def clock_difference(self) -> float | None:
+        """Return the seconds that the server's clock is ahead of ours, as far as it has said."""
+        return self._session.clock_difference
+
     async def close(self) -> None:
         """See ``Store.close``."""
         self._listed = {}

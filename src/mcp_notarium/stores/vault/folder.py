@@ -95,10 +95,11 @@ class VaultFolder:
     def opened(self) -> Iterator[int]:
         """Open the vault and give its descriptor. Raises ``StoreUnavailable`` for any ``OSError`` inside.
 
-        Another folder in its place, such as the empty mount point of a drive, is an error.
+        Another folder in its place, such as the empty mount point of a drive, is an error. Raises
+        ``StorePlaceUnusable`` for a folder that cannot be opened at all.
         """
+        root = self._open()
         try:
-            root = os.open(self.path, _ROOT)
             try:
                 found = os.fstat(root)
                 self._identity = self._identity or (found.st_dev, found.st_ino)
@@ -108,17 +109,27 @@ class VaultFolder:
             finally:
                 os.close(root)
         except OSError as error:
-            shown = display_path(self.path)
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
-                raise StorePlaceUnusable(
-                    f"VAULT_PATH names a folder that cannot be used: {shown} ({describe(error)})",
-                    resolution_hint="Ask the user to correct VAULT_PATH or mount the drive. Then restart this MCP client.",
-                ) from None
+            if not os.access(self.path, os.R_OK | os.X_OK):
+                raise self._unusable(error) from None
             raise StoreUnavailable(
-                f"the folder of the vault cannot be used: {shown} ({describe(error)})",
+                f"the folder of the vault cannot be used: {display_path(self.path)} ({describe(error)})",
                 resolution_hint="Ask the user to check that the folder is there (a drive may not be mounted), and to "
                 "restart this MCP client if it was made anew.",
             ) from None
+
+    def _open(self) -> int:
+        try:
+            return os.open(self.path, _ROOT)
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: OSError) -> StorePlaceUnusable:
+        denied = error.errno in (errno.EACCES, errno.EPERM)
+        way = "permit this program to read the folder" if denied else "mount the drive"
+        return StorePlaceUnusable(
+            f"VAULT_PATH names a folder that cannot be used: {display_path(self.path)} ({describe(error)})",
+            resolution_hint=f"Ask the user to correct VAULT_PATH or {way}. Then restart this MCP client.",
+        )
 
 
 def open_note(root: int, path: str) -> tuple[int, os.stat_result]:
