@@ -248,6 +248,20 @@ async def test_what_is_missing_is_named_with_the_way_to_it(tmp_path):
         assert "`local_version`" in tools["manage"]
 
 
+@pytest.mark.parametrize("store", STORES)
+async def test_what_has_no_dry_run_is_not_done_instead(store, tmp_path):
+    async with opened(store, tmp_path) as (place, note_id):
+        await place.call("save", id=note_id, append="three")
+        before = place.raw(note_id)
+        base = {"id": note_id, "local_version": await place.version(note_id), "confirm": True}
+        for action in ("undo", "restore_version", "trash", "delete_permanently", "reset_cache"):
+            said = await refused(
+                place, "manage", action=action, **base, version="1", dry_run="true"
+            )
+            assert "has no dry run" in said["message"], (action, said)
+        assert place.raw(note_id) == before
+
+
 @pytest.mark.parametrize("word", ["true", "True", " TRUE "])
 async def test_the_users_word_may_come_as_text(tmp_path, word):
     async with opened("local", tmp_path) as (place, note_id):
