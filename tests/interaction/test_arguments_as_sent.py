@@ -62,6 +62,8 @@ async def test_each_kind_of_value_is_taken_as_it_is_sent(store, tmp_path):
             date_before="", date_after=None, sort_by="", sort_order="desc",
         )  # fmt: skip
         assert rows["total_items"] == 1
+        rows = await place.call("list", limit="0", page=" 0 ", preview_lines="0")
+        assert rows["total_items"] == 1
         got = await place.call("get", id=note_id, local_version=0, version="", range_line_start=0)
         assert got["id"] == note_id
         version = got["local_version"]

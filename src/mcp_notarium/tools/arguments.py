@@ -2,7 +2,7 @@
 
 Every request, of our tools and of native ones, is read here (``requests.Wire``). Numbers, flags and lists may arrive as
 text, a text as a number. An empty value means "not given" where nothing else is meant by it: ``null``, ``""``, ``[]``,
-and ``0`` where numbers begin above it. A field whose emptiness is a value has the mark ``EMPTY``. What does not fit
+and ``0`` where numbers begin above it, also as text. A field whose emptiness is a value has the mark ``EMPTY``. What does not fit
 stays as it came, and the request refuses it.
 """
 
@@ -70,7 +70,10 @@ def _is_absent(field: _Field, value: Any) -> bool:
     if value is None:
         return field.empty is None or not field.empty.null
     if isinstance(value, str):
-        return not value.strip() if field.kind is not str else not value and field.empty is None
+        if field.kind is str:
+            return not value and field.empty is None
+        zero = value.strip() == "0" and (field.from_one or field.kind is bool)
+        return zero or not value.strip()
     if isinstance(value, list | dict):
         return not value and field.empty is None
     is_zero = value == 0 and not isinstance(value, bool)
