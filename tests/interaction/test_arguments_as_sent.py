@@ -201,6 +201,10 @@ NEAR = [
     ("1\u20132", "1-2", "en dash"),
     ("tab\there", "tab here", "a tab"),
     ("first\nsecond", "first second", "a line end"),
+    ("one two", "one  two", "letter t (U+0074) where `find` has space"),
+    (f"{'long ' * 40}the quick brown fox {'and on ' * 40}", "quick brwn fox", "letter w"),
+    (f"the quick brown fox {'and on ' * 40}", "Quick brownn fox", "capital letter q"),
+    (f"the quick brown fox {'and on ' * 40}", "quick brown fox\nnext", "begins as `find` does"),
     ("Kaffee kochen und trinken", "Kaffee kochen und drinken", "letter t"),
 ]
 
