@@ -42,7 +42,7 @@ policy and the audit log know the names of this page.
 * Three answers change while the policy hides notes. `list` waits until all notes are loaded. `get` answers
   an id that is not here yet with `loading`, whether there is such a note or not. `get_stats` omits numbers.
 * A call that is cancelled before its request was sent has no effect. One whose request was sent is
-  finished, and no other write begins before that.
+  finished, and no other write of the same note (in a vault, of any) begins before that.
 * The server begins no call and reads no request while more than 16 MiB of answers wait for the client to
   read them. It continues as the client reads.
 
@@ -69,7 +69,7 @@ Models and the programs between them and a server do not send every value in its
 | `#work` | the tag `work`, unless notes have the tag `#work` | `tags`, `tag:#work`, `-tag:#work`, `tag`, `new_tag`, `labels` |
 | a tag or an id with composed or decomposed letters (NFC, NFD) | the same tag, the same note | every tag; ids and paths |
 | `[[Note]]`, `[[Folder/Note#Part]]`, `[[Note&#124;shown]]`, a path without `.md`, an alias, an exact title (or first line) | the only note that is called so; of several none, and the error says so | every `id`, `noteId` and `path`. A title only when all notes are loaded; in Trilium one bare word counts as an id |
-| `find` with `\n` | the lines, whatever their ends are, also mixed ones | `save` |
+| `find` with `\\n` | the lines, whatever their ends are, also mixed ones | `save` |
 | `find` that is not there | an error that names the nearest line and the first character that differs, such as a no-break space or a curly quotation mark | `save` |
 
 ## Errors
