@@ -67,7 +67,7 @@ async def _fetch(app: App, note_id: str) -> Note | None:
     except NotariumError as error:
         if app.config.policy.visibility.has_rules:
             return None
-        if isinstance(error, StoreUnavailable | StoreTimeout):
+        if error.retryable and isinstance(error, StoreUnavailable | StoreTimeout):
             error.resolution_hint = (
                 "The first sync has not brought this note yet. Read notes that `list` shows, or try "
                 "again when the note store can be reached."
