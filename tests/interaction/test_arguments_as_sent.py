@@ -238,7 +238,9 @@ async def test_find_matches_over_mixed_line_ends(tmp_path):
 
 async def test_what_is_missing_is_named_with_the_way_to_it(tmp_path):
     async with opened("local", tmp_path) as (place, note_id):
-        assert "`uuid` of a row of `list`" in (await refused(place, "get"))["resolution_hint"]
+        for sent in ({}, {"id": ""}, {"id": None}, {"id": [note_id]}, {"id": "x" * 5000}):
+            hint = (await refused(place, "get", **sent))["resolution_hint"]
+            assert "`uuid` of a row of `list`" in hint, sent
         assert (
             "local_version"
             in (await refused(place, "save", id=note_id, title="x", append="y"))["message"]
@@ -249,6 +251,8 @@ async def test_what_is_missing_is_named_with_the_way_to_it(tmp_path):
                 "resolution_hint"
             ]
         )
+        said = await refused(place, "manage", action="trash", id=note_id)
+        assert "Leave out" not in said["resolution_hint"]
         tools = {tool.name: tool.description for tool in (await place.client.list_tools()).tools}
         assert "`local_version`" in tools["save"]
         assert "`local_version`" in tools["manage"]

@@ -194,7 +194,7 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
         subcategory="arguments",
         details={"problems": problems[:20]},
         resolution_hint=_THE_ID
-        if missing == ["id"] and not tool.stands_for
+        if (missing == ["id"] or list(wrong) == ["id"]) and not tool.stands_for
         else f"`{tool.name}` takes: {describe_arguments(tool, wrong)}.",
     )
 
