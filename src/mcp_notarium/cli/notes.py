@@ -32,6 +32,7 @@ from mcp_notarium.logs.redaction_rules import one_line, several_lines
 from mcp_notarium.report.words import counted
 from mcp_notarium.search import parser
 from mcp_notarium.stores.contract import Changes
+from mcp_notarium.tools.tags import spell_query
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.note_search import Found, Summary
@@ -69,6 +70,7 @@ def run_search(args: argparse.Namespace) -> int:
 async def _search(args: argparse.Namespace) -> int:
     query = parser.parse(" ".join(args.words))
     async with open_synced(person_config(args)) as app:
+        query = spell_query(app, query)
         found = await app.library.find(query, limit=args.n, offset=0, preview_lines=1)
         record_read(app, "cli.search", *(one.id for one in found.notes))
     facts = {"total": found.total, "notes": [_as_json(one) for one in found.notes]}
