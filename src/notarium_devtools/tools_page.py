@@ -58,7 +58,7 @@ Models and the programs between them and a server do not send every value in its
 | `"true"`, `"False"` for a flag | the flag; `1` and `"yes"` are refused | every flag, `confirm` too |
 | a number for a text | its digits: an id of digits may have lost its quotes | ids, texts, titles, tags, queries |
 | a list or an object as JSON text, one object for a list of them | the list, the object | `tags`, `text_patch`, `properties`, `labels`, `checkItems`, `images` |
-| one tag as text | the list of it | `tags` |
+| one tag as text, or several with commas between (`"work, home"`: no tag that is saved holds a comma) | the list of them | `tags` |
 | another letter case of a choice | the choice | `action`, `sort_by`, `sort_order`, `operation` |
 | `id` under the name `uuid` | `id` | our tools |
 | `null`, `""`, `[]`, `{}`, and `0` where numbers begin at 1 | not given | every argument that need not be given and whose emptiness means nothing, so also `append`, `prepend`, `find` and `id` |

@@ -107,6 +107,21 @@ async def test_a_tag_may_have_its_sign_before_it(store, tmp_path):
         assert (await place.call("list", query=f"tag:#{decomposed}"))["total_items"] == 1
 
 
+@pytest.mark.parametrize("store", STORES)
+async def test_tags_may_come_as_one_text(store, tmp_path):
+    async with opened(store, tmp_path) as (place, note_id):
+        version = await place.version(note_id)
+        saved = await place.call("save", id=note_id, local_version=version, tags="work, #home,")
+        assert saved["tags"] == ["work", "home"]
+        made = await place.call("save", text="other", tags="home")
+        assert made["tags"] == ["home"]
+        for asked, total in (("home", 2), ("work,home", 1), ('["home","work"]', 1)):
+            assert (await place.call("list", tags=asked))["total_items"] == total, asked
+        for asked in ('"work","home"', "[work, home]", "{work, home}", "'work', 'home'", ", "):
+            said = await refused(place, "list", tags=asked)
+            assert '["one","two"]' in said["message"]
+
+
 async def test_a_tag_that_notes_have_with_its_sign_is_that_tag(tmp_path):
     made: list[str] = []
 

@@ -169,6 +169,7 @@ _PROBLEMS = {
     "model_type": "Input should be an object",
     "dict_type": "Input should be an object",
     "literal_error": "Not one of its values",
+    "list_type": 'Input should be a list, as in ["one","two"] or [{...}]',
 }
 """What the model is told where pydantic speaks to programmers, by its name of the error."""
 
