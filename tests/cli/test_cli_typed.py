@@ -96,6 +96,42 @@ def test_help_and_version_are_words_too(env: dict[str, str]) -> None:
     assert run(env, "version").stdout == f"mcp-notarium {__version__}\n"
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("find", "search"), ("ls", "list"), ("CAT", "show"), ("serach", "search"), ("init", "setup")],
+)
+def test_an_unknown_command_names_the_one_that_is_meant(
+    env: dict[str, str], typed: str, meant: str
+) -> None:
+    done = run(env, typed, "x")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"did you mean {meant}?" in done.stderr
+
+
+@pytest.mark.parametrize("typed", ["rm", "edit", "new"])
+def test_a_command_that_would_change_a_note_says_who_does(env: dict[str, str], typed: str) -> None:
+    done = run(env, typed, "x")
+    assert done.returncode == 2
+    assert "by an assistant" in " ".join(done.stderr.split())
+
+
+def test_what_a_search_leaves_out_is_typed_as_it_is(env: dict[str, str]) -> None:
+    def total(*typed: str) -> int:
+        done = run(env, *typed, "--json")
+        assert done.returncode == 0, done.stderr
+        return int(json.loads(done.stdout)["total"])
+
+    assert total("list", "-tag:none") == 4
+    assert total("search", "-tag:none", "pancakes") == 2
+    assert total("search", "pancakes", "-waffles") == 1
+    assert total("search", "-nothing", "flour", "-n", "1") == 2
+    assert total("list", "-n1", "-pancakes") == 2
+    assert "plan" in run(env, "show", "kitchen", "-other").stdout
+    assert "did you mean --json?" in run(env, "search", "flour", "-json").stderr
+    assert "usage:" in run(env, "search", "-h").stdout
+    assert run(env, "status", "-tag:x").returncode == 2
+
+
 def test_a_question_that_nobody_can_answer_names_the_option(env: dict[str, str]) -> None:
     done = run(env, "purge")
     assert done.returncode != 0
