@@ -264,6 +264,10 @@ _BEHAVIOUR = {
   What stands in quotes, after `-` or before `*`, between `AND` and in numbers is never corrected.
 * If nothing is found, `suggestions` are up to five words that would find something, the likeliest of each word first. If one note
   alone has a word and 50 times as many have a near one, that is suggested beside what was found.
+* If no note is found, `note` names up to three tags and folders that no note has, and dates that leave no time between them;
+  `suggestions` then hold what may be meant: `tag:food tag:real` for `tag:food,real`, `tag:food` for `tag:(food)` or `tag:foood`. If no
+  note has all words, `note` names what was searched for as text: `author:ada`, an `AND` at an end, `last week`, for which it
+  writes the date.
 * `note` says if neither misspelt words nor parts of words can be looked for yet, because the words of all notes are still being read: that is
   so for seconds after the start, and at times during the first load of more than 2,000 notes.
 * `sync` appears only if something may be missing or old: `state`, `loaded` (of `total`, where the store tells it), `complete`,
