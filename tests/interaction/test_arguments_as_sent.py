@@ -148,12 +148,15 @@ async def test_a_name_of_one_note_stands_for_its_id(store, tmp_path):
             f"[[{title}|shown]]",
             f"[[{title}#Part]]",
             unicodedata.normalize("NFD", title),
+            title.upper(),
+            f"[[{title.swapcase()}]]",
         ):
             got = await place.call("get", id=name)
             assert got.get("id") == note_id, (name, got)
         done = await place.call("save", id=f"[[{title}]]", append="by name")
         assert done["id"] == note_id
-        assert (await refused(place, "get", id="[[Another]]"))["category"] == "NOT_FOUND"
+        for other in ("[[Another]]", "Kase plan", "plan"):
+            assert (await refused(place, "get", id=other))["category"] == "NOT_FOUND"
 
 
 @pytest.mark.parametrize("store", ["simplenote", "local", "vault"])
@@ -164,6 +167,21 @@ async def test_a_name_of_two_notes_stands_for_none(store, tmp_path):
 
     async with PLACES[store](tmp_path, put) as place:
         said = await refused(place, "get", id="[[Plan]]")
+        assert (said["category"], "several" in said["message"]) == ("NOT_FOUND", True)
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_a_title_in_its_letter_case_comes_before_others(store, tmp_path):
+    made: list[str] = []
+
+    def put(place: Place) -> None:
+        titles = ("My plan", "MY Plan")
+        made.extend(place.put(title, f"{title}\n{LINES}", title=title) for title in titles)
+
+    async with PLACES[store](tmp_path, put) as place:
+        if store != "vault":  # the names of files are one in any letter case
+            assert (await place.call("get", id="MY Plan"))["id"] == made[1]
+        said = await refused(place, "get", id="my plan")
         assert (said["category"], "several" in said["message"]) == ("NOT_FOUND", True)
 
 
