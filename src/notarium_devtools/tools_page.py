@@ -376,8 +376,8 @@ _BEHAVIOUR = {
   Spellings of one tag count as one.
 * `rename_tag`: `tag` becomes `new_tag` in all notes, those in the trash too; a note that has both keeps its
   spelling of `new_tag`. The user is asked once, with the number of notes (and with whom they would be shared);
-  `dry_run` only counts; an action that cannot only count refuses it. Notes are saved one after another; each is whole, and counts as one write for the
-  policy's limits. The call can be repeated after it was cut off or has met a limit: it does the rest. An error on
+  `dry_run` only counts; an action that cannot only count refuses it. Notes are saved one after another; each is whole, and
+  counts as one write for the policy's limits. The call can be repeated after it was cut off or has met a limit: it does the rest. An error on
   the way says how many notes were `renamed`; `left` and `ids` name notes that the store refused. The audit
   record has the ids of up to 200.
 * `find_duplicates`: `duplicates` has groups of notes outside the trash with the same text (notes without text: the same title), 20 a page: `title`,
