@@ -12,7 +12,7 @@
     ├── LoginRequired          OtherAccount
     ├── Restated
     ├── StoreError             StoreUnavailable (StorePlaceUnusable), StoreTimeout, RateLimited,
-    │                          StoreRejected (DateRefused), StoreProtocolError, OutcomeUnknown, CursorLost,
+    │                          StoreRejected (UnfitContent, DateRefused), StoreProtocolError, OutcomeUnknown, CursorLost,
     │                          RemoteVanished
     └── CacheError             CacheBusy, StillLoading, CacheFull, NotRecorded (RollbackSeen),
                                CacheDamaged (CacheReplaced)
@@ -383,6 +383,13 @@ class StoreRejected(StoreError):
     http_status_code = 400
     tells_text = True  # what is in the way may stand in the note
     resolution_hint = "Do not repeat it unchanged: it would be refused again."
+
+
+class UnfitContent(StoreRejected):
+    """No note of this store can hold such a text, title or tag; the caller can change it."""
+
+    category = "VALIDATION"
+    http_status_code = 422
 
 
 class DateRefused(StoreRejected):

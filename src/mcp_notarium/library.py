@@ -173,7 +173,7 @@ class Library:
         return self._cache.notes.get(note_id)
 
     def find_called(self, name: str, *, titles: bool) -> list[str]:
-        """Return the ids of the notes that this name means, two at most; ``titles``: also by exact titles."""
+        """Return the ids of the notes that this name means, two at most; ``titles``: also by titles, in any letter case."""
         return note_lookup.find_called(self._cache.database, name, titles=titles)
 
     def form_of(self, note: Note) -> Form:

@@ -42,7 +42,7 @@ policy and the audit log know the names of this page.
 * Three answers change while the policy hides notes. `list` waits until all notes are loaded. `get` answers
   an id that is not here yet with `loading`, whether there is such a note or not. `get_stats` omits numbers.
 * A call that is cancelled before its request was sent has no effect. One whose request was sent is
-  finished, and no other write begins before that.
+  finished, and no other write of the same note (in a vault, of any) begins before that.
 * The server begins no call and reads no request while more than 16 MiB of answers wait for the client to
   read them. It continues as the client reads.
 
@@ -58,7 +58,7 @@ Models and the programs between them and a server do not send every value in its
 | `"true"`, `"False"` for a flag | the flag; `1` and `"yes"` are refused | every flag, `confirm` too |
 | a number for a text | its digits: an id of digits may have lost its quotes | ids, texts, titles, tags, queries |
 | a list or an object as JSON text, one object for a list of them | the list, the object | `tags`, `text_patch`, `properties`, `labels`, `checkItems`, `images` |
-| one tag as text | the list of it | `tags` |
+| one tag as text, or several with commas between (`"work, home"`: no tag that is saved holds a comma) | the list of them | `tags` |
 | another letter case of a choice | the choice | `action`, `sort_by`, `sort_order`, `operation` |
 | `id` under the name `uuid` | `id` | our tools |
 | `null`, `""`, `[]`, `{}`, and `0` where numbers begin at 1 | not given | every argument that need not be given and whose emptiness means nothing, so also `append`, `prepend`, `find` and `id` |
@@ -68,8 +68,8 @@ Models and the programs between them and a server do not send every value in its
 | `title: ""`, `content: ""` | refused in the words of the contract | `AddNote`, `UpdateNote` |
 | `#work` | the tag `work`, unless notes have the tag `#work` | `tags`, `tag:#work`, `-tag:#work`, `tag`, `new_tag`, `labels` |
 | a tag or an id with composed or decomposed letters (NFC, NFD) | the same tag, the same note | every tag; ids and paths |
-| `[[Note]]`, `[[Folder/Note#Part]]`, `[[Note&#124;shown]]`, a path without `.md`, an alias, an exact title (or first line) | the only note that is called so; of several none, and the error says so | every `id`, `noteId` and `path`. A title only when all notes are loaded; in Trilium one bare word counts as an id |
-| `find` with `\n` | the lines, whatever their ends are, also mixed ones | `save` |
+| `[[Note]]`, `[[Folder/Note#Part]]`, `[[Note&#124;shown]]`, a path without `.md`, an alias, a title (or first line) in any letter case | the only note that is called so, of titles first the one in the same letter case; of several none, and the error says so | every `id`, `noteId` and `path`. A title only when all notes are loaded; in Trilium one bare word counts as an id |
+| `find` with `\\n` | the lines, whatever their ends are, also mixed ones | `save` |
 | `find` that is not there | an error that names the nearest line and the first character that differs, such as a no-break space or a curly quotation mark | `save` |
 
 ## Errors
@@ -264,6 +264,10 @@ _BEHAVIOUR = {
   What stands in quotes, after `-` or before `*`, between `AND` and in numbers is never corrected.
 * If nothing is found, `suggestions` are up to five words that would find something, the likeliest of each word first. If one note
   alone has a word and 50 times as many have a near one, that is suggested beside what was found.
+* If no note is found, `note` names up to three tags and folders that no note has, and dates that leave no time between them;
+  `suggestions` then hold what may be meant: `tag:food tag:real` for `tag:food,real`, `tag:food` for `tag:(food)` or `tag:foood`. If no
+  note has all words, `note` names what was searched for as text: `author:ada`, an `AND` at an end, `last week`, for which it
+  writes the date.
 * `note` says if neither misspelt words nor parts of words can be looked for yet, because the words of all notes are still being read: that is
   so for seconds after the start, and at times during the first load of more than 2,000 notes.
 * `sync` appears only if something may be missing or old: `state`, `loaded` (of `total`, where the store tells it), `complete`,
@@ -372,8 +376,8 @@ _BEHAVIOUR = {
   Spellings of one tag count as one.
 * `rename_tag`: `tag` becomes `new_tag` in all notes, those in the trash too; a note that has both keeps its
   spelling of `new_tag`. The user is asked once, with the number of notes (and with whom they would be shared);
-  `dry_run` only counts. Notes are saved one after another; each is whole, and counts as one write for the
-  policy's limits. The call can be repeated after it was cut off or has met a limit: it does the rest. An error on
+  `dry_run` only counts; an action that cannot only count refuses it. Notes are saved one after another; each is whole, and
+  counts as one write for the policy's limits. The call can be repeated after it was cut off or has met a limit: it does the rest. An error on
   the way says how many notes were `renamed`; `left` and `ids` name notes that the store refused. The audit
   record has the ids of up to 200.
 * `find_duplicates`: `duplicates` has groups of notes outside the trash with the same text (notes without text: the same title), 20 a page: `title`,

@@ -14,7 +14,7 @@ import pytest
 from mcp_notarium import __version__
 from support.talker import SERVE
 from support.terminal import CTRL_C, Terminal
-from support.whole import store_environment
+from support.whole import Server, store_environment
 
 INTERRUPTED = """
 import sys
@@ -94,6 +94,42 @@ def test_help_and_version_are_words_too(env: dict[str, str]) -> None:
     assert run(env, "help").stdout == run(env, "--help").stdout
     assert run(env, "help", "undo").stdout == run(env, "undo", "--help").stdout
     assert run(env, "version").stdout == f"mcp-notarium {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("find", "search"), ("ls", "list"), ("CAT", "show"), ("serach", "search"), ("init", "setup")],
+)
+def test_an_unknown_command_names_the_one_that_is_meant(
+    env: dict[str, str], typed: str, meant: str
+) -> None:
+    done = run(env, typed, "x")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"did you mean {meant}?" in done.stderr
+
+
+@pytest.mark.parametrize("typed", ["rm", "edit", "new"])
+def test_a_command_that_would_change_a_note_says_who_does(env: dict[str, str], typed: str) -> None:
+    done = run(env, typed, "x")
+    assert done.returncode == 2
+    assert "by an assistant" in " ".join(done.stderr.split())
+
+
+def test_what_a_search_leaves_out_is_typed_as_it_is(env: dict[str, str]) -> None:
+    def total(*typed: str) -> int:
+        done = run(env, *typed, "--json")
+        assert done.returncode == 0, done.stderr
+        return int(json.loads(done.stdout)["total"])
+
+    assert total("list", "-tag:none") == 4
+    assert total("search", "-tag:none", "pancakes") == 2
+    assert total("search", "pancakes", "-waffles") == 1
+    assert total("search", "-nothing", "flour", "-n", "1") == 2
+    assert total("list", "-n1", "-pancakes") == 2
+    assert "plan" in run(env, "show", "kitchen", "-other").stdout
+    assert "did you mean --json?" in run(env, "search", "flour", "-json").stderr
+    assert "usage:" in run(env, "search", "-h").stdout
+    assert run(env, "status", "-tag:x").returncode == 2
 
 
 def test_a_question_that_nobody_can_answer_names_the_option(env: dict[str, str]) -> None:
@@ -182,10 +218,41 @@ def test_the_name_that_the_audit_log_has_of_a_note_is_a_name_for_every_command(
     refused = run(env, "undo", name, "--yes")
     assert "no note has this id" not in refused.stderr
     assert "no change" in refused.stderr or "nothing" in refused.stderr.lower()
+    assert "Verdict: yes" in run(env, "policy", "explain", name, "get").stdout
     unknown = run(env, "show", "id:0123456789abcdef")
     assert unknown.returncode == 1
     (tmp_path / "vault" / "Plan.md").rename(tmp_path / "vault" / "Moved.md")
     assert run(env, "show", name).stdout == "a plan\n"
+
+
+def test_a_title_and_a_tag_with_its_sign_name_the_note_in_every_command(tmp_path: Path) -> None:
+    (tmp_path / "vault").mkdir()
+    (tmp_path / "vault" / "Plan.md").write_text("a plan #garden\n")
+    (tmp_path / "vault" / "Other.md").write_text("see [[Plan]], plan plan\n")
+    env = store_environment(tmp_path, "vault", VAULT_PATH=str(tmp_path / "vault"))
+    assert run(env, "show", "plan").stdout == "a plan #garden\n"
+    explained = run(env, "policy", "explain", "plan", "get")
+    assert (explained.returncode, "Plan.md" in explained.stdout) == (0, True), explained.stdout
+    for words in ("tag:#garden", "tag:#Garden plan", "-tag:#other tag:#garden"):
+        assert json.loads(run(env, "search", words, "--json").stdout)["total"] == 1, words
+        assert run(env, "show", words).stdout == "a plan #garden\n", words
+    assert json.loads(run(env, "list", "--json", "--", "-tag:#garden").stdout)["total"] == 1
+
+
+def test_the_title_of_a_note_in_the_trash_is_a_name_for_every_command(tmp_path: Path) -> None:
+    env = store_environment(tmp_path, "local")
+    with Server(env) as server:
+        made = server.tool("save", text="Exact title\nbody\n")
+        server.tool("save", id=made["id"], append="more")
+        version = server.tool("get", id=made["id"])["local_version"]
+        server.tool("manage", action="trash", id=made["id"], local_version=version)
+        assert server.leave() == 0
+    assert "“Exact title”" in run(env, "audit", "tail").stdout
+    assert run(env, "show", "Exact", "title").stdout == "Exact title\nbody\nmore\n"
+    assert made["id"] in run(env, "history", "Exact title", "--json").stdout
+    assert "Verdict: yes" in run(env, "policy", "explain", "Exact title", "get").stdout
+    assert run(env, "undo", "Exact title", "--yes").returncode == 0
+    assert "Verdict: unknown" in run(env, "policy", "explain", "No title", "get").stdout
 
 
 def test_a_search_right_after_a_restore_finds_the_notes(env: dict[str, str]) -> None:

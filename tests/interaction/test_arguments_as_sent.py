@@ -62,6 +62,8 @@ async def test_each_kind_of_value_is_taken_as_it_is_sent(store, tmp_path):
             date_before="", date_after=None, sort_by="", sort_order="desc",
         )  # fmt: skip
         assert rows["total_items"] == 1
+        rows = await place.call("list", limit="0", page=" 0 ", preview_lines="0")
+        assert rows["total_items"] == 1
         got = await place.call("get", id=note_id, local_version=0, version="", range_line_start=0)
         assert got["id"] == note_id
         version = got["local_version"]
@@ -105,6 +107,21 @@ async def test_a_tag_may_have_its_sign_before_it(store, tmp_path):
         assert (await place.call("list", query=f"tag:#{decomposed}"))["total_items"] == 1
 
 
+@pytest.mark.parametrize("store", STORES)
+async def test_tags_may_come_as_one_text(store, tmp_path):
+    async with opened(store, tmp_path) as (place, note_id):
+        version = await place.version(note_id)
+        saved = await place.call("save", id=note_id, local_version=version, tags="work, #home,")
+        assert saved["tags"] == ["work", "home"]
+        made = await place.call("save", text="other", tags="home")
+        assert made["tags"] == ["home"]
+        for asked, total in (("home", 2), ("work,home", 1), ('["home","work"]', 1)):
+            assert (await place.call("list", tags=asked))["total_items"] == total, asked
+        for asked in ('"work","home"', "[work, home]", "{work, home}", "'work', 'home'", ", "):
+            said = await refused(place, "list", tags=asked)
+            assert '["one","two"]' in said["message"]
+
+
 async def test_a_tag_that_notes_have_with_its_sign_is_that_tag(tmp_path):
     made: list[str] = []
 
@@ -131,12 +148,15 @@ async def test_a_name_of_one_note_stands_for_its_id(store, tmp_path):
             f"[[{title}|shown]]",
             f"[[{title}#Part]]",
             unicodedata.normalize("NFD", title),
+            title.upper(),
+            f"[[{title.swapcase()}]]",
         ):
             got = await place.call("get", id=name)
             assert got.get("id") == note_id, (name, got)
         done = await place.call("save", id=f"[[{title}]]", append="by name")
         assert done["id"] == note_id
-        assert (await refused(place, "get", id="[[Another]]"))["category"] == "NOT_FOUND"
+        for other in ("[[Another]]", "Kase plan", "plan"):
+            assert (await refused(place, "get", id=other))["category"] == "NOT_FOUND"
 
 
 @pytest.mark.parametrize("store", ["simplenote", "local", "vault"])
@@ -147,6 +167,21 @@ async def test_a_name_of_two_notes_stands_for_none(store, tmp_path):
 
     async with PLACES[store](tmp_path, put) as place:
         said = await refused(place, "get", id="[[Plan]]")
+        assert (said["category"], "several" in said["message"]) == ("NOT_FOUND", True)
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_a_title_in_its_letter_case_comes_before_others(store, tmp_path):
+    made: list[str] = []
+
+    def put(place: Place) -> None:
+        titles = ("My plan", "MY Plan")
+        made.extend(place.put(title, f"{title}\n{LINES}", title=title) for title in titles)
+
+    async with PLACES[store](tmp_path, put) as place:
+        if store != "vault":  # the names of files are one in any letter case
+            assert (await place.call("get", id="MY Plan"))["id"] == made[1]
+        said = await refused(place, "get", id="my plan")
         assert (said["category"], "several" in said["message"]) == ("NOT_FOUND", True)
 
 
@@ -199,6 +234,10 @@ NEAR = [
     ("1\u20132", "1-2", "en dash"),
     ("tab\there", "tab here", "a tab"),
     ("first\nsecond", "first second", "a line end"),
+    ("one two", "one  two", "letter t (U+0074) where `find` has space"),
+    (f"{'long ' * 40}the quick brown fox {'and on ' * 40}", "quick brwn fox", "letter w"),
+    (f"the quick brown fox {'and on ' * 40}", "Quick brownn fox", "capital letter q"),
+    (f"the quick brown fox {'and on ' * 40}", "quick brown fox\nnext", "begins as `find` does"),
     ("Kaffee kochen und trinken", "Kaffee kochen und drinken", "letter t"),
 ]
 
@@ -232,7 +271,9 @@ async def test_find_matches_over_mixed_line_ends(tmp_path):
 
 async def test_what_is_missing_is_named_with_the_way_to_it(tmp_path):
     async with opened("local", tmp_path) as (place, note_id):
-        assert "`uuid` of a row of `list`" in (await refused(place, "get"))["resolution_hint"]
+        for sent in ({}, {"id": ""}, {"id": None}, {"id": [note_id]}, {"id": "x" * 5000}):
+            hint = (await refused(place, "get", **sent))["resolution_hint"]
+            assert "`uuid` of a row of `list`" in hint, sent
         assert (
             "local_version"
             in (await refused(place, "save", id=note_id, title="x", append="y"))["message"]
@@ -243,9 +284,25 @@ async def test_what_is_missing_is_named_with_the_way_to_it(tmp_path):
                 "resolution_hint"
             ]
         )
+        said = await refused(place, "manage", action="trash", id=note_id)
+        assert "Leave out" not in said["resolution_hint"]
         tools = {tool.name: tool.description for tool in (await place.client.list_tools()).tools}
         assert "`local_version`" in tools["save"]
         assert "`local_version`" in tools["manage"]
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_what_has_no_dry_run_is_not_done_instead(store, tmp_path):
+    async with opened(store, tmp_path) as (place, note_id):
+        await place.call("save", id=note_id, append="three")
+        before = place.raw(note_id)
+        base = {"id": note_id, "local_version": await place.version(note_id), "confirm": True}
+        for action in ("undo", "restore_version", "trash", "delete_permanently", "reset_cache"):
+            said = await refused(
+                place, "manage", action=action, **base, version="1", dry_run="true"
+            )
+            assert "has no dry run" in said["message"], (action, said)
+        assert place.raw(note_id) == before
 
 
 @pytest.mark.parametrize("word", ["true", "True", " TRUE "])

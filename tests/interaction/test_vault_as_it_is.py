@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,30 @@ def test_a_new_note_with_front_matter_that_nobody_can_read_is_refused(
         refused = server.error("save", title="New", text=text)
         assert (refused["subcategory"], refused["retryable"]) == ("front_matter", False)
         assert [*vault.iterdir()] == [vault / "Plan.md"]
+        assert server.leave() == 0
+
+
+@pytest.mark.parametrize("made", ["+++\na = 1\n+++\nx\n", "---\na: b: c\n---\nx\n"])
+def test_what_no_file_can_hold_is_the_agents_to_change(
+    env: dict[str, str], vault: Path, made: str
+) -> None:
+    put(vault / "Odd.md", made)
+    put(vault / "Plan.md", "plan #inline\n")
+    with Server(env) as server:
+        server.loaded(2)
+        asked: list[dict[str, Any]] = [
+            {"title": "New", "text": made, "tags": ["work"]},
+            {"title": "../New", "text": "x\n"},
+            {"title": "New", "text": "x\n", "tags": ["a.b"]},
+            {"id": "Odd.md", "local_version": 1, "tags": ["work"]},
+            {"id": "Plan.md", "local_version": 1, "prepend": "---\na: b: c\n---"},
+            {"id": "Plan.md", "local_version": 1, "tags": ["work"]},
+        ]
+        for arguments in asked:
+            refused = server.error("save", **arguments)
+            assert (refused["category"], refused["retryable"]) == ("VALIDATION", False), refused
+        assert (vault / "Odd.md").read_text() == made
+        assert (vault / "Plan.md").read_text() == "plan #inline\n"
         assert server.leave() == 0
 
 

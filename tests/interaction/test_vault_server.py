@@ -209,6 +209,9 @@ def test_without_its_folder_it_says_so(env: dict[str, str], vault: Path) -> None
         error = server.error("save", text="x\n")
         assert (error["subcategory"], error["retryable"]) == ("place_unusable", False)
         assert str(vault) in error["message"].replace("~", str(vault.parent))
+        error = server.error("get", id="x")
+        assert (error["subcategory"], error["retryable"]) == ("place_unusable", False)
+        assert "correct VAULT_PATH" in error["resolution_hint"]
         assert server.leave() == 0
 
 

@@ -12,7 +12,7 @@ import asyncio
 import difflib
 import re
 import unicodedata
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -32,19 +32,20 @@ from mcp_notarium.domain.policy import Limits
 from mcp_notarium.errors import InvalidRequest, NotariumError, NoteNotFound
 from mcp_notarium.logs.redaction_rules import one_line, several_lines
 from mcp_notarium.search import parser as search_parser
-from mcp_notarium.search.query import with_all_words
+from mcp_notarium.search.query import Query, with_all_words
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.tools import history
 from mcp_notarium.tools.answers import ManageAnswer, VersionRow
 from mcp_notarium.tools.note_lookup import find_note
 from mcp_notarium.tools.requests import ManageRequest
+from mcp_notarium.tools.tags import spell_query
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.note_search import Summary
 
 _SYNC_SECONDS = 15.0
 _MOST_NAMED = 10
-_MOST_COMPARED = 1000
+MOST_COMPARED = 1000
 """Notes with the words whose titles are compared with what was typed."""
 _RECORDED = re.compile("id:[0-9a-f]{16}")
 """What the audit log and the report call a note whose id is made of words."""
@@ -250,21 +251,21 @@ async def _named_errors() -> AsyncIterator[None]:
 async def find_named(app: App, named: str) -> Note:
     """Return the note with this id, the only one with this title, or the only one that has these words.
 
-    The name that an audit record has of a note is one of its ids. Raises ``NoteNotFound``, and lists the notes if
-    there are several.
+    The name that an audit record has of a note is one of its ids. A note in the trash is meant if no other is
+    found. Raises ``NoteNotFound``, and lists the notes if there are several.
     """
     named = _unrecorded(app, named)
     try:
         return await find_note(app, named)
     except NoteNotFound:
-        found = await app.library.find(
-            with_all_words(search_parser.parse(named)),
-            limit=_MOST_COMPARED,
-            offset=0,
-            preview_lines=1,
-            corrects=False,
-        )
-    titled = [one for one in found.notes if _same_title(one, named)]
+        query = spell_query(app, with_all_words(search_parser.parse(named)))
+        for wanted in with_trash_last(query):
+            found = await app.library.find(
+                wanted, limit=MOST_COMPARED, offset=0, preview_lines=1, corrects=False
+            )
+            if found.total:
+                break
+    titled = [one for one in found.notes if same_title(one, named)]
     alone = titled if len(titled) == 1 else found.notes[: found.total == 1]
     only = app.library.get(alone[0].id) if alone else None
     if only is not None:
@@ -290,13 +291,23 @@ async def find_named(app: App, named: str) -> Note:
 
 def _unrecorded(app: App, named: str) -> str:
     """Return the id of the note that the audit log calls so; else what was given."""
+    return find_recorded(named, app.library.history.find_ids(), app.audit.note_reference)
+
+
+def find_recorded(named: str, ids: Iterable[str], reference: Callable[[str], str]) -> str:
+    """Return which of the ids the audit log calls so, by its ``reference``; else what was given."""
     if not _RECORDED.fullmatch(named):
         return named
-    ids = app.library.history.find_ids()
-    return next((one for one in ids if app.audit.note_reference(one) == named), named)
+    return next((one for one in ids if reference(one) == named), named)
 
 
-def _same_title(one: Summary, named: str) -> bool:
+def with_trash_last(query: Query) -> tuple[Query, ...]:
+    """Return the query, and then the same of notes in the trash unless it says which it wants."""
+    return (query, replace(query, trash="trashed")) if query.trash == "active" else (query,)
+
+
+def same_title(one: Summary, named: str) -> bool:
+    """Tell whether this is the note's title, apart from letter case and the signs of a heading."""
     return _plain_title(note_title(one.title, one.head)) == _plain_title(named)
 
 

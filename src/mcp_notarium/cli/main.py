@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -96,6 +97,26 @@ _WORDS: dict[str, Callable[[list[str]], list[str]]] = {
     "version": lambda _rest: ["--version"],
 }
 """What people type for an option."""
+_SEARCHED = {"WORDS", "NOTE"}
+"""Arguments that may be words to search for."""
+_EXCLUDED = re.compile(r"-(?!-|n=?\d)\S")
+_MEANT = {
+    **dict.fromkeys(("find", "grep", "query", "lookup"), "search"),
+    **dict.fromkeys(("ls", "dir", "notes", "recent"), "list"),
+    **dict.fromkeys(("cat", "view", "open", "get", "read", "print"), "show"),
+    **dict.fromkeys(("log", "versions"), "history"),
+    **dict.fromkeys(("start", "run", "server"), "serve"),
+    **dict.fromkeys(("init", "config", "configure"), "setup"),
+    **dict.fromkeys(("check", "test", "health"), "doctor"),
+    **dict.fromkeys(("auth", "signin"), "login"),
+    **dict.fromkeys(("pull", "refresh", "update"), "sync"),
+    "signout": "logout",
+    "info": "status",
+    "revert": "undo",
+}
+"""The command that people mean by a name of other programs."""
+_CHANGES = {"add", "create", "delete", "edit", "mv", "new", "remove", "rm", "save", "write"}
+"""Names of what only an assistant, or the program of the notes, does with a note."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -170,6 +191,13 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}{suggest(typed, options)}")
         return parsed
 
+    def _parse_optional(self, arg_string: str) -> Any:
+        """Take ``-word`` and ``-tag:x`` for what a search leaves out, where words are searched and no option is meant."""
+        searches = any(one.metavar in _SEARCHED for one in self._get_positional_actions())
+        options = self._option_string_actions
+        excludes = _EXCLUDED.match(arg_string) and not {arg_string, f"-{arg_string}"} & {*options}
+        return None if searches and excludes else super()._parse_optional(arg_string)
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Check a choice as usual, and suggest one for a value that is none."""
         if action.choices is not None and value not in action.choices:
@@ -208,12 +236,21 @@ def _dispatch(arguments: list[str]) -> int:
         return _dispatch(_WORDS[options.command](options.rest))
     command = COMMANDS.get(options.command)
     if command is None:
-        meant = suggest(options.command, COMMANDS) or "; see mcp-notarium --help"
-        _parser().error(f"unknown command {options.command!r}{meant}")
+        _parser().error(f"unknown command {options.command!r}{_suggest_command(options.command)}")
     add_arguments, run_command = load_command(options.command)
     parsed = _parse_command(options, add_arguments, command)
     signals.end_by_exception()
     return run_command(parsed)
+
+
+def _suggest_command(typed: str) -> str:
+    """Return the end of a message about an unknown command: what was meant, or where to look."""
+    name = typed.lower()
+    if name in _CHANGES:
+        return "; notes are changed by an assistant, or in the program that you write them with"
+    if meant := _MEANT.get(name):
+        return f"; did you mean {meant}?"
+    return suggest(name, COMMANDS) or "; see mcp-notarium --help"
 
 
 def load_command(name: str) -> tuple[AddArguments, RunCommand]:

@@ -11,6 +11,7 @@ import asyncio
 import shlex
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ from mcp_notarium.logs.redaction_rules import one_line, several_lines
 from mcp_notarium.report.words import counted
 from mcp_notarium.search import parser
 from mcp_notarium.stores.contract import Changes
+from mcp_notarium.tools.list_hints import check_folders, explain
+from mcp_notarium.tools.tags import spell_query
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.note_search import Found, Summary
@@ -69,12 +72,17 @@ def run_search(args: argparse.Namespace) -> int:
 async def _search(args: argparse.Namespace) -> int:
     query = parser.parse(" ".join(args.words))
     async with open_synced(person_config(args)) as app:
+        query = spell_query(app, query)
+        check_folders(app, query)
         found = await app.library.find(query, limit=args.n, offset=0, preview_lines=1)
+        said, meant = await explain(app, query, " ".join(args.words), found)
         record_read(app, "cli.search", *(one.id for one in found.notes))
     facts = {"total": found.total, "notes": [_as_json(one) for one in found.notes]}
     print_data(facts, [line for one in found.notes for line in _hit(one)], as_json=args.json)
     if not args.json:
-        _say_count(found, args.words)
+        for one in said:
+            console.say(one_line(one))
+        _say_count(replace(found, suggestions=[*found.suggestions, *meant]), args.words)
     return 0
 
 

@@ -14,9 +14,16 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mcp_notarium.account import inspection, opener
+from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.startup_outcomes import Open
 from mcp_notarium.cli import command_context, console
-from mcp_notarium.cli.history import note_title
+from mcp_notarium.cli.history import (
+    MOST_COMPARED,
+    find_recorded,
+    note_title,
+    same_title,
+    with_trash_last,
+)
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Config
 from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy, read_policy
@@ -156,6 +163,9 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
         return facts | _explain_id(config, note_id) | {"remark": remark}
     with closing(opener.open_cache(config, read_only=True)) as opened:
         cache = Cache(opened.database, rules)
+        note_id = facts["note"] = find_recorded(
+            note_id, cache.notes.names.all(), audit_keys(opened.data_key).note
+        )
         if not cache.notes.visibility.matches_index:
             facts["remark"] = "The cache is kept under other rules until a server is restarted."
         hidden = cache.database.row("SELECT rule FROM hidden_notes WHERE id = ?", (note_id,))
@@ -181,9 +191,14 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
 
 
 def _find_by_words(cache: Cache, words: str) -> Note | None:
-    """Return the note that alone has these words."""
-    found = cache.search.find_words(with_all_words(parser.parse(words)), limit=1)
-    return cache.notes.get(found.notes[0].id) if found.total == 1 else None
+    """Return the note that alone has this title, or else these words."""
+    for query in with_trash_last(with_all_words(parser.parse(words))):
+        found = cache.search.find_words(query, limit=MOST_COMPARED)
+        if found.total:
+            break
+    titled = [one for one in found.notes if same_title(one, words)]
+    alone = titled if len(titled) == 1 else found.notes[: found.total == 1]
+    return cache.notes.get(alone[0].id) if alone else None
 
 
 def _explain_id(config: Config, note_id: str) -> dict[str, Any]:

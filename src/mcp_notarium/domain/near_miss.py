@@ -1,7 +1,7 @@
 """Tell where a text nearly says what was looked for, and which character differs. Pure.
 
 Characters that look alike are compared as one: blanks and line ends, quotation marks, hyphens. If that finds nothing, the
-line that is most like the first of what was looked for is named.
+line that is most like the first of what was looked for is named, else the line with a part that is most like it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ _MOST_CHARACTERS = 300
 _LIKE = 0.6
 _COMPARED = 3
 """Lines that are compared exactly: that takes long."""
+_PART_LIKE = 0.8
+_SHORTEST_PART = 4
+_SAME = "begins as `find` does; what follows differs"
+_PAIRS = 4_000_000
+"""Characters of a text, times those looked for, that are searched for a part that is alike: less than half a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +91,56 @@ def _nearest(text: str, wanted: str) -> NearMiss | None:
             return matcher.ratio()
         return matcher.quick_ratio() if matcher.real_quick_ratio() >= _LIKE else 0.0
 
-    lines = list(enumerate(text.split("\n", _MOST_LINES)[:_MOST_LINES], start=1))
+    lines = _numbered(text, _MOST_LINES)
     rough = heapq.nlargest(_COMPARED, lines, key=lambda one: likeness(one[1]))
     number, line = max(rough, key=lambda one: likeness(one[1], exactly=True))
     if likeness(line, exactly=True) < _LIKE:
-        return None
+        return _nearest_part(text[: _PAIRS // len(first)], first)
     stripped = line.strip()[:_MOST_CHARACTERS]
-    same = "begins as `find` does; what follows differs"
-    differs = same if stripped == first else _differ(stripped, first)[0]
+    differs = _SAME if stripped == first else _differ(stripped, first)[0]
     return NearMiss(number, line[:_MOST_CHARACTERS], differs)
+
+
+def _nearest_part(text: str, wanted: str) -> NearMiss | None:
+    """Return the line that has a part which is most like ``wanted``, however long the line is."""
+    if len(wanted) < _SHORTEST_PART:
+        return None
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(wanted)
+    best: tuple[float, int, str, int] = (_PART_LIKE, 0, "", 0)
+    for number, line in _numbered(text, _MOST_LINES):
+        matcher.set_seq1(line)
+        same = matcher.find_longest_match()
+        if same.size * _COMPARED < len(wanted):
+            continue
+        begin = max(0, same.a - same.b)
+        matcher.set_seq1(line[begin : begin + len(wanted)])
+        best = max(best, (matcher.ratio(), number, line, begin), key=lambda one: one[0])
+    _, number, line, begin = best
+    if not number:
+        return None
+    return NearMiss(number, _line_at(line, begin), _differ_in(line, wanted, begin))
+
+
+def _differ_in(line: str, wanted: str, begin: int) -> str:
+    """Return which character differs first between ``wanted`` and the part of the line near ``begin``."""
+    slack = len(wanted) // 4 + 1
+    start = max(0, begin - slack)
+    part = line[start : begin + len(wanted) + slack]
+    matcher = SequenceMatcher(None, part, wanted, autojunk=False)
+    changes = [one for one in matcher.get_opcodes() if one[0] != "equal"]
+    outside = ("delete", 0), ("delete", len(wanted))
+    inside = [one for one in changes if (one[0], one[3]) not in outside]
+    if not inside:
+        return _SAME
+    _, there, there_end, here, here_end = inside[0]
+    if not here:  # of what stands before, as much as is wanted
+        there = max(there, there_end - here_end)
+    return _differ(part[there:], wanted[here:])[0]
+
+
+def _numbered(text: str, most: int) -> list[tuple[int, str]]:
+    return list(enumerate(text.split("\n", most)[:most], start=1))
 
 
 def _line_at(text: str, place: int) -> str:

@@ -176,6 +176,7 @@ _PROBLEMS = {
     "model_type": "Input should be an object",
     "dict_type": "Input should be an object",
     "literal_error": "Not one of its values",
+    "list_type": 'Input should be a list, as in ["one","two"] or [{...}]',
 }
 """What the model is told where pydantic speaks to programmers, by its name of the error."""
 
@@ -201,7 +202,7 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
         subcategory="arguments",
         details={"problems": problems[:20]},
         resolution_hint=_THE_ID
-        if missing == ["id"] and not tool.stands_for
+        if (missing == ["id"] or list(wrong) == ["id"]) and not tool.stands_for
         else f"`{tool.name}` takes: {describe_arguments(tool, wrong)}.",
     )
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note_paths import path_key
 from mcp_notarium.markup.obsidian_links import name_key, place_of
+from mcp_notarium.search.folding import title_key
 from mcp_notarium.storage.database import Database
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ _MOST = 100
 def find_called(database: Database, name: str, *, titles: bool) -> list[str]:
     """Return the ids of the notes that this name means, two at most, by the first way that finds any.
 
-    A note outside the trash comes before those in it. ``titles``: look for notes with this title, or first line, too.
+    A note outside the trash comes before those in it. ``titles``: look for notes with this title, or first line, too;
+    one in the same letter case comes first.
     """
     forms = [unicodedata.normalize(form, name) for form in ("NFC", "NFD")]
     ways = [database.rows(_BY_ID, (*forms,)), database.rows(_BY_PATH, (path_key(name),))]
@@ -43,6 +45,9 @@ def find_called(database: Database, name: str, *, titles: bool) -> list[str]:
     ways.append(database.rows(_BY_NAME, ("alias", path_key(name), _MOST)))
     if titles:
         ways.append(database.rows(_BY_TITLE, {"name": name, "nfc": forms[0], "nfd": forms[1]}))
+        folded = database.rows(_BY_FOLDED_TITLE, (title_key(name),))
+        wanted = tag_key(name.strip())
+        ways.append([row for row in folded if tag_key(row[2].strip()) == wanted])
     for found in ways:
         active = [row[0] for row in found if not row[1]]
         if ids := active or [row[0] for row in found]:
@@ -67,6 +72,7 @@ SELECT id, trash FROM notes
 WHERE title IN (:name, :nfc, :nfd) OR ((title IS NULL OR title = '') AND head IN (:name, :nfc, :nfd))
 ORDER BY trash LIMIT 2
 """
+_BY_FOLDED_TITLE = "SELECT id, trash, heading FROM notes WHERE title_key = ? AND title_key <> ''"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 Every request, of our tools and of native ones, is read here (``requests.Wire``). Numbers, flags and lists may arrive as
 text, a text as a number. An empty value means "not given" where nothing else is meant by it: ``null``, ``""``, ``[]``,
-and ``0`` where numbers begin above it. A field whose emptiness is a value has the mark ``EMPTY``. What does not fit
-stays as it came, and the request refuses it.
+and ``0`` where numbers begin above it, also as text. A field whose emptiness is a value has the mark ``EMPTY``. What
+does not fit stays as it came, and the request refuses it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class LoneText:
-    """Mark a list of texts that may arrive as its only text."""
+    """Mark a list of texts without commas that may arrive as one text: the only one, or all with commas between."""
 
 
 EMPTY, NULL, LONE_TEXT = Empty(), Empty(null=True), LoneText()
@@ -70,7 +70,10 @@ def _is_absent(field: _Field, value: Any) -> bool:
     if value is None:
         return field.empty is None or not field.empty.null
     if isinstance(value, str):
-        return not value.strip() if field.kind is not str else not value and field.empty is None
+        if field.kind is str:
+            return not value and field.empty is None
+        zero = value.strip() == "0" and (field.from_one or field.kind is bool)
+        return zero or not value.strip()
     if isinstance(value, list | dict):
         return not value and field.empty is None
     is_zero = value == 0 and not isinstance(value, bool)
@@ -119,17 +122,29 @@ def _read_choice(value: Any, choices: tuple[Any, ...]) -> Any:
 
 
 def _read_list(field: _Field, value: Any) -> Any:
-    """Take a list as JSON text, an object for the list of it, and one text if it may stand alone."""
+    """Take a list as JSON text, an object for the list of it, and one text if it may stand for a list."""
     [inner] = get_args(field.kind)
     value = _parse_json(value)
     if isinstance(value, str) and field.lone_text and value.strip():
-        is_one = value.lstrip()[0] not in "[{" and "," not in value
-        return [value] if is_one else value
+        return _read_lone_text(value)
     if isinstance(value, Mapping) and value and _is_model(inner):
         return [value]
     if isinstance(value, list) and inner is str:
         return [_read_text(one) for one in value]
     return value
+
+
+def _read_lone_text(value: str) -> Any:
+    """Take a text for the list of its parts between commas, unless it may be a list in some notation."""
+    if value.lstrip()[0] in "[{":
+        return value
+    if "," not in value:
+        return [value]
+    parts = [part.strip() for part in value.split(",") if part.strip()]
+    return parts if parts and _NOTATION.isdisjoint(value) else value
+
+
+_NOTATION = frozenset("[]{}\"'")
 
 
 def _parse_json(value: Any) -> Any:

@@ -12,30 +12,24 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.policy import Field, Policy
-from mcp_notarium.errors import QueryError
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import (
-    And,
-    Condition,
-    InFolder,
-    Not,
-    Or,
     Phrase,
     Query,
-    Ranked,
     Tagged,
     Word,
 )
 from mcp_notarium.tools.answers import ListAnswer, ListItem, Match
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.get import ROW_HIDDEN, shown_properties
+from mcp_notarium.tools.list_hints import check_folders, conditions_in, explain
 from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 from mcp_notarium.tools.tags import spell_query
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.storage.note_search import Found, Summary
+    from mcp_notarium.storage.note_search import Summary
 
 DEFAULT_LIMIT = 20
 LARGEST_OFFSET = 2**53
@@ -54,7 +48,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     query = replace(query_of(request), in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app.config.policy, query)
     query = spell_query(app, query)
-    _check_folders(app, query)
+    check_folders(app, query)
     status = await wait_for_notes(app)
     limit = app.usage_limits.limit_rows(min(request.limit or DEFAULT_LIMIT, MOST_ROWS))
     page = request.page or 1
@@ -65,6 +59,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
         short_page=None if request.limit else min(page, LARGEST_OFFSET // limit),
         preview_lines=min(request.preview_lines or 1, MOST_PREVIEW_LINES),
     )
+    said, meant = await explain(app, query, request.query or "", found)
     return ListAnswer(
         content=[_row(summary, app.config.policy) for summary in found.notes],
         next_page=page + 1 if page * (found.size or limit) < found.total else None,
@@ -72,14 +67,14 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
         have_all=found.have_all,
         inside_words=found.inside_words or None,
         corrected=dict(found.corrected) or None,
-        suggestions=list(found.suggestions) or None,
-        note=" ".join(_notes(request, found)) or None,
+        suggestions=[*found.suggestions, *meant] or None,
+        note=" ".join((*_bounds(request), *said, *(() if found.read else (_NOT_READ,)))) or None,
         sync=sync_part(status, now=app.clock()),
     )
 
 
-def _notes(request: ListRequest, found: Found) -> Iterator[str]:
-    """Yield what was asked for beyond a maximum, what was searched for as text and may be meant otherwise, and what was not looked at."""
+def _bounds(request: ListRequest) -> Iterator[str]:
+    """Yield what was asked for beyond a maximum."""
     bounds = (
         ("limit", request.limit, MOST_ROWS),
         ("preview_lines", request.preview_lines, MOST_PREVIEW_LINES),
@@ -87,16 +82,6 @@ def _notes(request: ListRequest, found: Found) -> Iterator[str]:
     beyond = [f"`{name}` is at most {most}" for name, asked, most in bounds if (asked or 0) > most]
     if beyond:
         yield f"{' and '.join(beyond)}; that was used."
-    names = (
-        parser.find_unknown_filters(request.query or "")
-        if not ((found.total and found.have_all is None) or found.have_all)
-        else []
-    )
-    if names:
-        named = " and ".join(f"`{name}:`" for name in names)
-        yield f"{named} was searched for as text. {parser.FILTERS}"
-    if not found.read:
-        yield _NOT_READ
 
 
 def query_of(request: ListRequest) -> Query:
@@ -114,32 +99,11 @@ def query_of(request: ListRequest) -> Query:
 
 def check_query(policy: Policy, query: Query) -> None:
     """Raise ``NotPermitted`` for a search in hidden fields: the hits would reveal them."""
-    kinds = set(_kinds_in(query.terms))
+    kinds = set(map(type, conditions_in(query.terms)))
     if query.tags or query.excluded_tags or Tagged in kinds:
         policy.require_filter(Field.TAGS)
     if kinds & {Word, Phrase}:
         policy.require_filter(Field.TEXT)
-
-
-def _check_folders(app: App, query: Query) -> None:
-    """Raise ``QueryError`` for a search in folders where there are none: it would find nothing, or all."""
-    named = query.folders or query.excluded_folders or InFolder in set(_kinds_in(query.terms))
-    if named and not app.config.store.paths:
-        raise QueryError(
-            f"`path:` looks in folders, and {app.config.store.title} has none.",
-            resolution_hint='Look for words or tags. To search for the text itself, put it in quotes: "path:".',
-        )
-
-
-def _kinds_in(condition: Condition | None) -> Iterator[type[Condition]]:
-    match condition:
-        case Ranked(conditions) | And(conditions) | Or(conditions):
-            for one in conditions:
-                yield from _kinds_in(one)
-        case Not(inner):
-            yield from _kinds_in(inner)
-        case Word() | Phrase() | Tagged() | InFolder():
-            yield type(condition)
 
 
 def _row(summary: Summary, policy: Policy) -> ListItem:

@@ -110,11 +110,19 @@ _OF_A_PART = ("db_total_notes", "db_active_notes", "db_trashed_notes", "sync_loa
 _WITHOUT_VERSION = {"pin", "unpin"}
 """Actions that replace nothing which the caller may not have seen."""
 
+_WITH_DRY_RUN = {"rename_tag", "history", "list_tags", "find_duplicates", "get_stats"}
+"""Actions that can do nothing but count, or never change anything."""
+
 Answers = ManageAnswer | HistoryAnswer | StatsAnswer | TagsAnswer | DuplicatesAnswer
 
 
 async def handle(app: App, request: ManageRequest, call: CallContext) -> Answers:
     """Carry out the action. Raises ``InvalidRequest`` and what the action raises."""
+    if request.dry_run and request.action not in _WITH_DRY_RUN:
+        raise InvalidRequest(
+            f"`{request.action}` has no dry run; nothing was done.",
+            resolution_hint="Leave `dry_run` out if it shall be done.",
+        )
     return await _ACTIONS[request.action](app, request, call)
 
 

@@ -119,12 +119,12 @@ async def find_at_version(app: App, note_id: str, version: int | None) -> Note:
     return note
 
 
-def missing_version_error(message: str) -> InvalidRequest:
+def missing_version_error(message: str, *, way_out: str = "") -> InvalidRequest:
     """Return the error for a call without ``local_version`` that needs one."""
     return InvalidRequest(
         message,
         resolution_hint="What replaces something needs the version that was read: `get` and the rows of "
-        "`list` have it. Leave out what shall stay.",
+        f"`list` have it.{way_out}",
     )
 
 

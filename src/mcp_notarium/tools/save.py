@@ -361,7 +361,10 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
     if request.local_version is None:
         given = [name for name in _text_arguments(request) if name.startswith("text")]
         named = " and ".join(f"`{name}`" for name in (*given, *_replaced_fields(request)))
-        raise missing_version_error(f"{named} cannot be saved without `local_version`.")
+        raise missing_version_error(
+            f"{named} cannot be saved without `local_version`.",
+            way_out=" Leave out what shall stay.",
+        )
     return await find_as_read(
         app, request.id, request.local_version, server_version=request.server_version
     )

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.errors import InvalidRequest, StoreProtocolError, StoreRejected
+from mcp_notarium.errors import InvalidRequest, StoreProtocolError, StoreRejected, UnfitContent
 from mcp_notarium.markup import html_codec
 from mcp_notarium.stores.json_answers import to_json
 
@@ -406,7 +406,7 @@ def _label_names(held: dict[str, Any], tags: tuple[str, ...]) -> list[str]:
     passed_on = {one[1] for one in held.get("labels", []) if one[4]}
     for tag in wanted:
         if tag not in owned and not _can_be_made(tag):
-            raise StoreRejected(
+            raise UnfitContent(
                 "a tag of this store has letters, digits, `_` and `:` only, and does not begin with "
                 "`label:` or `relation:`; nothing was saved",
                 subcategory="tag_name",

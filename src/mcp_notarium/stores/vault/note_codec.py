@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.errors import StoreRejected
+from mcp_notarium.errors import UnfitContent
 from mcp_notarium.markup.front_matter import (
     NotUnderstood,
     change_tags,
@@ -205,12 +205,12 @@ def _page_tags(value: str) -> Iterator[str]:
 
 
 def compose(base: Revision | None, content: Content) -> Body:
-    """Compose what a save stores. Raises ``StoreRejected`` for an edit that a file cannot hold."""
+    """Compose what a save stores. Raises ``UnfitContent`` for an edit that a file cannot hold."""
     clean = content.cleaned()
     if base is not None and clean.native == EXACT:
         return Body(clean.text, clean.trash, _former_path(base, clean.title))
     if clean.title is not None and leads_up(clean.title):
-        raise StoreRejected(
+        raise UnfitContent(
             "`..` in a title cannot be followed; nothing was saved",
             subcategory="title",
             resolution_hint="Write the folder from the top of the vault, as in `Work/Plan`.",
@@ -243,7 +243,7 @@ def _former_path(base: Revision, title: str | None) -> str | None:
 def _renamed(path: str, title: str) -> str:
     new = renamed_path(path, title)
     if new is None or split_path(new) is None:
-        raise StoreRejected(
+        raise UnfitContent(
             "no note of this vault can have this name or folder; nothing was saved",
             subcategory="title",
             resolution_hint="Choose a title with words."
@@ -288,7 +288,7 @@ def _keep_style(old: str, text: str) -> str:
 
 
 def _require_unbroken(old: str, text: str) -> None:
-    """Raise ``StoreRejected`` if an edit leaves a block that cannot be read, and the old one could."""
+    """Raise ``UnfitContent`` if an edit leaves a block that cannot be read, and the old one could."""
     try:
         require_readable(old)
     except NotUnderstood:
@@ -296,7 +296,7 @@ def _require_unbroken(old: str, text: str) -> None:
     try:
         require_readable(text)
     except NotUnderstood:
-        raise StoreRejected(
+        raise UnfitContent(
             "the front matter would not be readable YAML with mere keys and values; nothing was saved",
             subcategory="front_matter",
             resolution_hint="Close the block with a second `---` line, quote values that hold `: `, `#` or brackets, and keep "
@@ -317,7 +317,7 @@ def _with_tags(text: str, old: tuple[str, ...], wanted: tuple[str, ...]) -> str:
         return text
     for tag in added:
         if not _NAME.fullmatch(tag) or tag.isdecimal():
-            raise StoreRejected(
+            raise UnfitContent(
                 "a tag of a vault has letters, digits, `_`, `-` and `/` only, and not digits alone; "
                 "nothing was saved",
                 subcategory="tag_name",
@@ -329,20 +329,20 @@ def _with_tags(text: str, old: tuple[str, ...], wanted: tuple[str, ...]) -> str:
         changed = change_tags(text, added=added, removed=removed, replaced=replaced)
         require_readable(changed)
     except NotUnderstood:
-        raise StoreRejected(
+        raise UnfitContent(
             "the front matter of this note is no YAML that can be read, so it cannot take tags; nothing was saved",
             subcategory="front_matter",
             resolution_hint="Repair the block in the text first: between two `---` lines, as YAML. Or leave `tags` out.",
         ) from None
     found = {tag_key(tag) for tag in find_tags(changed)[0]}
     if left := [tag for tag in removed if tag_key(tag) in found]:
-        raise StoreRejected(
+        raise UnfitContent(
             f"{len(left)} of the tags to remove stand in the text, as `#tag`; nothing was saved",
             subcategory="inline_tags",
             resolution_hint="Remove them there, with `find` and `replace` or `text_patch`.",
         )
     if not {tag_key(tag) for tag in added} <= found:
-        raise StoreRejected(
+        raise UnfitContent(
             "the tags of this note are written in a form that cannot be changed here; nothing was saved",
             subcategory="front_matter",
             resolution_hint="Change them in the text, with `text_patch`.",
