@@ -23,7 +23,7 @@ from mcp_notarium.storage import driver, note_lookup, note_rows
 from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.storage.version_table import ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, Ids
-from mcp_notarium.stores.reviving import find_replaced
+from mcp_notarium.stores.extensions import find_replaced
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.note_transfer import NoteTransfer
@@ -40,9 +40,7 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.stores.contract import Store, Traits
-    from mcp_notarium.stores.linked_files import FolderStore
-    from mcp_notarium.stores.native import NativeReads
-    from mcp_notarium.stores.reviving import RevivingStore
+    from mcp_notarium.stores.extensions import FolderStore, NativeReads, RevivingStore
     from mcp_notarium.sync.progress import SyncStatus
     from mcp_notarium.sync.scheduler import Scheduler
     from mcp_notarium.sync.write_sender import Saved

@@ -49,7 +49,7 @@ policy and the audit log know the names of this page.
 ## Arguments as they are sent
 
 Models and the programs between them and a server do not send every value in its type. One place reads arguments, of these tools and of
-[native ones](native-tools.md) (`tools/arguments.py`); `tests/interaction/test_arguments_as_sent.py` has each row, and
+[native ones](native-tools.md) (`tools/requests.py`); `tests/interaction/test_arguments_as_sent.py` has each row, and
 `tests/property/test_call_arguments.py` shows that no object of arguments makes an unexplained error.
 
 | sent | taken as | where |

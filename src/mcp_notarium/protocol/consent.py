@@ -24,7 +24,6 @@ from pydantic import ValidationError
 from mcp_notarium import logs
 from mcp_notarium.audit.chain import Decision
 from mcp_notarium.protocol.call_audit import PassOn
-from mcp_notarium.tools.arguments import read_flag
 from mcp_notarium.tools.call_context import (
     ConsentMode,
     client_error,
@@ -32,6 +31,7 @@ from mcp_notarium.tools.call_context import (
     consent_mode,
     timeout_error,
 )
+from mcp_notarium.tools.requests import read_flag
 
 ASKING_SECONDS: Final = 55.0
 OPEN_SECONDS: Final = 600.0

@@ -2,7 +2,7 @@
 
 A note scores the sum of what each word scores in it: bm25 (rarer words more, long notes less), and a word in the heading
 or in a tag more than one in the text. Notes whose title is the query come first, then those whose title has
-all the words. Function words (``search/function_words.py``) are not looked for beside others, nor are words that
+all the words. Function words (``search/words.py``) are not looked for beside others, nor are words that
 more than half of the notes have.
 
 Scoring takes a millisecond for some thousand notes, so the rarest words choose which ones are scored: words
@@ -20,10 +20,10 @@ from enum import IntEnum
 
 from mcp_notarium.search.folding import is_searchable
 from mcp_notarium.search.fts_expression import build_match, match_any
-from mcp_notarium.search.function_words import function_words
 from mcp_notarium.search.query import And, Condition, Query, Ranked, Word
 from mcp_notarium.search.snippets import Term, spelled
 from mcp_notarium.search.units import units_of
+from mcp_notarium.search.words import function_words
 
 MOST_RANKED = 1000
 """Notes that are ranked, about. Beyond that the newest come first."""

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage import write_ahead_log
-from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.driver import SQL_ERROR, Connection, copy_pages, translate
-from mcp_notarium.storage.statement_texts import (
+from mcp_notarium.storage.statements import (
+    Authorizer,
     Row,
     may_be_cut,
     portion_of,

@@ -21,10 +21,10 @@ from mcp_notarium.errors import CacheDamaged, LockedError, NotariumError, Verdic
 from mcp_notarium.files.private_files import sync_folder
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import driver, migrations
-from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.database import BUSY_SECONDS, MEMORY, Database
 from mcp_notarium.storage.driver import Connection
 from mcp_notarium.storage.integrity import PAGE_SIZE
+from mcp_notarium.storage.statements import Authorizer
 from mcp_notarium.storage.write_ahead_log import has_header
 
 __all__ = ["Database", "companions", "connect", "create"]

@@ -11,7 +11,7 @@ import math
 
 from mcp_notarium.domain.note import Content, PendingWrite, WriteKind, WriteState
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.statement_texts import Row
+from mcp_notarium.storage.statements import Row
 
 
 class JournalTable:

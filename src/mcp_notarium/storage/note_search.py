@@ -35,7 +35,7 @@ from mcp_notarium.storage.ranked_search import (
     is_long,
 )
 from mcp_notarium.storage.spelling import Spelled, Speller, correct, suggest
-from mcp_notarium.storage.statement_texts import Row
+from mcp_notarium.storage.statements import Row
 from mcp_notarium.storage.vocabulary import Vocabulary
 
 _SHORTEST_PART = 3

@@ -22,7 +22,7 @@ from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.domain.way_back import find_taken
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.hidden_note_filter import VisibilityFilter
-from mcp_notarium.storage.statement_texts import Row
+from mcp_notarium.storage.statements import Row
 
 ROW_BYTES = 300
 """Counted for each version beside its text, so that many small ones are limited, too."""

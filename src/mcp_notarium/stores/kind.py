@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcp_notarium.domain.note_archive import DocumentFormat
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
     from mcp_notarium.stores.contract import Store
-    from mcp_notarium.stores.native import NativeReads, NoteIndex
+    from mcp_notarium.stores.extensions import NativeReads, NoteIndex
 
 
 _PLAIN_ID = re.compile("[A-Za-z0-9_-]{4,64}")

@@ -27,8 +27,7 @@ from mcp_notarium.storage.note_ids import Named
 from mcp_notarium.storage.note_rows import BULK_SIZE
 from mcp_notarium.storage.note_table import Counts
 from mcp_notarium.stores.contract import Entry, Store, Versions
-from mcp_notarium.sync.lost_notes import find_lost
-from mcp_notarium.sync.note_fetch import NoteFetcher
+from mcp_notarium.sync.note_fetch import NoteFetcher, find_lost
 from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.sync.pull_decisions import (
     Action,

@@ -24,7 +24,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Ids, Retry, Store, Versions
-from mcp_notarium.stores.reviving import find_native
+from mcp_notarium.stores.extensions import find_native
 from mcp_notarium.sync.conflict_copy import differences, same_but_blanks
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest, get_proven

@@ -22,7 +22,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.version_table import Makers, NoteVersion
 from mcp_notarium.stores.contract import ListingStore, Store, VersionedStore, Versions
-from mcp_notarium.stores.reviving import RevivingStore, find_native, name_parts
+from mcp_notarium.stores.extensions import RevivingStore, find_native, name_parts
 
 LIMIT = 10
 """Versions that the store is asked for at a time."""

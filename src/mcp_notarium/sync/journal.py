@@ -25,7 +25,7 @@ from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.version_table import CREATION, ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, Store
-from mcp_notarium.sync import lost_notes
+from mcp_notarium.sync import note_fetch
 from mcp_notarium.sync.write_errors import no_room_error
 
 LONGEST_LEASE = 3600.0
@@ -196,7 +196,7 @@ class Journal:
             etag = head.etag if isinstance(head, Revision) else seen
             if held in (seen, etag) and not self.in_flight(head.id):
                 if isinstance(head, Tombstone) and self._keeps_lost:
-                    lost_notes.forget(self._cache, head.id)
+                    note_fetch.forget(self._cache, head.id)
                 else:
                     self._cache.notes.apply([head])
 

@@ -27,7 +27,7 @@ from mcp_notarium.sync.push import Pusher
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.cache import Cache
-    from mcp_notarium.stores.linked_files import FolderStore
+    from mcp_notarium.stores.extensions import FolderStore
 
 
 class LinkWriter:

@@ -9,7 +9,7 @@ from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store, Versions
-from mcp_notarium.sync import lost_notes
+from mcp_notarium.sync import note_fetch
 
 
 class NativeIndex:
@@ -67,7 +67,7 @@ class NativeIndex:
             unwritten = all(one.note_id != note_id for one in cache.journal.in_flight())
             if cache.notes.etag(note_id) == seen and unwritten:
                 if isinstance(newest, Tombstone) and self._store.traits.versions is Versions.NONE:
-                    lost_notes.forget(cache, note_id)
+                    note_fetch.forget(cache, note_id)
                 else:
                     cache.notes.apply([newest])
         return None if isinstance(newest, Tombstone) else cache.notes.get(note_id)

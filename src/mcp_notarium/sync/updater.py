@@ -29,7 +29,7 @@ from mcp_notarium.markup.obsidian_links import Changes
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Ids, Store
-from mcp_notarium.stores.reviving import RevivingStore, find_native
+from mcp_notarium.stores.extensions import RevivingStore, find_native
 from mcp_notarium.sync.entry_replay import ROUNDS, EntryReplay
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.link_writes import LinkWriter

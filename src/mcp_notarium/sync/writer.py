@@ -27,7 +27,7 @@ from mcp_notarium.markup.obsidian_links import Changes
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Ids, Store, Versions, require_supported
-from mcp_notarium.stores.reviving import name_parts
+from mcp_notarium.stores.extensions import name_parts
 from mcp_notarium.sync.entry_replay import EntryReplay
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.journal_replay import JournalReplay

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.search.dates import find_dates
 from mcp_notarium.search.folding import fold, pieces
+from mcp_notarium.search.units import find_dates
 
 DAY = "18.03.2020"
 

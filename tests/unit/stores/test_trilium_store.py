@@ -26,7 +26,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.contract import ChangePage, Entry, PushStatus
 from mcp_notarium.stores.kind import StoreSettings
-from mcp_notarium.stores.trilium import login, note_codec, note_reader
+from mcp_notarium.stores.trilium import note_codec, note_reader, session
 from mcp_notarium.stores.trilium.kind import ALLOW_HTTP, KIND, TOKEN, URL
 from mcp_notarium.stores.trilium.urls import Urls
 from notarium_devtools.trilium import TriliumSimulator
@@ -543,7 +543,7 @@ class Dialog:
 
 async def test_a_login_makes_one_token_by_the_password(sim):
     settings = StoreSettings({URL: sim.url + "/etapi/"})
-    token = await login.log_in(settings, 5.0, Dialog(sim.password))
+    token = await session.log_in(settings, 5.0, Dialog(sim.password))
     assert token.reveal_text() in sim.etapi.tokens
     assert sim.etapi.logins == ["MCP Notarium"]
 
@@ -551,11 +551,11 @@ async def test_a_login_makes_one_token_by_the_password(sim):
 async def test_a_wrong_password_is_sent_once(sim):
     settings = StoreSettings({URL: sim.url})
     with pytest.raises(LoginRequired):
-        await login.log_in(settings, 5.0, Dialog("wrong"))
+        await session.log_in(settings, 5.0, Dialog("wrong"))
     assert len(sim.requests) == 1
     sim.etapi.failed_logins = 10
     with pytest.raises(RateLimited) as refusal:
-        await login.log_in(settings, 5.0, Dialog(sim.password))
+        await session.log_in(settings, 5.0, Dialog(sim.password))
     assert refusal.value.retry_after == 724
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from mcp_notarium.tools.arguments import _Field, _fields, read_arguments
+from mcp_notarium.tools.requests import _Field, _fields, read_arguments
 from mcp_notarium.tools.toolsets import find_toolset, toolset_names
 
 

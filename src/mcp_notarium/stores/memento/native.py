@@ -12,10 +12,10 @@ from typing import Any
 
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
+from mcp_notarium.stores.extensions import NoteIndex
 from mcp_notarium.stores.memento import note_codec
 from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
-from mcp_notarium.stores.native import NoteIndex
 from mcp_notarium.threads import run_in_thread
 
 _ID_SHOWN = 80

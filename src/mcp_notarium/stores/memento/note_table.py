@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from mcp_notarium.domain.characters import has_lone_surrogate
 from mcp_notarium.errors import StorePlaceUnusable, StoreRejected, VersionConflict
+from mcp_notarium.stores.extensions import Replaced
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.memento import note_codec
 from mcp_notarium.stores.memento.database_file import Columns, DatabaseFile, quoted
@@ -31,7 +32,6 @@ from mcp_notarium.stores.memento.note_codec import (
     tags_of,
     unpack,
 )
-from mcp_notarium.stores.reviving import Replaced
 
 _PARTS = {"images": "pictures", "color": "colour", "checkItems": "items of the checklist"}
 """The columns that the content of a note does not say, or not all of."""

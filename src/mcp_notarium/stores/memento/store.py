@@ -36,13 +36,12 @@ from mcp_notarium.stores.contract import (
     check_not_withdrawn,
     random_id,
 )
+from mcp_notarium.stores.extensions import NoteIndex, Replaced
 from mcp_notarium.stores.memento import note_codec, note_table
 from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import PROPERTIES
 from mcp_notarium.stores.memento.native import NativeMemento
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
-from mcp_notarium.stores.native import NoteIndex
-from mcp_notarium.stores.reviving import Replaced
 from mcp_notarium.threads import run_in_thread
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcp_notarium.secret import Secret
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
     from mcp_notarium.stores.contract import Store
-    from mcp_notarium.stores.native import NativeReads, NoteIndex
+    from mcp_notarium.stores.extensions import NativeReads, NoteIndex
     from mcp_notarium.stores.trilium.urls import Urls
 
 URL, TOKEN, ALLOW_HTTP = "TRILIUM_URL", "TRILIUM_TOKEN", "TRILIUM_ALLOW_HTTP"
@@ -86,9 +86,9 @@ def _access(settings: StoreSettings) -> Access:
 
 
 async def _log_in(settings: StoreSettings, seconds: float, dialog: LoginDialog) -> Secret:
-    from mcp_notarium.stores.trilium import login  # noqa: PLC0415 - see the top
+    from mcp_notarium.stores.trilium import session  # noqa: PLC0415 - see the top
 
-    return await login.log_in(settings, seconds, dialog)
+    return await session.log_in(settings, seconds, dialog)
 
 
 def _native(store: Store, index: NoteIndex) -> NativeReads:

@@ -21,7 +21,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.search.folding import fold
-from mcp_notarium.stores.native import NoteIndex
+from mcp_notarium.stores.extensions import NoteIndex
 from mcp_notarium.stores.trilium import note_codec
 from mcp_notarium.stores.trilium.note_codec import ROOT, TreeNote, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import NoteReader, each, missing_error

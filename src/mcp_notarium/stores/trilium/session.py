@@ -1,12 +1,16 @@
-"""Send requests to one Trilium server with one token, and name what its refusals mean.
+"""Send requests to one Trilium server with one token, name what its refusals mean, and make a token by a password.
 
 The token is the configured one, else the stored one. A refused token is never tried as another account's:
 there is one login to a server. Every request that changes something is sent at most as often as its caller
 says that it may be repeated.
+
+Each login makes a token that never ends and stands in Trilium's options until somebody deletes it there. So
+there is one request and no second try: ten wrong passwords lock logins for a quarter of an hour.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -16,13 +20,16 @@ from mcp_notarium.errors import (
     LoginRequired,
     NotariumError,
     OutcomeUnknown,
+    RateLimited,
     StoreProtocolError,
     StoreRejected,
 )
 from mcp_notarium.secret import Secret
-from mcp_notarium.stores.context import TokenStore
+from mcp_notarium.stores.context import LoginDialog, TokenStore
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.json_answers import parse_json
+from mcp_notarium.stores.kind import StoreSettings
+from mcp_notarium.stores.trilium import kind
 from mcp_notarium.stores.trilium.kind import LOGIN_HINT, TOKEN
 
 _REFUSED = 401
@@ -152,3 +159,45 @@ def _code(reply: Reply) -> str:
         return ""
     code = answer.get("code") if isinstance(answer, dict) else None
     return code if isinstance(code, str) else ""
+
+
+TOKEN_NAME = "MCP Notarium"  # noqa: S105 - the name of a token
+_LARGEST = 64 * 1024
+
+
+async def log_in(settings: StoreSettings, seconds: float, dialog: LoginDialog) -> Secret:
+    """Return the token that the password gives. Raises ``LoginRequired`` or what a request raises."""
+    urls = kind.urls_of(settings)
+    password = dialog.ask_secret("Password of the Trilium server: ")
+    session = HttpSession(bases=[urls.base], timeout=seconds, plain_http=urls.plain_http)
+    body = json.dumps({"password": password.reveal_text(), "tokenName": TOKEN_NAME}).encode()
+    request = Request(
+        "POST",
+        urls.api("auth", "login"),
+        headers={"content-type": "application/json"},
+        body=body,
+        tries=1,
+        largest=_LARGEST,
+    )
+    try:
+        reply = await session.send(request)
+    except RateLimited as error:
+        raise RateLimited(
+            "Trilium takes no logins for a while: there were too many wrong passwords",
+            retry_after=error.retry_after,
+        ) from None
+    finally:
+        await session.close()
+    if reply.status == _REFUSED:
+        raise LoginRequired(
+            "Trilium does not accept this password.",
+            resolution_hint="Run `mcp-notarium login` again. If the server has no password (a desktop, "
+            "or single sign-on), make a token in Trilium (Options > ETAPI) and set TRILIUM_TOKEN.",
+        )
+    if not reply.ok:
+        raise StoreProtocolError(f"Trilium answered a login with status {reply.status}")
+    answer = parse_json(reply.body)
+    token = answer.get("authToken") if isinstance(answer, dict) else None
+    if not isinstance(token, str) or not token.isascii() or not token:
+        raise StoreProtocolError("Trilium answered a login without a token")
+    return Secret(token)

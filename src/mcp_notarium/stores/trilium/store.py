@@ -44,9 +44,9 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
+from mcp_notarium.stores.extensions import NoteIndex
 from mcp_notarium.stores.http import MIB, HttpSession, Request
 from mcp_notarium.stores.json_answers import to_json
-from mcp_notarium.stores.native import NoteIndex
 from mcp_notarium.stores.trilium import note_codec, write_steps
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
 from mcp_notarium.stores.trilium.native import NativeTrilium

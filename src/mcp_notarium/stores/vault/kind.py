@@ -19,7 +19,7 @@ from mcp_notarium.stores.kind import StoreKind, StoreSettings, Truth
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, StoreContext
     from mcp_notarium.stores.contract import Store
-    from mcp_notarium.stores.native import NativeReads, NoteIndex
+    from mcp_notarium.stores.extensions import NativeReads, NoteIndex
 
 PATH = "VAULT_PATH"
 _OTHERS_WRITE = (

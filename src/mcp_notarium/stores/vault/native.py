@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
-from mcp_notarium.stores.native import NoteIndex
+from mcp_notarium.stores.extensions import NoteIndex
 from mcp_notarium.stores.vault.pages import NotePages, Page
 
 _PATH_SHOWN = 80

@@ -34,7 +34,7 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
-from mcp_notarium.stores.native import NoteIndex
+from mcp_notarium.stores.extensions import NoteIndex
 from mcp_notarium.stores.vault import note_codec
 from mcp_notarium.stores.vault.file_table import FileTable, Found
 from mcp_notarium.stores.vault.file_writer import NoteFile

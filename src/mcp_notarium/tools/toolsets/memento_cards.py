@@ -13,9 +13,8 @@ from pydantic import StrictBool
 from mcp_notarium.domain.characters import escape_surrogates
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.tools.answers import PlainAnswer
-from mcp_notarium.tools.arguments import EMPTY, NULL
 from mcp_notarium.tools.get import TEXT_HIDDEN
-from mcp_notarium.tools.requests import QUIET, Wire
+from mcp_notarium.tools.requests import EMPTY, NULL, QUIET, Wire
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

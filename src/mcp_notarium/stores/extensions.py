@@ -1,0 +1,122 @@
+"""Define what some stores do beyond the contract: revive notes, reach the files around them, read for native tools.
+
+Traits tell which (``revives``, ``folders``). Native reads are each judged before anything of them is shown: a store's package
+has them in its ``native`` module, made by ``StoreKind.native``. They ask the store itself, so what
+they read may be newer than the index. The tools are in ``tools/toolsets``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from mcp_notarium.domain.note import Note, Revision
+from mcp_notarium.domain.policy import Visibility
+from mcp_notarium.stores.contract import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Hold what a body replaces in a note.
+
+    ``native``: that, as ``compose`` takes it in ``Content.native``; b'' if the body changes nothing. ``names``: what of
+    it the ``Content`` does not say and a person would miss, in the user's words.
+    """
+
+    native: bytes = b""
+    names: tuple[str, ...] = ()
+
+
+async def find_replaced(store: Store, note_id: str, body: bytes) -> Replaced | None:
+    """Return what a body of an update would replace now; None where the content says all. See ``RevivingStore``."""
+    if not store.traits.revives:
+        return None
+    return await cast("RevivingStore", store).find_replaced(note_id, body)  # its trait says so
+
+
+async def find_native(store: Store, note_id: str, body: bytes) -> bytes | None:
+    """Return the ``native`` of :func:`find_replaced`; None where the content says all."""
+    found = await find_replaced(store, note_id, body)
+    return None if found is None else found.native
+
+
+def name_parts(store: Store, native: bytes) -> tuple[str, ...]:
+    """Name what a ``native`` holds that no ``Content`` says; nothing where the content says all. Pure."""
+    return cast("RevivingStore", store).name_parts(native) if store.traits.revives else ()
+
+
+class RevivingStore(Store, Protocol):
+    """Reach a store with the trait ``revives``.
+
+    ``push`` of an update raises ``VersionConflict`` if it would replace something else than ``PendingWrite.replaced``.
+    """
+
+    async def keepsake(self, note_id: str) -> bytes:
+        """Return all that the store holds of a note, as ``compose`` takes it in ``Content.native`` of a new one.
+
+        Raises ``NoteNotFound``.
+        """
+
+    async def find_replaced(self, note_id: str, body: bytes) -> Replaced:
+        """Read what a composed body of an update would replace now.
+
+        Raises ``NoteNotFound``, and ``VersionConflict`` if the body takes back a change that another one has followed.
+        """
+
+    def name_parts(self, native: bytes) -> tuple[str, ...]:
+        """Name what a ``native`` holds that no ``Content`` says, in the user's words. Pure."""
+
+    def overlay(self, natives: Sequence[str]) -> str:
+        """Combine what several writes have replaced, the newest first, into the state before the oldest. Pure."""
+
+
+class FolderStore(Store, Protocol):
+    """Reach a store whose notes are files among others, which may name them."""
+
+    async def find_files(self, paths: Iterable[str]) -> set[str]:
+        """Return at which of these paths there are files that are no notes, such as images."""
+
+    async def find_cards(self, path: str) -> dict[str, int | None]:
+        """Return how many cards of each canvas show the note; None: it names the note, and is not readable."""
+
+    async def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> set[str]:
+        """Let these canvases show the note at its new path; return those that do."""
+
+
+class NativeReads(Protocol):
+    """Read from the store for its native tools. No method returns what the policy hides."""
+
+    beyond_index: bool
+    """Ids of one word may name notes that the index lacks."""
+
+
+class NoteIndex(Protocol):
+    """Judge what was read by the policy, and tell what the index has of a note."""
+
+    @property
+    def rules(self) -> Visibility:
+        """Return the rules of the policy on notes."""
+
+    def sees(
+        self, note_id: str, tags: Sequence[str], *, clear: bool, identity: str | None = None
+    ) -> bool:
+        """Tell whether a note with these tags is shown; ``clear`` False: its tags were not understood."""
+
+    def hides_name(self, note_id: str) -> bool:
+        """Tell whether this name is hidden, whatever the note says."""
+
+    def current_id(self, old: str) -> str | None:
+        """Return the id that the note of an old id has now; None if there is none, or more than one."""
+
+    def get(self, note_id: str) -> Note | None:
+        """Return the note as the index has it."""
+
+    def base(self, note_id: str) -> Revision | None:
+        """Return the last revision that the index knows of a note."""
+
+    async def refresh(self, note_id: str) -> Note | None:
+        """Return the note as the store has it now, also to the index; None if it is gone, or hidden.
+
+        Raises what the store raises.
+        """
