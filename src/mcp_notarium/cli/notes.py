@@ -33,7 +33,8 @@ from mcp_notarium.logs.redaction_rules import one_line, several_lines
 from mcp_notarium.report.words import counted
 from mcp_notarium.search import parser
 from mcp_notarium.stores.contract import Changes
-from mcp_notarium.tools.list_hints import check_folders, explain
+from mcp_notarium.tools.list import check_folders
+from mcp_notarium.tools.list_hints import explain
 from mcp_notarium.tools.tags import spell_query
 
 if TYPE_CHECKING:
@@ -75,7 +76,9 @@ async def _search(args: argparse.Namespace) -> int:
         query = spell_query(app, query)
         check_folders(app, query)
         found = await app.library.find(query, limit=args.n, offset=0, preview_lines=1)
-        said, meant = await explain(app, query, " ".join(args.words), found)
+        said, meant = list[str](), list[str]()
+        if found.is_short:
+            said, meant = await explain(app, query, " ".join(args.words), found)
         record_read(app, "cli.search", *(one.id for one in found.notes))
     facts = {"total": found.total, "notes": [_as_json(one) for one in found.notes]}
     print_data(facts, [line for one in found.notes for line in _hit(one)], as_json=args.json)

@@ -19,12 +19,12 @@ from mcp_notarium.audit.chain import ActName, AuditEntry, Facts
 from mcp_notarium.errors import LockedError, NotariumError
 from mcp_notarium.protocol.app_holder import AppHolder, Report
 from mcp_notarium.protocol.call_pipeline import CallPipeline, report_unexpected
-from mcp_notarium.protocol.stdio import EndOfInput, Event, EventQueue, ImportDone, Stop
+from mcp_notarium.protocol.stdio import Event, EventQueue
 from mcp_notarium.protocol.transport import (
     Outbox,
     ShutdownDeadline,
-    Transport,
     first_of,
+    pump,
     run_transport,
 )
 from mcp_notarium.tools.toolsets import find_toolset
@@ -78,7 +78,7 @@ def run(
 
             outbox = Outbox(outgoing, flow)
             async with run_transport(connection, outbox, deadline, ready=ready) as transport:
-                tasks.start_soon(_pump, queue, held, transport, sdk)
+                tasks.start_soon(pump, queue, held, transport, sdk.set)
                 await first_of(sdk.wait, transport.over.wait)
                 if sdk.is_set():
                     from mcp_notarium.protocol import sdk_server  # noqa: PLC0415 - the loader has imported it
@@ -90,26 +90,6 @@ def run(
         return _exit_code(holder)
 
     return anyio.run(serve)
-
-
-async def _pump(
-    queue: EventQueue, held: Sequence[Event], transport: Transport, sdk: anyio.Event
-) -> None:
-    """Pass everything that arrives to the transport, in order."""
-    events = [*held]
-    while True:
-        for event in events:
-            match event:
-                case ImportDone():
-                    event.demand()
-                    sdk.set()
-                case Stop():
-                    transport.stop()
-                case EndOfInput():
-                    transport.end_of_input()
-                case line:
-                    transport.feed(line)
-        events = await queue.next()
 
 
 def _exit_code(holder: AppHolder) -> int:

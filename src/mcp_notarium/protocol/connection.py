@@ -29,7 +29,7 @@ from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.protocol import jsonrpc
 from mcp_notarium.protocol.jsonrpc import Json, Refusal, RequestId, id_key, reply
 from mcp_notarium.protocol.static_replies import Reply, StaticReplies
-from mcp_notarium.protocol.stdio import TooLong
+from mcp_notarium.protocol.stdio import TooLong, size_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -132,13 +132,6 @@ class _Era(Enum):
     UNKNOWN = "unknown"
     HANDSHAKE = "handshake"
     MODERN = "modern"
-
-
-def size_of(line: object) -> int | None:
-    """Return the bytes of a line, as the flow counts them; None for what is no line."""
-    if isinstance(line, TooLong):
-        return 0
-    return len(line) if isinstance(line, bytes) else None
 
 
 class Connection:

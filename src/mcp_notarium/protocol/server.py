@@ -19,14 +19,13 @@ import threading
 from collections.abc import Callable
 
 from mcp_notarium.protocol import stdio
-from mcp_notarium.protocol.connection import Connection, FlowControl, size_of
+from mcp_notarium.protocol.connection import Connection, FlowControl
 from mcp_notarium.protocol.static_replies import StaticReplies, offering, read_replies
 from mcp_notarium.protocol.stdio import (
     EndOfInput,
     Event,
     EventQueue,
     ImportDone,
-    Item,
     LineBuffer,
     Stop,
     TooLong,
@@ -99,7 +98,7 @@ def _serve(
         read_replies(config.toolset), config.policy, config.tool_prefix, config.store.lacking
     )
     connection = Connection(StaticReplies(replies), flow)
-    read_lines(incoming, queue, flow, buffer, first=confinement.drop_all_rights)
+    stdio.read_lines(incoming, queue, flow, buffer, first=confinement.drop_all_rights)
 
     def load() -> None:
         _load(queue, settings, confinement.how)
@@ -214,24 +213,6 @@ def catch_signals(queue: EventQueue) -> None:
             signal.signal(number, lambda _number, _frame: queue.put(Stop()))
 
 
-def read_lines(
-    incoming: int,
-    queue: EventQueue,
-    flow: FlowControl,
-    buffer: LineBuffer,
-    *,
-    first: Callable[[], None] = lambda: None,
-) -> None:
-    """Read lines into the queue, in a thread that begins with ``first``, while the flow has room."""
-
-    def arrived(item: Item) -> None:
-        if (size := size_of(item)) is not None:
-            flow.read(size)
-        queue.put(item)
-
-    stdio.start_reading(incoming, arrived, first=first, crowded=flow.full, buffer=buffer)
-
-
 def answer_alone(
     queue: EventQueue,
     connection: Connection,
@@ -277,7 +258,7 @@ def answer_alone(
                 return None
             if reply:
                 written += len(reply)
-                flow.done(size_of(event) or 0)
+                flow.done(stdio.size_of(event) or 0)
         elif event is not None:
             held.append(event)
             connection.stays = connection.stays or isinstance(event, bytes | TooLong)

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
+    from mcp_notarium.protocol.connection import FlowControl
+
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
@@ -259,3 +261,28 @@ class EventQueue:
         loop, news = asyncio.get_running_loop(), self._news
         self._wake = lambda: loop.call_soon_threadsafe(news.set)
         return news
+
+
+def size_of(line: object) -> int | None:
+    """Return the bytes of a line, as the flow counts them; None for what is no line."""
+    if isinstance(line, TooLong):
+        return 0
+    return len(line) if isinstance(line, bytes) else None
+
+
+def read_lines(
+    incoming: int,
+    queue: EventQueue,
+    flow: FlowControl,
+    buffer: LineBuffer,
+    *,
+    first: Callable[[], None] = lambda: None,
+) -> None:
+    """Read lines into the queue, in a thread that begins with ``first``, while the flow has room."""
+
+    def arrived(item: Item) -> None:
+        if (size := size_of(item)) is not None:
+            flow.read(size)
+        queue.put(item)
+
+    start_reading(incoming, arrived, first=first, crowded=flow.full, buffer=buffer)

@@ -18,7 +18,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -26,9 +26,18 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from mcp_notarium.protocol.connection import Connection, FlowControl, size_of
+from mcp_notarium.protocol.connection import Connection, FlowControl
 from mcp_notarium.protocol.jsonrpc import Json
-from mcp_notarium.protocol.stdio import TooLong, write_all
+from mcp_notarium.protocol.stdio import (
+    EndOfInput,
+    Event,
+    EventQueue,
+    ImportDone,
+    Stop,
+    TooLong,
+    size_of,
+    write_all,
+)
 
 SECONDS: Final = 1.5
 """From the client's leaving to the end of the process."""
@@ -280,3 +289,23 @@ async def run_transport(
             yield transport
         finally:
             tasks.cancel_scope.cancel()
+
+
+async def pump(
+    queue: EventQueue, held: Sequence[Event], transport: Transport, imported: Callable[[], None]
+) -> None:
+    """Pass everything that arrives to the transport, in order; say that the SDK is ``imported`` when it is."""
+    events = [*held]
+    while True:
+        for event in events:
+            match event:
+                case ImportDone():
+                    event.demand()
+                    imported()
+                case Stop():
+                    transport.stop()
+                case EndOfInput():
+                    transport.end_of_input()
+                case line:
+                    transport.feed(line)
+        events = await queue.next()

@@ -128,7 +128,7 @@ def parse(
     for key, value in (("before", before), ("after", after), ("trash", trash)):
         if value is not None:
             query = _add_filter(query, _Filter(key, str(value)))
-    items = _negate(list(_items(typed)))
+    items = _negate(list(_items(typed))) if typed else []
     if len(items) + len(tags) > MAX_TERMS:
         _refuse(f"The query has more than {MAX_TERMS} terms.", "Leave out the less telling ones.")
     return _with_groups(query, _groups(items))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -106,3 +107,18 @@ def with_all_words(query: Query) -> Query:
             return replace(query, terms=And((*words, *others)))
         case _:
             return query
+
+
+def conditions_in(condition: Condition | None, *, excluded: bool = True) -> Iterator[Condition]:
+    """Yield each condition that is not made of others; ``excluded``: also what must not hold."""
+    match condition:
+        case Ranked(conditions) | And(conditions) | Or(conditions):
+            for one in conditions:
+                yield from conditions_in(one, excluded=excluded)
+        case Not(inner):
+            if excluded:
+                yield from conditions_in(inner)
+        case None:
+            return
+        case _:
+            yield condition

@@ -152,6 +152,11 @@ class Found:
     suggestions: Sequence[str] = ()
     read: bool = True
 
+    @property
+    def is_short(self) -> bool:
+        """Tell whether no note has all that was asked for."""
+        return not (self.total if self.have_all is None else self.have_all)
+
 
 class Nearest(Protocol):
     """Find notes by meaning (``meaning/``)."""
@@ -189,7 +194,7 @@ class SearchIndex:
         well. ``explain``: with what matches in each. ``corrects``: misspelt words are also searched as what they
         mean, and others suggested.
         """
-        if words := bare_words(query):
+        if query.terms is not None and (words := bare_words(query)):
             page = Page(limit, offset, short_page)
             return await self._find_ranked(
                 query,
@@ -283,7 +288,7 @@ class SearchIndex:
         statements = build(query, limit=limit, offset=offset)
         total = self._db.number(statements.count.sql, statements.count.parameters)
         rows = self._db.rows(statements.rows.sql, statements.rows.parameters)
-        terms = terms_of(query.terms) if explain else ()
+        terms = terms_of(query.terms) if explain and query.terms is not None else ()
         notes = self._show(rows, preview_lines, terms)
         return Found(notes, _at_least(total, offset, notes))
 

@@ -27,7 +27,7 @@ from mcp_notarium.tools.answers import (
 )
 from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.note_lookup import find_note, versions_of
-from mcp_notarium.tools.requests import GetRequest, Properties
+from mcp_notarium.tools.requests import GetRequest, shown_properties
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -157,11 +157,6 @@ def fields_of(note: Note, policy: Policy) -> dict[str, Any]:
         "trash": note.trash,
         "properties": shown_properties(note.properties),
     }
-
-
-def shown_properties(properties: frozenset[str]) -> Properties | None:
-    """Return the properties that are set, on the wire; None if there are none."""
-    return Properties(**dict.fromkeys(properties, True)) if properties else None
 
 
 def text_fields(

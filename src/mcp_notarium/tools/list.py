@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.policy import Field, Policy
+from mcp_notarium.errors import QueryError
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import (
+    InFolder,
     Phrase,
     Query,
     Tagged,
     Word,
+    conditions_in,
 )
 from mcp_notarium.tools.answers import ListAnswer, ListItem, Match
 from mcp_notarium.tools.call_context import CallContext
-from mcp_notarium.tools.get import ROW_HIDDEN, shown_properties
-from mcp_notarium.tools.list_hints import check_folders, conditions_in, explain
-from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest
+from mcp_notarium.tools.get import ROW_HIDDEN
+from mcp_notarium.tools.list_hints import explain
+from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest, shown_properties
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 from mcp_notarium.tools.tags import spell_query
 
@@ -47,8 +50,9 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     del call  # a read asks the user nothing
     query = replace(query_of(request), in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app.config.policy, query)
-    query = spell_query(app, query)
     check_folders(app, query)
+    if query.tags or query.excluded_tags or query.terms is not None:
+        query = spell_query(app, query)
     status = await wait_for_notes(app)
     limit = app.usage_limits.limit_rows(min(request.limit or DEFAULT_LIMIT, MOST_ROWS))
     page = request.page or 1
@@ -59,7 +63,9 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
         short_page=None if request.limit else min(page, LARGEST_OFFSET // limit),
         preview_lines=min(request.preview_lines or 1, MOST_PREVIEW_LINES),
     )
-    said, meant = await explain(app, query, request.query or "", found)
+    said, meant = list[str](), list[str]()
+    if found.is_short:
+        said, meant = await explain(app, query, request.query or "", found)
     return ListAnswer(
         content=[_row(summary, app.config.policy) for summary in found.notes],
         next_page=page + 1 if page * (found.size or limit) < found.total else None,
@@ -82,6 +88,18 @@ def _bounds(request: ListRequest) -> Iterator[str]:
     beyond = [f"`{name}` is at most {most}" for name, asked, most in bounds if (asked or 0) > most]
     if beyond:
         yield f"{' and '.join(beyond)}; that was used."
+
+
+def check_folders(app: App, query: Query) -> None:
+    """Raise ``QueryError`` for a search in folders where there are none: it would find nothing, or all."""
+    named = query.folders or query.excluded_folders
+    if app.config.store.paths:
+        return
+    if named or any(isinstance(one, InFolder) for one in conditions_in(query.terms)):
+        raise QueryError(
+            f"`path:` looks in folders, and {app.config.store.title} has none.",
+            resolution_hint='Look for words or tags. To search for the text itself, put it in quotes: "path:".',
+        )
 
 
 def query_of(request: ListRequest) -> Query:

@@ -13,9 +13,14 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.characters import tag_key
-from mcp_notarium.errors import QueryError
 from mcp_notarium.search import parser
-from mcp_notarium.search.query import And, Condition, InFolder, Not, Or, Query, Ranked, Tagged, Word
+from mcp_notarium.search.query import (
+    InFolder,
+    Query,
+    Tagged,
+    Word,
+    conditions_in,
+)
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -36,37 +41,8 @@ _SPAN = re.compile(
 _SIGNS = {"AND", "OR", "NOT"}
 
 
-def check_folders(app: App, query: Query) -> None:
-    """Raise ``QueryError`` for a search in folders where there are none: it would find nothing, or all."""
-    named = query.folders or query.excluded_folders
-    if app.config.store.paths:
-        return
-    if named or any(isinstance(one, InFolder) for one in conditions_in(query.terms)):
-        raise QueryError(
-            f"`path:` looks in folders, and {app.config.store.title} has none.",
-            resolution_hint='Look for words or tags. To search for the text itself, put it in quotes: "path:".',
-        )
-
-
-def conditions_in(condition: Condition | None, *, excluded: bool = True) -> Iterator[Condition]:
-    """Yield each condition that is not made of others; ``excluded``: also what must not hold."""
-    match condition:
-        case Ranked(conditions) | And(conditions) | Or(conditions):
-            for one in conditions:
-                yield from conditions_in(one, excluded=excluded)
-        case Not(inner):
-            if excluded:
-                yield from conditions_in(inner)
-        case None:
-            return
-        case _:
-            yield condition
-
-
 async def explain(app: App, query: Query, typed: str, found: Found) -> tuple[list[str], list[str]]:
     """Return what to say of a search of which no note has all, and queries that may be meant."""
-    if found.have_all or (found.total and found.have_all is None):
-        return [], []
     said, meant = list(_read_as_words(query, typed, now=app.clock())), []
     if not found.total and app.library.status().complete:
         for one in islice(_wanted(query), _MOST_EXPLAINED):

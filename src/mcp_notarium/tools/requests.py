@@ -295,6 +295,11 @@ class Properties(Wire):
     archived: StrictBool | None = None
 
 
+def shown_properties(properties: frozenset[str]) -> Properties | None:
+    """Return the properties that are set, on the wire; None if there are none."""
+    return Properties(**dict.fromkeys(properties, True)) if properties else None
+
+
 class ListRequest(Wire):
     """Hold the arguments of ``list``."""
 
