@@ -17,6 +17,9 @@ from functools import cache
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TOP / "scripts"))
+
+import generated_pages  # noqa: E402 - a script beside this one
 
 TEST = re.compile(r"`(tests/[\w./-]+\.py)::([\w:]+)`")
 _PATH = re.compile(r"`((?:tests|docs|src|scripts|\.github)/[^`\s]*)`")
@@ -265,6 +268,7 @@ def find_faults(top: Path = TOP) -> list[str]:
         wrong += [*broken_links(file, text, top), *unknown_names(file, text, known)]
         if file in of_page:
             wrong += of_page[file](text, top)
+    wrong += generated_pages.faults(top)
     missing = set(of_page) - set(pages(top))
     page = (top / "docs" / "configuration.md").read_text(encoding="utf-8")
     wrong += missing_packages((top / ARCHITECTURE).read_text(encoding="utf-8"), top)

@@ -27,6 +27,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", f"slow(reason): takes more than {SLOW_SECONDS:g} s alone, for this reason"
     )
+    config.addinivalue_line(
+        "markers", "attack(number, ...): carries out these attacks of docs/adversarial-tests.md"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
