@@ -205,15 +205,15 @@ def test_pages_as_generated_have_nothing_wrong(check, marked):
 
 
 @pytest.mark.parametrize(
-    ("file", "before", "after", "says"),
+    ("file", "change", "says"),
     [
-        ("docs/decisions/0007-a.md", "One", "Another", "README.md: not as generated"),
-        ("tests/test_a.py", "test_b", "test_c", "tests.md: not as generated"),
-        ("tests/test_a.py", "(3)", "(3, 4)", "attack 4 has no row"),
-        ("tests/test_a.py", "(3)", "()", "attack 3 has no test"),
+        ("docs/decisions/0007-a.md", ("One", "Another"), "README.md: not as generated"),
+        ("tests/test_a.py", ("test_b", "test_c"), "tests.md: not as generated"),
+        ("tests/test_a.py", ("(3)", "(3, 4)"), "attack 4 has no row"),
+        ("tests/test_a.py", ("(3)", "()"), "attack 3 has no test"),
     ],
 )
-def test_a_page_that_is_not_as_generated_is_named(check, marked, file, before, after, says):
+def test_a_page_that_is_not_as_generated_is_named(check, marked, file, change, says):
     page = marked / file
-    page.write_text(page.read_text().replace(before, after))
+    page.write_text(page.read_text().replace(*change))
     assert any(says in one for one in check.generated_pages.faults(marked))
