@@ -1,7 +1,7 @@
 """Check the pages against the sources and the tests.
 
 ``python scripts/documents.py`` exits with 1 and prints every row of the threat model, the promises and
-the compliance table without an existing test, every link and path without a target, and every unknown
+the table of compliance without an existing test, every link and path without a target, and every unknown
 verdict and variable. It cannot tell whether a test proves its row: people must read that.
 """
 
@@ -17,6 +17,9 @@ from functools import cache
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TOP / "scripts"))
+
+import generated_pages  # noqa: E402 - a script beside this one
 
 TEST = re.compile(r"`(tests/[\w./-]+\.py)::([\w:]+)`")
 _PATH = re.compile(r"`((?:tests|docs|src|scripts|\.github)/[^`\s]*)`")
@@ -41,7 +44,7 @@ OTHERS = {
 """Names that look like settings: a kind of error, and variables of the scripts and tests."""
 
 ARCHITECTURE = "docs/architecture.md"
-MODEL, POLICY, COMPLIANCE = "threat-model.md", "SECURITY.md", "docs/compliance.md"
+MODEL, POLICY = "threat-model.md", "SECURITY.md"
 _STATES = {"met", "partly", "not", "document"}
 _RISK = re.compile(r"(low|medium|high) / (low|medium|high)")
 
@@ -158,9 +161,9 @@ def _of_verdicts(everything: list[Row]) -> Iterator[str]:
 
 def compliance(text: str, top: Path = TOP) -> list[str]:
     """Return the faults of the table of requirements."""
-    asked = [row for row in rows(COMPLIANCE, text) if "requirement" in row.cells]
+    asked = [row for row in rows(POLICY, text) if "requirement" in row.cells]
     if not asked:
-        return [f"{COMPLIANCE}: no requirements"]
+        return [f"{POLICY}: no requirements"]
     wrong = _twice(asked, "requirement")
     for row in asked:
         state, evidence = row.cells.get("state", ""), row.cells.get("evidence", "")
@@ -257,14 +260,14 @@ def find_faults(top: Path = TOP) -> list[str]:
     tested = (top / MODEL).read_text(encoding="utf-8")
     of_page = {
         MODEL: model,
-        POLICY: lambda text, top: promises(text, tested, top),
-        COMPLIANCE: compliance,
+        POLICY: lambda text, top: [*promises(text, tested, top), *compliance(text, top)],
     }
     for file in pages(top):
         text = (top / file).read_text(encoding="utf-8")
         wrong += [*broken_links(file, text, top), *unknown_names(file, text, known)]
         if file in of_page:
             wrong += of_page[file](text, top)
+    wrong += generated_pages.faults(top)
     missing = set(of_page) - set(pages(top))
     page = (top / "docs" / "configuration.md").read_text(encoding="utf-8")
     wrong += missing_packages((top / ARCHITECTURE).read_text(encoding="utf-8"), top)

@@ -27,9 +27,9 @@ def on_config(config: Any) -> Any:
         names = re.findall(r"^\* \[[^\]]+\]\(([^)]+)\)", rows, re.MULTILINE)
         pages = [OUTSIDE.get(one.removeprefix("../"), one) for one in names]
         config.nav.append(
-            {heading: [one for one in pages if one not in ("index.md", "decisions/")]}
+            {heading: [one for one in pages if one not in ("index.md", "decisions/README.md")]}
         )
-    config.nav += [{"Decisions": "decisions/index.md"}, {"Changes": "CHANGELOG.md"}]
+    config.nav += [{"Decisions": "decisions/README.md"}, {"Changes": "CHANGELOG.md"}]
     return config
 
 
@@ -39,15 +39,11 @@ def on_files(files: Files, config: Any) -> Files:
     for name, page in OUTSIDE.items():
         text = (TOP / name).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=text))
-    decisions = sorted((TOP / "docs/decisions").glob("*.md"))
-    rows = [f"* [{one.stem[:4]}: {_title(one)}]({one.name})" for one in decisions]
-    text = "# Decisions\n\n" + "\n".join(rows) + "\n"
-    files.append(File.generated(config, "decisions/index.md", content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_others: Any) -> str:
-    """Correct links into docs/, out of docs/, and to a folder."""
+    """Correct links into docs/, and out of docs/."""
     here = page.file.src_uri
     if here in OUTSIDE.values():
         markdown = markdown.replace("](docs/README.md)", "](pages.md)").replace("](docs/", "](")
@@ -56,9 +52,4 @@ def on_page_markdown(markdown: str, page: Any, **_others: Any) -> str:
         markdown = re.sub(
             rf"\]\((\.\./)?\.\./{re.escape(name)}", lambda m: f"]({m[1] or ''}{target}", markdown
         )
-    return markdown.replace("](decisions/)", "](decisions/index.md)")
-
-
-def _title(page: Path) -> str:
-    first = page.read_text(encoding="utf-8").splitlines()[0]
-    return re.sub(r"^#\s*(\d+[.:]?\s*)?", "", first)
+    return markdown

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import gc
+import time
 
 import pytest
 from hypothesis import settings
 
+from support import durations
 from support.long import LONG, SEED
 
 SLOW_SECONDS = 2.0
+_BEGAN = time.monotonic()
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     """Run asynchronous tests on asyncio, like the server."""
     return "asyncio"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer the table of docs/testing.md."""
+    parser.addoption(
+        "--by-folder", action="store_true", help="print the seconds of the tests by folder"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,6 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("short")
     config.addinivalue_line(
         "markers", f"slow(reason): takes more than {SLOW_SECONDS:g} s alone, for this reason"
+    )
+    config.addinivalue_line(
+        "markers", "attack(number, ...): carries out these attacks of docs/adversarial-tests.md"
     )
 
 
@@ -62,3 +75,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
         for name in unexplained:
             terminalreporter.write_line(f"  {name}")
+    _tell_durations(terminalreporter)
+
+
+def _tell_durations(terminalreporter: pytest.TerminalReporter) -> None:
+    took, config = time.monotonic() - _BEGAN, terminalreporter.config
+    if config.getoption("--by-folder"):
+        reports = [
+            one
+            for found in terminalreporter.stats.values()
+            for one in found
+            if isinstance(one, pytest.TestReport)
+        ]
+        for line in durations.as_table(durations.by_folder(reports)):
+            terminalreporter.write_line(line)
+        terminalreporter.write_line(durations.ratio(took, durations.seconds_of_loop()))

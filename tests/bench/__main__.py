@@ -22,16 +22,12 @@ from bench.rows_calls import calls, transport
 from bench.rows_idle import before_the_first_call, idle
 from bench.rows_keys import keys
 from bench.rows_local import local
-from bench.rows_memento import memento
 from bench.rows_search import search
 from bench.rows_stalls import stalls
 from bench.rows_start import start
 from bench.rows_sync import first_sync, size
 from bench.rows_tasks import tasks
 from bench.rows_tokens import tokens
-from bench.rows_trilium import trilium
-from bench.rows_vault import vault
-from bench.rows_vault_peers import vault_peers
 from bench.rows_writes import unsettled, writes
 from bench.site import FULL, SMOKE, USUAL, Pace, Site
 
@@ -47,10 +43,6 @@ PER_SIZE: dict[str, tuple[Rows, ...]] = {
     "writes": (writes,),
     "unsettled": (unsettled,),
     "local": (local,),
-    "trilium": (trilium,),
-    "memento": (memento,),
-    "vault": (vault,),
-    "vault-peers": (vault_peers,),
 }
 """In this order: the first loads the cache of the others, the last ones add notes."""
 ONCE: dict[str, tuple[Rows, ...]] = {"transport": (transport,), "keys": (keys,)}
@@ -172,7 +164,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--install-peers",
         action="store_true",
-        help="first install the other servers that `search` and `vault-peers` compare with, each in an environment of its own",
+        help="first install the other servers that `search` compares with, each in an environment of its own",
     )
     parser.add_argument(
         "--tokenizer", type=Path, default=_TOKENIZER, help="folder with npm's gpt-tokenizer"

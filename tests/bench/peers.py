@@ -6,7 +6,6 @@ what is compared.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -18,7 +17,7 @@ from bench.report import tell
 
 _BENCH = Path(__file__).resolve().parents[2] / ".bench"
 _OF_NPM = ("@bitbonsai/mcpvault",)
-_OF_PYPI = ("basic-memory", "markdown-vault-mcp")
+_OF_PYPI = ("markdown-vault-mcp",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +63,11 @@ def installed() -> dict[str, Launch]:
 
 
 _MCPVAULT = _BENCH / "node_modules" / ".bin" / "mcpvault"
-_BASIC_MEMORY = _BENCH / "basic-memory" / "bin" / "basic-memory"
 _MARKDOWN_VAULT = _BENCH / "markdown-vault-mcp" / "bin" / "markdown-vault-mcp"
 _KNOWN = (
     (
         _MCPVAULT,
         Launch("mcpvault", lambda place: [str(_MCPVAULT), str(place)], lambda _place, _data: {}),
-    ),
-    (
-        _BASIC_MEMORY,
-        Launch(
-            "basic-memory",
-            lambda _place: [str(_BASIC_MEMORY), "mcp"],
-            lambda place, data: {
-                "HOME": str(data),
-                "PATH": os.environ["PATH"],
-                "BASIC_MEMORY_HOME": str(place),
-                "BASIC_MEMORY_CONFIG_DIR": str(data / "settings"),
-                "BASIC_MEMORY_SEMANTIC_SEARCH_ENABLED": "false",
-            },
-        ),
     ),
     (
         _MARKDOWN_VAULT,

@@ -21,7 +21,6 @@ _TOOLS = {
     "mcpvault": "search_notes",
     "markdown-vault-mcp": "search",
 }
-"""Not basic-memory: after 400 s it had no index of 2,500 files yet."""
 _PATIENCE = 120.0
 _FILE = "n-{:05d}.md"
 _NAMED = re.compile(r"\bn-(\d{5})\b")
@@ -33,8 +32,6 @@ def peers(folder: Path, notes: Sequence[Note], asked: Sequence[str]) -> dict[str
     """Return the answers of each server that is there. One that does not find the last note in time is left out."""
     found = {}
     for name, launch in installed().items():
-        if name not in _TOOLS:
-            continue
         place, data = folder / f"files of {name}", folder / f"data of {name}"
         data.mkdir()
         _write(place, notes)

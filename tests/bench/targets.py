@@ -14,7 +14,7 @@ ESTIMATED = "tokens (bytes / 3.5)"
 Of = Literal["value", "ratio", "p99"]
 LOGARITHMIC = 0.15
 """log n itself fits n^0.11 between 1,000 and 100,000; the rest is what noise adds."""
-GROWING = frozenset({"first sync", "size", "local", "trilium", "memento", "vault", "vault peers"})
+GROWING = frozenset({"first sync", "size", "local"})
 """Groups that may grow with the notes."""
 FLAT = frozenset(
     {
@@ -133,7 +133,6 @@ TARGETS: Mapping[tuple[str, str], Target] = {
         reason="Two thirds of the time are SQL: an index of that many notes under SQLCipher alone takes 6.6 s.",
     ),
     ("first sync", "calls meanwhile"): Target(100, "p99", at=50_000),
-    ("memento", "write lock of an edit"): Target(1.5, "ratio"),
     ("stalls", "ping, just synced"): Target(5, "p99"),
     ("stalls", "list, just synced"): Target(
         5,

@@ -121,6 +121,7 @@ def test_the_start_names_the_policy_without_telling_its_tags(
     assert all(len(digest) == 64 for digest in digests)
 
 
+@pytest.mark.attack(16)
 def test_older_copy_of_the_database_is_found(
     env: dict[str, str], simulator: Simulator, tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ def test_the_last_key_cannot_be_taken_away(env: dict[str, str]) -> None:
     assert run(env, "status").returncode == 0
 
 
+@pytest.mark.attack(47)
 def test_a_recovery_key_is_shown_once_typed_back_tried_and_is_the_way_back(
     env: dict[str, str], tmp_path: Path
 ) -> None:
@@ -374,6 +375,7 @@ def test_logout_after_a_purge_makes_nothing(
     assert not account_folder(simulator, tmp_path).exists()
 
 
+@pytest.mark.attack(11)
 def test_a_damaged_cache_is_repaired_and_filled_up_by_the_next_sync(
     simulator: Simulator, tmp_path: Path
 ) -> None:

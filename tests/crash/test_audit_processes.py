@@ -51,6 +51,7 @@ def table_of(cache) -> AuditTable:
     return AuditTable(cache.database, ChainMac(Secret(b"c" * 32)))
 
 
+@pytest.mark.attack(50)
 def test_two_processes_that_record_at_once_make_one_chain(tmp_path: Path) -> None:
     make(tmp_path).close()
     both = [child(WRITING, tmp_path, name, 300, 2) for name in ("one", "two")]

@@ -134,6 +134,7 @@ def test_a_wrong_key_loses_nothing_of_an_unfinished_wal(tmp_path, sound):
     again.close()
 
 
+@pytest.mark.attack(11)
 def test_a_flipped_bit_in_any_page_is_found_by_looking_and_by_checking(file, sound):
     pages = len(sound) // PAGE_SIZE
     for page in [1, 2, *range(3, pages, 7), pages]:
@@ -161,18 +162,21 @@ def test_after_damage_everything_answers_damage_and_nothing_is_written(file, sou
     assert file.read_bytes() == bytes(whole)
 
 
+@pytest.mark.attack(12)
 def test_a_file_cut_inside_a_page_is_never_taken_for_sound(file, sound):
     file.write_bytes(damaged(sound, "cut inside a page"))
     assert sample(file, MAC_KEY, SALT).torn
     assert problems(file) != ()
 
 
+@pytest.mark.attack(10)
 def test_a_damaged_salt_does_no_harm(file, sound):
     file.write_bytes(bytes(16) + sound[16:])
     assert not sample(file, MAC_KEY, SALT).salt_ok
     assert problems(file) == ()
 
 
+@pytest.mark.attack(14)
 def test_a_forged_plaintext_magic_does_no_harm(file, sound):
     file.write_bytes(b"SQLite format 3\0" + sound[16:])
     cache = reopen(file.parent)
@@ -180,6 +184,7 @@ def test_a_forged_plaintext_magic_does_no_harm(file, sound):
     cache.close()
 
 
+@pytest.mark.attack(13)
 def test_a_missing_file_is_not_recreated_and_its_wal_is_not_touched(tmp_path):
     wal = tmp_path / "cache.db-wal"
     wal.write_bytes(b"the only copy")

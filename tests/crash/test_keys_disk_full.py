@@ -72,6 +72,7 @@ def opens(config, key):
         return None
 
 
+@pytest.mark.attack(19)
 def test_a_quota_at_every_page_leaves_the_old_cache_until_there_is_space_to_rewrite_it(cache):
     config, there = cache
     before = persistent_files(config)

@@ -87,6 +87,7 @@ def test_a_recording_played_to_its_end_gives_the_files_on_the_disk(tmp_path, sto
     assert persistent_files(tmp_path / "home") == in_the_end
 
 
+@pytest.mark.attack(48)
 def test_every_plain_byte_is_overwritten_before_its_place_is_given_back():
     recording, _ = played("migrate-plaintext")
     files = {
@@ -106,6 +107,7 @@ def test_every_plain_byte_is_overwritten_before_its_place_is_given_back():
     assert not any(any(disk.contents[file]) for file in files)
 
 
+@pytest.mark.attack(18)
 @every_story
 def test_after_a_power_cut_nothing_is_lost_and_the_command_can_be_repeated(place, story):
     for number in sample(story.name, TRIALS, 10):
@@ -120,6 +122,7 @@ CONTROLLED = [
 ]
 
 
+@pytest.mark.attack(18)
 @pytest.mark.parametrize(("story", "deaf", "wanted"), CONTROLLED)
 @pytest.mark.slow("searches for a moment that breaks the rule")
 def test_on_a_disk_that_takes_no_notice_of_flushes_the_rule_breaks_that_they_uphold(

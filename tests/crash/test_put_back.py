@@ -148,6 +148,7 @@ def check(env, confirmed):
 WAYS = {"cp": by_cp, "rename": by_rename}
 
 
+@pytest.mark.attack(16)
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize("way", WAYS)
 def test_an_older_database_under_a_running_server_is_told(env, tmp_path, way, end):
@@ -204,6 +205,7 @@ def test_a_server_whose_file_was_renamed_away_has_rescued_all_that_was_confirmed
     assert (run(env, "status").returncode, run(env, "audit", "verify").returncode) == (0, 0)
 
 
+@pytest.mark.attack(16)
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_server_that_does_nothing_more_tells_it_at_the_next_start(env, tmp_path, way, end):
@@ -223,6 +225,7 @@ def test_a_server_that_does_nothing_more_tells_it_at_the_next_start(env, tmp_pat
     assert missing
 
 
+@pytest.mark.attack(16)
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_one_older_state_stays_one_whatever_ends_the_server_that_met_it(env, tmp_path, end):
     env["LOCAL_COPIES"] = "5"
@@ -257,6 +260,7 @@ def test_one_older_state_stays_one_whatever_ends_the_server_that_met_it(env, tmp
     worked(env, "d0")
 
 
+@pytest.mark.attack(16)
 def test_a_still_older_file_beneath_the_log_of_an_older_state_is_a_mixture(env, tmp_path):
     worked(env, "o0")
     oldest, before = shutil.copyfile(database_of(env), tmp_path / "oldest"), last_record(env)
@@ -328,6 +332,7 @@ def test_the_newest_state_is_only_damaged_and_the_newest_copy_is_named(env, tmp_
         assert f"The newest is {newest.name}." in facts["resolution_hint"]
 
 
+@pytest.mark.attack(16)
 @pytest.mark.parametrize("killed", [False, True])
 def test_an_older_database_between_two_runs_is_told_by_number_and_time(env, tmp_path, killed):
     worked(env, *names(("a", 3)))
@@ -357,6 +362,7 @@ def spoilt(log, at, how):
         log.unlink()
 
 
+@pytest.mark.attack(15)
 def test_a_log_that_lost_its_end_is_told_and_a_whole_one_is_not(env, tmp_path):
     confirmed = names(("n", 12))
     worked(env)
@@ -492,6 +498,7 @@ def trilium(hanging):
         thread.join(10)
 
 
+@pytest.mark.attack(15)
 @pytest.mark.parametrize("spoils", [True, False])
 def test_a_pending_write_that_a_cut_log_loses_is_told(tmp_path, spoils):
     hanging = threading.Event()

@@ -91,6 +91,7 @@ def content(config):
         return table_copy.content_digest(opened.database, without=generation_writer.BINDING_KEYS)
 
 
+@pytest.mark.attack(17)
 @pytest.mark.timeout(3600 if LONG else 120)
 @pytest.mark.slow("kills and repeats a command many times")
 def test_killed_at_any_moment_exactly_one_key_opens_and_the_retry_works(tmp_path):

@@ -24,6 +24,7 @@ def rotate_to_third(config, old):
     )
 
 
+@pytest.mark.attack(17)
 @pytest.mark.parametrize("row", REWRAP, ids=lambda row: row.step)
 def test_killed_after_any_step_exactly_the_passphrase_of_the_table_opens(tmp_path, row):
     config = made(tmp_path)

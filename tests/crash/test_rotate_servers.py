@@ -149,6 +149,7 @@ def writers(account, count):
     assert {note: there.get(note) for note in saved} == saved
 
 
+@pytest.mark.attack(20)
 @pytest.mark.slow("servers write while keys change")
 def test_two_servers_at_full_speed_lose_no_write_while_the_key_changes(account):
     with writers(account, 2) as working:
@@ -167,6 +168,7 @@ def test_two_servers_at_full_speed_lose_no_write_while_the_key_changes(account):
     assert len(account.texts()) == len(account.simulator.notes())
 
 
+@pytest.mark.attack(21)
 @pytest.mark.slow("commands wait for a server that stands still")
 def test_a_stopped_server_delays_no_change_of_key_and_continues_afterwards(account):
     dice = random.Random(5)
@@ -206,6 +208,7 @@ def test_a_server_stopped_in_the_middle_of_a_write_delays_no_change_of_key_eithe
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.attack(22)
 @pytest.mark.slow("a command waits for a lock that is held")
 def test_a_process_stopped_while_it_changes_the_keys_is_named(account):
     with Server(account.env) as server:

@@ -91,6 +91,7 @@ def killed_at(story, home, number):
     )
 
 
+@pytest.mark.attack(17)
 @pytest.mark.parametrize("story", sample("system calls", STORIES, 1), ids=lambda story: story.name)
 def test_the_real_command_killed_at_any_system_call_leaves_the_same(place, origin, story):
     disk_trace.demand()

@@ -182,3 +182,38 @@ def test_a_setting_that_nobody_knows_is_named(check):
 def test_a_setting_that_is_not_documented_is_named(check):
     page = text_of("docs/configuration.md")
     assert check.undocumented(page.replace("`LOG_LEVEL`", ""), check.variables())
+
+
+@pytest.fixture
+def marked(tmp_path):
+    for folder in ("docs/decisions", "tests"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "docs/decisions/0007-a.md").write_text("# 7. One form\n")
+    (tmp_path / "docs/decisions/README.md").write_text(
+        "# Decisions\n\nOne page for each decision that cost an argument.\n\n* [0007: One form](0007-a.md)\n"
+    )
+    (tmp_path / "tests/test_a.py").write_text("@pytest.mark.attack(3)\ndef test_b(): ...\n")
+    (tmp_path / "docs/adversarial-tests.md").write_text(
+        "| | attack | required result | tests |\n|---|---|---|---|\n"
+        "| 3 | a bit | refused | `tests/test_a.py::test_b` |\n"
+    )
+    return tmp_path
+
+
+def test_pages_as_generated_have_nothing_wrong(check, marked):
+    assert check.generated_pages.faults(marked) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "says"),
+    [
+        ("docs/decisions/0007-a.md", ("One", "Another"), "README.md: not as generated"),
+        ("tests/test_a.py", ("test_b", "test_c"), "tests.md: not as generated"),
+        ("tests/test_a.py", ("(3)", "(3, 4)"), "attack 4 has no row"),
+        ("tests/test_a.py", ("(3)", "()"), "attack 3 has no test"),
+    ],
+)
+def test_a_page_that_is_not_as_generated_is_named(check, marked, file, change, says):
+    page = marked / file
+    page.write_text(page.read_text().replace(*change))
+    assert any(says in one for one in check.generated_pages.faults(marked))

@@ -166,6 +166,7 @@ def test_damage_locks_every_tool_and_changes_no_file(  # noqa: PLR0917 - one row
     assert _bytes(folder) == before
 
 
+@pytest.mark.attack(12)
 @pytest.mark.parametrize("damage", [_truncate_mid_page, _truncate_on_page_edge])
 def test_a_shortened_database_is_repaired_if_its_state_can_be_read(
     simulator: Simulator, filled: Path, tmp_path: Path, damage: Callable[[Path], None]
@@ -339,6 +340,7 @@ def test_commands_refuse_what_the_server_refuses_and_name_no_useless_command(
         assert "mcp-notarium doctor" not in done.stdout + done.stderr
 
 
+@pytest.mark.attack(26)
 @pytest.mark.parametrize("damage", [_readable_by_all, _link_for_database])
 def test_an_unsafe_folder_is_refused(
     simulator: Simulator, filled: Path, tmp_path: Path, damage: Callable[[Path], None]

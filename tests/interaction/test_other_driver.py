@@ -136,6 +136,7 @@ def test_the_other_environment_has_the_other_package(other, capsys, tmp_path):
     assert {name.split()[0] for name in (*mine, *theirs)} == {"sqlcipher3", "sqlcipher3-binary"}
 
 
+@pytest.mark.attack(23)
 @pytest.mark.parametrize("first_here", [True, False], ids=["made here", "made there"])
 def test_each_continues_where_the_other_stopped(other, capsys, tmp_path, first_here):
     def do(action, *, mine):

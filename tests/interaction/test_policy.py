@@ -104,6 +104,7 @@ def naming_another(settings: Path) -> Path:
     return settings
 
 
+@pytest.mark.attack(41)
 def test_limits_hold_on_the_wire(simulator, tmp_path):
     policy(tmp_path, "[limits]\nbytes_per_session = 1000\n")
     with Server(environment(simulator, tmp_path)) as server:
@@ -201,6 +202,7 @@ def masked(value: Any) -> Any:
     return {key: "clock" if key in CLOCKS + DRAWN else masked(one) for key, one in value.items()}
 
 
+@pytest.mark.attack(38)
 def test_two_real_servers_answer_the_same_bytes_with_and_without_hidden_notes(tmp_path):
     dice = random.Random(7)
     one, other = Simulator(), Simulator()

@@ -226,6 +226,7 @@ def test_call_while_the_first_sync_runs_is_served(account):
         assert talker.leave()[0] == 0
 
 
+@pytest.mark.attack(44)
 def test_module_in_the_working_folder_is_not_run_though_started_by_its_name(account, tmp_path):
     """What Python itself imports before the program begins cannot be kept from the working folder."""
     folder = tmp_path / "cwd"

@@ -97,6 +97,7 @@ def owned(sim):
     return [one.name for one in sim.document.owned(ID)]
 
 
+@pytest.mark.attack(45)
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 async def test_no_wrong_answer_becomes_the_note_or_replaces_it(tmp_path, endpoint):
     assert len(ENDPOINTS) * len(LIES) >= 100

@@ -165,6 +165,7 @@ async def opened(
         harness.close()
 
 
+@pytest.mark.attack(36)
 @pytest.mark.parametrize("limits", [NEITHER, SMALL], ids=["no days", "no room"])
 @pytest.mark.parametrize("route", ROUTES, ids=NAMES)
 async def test_nothing_is_taken_away_for_good_unless_someone_agrees(tmp_path, route, limits):
@@ -203,6 +204,7 @@ async def test_a_person_who_can_be_asked_decides(tmp_path, route, setting, agree
         assert all("cannot be brought back" in one for one in seen.asked)
 
 
+@pytest.mark.attack(36)
 @pytest.mark.parametrize("agrees", [True, None])
 @pytest.mark.parametrize("route", ROUTES, ids=NAMES)
 async def test_the_mode_write_forbids_it(tmp_path, route, agrees):

@@ -2,6 +2,7 @@
 
 from dataclasses import fields, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ def test_an_untouched_chain_is_whole(made):
     assert found.head == head
 
 
+@pytest.mark.attack(50)
 @given(CHAINS, st.data())
 def test_an_edited_record_is_found_at_its_place(made, data):
     records, head = made
@@ -71,6 +73,7 @@ def test_an_edited_record_is_found_at_its_place(made, data):
     assert found.faults[0].kind in {FaultKind.EDITED, FaultKind.FOREIGN}
 
 
+@pytest.mark.attack(50)
 @given(CHAINS, st.data())
 def test_a_deleted_record_is_found_where_it_stood(made, data):
     records, head = made
@@ -90,6 +93,7 @@ def test_a_deleted_record_is_found_even_if_the_others_are_renumbered(made, data)
     assert found.faults[0].number == at + 1
 
 
+@pytest.mark.attack(50)
 @given(CHAINS, st.data())
 def test_two_records_that_changed_places_are_found_and_named(made, data):
     records, head = made

@@ -74,6 +74,7 @@ def found(text, **options):
     return {one.kind: (one.count, one.first_line) for one in find_invisible(text, **options)}
 
 
+@pytest.mark.attack(36)
 def test_every_character_without_a_shape_is_of_exactly_one_kind():
     assert len(all_hidden()) > 4200
     for character in all_hidden():

@@ -147,6 +147,7 @@ def key_files(tmp_path_factory):
     }
 
 
+@pytest.mark.attack(7)
 @pytest.mark.parametrize("copy", ["now", "older", "other vault", "damaged", "missing"])
 @pytest.mark.parametrize("main", ["now", "older", "other vault", "damaged", "missing"])
 def test_of_any_key_file_put_there_only_the_current_one_opens(tmp_path, key_files, main, copy):

@@ -26,6 +26,7 @@ def parse(raw):
     return key_file_codec.parse(raw, bounds=kdf.TEST_BOUNDS)
 
 
+@pytest.mark.attack(2)
 def test_every_single_flipped_bit_is_damage_and_never_a_wrong_key():
     for place in range(len(RAW)):
         for bit in range(8):
@@ -34,6 +35,7 @@ def test_every_single_flipped_bit_is_damage_and_never_a_wrong_key():
                 parse(flipped)
 
 
+@pytest.mark.attack(3)
 def test_every_truncation_is_damage():
     for length in range(len(RAW)):
         with pytest.raises(KeyFileDamaged):
@@ -101,6 +103,7 @@ def test_a_field_that_is_not_of_the_format_is_refused(name, value):
         parse(forged(RAW, lambda fields: fields["slots"][0].update({name: value})))
 
 
+@pytest.mark.attack(4)
 def test_every_duplicated_field_is_refused():
     text = RAW.decode()
     fields = json.loads(RAW)
@@ -223,6 +226,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.attack(4, 5)
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_bomb_is_refused_quickly_and_without_much_memory(bomb):
     before, called = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, []

@@ -56,6 +56,7 @@ async def story(twins: Twins, *, rounds: int, calls: int, edits: int) -> None:
     await twins.call("list", limit=100, trash_status=2)
 
 
+@pytest.mark.attack(38)
 @pytest.mark.parametrize("rules", POLICIES.values(), ids=POLICIES)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_answer_is_that_of_an_account_without_the_hidden_notes(rules, seed):
@@ -85,6 +86,7 @@ async def story_of_renames(twins: Twins, *, rounds: int) -> None:
         await twins.call("list", limit=100)
 
 
+@pytest.mark.attack(38)
 @pytest.mark.parametrize("rules", POLICIES.values(), ids=POLICIES)
 def test_no_rename_shows_a_hidden_note_or_that_there_is_one(rules):
     with quick_folder() as folder:

@@ -79,6 +79,7 @@ def _recording(way, done):
     return recording
 
 
+@pytest.mark.attack(38)
 def test_a_hidden_note_makes_no_other_work_than_a_missing_one(make_harness, monkeypatch):
     """What takes the same steps takes the same time, as far as a test can say."""
     rules = Visibility(hidden_tags=("private",))
@@ -112,6 +113,7 @@ def test_a_tool_that_the_policy_forbids_does_nothing_even_if_it_is_there(make_ha
     }
 
 
+@pytest.mark.attack(41)
 def test_bulk_reading_stops_at_the_limit_and_is_on_record(make_harness):
     notes = {f"n{number}": (TEXT,) for number in range(12)}
     harness = make_harness(Policy(limits=Limits(bytes_per_session=8_000)), **notes)
@@ -129,6 +131,7 @@ def test_bulk_reading_stops_at_the_limit_and_is_on_record(make_harness):
     assert outcomes(harness)[-1] == ("tool.get", "refused", "policy")
 
 
+@pytest.mark.attack(41)
 def test_one_answer_over_the_limit_is_refused(make_harness):
     notes = {f"n{number}": (TEXT,) for number in range(12)}
     harness = make_harness(Policy(limits=Limits(bytes_per_call=2_000)), **notes)
@@ -171,6 +174,7 @@ READING = {
 }
 
 
+@pytest.mark.attack(42)
 def test_tools_that_only_read_leave_every_table_as_it_was(make_harness):
     harness = make_harness(Policy(), n=(TEXT, "x"))
     assert {tool.name for tool in TOOLS if tool.read_only} == set(READING)
@@ -192,6 +196,7 @@ def test_tools_that_only_read_leave_every_table_as_it_was(make_harness):
         assert one.is_error == again.is_error  # idempotent
 
 
+@pytest.mark.attack(42)
 def test_tools_that_say_they_change_something_do(make_harness):
     harness = make_harness(Policy(), n=(TEXT, "x"))
     before = tables(harness)
@@ -260,6 +265,7 @@ def _obeying(make_harness):
     return obeying
 
 
+@pytest.mark.attack(36)
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 @pytest.mark.parametrize("setting", ["ask", "elicit"])
 def test_an_agent_that_obeys_a_note_changes_nothing_that_its_user_declines(obeying, setting, era):
@@ -276,6 +282,7 @@ def test_an_agent_that_obeys_a_note_changes_nothing_that_its_user_declines(obeyi
     assert "thief@example.org" in asked[3], "the user sees with whom it would be shared"
 
 
+@pytest.mark.attack(36)
 @pytest.mark.parametrize(("setting", "more"), [("elicit", {"confirm": True}), ("ask", {})])
 def test_where_nobody_can_be_asked_nothing_is_changed_without_that_word(obeying, setting, more):
     answers, changed = obeying(setting=setting, **more)

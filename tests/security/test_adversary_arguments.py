@@ -80,6 +80,7 @@ def _server(tmp_path_factory):
         assert server.leave() == 0
 
 
+@pytest.mark.attack(30)
 @pytest.mark.parametrize("tool", PLACES)
 def test_no_argument_reaches_the_database_as_its_language(server, tool):
     before = server.notes()
@@ -94,6 +95,7 @@ def test_no_argument_reaches_the_database_as_its_language(server, tool):
     assert server.tool("list")["total_items"] == sum(not n["deleted"] for n in before.values())
 
 
+@pytest.mark.attack(30)
 def test_a_megabyte_of_a_query_is_refused_and_of_a_text_is_kept_to_the_byte(server):
     refused = server.error("list", query="tea " * 250_000)
     assert refused["category"] == "VALIDATION"

@@ -14,6 +14,7 @@ from support.account import folder_of, made
 FUNCTION, PERMITTED = 31, 0
 
 
+@pytest.mark.attack(29)
 @pytest.mark.parametrize("name", ["load_extension", "sqlcipher_export", "fts3_tokenizer"])
 def test_no_function_that_could_load_or_export_is_permitted(name):
     guard = Authorizer()
@@ -24,6 +25,7 @@ def test_no_function_that_could_load_or_export_is_permitted(name):
     assert guard.authorize(FUNCTION, None, "length", None, None) == PERMITTED
 
 
+@pytest.mark.attack(25)
 def test_no_lock_is_taken_through_a_link(tmp_path):
     folder = folder_of(made(tmp_path))
     victim = tmp_path / "victim"

@@ -23,6 +23,7 @@ from support.cache_room import KEY, make
 from support.long import LONG
 
 
+@pytest.mark.attack(1)
 @pytest.mark.parametrize("left", ["by a kill", "by a clean stop"])
 def test_any_number_of_wrong_keys_changes_no_byte(tmp_path, left):
     config = made(tmp_path)
@@ -39,6 +40,7 @@ def test_any_number_of_wrong_keys_changes_no_byte(tmp_path, left):
     open_cheaply(config).close()
 
 
+@pytest.mark.attack(2)
 def test_if_any_byte_of_the_key_file_is_damaged_its_copy_opens(tmp_path):
     config = made(tmp_path)
     path = folder_of(config).key_file
@@ -52,6 +54,7 @@ def test_if_any_byte_of_the_key_file_is_damaged_its_copy_opens(tmp_path):
         assert path.read_bytes() == whole
 
 
+@pytest.mark.attack(9)
 def test_a_database_that_says_another_generation_is_refused(tmp_path):
     config = made(tmp_path)
     with closing(open_cheaply(config)) as opened:
@@ -64,6 +67,7 @@ def test_a_database_that_says_another_generation_is_refused(tmp_path):
     assert refused.value.exit_code == 13
 
 
+@pytest.mark.attack(13)
 def test_a_database_that_disappears_at_the_last_moment_is_not_recreated(tmp_path, monkeypatch):
     made_one = make(tmp_path)
     path = made_one.database.path
@@ -97,6 +101,7 @@ def _parts(opened, audit_log):
     return opened.anchor, audit_log.table, opened.database
 
 
+@pytest.mark.attack(15)
 @pytest.mark.parametrize("how", ["cut", "flipped"])
 def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
     """SQLite takes what is left for all there is; the anchor knows better."""
@@ -121,6 +126,7 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
         assert found.missing > 0
 
 
+@pytest.mark.attack(47)
 def test_a_recovery_key_opens_until_it_is_disabled(tmp_path):
     config, paper = made(tmp_path), recovery_keys.generate()
     by_paper = replace(config, db_key=paper)
@@ -134,6 +140,7 @@ def test_a_recovery_key_opens_until_it_is_disabled(tmp_path):
     open_cheaply(config).close()
 
 
+@pytest.mark.attack(24)
 def test_no_key_of_a_database_is_ever_changed_in_place():
     """It answers that all is well where it has failed, and the next write destroys the file."""
     word = "re" + "key"

@@ -86,6 +86,7 @@ def answering(*, context=None, **options):
         server.server_close()
 
 
+@pytest.mark.attack(44)
 def test_no_file_in_the_working_folder_is_run_or_obeyed(simulator, tmp_path):
     here, marker = tmp_path / "repository", tmp_path / "marker"
     here.mkdir()
@@ -123,6 +124,7 @@ def test_a_module_in_the_working_folder_would_be_run_if_python_were_told_to(tmp_
     assert done.stdout == b"taken\n"
 
 
+@pytest.mark.attack(44)
 def test_a_proxy_of_the_environment_is_not_asked_by_the_real_server(simulator, tmp_path):
     with answering(status=502) as (proxy, _, evil):
         names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
@@ -139,6 +141,7 @@ def _certificate(tmp_path_factory):
     return own_certificate(tmp_path_factory.mktemp("tls"))
 
 
+@pytest.mark.attack(44)
 def test_certificates_of_the_environment_are_not_trusted(simulator, tmp_path, certificate):
     with answering(context=serving(certificate)) as (evil, asked, server):
         env = environment(
@@ -179,6 +182,7 @@ def test_a_program_that_follows_the_environment_would_trust_them(certificate):
     assert (done.stdout, asked) == (b"200\n", ["/"])
 
 
+@pytest.mark.attack(33)
 @pytest.mark.parametrize("status", [302, 401])
 def test_secrets_in_a_services_headers_and_redirects_reach_no_log(simulator, tmp_path, status):
     log_file = tmp_path / "notarium.log"

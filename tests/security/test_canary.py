@@ -50,6 +50,7 @@ def _simulator():
         yield simulator
 
 
+@pytest.mark.attack(33)
 @pytest.mark.slow("one story at every level of the log")
 def test_no_secret_and_no_note_text_is_written_anywhere_at_any_level(
     simulator: Simulator, tmp_path: Path

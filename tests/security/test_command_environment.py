@@ -94,6 +94,7 @@ def shown(environ: bytes) -> set[str]:
     return {name for name, value in SECRETS.items() if value.encode() in environ}
 
 
+@pytest.mark.attack(31)
 @pytest.mark.parametrize("command", sorted(ASKING))
 def test_no_secret_is_shown_while_a_command_asks(
     env: dict[str, str], tmp_path: Path, command: str
@@ -112,6 +113,7 @@ def test_no_secret_is_shown_while_a_command_asks(
         assert shown(found) == set()
 
 
+@pytest.mark.attack(31)
 @pytest.mark.parametrize("command", sorted(WORKING))
 def test_no_secret_is_shown_while_a_command_works(
     env: dict[str, str], tmp_path: Path, command: str
@@ -157,6 +159,7 @@ print(shown.count(b"canary"), shown.count(b"DB_ENCRYPTION_KEYS=other"))
 """
 
 
+@pytest.mark.attack(31)
 def test_a_variable_that_is_given_twice_is_hidden_twice() -> None:
     """No shell makes such an environment, and another program can."""
     command = [sys.executable, "-c", _TWICE, sys.executable, "-c", _HIDES]

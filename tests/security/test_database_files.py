@@ -29,6 +29,7 @@ def unsafe(path):
     assert str(path.parent) not in f"{refusal.value!r}{refusal.value.to_dict()}"
 
 
+@pytest.mark.attack(28)
 @pytest.mark.parametrize("key", [KEY, None], ids=["encrypted", "plain"])
 def test_all_files_are_private_under_an_open_umask(open_umask, tmp_path, key):
     cache = create(tmp_path, key=key)

@@ -58,6 +58,7 @@ def cache(request, tmp_path):
     made.close()
 
 
+@pytest.mark.attack(24, 29)
 @pytest.mark.parametrize("statement", [*DENIED, f"PRAGMA {KEY_CHANGE} = 'x'"])
 def test_a_statement_that_could_leak_or_destroy_is_denied(cache, tmp_path, statement):
     target = tmp_path / "loot"

@@ -100,6 +100,7 @@ def sort_big(connection):
     return rows
 
 
+@pytest.mark.attack(29)
 def test_a_sort_that_does_not_fit_makes_no_temporary_file(tmp_path):
     cache = make(tmp_path)
     rows = sort_big(cache.database._connection)

@@ -29,6 +29,7 @@ def modes(folder):
     }
 
 
+@pytest.mark.attack(28)
 @pytest.mark.usefixtures("open_umask")
 def test_with_an_open_umask_every_file_is_still_private(tmp_path):
     config = account(tmp_path)
@@ -62,6 +63,7 @@ LINKS = [
 ]
 
 
+@pytest.mark.attack(25)
 @pytest.mark.parametrize("name", LINKS)
 @pytest.mark.parametrize("dangling", [True, False])
 def test_a_link_planted_for_any_file_is_refused_and_what_it_points_to_stays(
@@ -84,6 +86,7 @@ def test_a_link_planted_for_any_file_is_refused_and_what_it_points_to_stays(
         assert target.read_bytes() == b"precious"
 
 
+@pytest.mark.attack(25)
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
 def test_a_link_planted_for_the_database_is_refused(tmp_path, suffix):
     config = made(tmp_path)
@@ -98,6 +101,7 @@ def test_a_link_planted_for_the_database_is_refused(tmp_path, suffix):
     assert refused.value.verdict is Verdict.UNSAFE_PATH
 
 
+@pytest.mark.attack(25)
 def test_a_link_planted_before_the_first_start_is_refused(tmp_path):
     config = account(tmp_path)
     (tmp_path / "elsewhere").mkdir(mode=0o700)
@@ -150,6 +154,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path, monkeypatch):
     assert refused.value.verdict is Verdict.UNSAFE_PATH
 
 
+@pytest.mark.attack(27)
 def test_a_temporary_name_that_is_taken_is_never_written_through(tmp_path, monkeypatch):
     names = iter([b"taken!", b"taken!", b"free!!"])
     monkeypatch.setattr(os, "urandom", lambda _size: next(names))
@@ -159,6 +164,7 @@ def test_a_temporary_name_that_is_taken_is_never_written_through(tmp_path, monke
     assert (tmp_path / "file").read_bytes() == b"content"
 
 
+@pytest.mark.attack(27)
 def test_when_all_temporary_names_are_taken_the_old_file_stays(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "urandom", lambda _size: b"taken!")
     (tmp_path / f".file.{b'taken!'.hex()}.tmp").touch()

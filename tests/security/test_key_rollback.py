@@ -93,6 +93,7 @@ def refused(config, command):
     return caught.value
 
 
+@pytest.mark.attack(7)
 @pytest.mark.parametrize("copy", [False, True], ids=["the copy is newer", "both are old"])
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_no_command_works_on_an_old_key_file(tmp_path, command, copy):
@@ -116,6 +117,7 @@ def test_a_repair_does_not_take_an_old_key_file_over(tmp_path, copy):
     refused(config, lambda c: repair.repair(c, options=GIVEN))
 
 
+@pytest.mark.attack(7)
 def test_the_copy_alone_tells_where_the_database_was_never_opened_again(tmp_path):
     config = rotated(tmp_path)
     forget_the_number(config)

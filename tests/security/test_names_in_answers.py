@@ -216,6 +216,7 @@ def drive_changes(scanner: Scanner, note_id: str, uri: str) -> None:
 HIDES_TEXT = '[notes]\nhidden_fields = ["text"]\n'
 
 
+@pytest.mark.attack(37)
 @pytest.mark.slow("each test starts a server and asks it for everything")
 @pytest.mark.parametrize(
     ("modern", "asks"),
@@ -251,6 +252,7 @@ def test_no_name_that_others_choose_stands_outside_of_the_marks(
     assert scanner.shown > scanner.seen // 4, "most messages have such names, inside of the marks"
 
 
+@pytest.mark.attack(37)
 @pytest.mark.slow("starts a server and asks it for much")
 @pytest.mark.parametrize("asks", [False, True])
 def test_no_name_stands_outside_of_the_marks_where_texts_are_hidden(

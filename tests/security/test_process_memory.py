@@ -143,6 +143,7 @@ def _setting(
 PROGRAMS = pytest.mark.parametrize("program", sample("programs", [server, command], 1))
 
 
+@pytest.mark.attack(31)
 @PROGRAMS
 def test_a_peer_is_refused_every_way_into_the_memory(user, simulator, program):
     with program(user, simulator, protected=False) as open_one:
@@ -156,6 +157,7 @@ def test_a_peer_is_refused_every_way_into_the_memory(user, simulator, program):
     assert set(tried.values()) <= _CLOSED
 
 
+@pytest.mark.attack(31)
 @pytest.mark.skipif(shutil.which("gcore") is None, reason="gdb is not installed")
 def test_a_peer_gets_no_dump(user, simulator):
     with server(user, simulator, protected=False) as open_one:
@@ -167,6 +169,7 @@ def test_a_peer_gets_no_dump(user, simulator):
         assert target.dumped() == b""
 
 
+@pytest.mark.attack(31)
 @PROGRAMS
 def test_secrets_are_gone_from_the_environment_and_no_crash_writes_memory(user, simulator, program):
     with program(user, simulator, protected=True) as target:

@@ -363,6 +363,7 @@ def test_without_any_keychain_enable_says_so_and_changes_nothing(account: Keycha
     assert fingerprint(account.cache) == before
 
 
+@pytest.mark.attack(46)
 def test_another_keychain_than_last_time_is_distinguished_from_a_missing_key(
     account: KeychainAccount, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -97,6 +97,7 @@ def test_note_text_reaches_no_line_even_at_trace(logging_to):
     assert events(stream)[0]["length"] == len(NOTE)
 
 
+@pytest.mark.attack(34)
 def test_an_event_is_one_line_with_any_content(logging_to, tmp_path):
     forged = 'x\n{"event":"forged"}\r\x1b[2J\u2028\u202e\x85'
     stream = logging_to("info", tmp_path / "log", stream=Terminal())
@@ -184,6 +185,7 @@ def test_an_address_is_cut_to_what_every_account_has(logging_to, address, shown)
     assert not any(word in message for word in ("divorce", "ndigung", "ccid", "secret"))
 
 
+@pytest.mark.attack(33)
 @pytest.mark.parametrize(
     ("said", "shown"),
     [

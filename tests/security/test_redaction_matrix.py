@@ -146,6 +146,7 @@ def leaks(text, depth=3):
     }
 
 
+@pytest.mark.attack(32)
 def test_no_way_out_shows_any_part_of_any_secret(run):
     outputs = run("on")
     assert outputs["stdout"] == b""
@@ -168,6 +169,7 @@ LAST_RESORTS = {
 }
 
 
+@pytest.mark.attack(35)
 def test_the_last_resorts_say_what_happened_and_no_text_of_it(run):
     spoken = by_sink(run("on"))
     for sink, event in LAST_RESORTS.items():
@@ -206,6 +208,7 @@ def test_every_line_of_the_log_file_is_one_json_event(run):
             assert json.loads(line)["event"]
 
 
+@pytest.mark.attack(32)
 def test_the_same_search_finds_leaks_when_redaction_is_off(run):
     found = {sink: leaks(text, depth=1) for sink, text in by_sink(run("off")).items()}
     silent = {sink for sink, names in found.items() if names != set(SECRETS)}

@@ -237,6 +237,7 @@ ALWAYS = {
 """Kinds that have replaced a note, or lost an edit, before there was a proof against them."""
 
 
+@pytest.mark.attack(51)
 @pytest.mark.parametrize("moved", [False, True], ids=["as read", "changed elsewhere since"])
 @pytest.mark.timeout(900)
 @pytest.mark.slow("twelve calls for each of the lies")
@@ -253,6 +254,7 @@ def test_a_wrong_answer_never_becomes_the_note(folder: Path, moved: bool) -> Non
     assert asyncio.run(scenario()) == []
 
 
+@pytest.mark.attack(51)
 def test_there_are_a_hundred_kinds_of_wrong_answers() -> None:
     assert len(set(NAMES)) == len(NAMES) >= 100
     assert set(NAMES) >= ALWAYS

@@ -45,6 +45,7 @@ def test_a_golden_key_file_opens_and_belongs_to_its_owner(path):
     assert key_file_codec.serialise(keyfile) == raw
 
 
+@pytest.mark.attack(6)
 @pytest.mark.parametrize(
     "path", [path for kind in REFUSALS for path in opening(kind)], ids=lambda path: path.stem
 )

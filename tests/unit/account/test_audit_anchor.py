@@ -130,6 +130,7 @@ def test_crash_between_flush_and_first_anchor_is_no_fault(config, monkeypatch):
     assert verdict(config).whole
 
 
+@pytest.mark.attack(16)
 def test_start_says_that_the_end_is_missing(config):
     worked(config)
     with chain(config) as made:
@@ -147,6 +148,7 @@ def test_start_says_that_the_end_is_missing(config):
         made.find_rollback()
 
 
+@pytest.mark.attack(50)
 def test_anchor_finds_a_cut_tail(config):
     worked(config)
     cut(config, 1)

@@ -85,6 +85,7 @@ def require_all_state(opened):
         assert "chain.carried" in acts
 
 
+@pytest.mark.attack(11)
 @pytest.mark.timeout(600)
 def test_any_damaged_page_is_repaired_without_loss_or_refused(config, tmp_path):
     pages = range(1, database_of(config).stat().st_size // PAGE + 1)

@@ -180,6 +180,7 @@ def test_fifty_wrong_keys_with_an_old_log_change_no_byte(tmp_path):
         assert mark_of(opened) == "written"
 
 
+@pytest.mark.attack(1)
 def test_a_wrong_key_does_not_disturb_a_running_server(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config)) as running:
@@ -212,6 +213,7 @@ def test_a_malformed_key_is_refused_before_anything_is_made(tmp_path, key):
     assert not config.data_dir.exists()
 
 
+@pytest.mark.attack(46)
 def test_an_unusable_keychain_is_refused_by_name(tmp_path):
     config = account(tmp_path, db_key=None, keychain=True)
     error = refused(config, system=keychains.locked())
@@ -238,6 +240,7 @@ def test_a_missing_key_file_is_taken_from_its_copy_with_a_notice(tmp_path):
         assert opened.notices == ()
 
 
+@pytest.mark.attack(3)
 @pytest.mark.parametrize("length", [0, 1, 100, -1])
 def test_a_cut_key_file_is_taken_from_its_copy_and_kept_in_quarantine(tmp_path, length):
     config = made(tmp_path)
@@ -279,6 +282,7 @@ def test_temporary_files_of_a_crash_are_removed_when_the_key_is_proven(tmp_path)
     assert not temporary.exists()
 
 
+@pytest.mark.attack(3)
 @pytest.mark.parametrize("damage", [b"", b"{}", b"\x00" * 100])
 def test_a_damaged_key_file_without_a_copy_is_refused(tmp_path, damage):
     config = made(tmp_path)
@@ -304,6 +308,7 @@ def test_a_key_file_of_a_later_release_is_refused(tmp_path):
     assert refused(config).verdict is Verdict.SCHEMA_NEWER
 
 
+@pytest.mark.attack(8)
 def test_the_key_file_of_another_vault_does_not_open_this_database(tmp_path):
     config, other = made(tmp_path / "one"), made(tmp_path / "other")
     for name in ("key_file", "key_copy"):
@@ -312,6 +317,7 @@ def test_the_key_file_of_another_vault_does_not_open_this_database(tmp_path):
     assert refused(config).verdict is Verdict.DATABASE_MISSING
 
 
+@pytest.mark.attack(9)
 def test_a_database_of_another_vault_under_the_right_name_is_refused(tmp_path):
     config, other = made(tmp_path / "one"), made(tmp_path / "other")
     database_of(config).write_bytes(database_of(other).read_bytes())
@@ -355,6 +361,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.attack(11, 13)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_is_distinguished_from_a_wrong_key_and_nothing_is_deleted(tmp_path, damage):
     config = made(tmp_path)
@@ -363,6 +370,7 @@ def test_damage_is_distinguished_from_a_wrong_key_and_nothing_is_deleted(tmp_pat
     assert refused(config).verdict is verdict
 
 
+@pytest.mark.attack(14)
 def test_a_plain_database_in_the_encrypted_ones_place_is_a_mismatch(tmp_path):
     config = made(tmp_path)
     path = database_of(config)
@@ -373,6 +381,7 @@ def test_a_plain_database_in_the_encrypted_ones_place_is_a_mismatch(tmp_path):
     assert refused(config).verdict is Verdict.MODE_MISMATCH
 
 
+@pytest.mark.attack(10)
 @pytest.mark.parametrize("head", [bytes(16), b"SQLite format 3\x00"])
 def test_a_damaged_salt_does_no_harm(tmp_path, head):
     config = account(tmp_path)
@@ -451,6 +460,7 @@ def test_a_cache_made_by_another_server_before_the_first_look_is_opened(tmp_path
         assert opened.generation == other.generation
 
 
+@pytest.mark.attack(49)
 def test_a_doubled_driver_is_refused(tmp_path, monkeypatch):
     for cached in ("module", "facts"):
         monkeypatch.setattr(driver, cached, getattr(driver, cached).__wrapped__)

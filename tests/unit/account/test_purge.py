@@ -26,6 +26,7 @@ def left(config):
     return sorted(path.name for path in files if path.suffix != ".lock")
 
 
+@pytest.mark.attack(48)
 def test_nothing_is_left_and_the_next_start_makes_a_new_cache(tmp_path):
     config = made(tmp_path)
     purge.reset_account(config)
@@ -45,6 +46,7 @@ def test_a_lock_of_somebody_else_in_the_quarantine_goes_too(tmp_path):
     assert not folder_of(config).quarantine.exists()
 
 
+@pytest.mark.attack(48)
 def test_the_keys_go_first(tmp_path):
     config, order = made(tmp_path), []
     purge.purge_account(config, None, options=replace(GIVEN, at=order.append))

@@ -158,6 +158,7 @@ def test_a_rebuild_that_was_killed_while_it_moved_files_is_finished_and_reported
     assert before.items() <= moved.items()
 
 
+@pytest.mark.attack(1)
 def test_two_clients_with_different_keys_do_not_rebuild_each_other_for_ever(tmp_path):
     mine = old_cache(tmp_path)
     theirs = replace(mine, db_key=Secret(OTHER))

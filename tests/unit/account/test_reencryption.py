@@ -310,6 +310,7 @@ def test_too_little_space_is_noticed_before_anything_is_written(tmp_path, monkey
     assert error.details["free"] == 10_000
 
 
+@pytest.mark.attack(19)
 @pytest.mark.parametrize("step", ["prepare", "create", "copy", "verify"])
 def test_a_disk_that_fills_up_leaves_the_old_cache_and_nothing_else(tmp_path, step):
     config = filled(tmp_path)

@@ -119,6 +119,7 @@ def test_a_log_that_lost_its_end_is_never_silent_and_never_accused_for_nothing(h
     assert lost > 10
 
 
+@pytest.mark.attack(16)
 @pytest.mark.slow("kills servers")
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize("between", [1, 4, 30])
@@ -137,6 +138,7 @@ def test_an_older_file_beside_its_newer_log_is_told_and_not_opened(home, tmp_pat
         assert f"{missing} audit records after number {upto} (" in told(home)
 
 
+@pytest.mark.attack(16)
 @pytest.mark.slow("kills servers")
 def test_an_older_state_on_record_stays_one_with_the_log_of_a_killed_server(home, tmp_path):
     saved(home, [])

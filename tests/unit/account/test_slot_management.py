@@ -140,6 +140,7 @@ def test_there_are_at_most_eight_slots(tmp_path):
     assert "at most 8" in error.message
 
 
+@pytest.mark.attack(47)
 @pytest.mark.parametrize("how", [slot_changes.disable, slot_changes.remove])
 def test_a_slot_taken_away_opens_nothing_and_the_others_do(tmp_path, how):
     config = made(tmp_path)

@@ -180,6 +180,7 @@ def test_a_malformed_new_key_is_refused_even_if_weak_ones_are_allowed(tmp_path, 
     unchanged(made(tmp_path), MalformedKey, new=Secret(bad), allow_weak=True)
 
 
+@pytest.mark.attack(22)
 def test_a_second_rotation_at_the_same_time_is_refused(tmp_path):
     config = made(tmp_path)
     with key_lock(folder_of(config)):
@@ -187,6 +188,7 @@ def test_a_second_rotation_at_the_same_time_is_refused(tmp_path):
     assert error.verdict is Verdict.BUSY
 
 
+@pytest.mark.attack(22)
 def test_of_two_rotations_at_once_each_starts_from_what_the_other_left(tmp_path):
     config = made(tmp_path)
     results = []

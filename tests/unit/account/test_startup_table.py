@@ -249,6 +249,7 @@ def test_pages_torn_by_a_crash_are_left_to_the_log():
     assert isinstance(decide(seen), Open)
 
 
+@pytest.mark.attack(14)
 def test_an_encrypted_file_made_to_look_plain_is_opened():
     looks_plain = PageSample(size=40_960, salt_ok=False, good=5, plaintext_magic=True)
     decision = decide(replace(GOOD, sample=looks_plain))

@@ -216,6 +216,7 @@ def test_a_dotenv_names_no_notebook(folder):
     assert f"{NOTEBOOK} in .env is ignored" in loaded.warnings[0]
 
 
+@pytest.mark.attack(44)
 @pytest.mark.parametrize(("name", "value"), HOSTILE.items())
 def test_a_dotenv_cannot_redirect_or_loosen_anything(folder, name, value):
     write(folder / ".env", f"{name}={value}\n")

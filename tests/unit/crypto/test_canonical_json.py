@@ -13,6 +13,7 @@ def test_what_was_encoded_is_read_back():
     assert canonical_json.decode(canonical_json.encode(value)) == value
 
 
+@pytest.mark.attack(4)
 @pytest.mark.parametrize(
     "raw",
     [

@@ -40,6 +40,7 @@ def test_the_default_is_the_floor_of_production():
     assert kdf.PRODUCTION.refuses(kdf.Pbkdf2Sha512()) is None
 
 
+@pytest.mark.attack(6)
 @pytest.mark.parametrize(
     "weak",
     [
@@ -57,6 +58,7 @@ def test_production_refuses_a_cost_below_its_floor(weak):
         kdf.derive(WORDS, salt=SALT, parameters=weak)
 
 
+@pytest.mark.attack(5)
 @pytest.mark.parametrize(
     "bomb",
     [

@@ -158,6 +158,7 @@ FORGERIES = {
 }
 
 
+@pytest.mark.attack(8)
 @pytest.mark.parametrize("case", FORGERIES)
 def test_without_a_key_nothing_around_the_slots_can_be_changed(case):
     both = add(cheap(), OTHER)
@@ -178,6 +179,7 @@ SLOT_FORGERIES = {
 }
 
 
+@pytest.mark.attack(6)
 @pytest.mark.parametrize("case", SLOT_FORGERIES)
 def test_a_slot_opens_only_where_and_at_the_cost_it_was_made_for(case):
     raw = forged(key_file_codec.serialise(cheap()), SLOT_FORGERIES[case])
@@ -185,6 +187,7 @@ def test_a_slot_opens_only_where_and_at_the_cost_it_was_made_for(case):
         unlock(key_file_codec.parse(raw, bounds=kdf.TEST_BOUNDS))
 
 
+@pytest.mark.attack(8)
 def test_a_slot_of_another_vault_does_not_open_here():
     mine = cheap()
     theirs = key_slots.build(

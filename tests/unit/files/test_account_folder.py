@@ -38,6 +38,7 @@ def test_a_prepared_folder_is_trusted_by_its_real_path(mine):
     assert account_folder.check_folder(mine.path).path == mine.path.resolve()
 
 
+@pytest.mark.attack(26)
 @pytest.mark.parametrize("mode", [0o755, 0o750, 0o701, 0o777])
 def test_an_open_account_folder_is_refused_with_the_command(mine, mode):
     mine.path.chmod(mode)
@@ -108,6 +109,7 @@ def test_files_of_others_in_the_folder_are_none_of_our_business(mine):
     assert find_problem(mine) is None
 
 
+@pytest.mark.attack(26)
 def test_somebody_elses_folder_and_file_are_refused_with_chown(mine, monkeypatch):
     mine.key_file.touch(mode=0o600)
     for path in (mine.path, mine.key_file):
@@ -137,6 +139,7 @@ def test_an_account_folder_that_is_a_link_is_refused(mine):
     assert "NOTARIUM_DATA_DIR" in find_problem(mine).command
 
 
+@pytest.mark.attack(25)
 def test_a_linked_parent_of_ours_is_refused(tmp_path):
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "real")

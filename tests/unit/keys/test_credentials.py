@@ -41,6 +41,7 @@ def test_a_key_in_the_working_folder_comes_after_the_keychain(tmp_path):
     assert find_passphrase(without, system=system).passphrase == config.db_key
 
 
+@pytest.mark.attack(46)
 def test_a_keychain_that_may_hold_a_key_is_not_skipped_for_a_key_in_the_working_folder(tmp_path):
     with pytest.raises(LockedError):
         find_passphrase(
@@ -54,6 +55,7 @@ def test_nothing_is_found_where_nothing_is(tmp_path):
     assert find_passphrase(replace(without, keychain=False), system=keychains.locked()) is None
 
 
+@pytest.mark.attack(46)
 def test_a_locked_keychain_stops_the_search(tmp_path):
     with pytest.raises(LockedError):
         find_passphrase(account(tmp_path, keychain=True, db_key=None), system=keychains.locked())

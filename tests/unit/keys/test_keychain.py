@@ -50,6 +50,7 @@ def test_real_keychains_keep_give_and_forget(module, name):
     assert keychain.get(KEY, OWNER) is None
 
 
+@pytest.mark.attack(46)
 @pytest.mark.parametrize(("module", "name"), REFUSED)
 def test_an_unprotected_keychain_is_refused_by_name_and_never_used(module, name):
     refused = backend(module, name)

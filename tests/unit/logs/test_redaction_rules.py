@@ -120,6 +120,7 @@ def test_a_pattern_whose_cost_cannot_be_read_off_it_is_refused(pattern):
         length_of_a_match(re.compile(pattern))
 
 
+@pytest.mark.attack(34)
 @pytest.mark.parametrize(
     "char", ["\n", "\r", "\x1b", "\0", "\x85", "\u2028", "\u2029", "\u202e", "\u2066", "\u200b",
              "\ufeff", "\U000e0041", "\ud800", "\x7f", "\u00ad"]

@@ -159,6 +159,7 @@ def raise_with_cause():
         raise ValueError(note_text) from cause
 
 
+@pytest.mark.attack(35)
 def test_an_exception_shows_places_and_causes_and_no_locals():
     try:
         raise_with_cause()

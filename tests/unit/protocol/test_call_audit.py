@@ -269,6 +269,7 @@ async def asked(harness, era, answer, **arguments):
         return await client.call_tool("manage", {"action": "reset_cache"} | arguments)
 
 
+@pytest.mark.attack(40)
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(
     ("answer", "decision", "outcome"),
@@ -345,6 +346,7 @@ async def test_argument_confirm_is_not_taken_for_the_persons_word(harness):
     assert records(harness)[-1].decision == "by_argument"
 
 
+@pytest.mark.attack(40)
 async def test_question_that_nobody_answered_is_timed_out(harness, monkeypatch):
     monkeypatch.setattr("mcp_notarium.protocol.consent.ASKING_SECONDS", 0.05)
     await harness.sync()

@@ -55,6 +55,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.attack(36)
 @pytest.mark.parametrize("era", ERAS)
 async def test_note_text_is_between_random_words_and_its_invisible_characters_are_reported(
     harness, era
@@ -196,6 +197,7 @@ async def test_locked_cache_answers_every_tool_with_the_same_error(era):
     assert errors[0]["resolution_hint"] == "do this"
 
 
+@pytest.mark.attack(30)
 @pytest.mark.parametrize("arguments", [{"text": "\ud83d lone"}, {"text": "x", "tags": ["\udc00"]}])
 async def test_half_a_character_is_refused_and_nothing_is_saved(harness, arguments):
     await harness.sync()
@@ -253,6 +255,7 @@ async def test_person_who_agrees_is_asked_once_and_obeyed(harness, era):
     assert harness.store.ids() == set()
 
 
+@pytest.mark.attack(40)
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(
     ("action", "confirm"), [("decline", True), ("cancel", True), ("accept", False)]
@@ -270,6 +273,7 @@ async def test_person_who_does_not_agree_is_obeyed_whatever_the_agent_says(
     assert harness.store.ids() == {"n"}
 
 
+@pytest.mark.attack(40)
 @pytest.mark.parametrize("era", ERAS)
 async def test_client_that_cannot_ask_needs_the_argument(harness, era):
     arguments = await trashed(harness)

@@ -53,6 +53,7 @@ def test_missing_driver_is_refused(config, monkeypatch):
     assert refused(config) is Verdict.CRYPTO_UNSUITABLE
 
 
+@pytest.mark.attack(49)
 def test_two_drivers_over_each_other_are_refused(config, monkeypatch, tmp_path):
     for name in ("sqlcipher3", "sqlcipher3-0.6.4.dist-info", "sqlcipher3_binary-0.6.0.dist-info"):
         (tmp_path / "site" / name).mkdir(parents=True)

@@ -26,6 +26,7 @@ def said(replies):
     return {key: value for key, value in replies.items() if key not in ("rules", "needs", "stands")}
 
 
+@pytest.mark.attack(42)
 @pytest.mark.parametrize("toolset", toolset_names())
 def test_stored_replies_are_what_the_sdk_says_today(toolset):
     assert generated(toolset) == read_replies(toolset)

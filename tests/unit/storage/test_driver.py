@@ -31,6 +31,7 @@ def test_both_distributions_are_seen_when_both_are_installed():
     assert driver.installed_versions(both) == ("sqlcipher3-binary 0.6.0", "sqlcipher3 0.6.4")
 
 
+@pytest.mark.attack(49)
 def test_two_distributions_at_once_are_refused(monkeypatch):
     monkeypatch.setattr(
         driver, "installed_versions", lambda: ("sqlcipher3-binary 0.6.0", "sqlcipher3 0.6.4")

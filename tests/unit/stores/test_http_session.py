@@ -203,6 +203,7 @@ def test_single_try_is_single() -> None:
     assert len(script.seen) == 1
 
 
+@pytest.mark.attack(45)
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 def test_redirect_is_not_followed(code: int) -> None:
     script = Script(status(code, location="https://evil.example/steal"), ok())
@@ -211,6 +212,7 @@ def test_redirect_is_not_followed(code: int) -> None:
     assert [request.url.host for request in script.seen] == ["notes.example"]
 
 
+@pytest.mark.attack(45)
 @pytest.mark.parametrize(
     "url",
     [

@@ -198,6 +198,7 @@ def test_feed_over_the_size_cap_is_a_lost_cursor(monkeypatch: pytest.MonkeyPatch
     with_simulator(step)
 
 
+@pytest.mark.attack(45)
 def test_redirect_to_another_host_is_refused() -> None:
     async def step(sim: Simulator, store: SimplenoteStore) -> None:
         sim.put("n1", content="x")

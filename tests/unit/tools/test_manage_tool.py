@@ -90,6 +90,7 @@ async def test_note_actions_need_id_and_the_current_version(harness, action):
     assert harness.remote.calls == ["get"]  # for the id that is not in the index
 
 
+@pytest.mark.attack(36)
 async def test_removal_works_in_the_trash_only_and_with_consent_only(harness):
     version = await noted(harness)
     agreed = Caller(agrees=True)

@@ -285,6 +285,7 @@ tags = st.lists(
 )
 
 
+@pytest.mark.attack(39)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["a", "h", None]), tags), max_size=6))
 def test_no_call_lifts_a_protecting_tag_or_hides_a_note(calls):
@@ -310,6 +311,7 @@ def test_no_call_lifts_a_protecting_tag_or_hides_a_note(calls):
         harness.close()
 
 
+@pytest.mark.attack(39)
 def test_a_protecting_tag_given_in_the_middle_of_a_write_is_kept_and_what_it_hides_not_shown(
     make_harness,
 ):

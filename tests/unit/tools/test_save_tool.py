@@ -222,6 +222,7 @@ async def test_lost_answer_is_reported_as_in_doubt(harness):
     assert caught.value.details["id"] == "n"
 
 
+@pytest.mark.attack(43)
 async def test_new_address_as_tag_needs_consent(harness):
     version = await noted(harness, "Plan\nsecret", tags=["old@example.org"])
     tags = ["old@example.org", "new@example.org"]
@@ -238,6 +239,7 @@ async def test_new_address_as_tag_needs_consent(harness):
     assert answer.tags == tags
 
 
+@pytest.mark.attack(43)
 async def test_sharing_a_new_note_is_asked_with_its_first_line(harness):
     await harness.sync()
     with pytest.raises(ConfirmationRequired) as caught:

@@ -1,4 +1,4 @@
-"""Test the units of docs/many-people.md: systemd knows every line, and the server works on a socket."""
+"""Test the units of docs/installing.md: systemd knows every line, and the server works on a socket."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).parents[2]
-PAGE = (TOP / "docs/many-people.md").read_text(encoding="utf-8")
+PAGE = (TOP / "docs/installing.md").read_text(encoding="utf-8")
 UNITS = dict(
     re.findall(r"`/etc/systemd/user/(notarium[^`]*)`:\n\n```ini\n(.*?)```", PAGE, re.DOTALL)
 )

@@ -1,0 +1,95 @@
+"""Write the pages and columns that are made from other files.
+
+``python scripts/generated_pages.py`` writes the index of decisions from their titles, and the tests of each attack
+in docs/adversarial-tests.md from the marks ``@pytest.mark.attack(NUMBER)``. ``scripts/documents.py`` refuses a page
+that differs.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[1]
+DECISIONS = "docs/decisions/README.md"
+ATTACKS = "docs/adversarial-tests.md"
+_HEAD = "# Decisions\n\nOne page for each decision that cost an argument.\n\n"
+_ROW = re.compile(r"\| (\d+) \|")
+
+
+def index_of_decisions(top: Path = TOP) -> str:
+    """Return a page with one line and link for each decision."""
+    found = sorted((top / "docs/decisions").glob("[0-9]*.md"))
+    return _HEAD + "".join(f"* [{one.stem[:4]}: {title(one)}]({one.name})\n" for one in found)
+
+
+def title(page: Path) -> str:
+    """Return the title of a decision without its number."""
+    first = page.read_text(encoding="utf-8").splitlines()[0]
+    return re.sub(r"^#\s*(\d+[.:]?\s*)?", "", first)
+
+
+def adversarial_tests(text: str, top: Path = TOP) -> str:
+    """Return the page with the last cell of each attack made from the marks of the tests."""
+    marked = tests_of_attacks(top)
+    return "".join(_with_tests(line, marked) for line in text.splitlines(keepends=True))
+
+
+def _with_tests(line: str, marked: dict[int, list[str]]) -> str:
+    if not (row := _ROW.match(line)):
+        return line
+    cells = line.rstrip("\n").removesuffix(" |").split(" | ")
+    named = ", ".join(f"`{one}`" for one in marked.get(int(row[1]), []))
+    return f"{' | '.join([*cells[:3], named])} |\n"
+
+
+def tests_of_attacks(top: Path = TOP) -> dict[int, list[str]]:
+    """Return the marked tests by number of the attack, in order of their names."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for path in sorted((top / "tests").rglob("test_*.py")):
+        source = path.read_text(encoding="utf-8")
+        if "pytest.mark.attack(" in source:
+            for name, number in _marks(ast.parse(source).body):
+                found[number].append(f"{path.relative_to(top).as_posix()}::{name}")
+    return {number: sorted(names) for number, names in found.items()}
+
+
+def _marks(body: list[ast.stmt], before: str = "") -> Iterator[tuple[str, int]]:
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from _marks(node.body, f"{before}{node.name}::")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for mark in node.decorator_list:
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.attack":
+                    for number in mark.args:
+                        yield before + node.name, int(ast.literal_eval(number))
+
+
+def generated(top: Path = TOP) -> dict[str, str]:
+    """Return the right text of each generated page."""
+    attacks = (top / ATTACKS).read_text(encoding="utf-8")
+    return {DECISIONS: index_of_decisions(top), ATTACKS: adversarial_tests(attacks, top)}
+
+
+def faults(top: Path = TOP) -> list[str]:
+    """Return pages that differ from what is generated, and marks without a row."""
+    right = generated(top)
+    wrong = [
+        f"{file}: not as generated (python scripts/generated_pages.py)"
+        for file, text in right.items()
+        if not (top / file).is_file() or (top / file).read_text(encoding="utf-8") != text
+    ]
+    rows = {int(number) for number in re.findall(r"^\| (\d+) \|", right[ATTACKS], re.MULTILINE)}
+    marked = tests_of_attacks(top).keys()
+    wrong += [f"{ATTACKS}: attack {one} has no row" for one in sorted(marked - rows)]
+    return wrong + [f"{ATTACKS}: attack {one} has no test" for one in sorted(rows - marked)]
+
+
+if __name__ == "__main__":
+    for name, content in generated().items():
+        (TOP / name).write_text(content, encoding="utf-8")
+    sys.exit(0)
