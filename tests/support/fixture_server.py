@@ -26,9 +26,9 @@ import anyio  # noqa: E402 - the descriptors come first, as in the real server
 import mcp_types as types  # noqa: E402
 from mcp.server.lowlevel import Server  # noqa: E402
 
-from mcp_notarium.protocol import async_server, sdk_server  # noqa: E402
+from mcp_notarium.protocol import sdk_server  # noqa: E402
 from mcp_notarium.protocol.sdk_server import guard  # noqa: E402
-from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, run_transport  # noqa: E402
+from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, pump, run_transport  # noqa: E402
 
 NAMES = ("echo", "slow", "stuck", "surrogate", "noisy", "broken", "large", "careful")
 CLOSED = Path(sys.argv[1]) if len(sys.argv) > 1 else None
@@ -79,7 +79,7 @@ async def serve(queue, connection, flow, held):
             async with run_transport(
                 connection, Outbox(OUTGOING, flow), ShutdownDeadline()
             ) as transport:
-                tasks.start_soon(async_server._pump, queue, held, transport, anyio.Event())
+                tasks.start_soon(pump, queue, held, transport, lambda: None)
                 await sdk_server.serve(server, transport)
             tasks.cancel_scope.cancel()
     finally:
