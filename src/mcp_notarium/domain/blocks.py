@@ -19,7 +19,7 @@ from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
-from mcp_notarium.markup.front_matter import text_start
+from mcp_notarium.markup.front_block import text_start
 
 _MOST_READ = 1000
 """Lines above, at most, in which the list is looked for that is still open."""

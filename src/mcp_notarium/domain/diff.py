@@ -19,7 +19,7 @@ from itertools import compress
 
 from mcp_notarium.domain.lines import shared_ends, shorten, split_lines
 from mcp_notarium.domain.note import Content
-from mcp_notarium.markup.front_matter import text_start
+from mcp_notarium.markup.front_block import text_start
 
 NO_PARTNER = -1
 """The partner of an item without one."""

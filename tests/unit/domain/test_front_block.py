@@ -5,7 +5,7 @@ import pytest
 from mcp_notarium.domain.diff import summarize_change
 from mcp_notarium.domain.lines import preview
 from mcp_notarium.domain.note import Content
-from mcp_notarium.markup.front_matter import shown_part
+from mcp_notarium.markup.front_block import shown_part
 
 FRONT = "---\ntags: [a]\n---\n"
 

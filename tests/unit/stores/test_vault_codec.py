@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import StoreRejected
-from mcp_notarium.markup.front_matter import find_block
+from mcp_notarium.markup.front_block import find_block
 from mcp_notarium.stores.vault import note_codec
 from mcp_notarium.stores.vault.note_codec import Body, compose, find_tags
 

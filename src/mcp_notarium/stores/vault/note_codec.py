@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import UnfitContent
+from mcp_notarium.markup.front_block import is_foreign, text_start
 from mcp_notarium.markup.front_matter import (
     NotUnderstood,
     change_tags,
-    is_foreign,
     read_aliases,
     read_created,
     read_tags,
     require_readable,
-    text_start,
 )
 from mcp_notarium.markup.obsidian_links import Links, find_targets
 from mcp_notarium.stores.json_answers import to_json
