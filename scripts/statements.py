@@ -38,7 +38,7 @@ NO_DATABASES = {
         "self._session",
         "driver",
         "server",
-        "async_server",
+        "event_loop",
     ),
     *("_Lines.of(base)", "_Matcher(first, second, budget=budget)"),
     "_Merge(_Lines.of(base), _Lines.of(mine), _Lines.of(theirs))",

@@ -1,6 +1,6 @@
 """Describe a variable: what can be configured, with which default, bounds and trust.
 
-``config/variables`` declares those that hold for every store, and each store its own.
+``config/common_variables`` declares those that hold for every store, and each store its own.
 """
 
 from __future__ import annotations

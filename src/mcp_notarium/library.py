@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from mcp_notarium.domain.blocks import Form
+from mcp_notarium.domain.block_gaps import Form
+from mcp_notarium.domain.loss import Keeping, find_loss
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import path_key, with_digits
-from mcp_notarium.domain.way_back import Keeping, find_loss
 from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
 from mcp_notarium.markup.obsidian_links import count_links
 from mcp_notarium.search.query import Query
@@ -30,7 +30,7 @@ from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.sync.write_errors import NOT_REMOVED, NOT_SAVED, add_outcome
 
 if TYPE_CHECKING:
-    from mcp_notarium.domain.way_back import Loss
+    from mcp_notarium.domain.loss import Loss
     from mcp_notarium.markup.obsidian_links import Changes
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache

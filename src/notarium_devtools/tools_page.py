@@ -128,7 +128,7 @@ server requests. Its answer counts once, for ten minutes, and only for the same 
 
 A change can be taken back if a version of the note before it is kept here. What has
 no such way back is lost for good. It needs consent under every value of `NOTARIUM_DESTRUCTIVE`, with every tool, and is forbidden in the policy's
-modes `read-only` and `write`. The question names what is lost, and why. One rule decides (`domain/way_back.py`), before the change.
+modes `read-only` and `write`. The question names what is lost, and why. One rule decides (`domain/loss.py`), before the change.
 
 There is no version of a note
 

@@ -9,9 +9,9 @@ import pytest
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.search import ranking
 from mcp_notarium.search.folding import fold, gram_runs
+from mcp_notarium.search.function_words import function_words
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.stemming import stem
-from mcp_notarium.search.words import function_words
 from support import corpus
 from support.cache_room import find, make, store
 

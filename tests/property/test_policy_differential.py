@@ -11,7 +11,7 @@ import asyncio
 import pytest
 
 from mcp_notarium.domain.policy import Policy, Visibility
-from mcp_notarium.storage.hidden_note_filter import VisibilityFilter
+from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from support.long import sample
 from support.memory_client import LIKE_VAULT
 from support.policy_twins import FAILURES, IDS, NAMES, Twins

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.blocks import Form
+from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend
 from mcp_notarium.markup.html_codec import WouldLose, to_markdown
-from mcp_notarium.markup.markdown_reader import segments
+from mcp_notarium.markup.markdown_to_html import segments
 from support.trilium_html import edit, to_html
 from support.trilium_kinds import KINDS, WORD
 

@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.markup.html_codec import WouldLose, to_markdown
-from mcp_notarium.markup.markdown_reader import segments
+from mcp_notarium.markup.markdown_to_html import segments
 from support.trilium_html import edit, to_html
 
 WORDS = st.text(st.sampled_from("abz0189 *_`[]()#<>&$~|\\!+-.=:\"'é漢\xa0\t"), max_size=12)

@@ -27,7 +27,7 @@ from mcp_notarium.logs import logger, redactor, third_party
 from mcp_notarium.protocol import call_pipeline, sdk_server
 from mcp_notarium.protocol.consent import Call
 from mcp_notarium.secret import Secret
-from mcp_notarium.tools.tool_names import ToolNames
+from mcp_notarium.tools.tool_prefix import ToolNames
 
 OWN = logs.get("matrix")
 SINKS = {}

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files.locks import ServerLock, key_lock
-from mcp_notarium.storage.statements import Authorizer
+from mcp_notarium.storage.authorizer import Authorizer
 from support.account import folder_of, made
 
 FUNCTION, PERMITTED = 31, 0

@@ -121,7 +121,7 @@ AGENTS = (
     ),
     Defence(
         "hidden notes are not stored",
-        "storage/hidden_note_filter.py",
+        "storage/hidden_notes.py",
         "        if not self.rules.has_rules:\n            return dict(batch)\n",
         "        return dict(batch)\n",
         (
@@ -190,7 +190,7 @@ AGENTS = (
     ),
     Defence(
         "tags that were not understood hide a note",
-        "storage/hidden_note_filter.py",
+        "storage/hidden_notes.py",
         "            clear=revision.tags_understood,\n",
         "            clear=True,\n",
         (
@@ -201,7 +201,7 @@ AGENTS = (
     ),
     Defence(
         "a rule on an id follows the note that is renamed",
-        "storage/hidden_note_filter.py",
+        "storage/hidden_notes.py",
         "        if rule is None and (named :=",
         "        if False and (named :=",
         (
@@ -262,7 +262,7 @@ AGENTS = (
     ),
     Defence(
         "a server under older rules stops",
-        "storage/hidden_note_filter.py",
+        "storage/hidden_notes.py",
         "        if not self.matches_index:\n            raise PolicyChanged(",
         "        if False:\n            raise PolicyChanged(",
         ("interaction/test_policy.py::test_a_server_that_holds_older_rules_stops",),
@@ -312,7 +312,7 @@ AGENTS = (
     ),
     Defence(
         "deleting for good needs consent",
-        "tools/removal.py",
+        "tools/loss_consent.py",
         '        await require_consent(call, f"Delete the {name} for good? {back}")\n',
         "",
         (f"{_MANAGE}::test_removal_works_in_the_trash_only_and_with_consent_only",),
@@ -328,7 +328,7 @@ AGENTS = (
     ),
     Defence(
         "the mode `write` forbids what nothing can bring back",
-        "tools/removal.py",
+        "tools/loss_consent.py",
         "        app.config.policy.require_irreversible()\n",
         "        pass\n",
         (f"{_WAYS_BACK}::test_the_mode_write_forbids_it",),
@@ -350,7 +350,7 @@ AGENTS = (
     ),
     Defence(
         "what was agreed to is what is deleted",
-        "tools/removal.py",
+        "tools/loss_consent.py",
         "            if loss is None and await find_loss(app, note, None) is not None:\n",
         "            if False:\n",
         (f"{_WAYS_BACK}::test_a_deletion_that_loses_its_way_back_meanwhile_is_refused",),
@@ -614,7 +614,7 @@ AGENTS = (
     ),
     Defence(
         "a file that has changed is read again",
-        "stores/vault/pages.py",
+        "stores/vault/file_parts.py",
         "kept is not None and kept.state == state",
         "kept is not None",
         (

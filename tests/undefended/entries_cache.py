@@ -356,7 +356,7 @@ CACHE = (
     ),
     Defence(
         "no second database",
-        "storage/statements.py",
+        "storage/authorizer.py",
         "        if action in _ALWAYS_REFUSED:\n            return False\n",
         "",
         (_GUARD,),
@@ -364,7 +364,7 @@ CACHE = (
     ),
     Defence(
         "pragmas one by one",
-        "storage/statements.py",
+        "storage/authorizer.py",
         '            return self._permits_pragma((first or "").lower(), second)\n',
         "            return True\n",
         (_GUARD,),
@@ -372,7 +372,7 @@ CACHE = (
     ),
     Defence(
         "no function that loads or exports",
-        "storage/statements.py",
+        "storage/authorizer.py",
         '            return (second or "").lower() not in _REFUSED_FUNCTIONS\n',
         "            return True\n",
         (

@@ -328,7 +328,7 @@ PROCESS = (
     ),
     Defence(
         "a server takes old records away",
-        "protocol/async_server.py",
+        "protocol/event_loop.py",
         "    app.audit.tidy()\n",
         "",
         (

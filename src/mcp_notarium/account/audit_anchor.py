@@ -75,7 +75,7 @@ class Anchored:
     """Hold what the anchor says that the disk has.
 
     ``at``: when the last record was made (epoch milliseconds). ``begun``: the number of the last one that a change
-    began with, or of the last of all when the file was made. ``checkpoint``: the lowest number that the main file has (``storage/checkpoints``).
+    began with, or of the last of all when the file was made. ``checkpoint``: the lowest number that the main file has (``storage/write_ahead_log``).
     ``replaced``: when another file was met in the place of the database (epoch milliseconds; 0: never). ``met``,
     ``met_at``: the number of the last record in that file, and when it was made (0: it could not be read).
     """

@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mcp_notarium.domain.blocks import Form, find_text, set_apart
+from mcp_notarium.domain.block_gaps import Form, find_text, set_apart
 from mcp_notarium.domain.lines import (
     CRLF,
     LF,

@@ -1,6 +1,6 @@
 """Define ``Policy`` and ``Visibility``: everything the user has decided about agents, as frozen values. Pure.
 
-It enforces nothing. ``storage/hidden_note_filter`` keeps hidden notes out of the index, the
+It enforces nothing. ``storage/hidden_notes`` keeps hidden notes out of the index, the
 tools refuse what is not permitted, and no tool can change a policy.
 
 Rules of this file: denying wins over allowing. A note without tags is never allowed by accident,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from mcp_notarium.markup import markdown_reader
+from mcp_notarium.markup import markdown_to_html
+from mcp_notarium.markup.html_to_markdown import Writer, grouped
 from mcp_notarium.markup.html_tree import Element, Node, Text, elements, parse
-from mcp_notarium.markup.markdown_reader import Known
-from mcp_notarium.markup.markdown_writer import Writer, grouped
+from mcp_notarium.markup.markdown_to_html import Known
 
 _EMBEDDED = "embedded-image-"
 _MARK = "\uffff"
@@ -97,9 +97,9 @@ def known_in(nodes: list[Node]) -> Known:
     address_of = address_in(nodes)
     for element in elements(nodes):
         if element.tag == "a" and "href" in element.attributes:
-            address = markdown_reader.normal_address(element.attributes["href"])
+            address = markdown_to_html.normal_address(element.attributes["href"])
             links.setdefault(address, element.opening)
         elif element.tag == "img":
-            address = markdown_reader.normal_address(address_of(element))
+            address = markdown_to_html.normal_address(address_of(element))
             images.setdefault((element.attributes.get("alt", ""), address), element.opening)
     return Known(links, images)

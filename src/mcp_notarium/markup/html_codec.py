@@ -9,11 +9,11 @@ import html
 import re
 from collections.abc import Iterator
 
-from mcp_notarium.markup import markdown_reader
+from mcp_notarium.markup import markdown_to_html
 from mcp_notarium.markup.html_blocks import to_markdown
 from mcp_notarium.markup.html_edit import WouldLose, edit
 from mcp_notarium.markup.html_tree import Text, elements, parse
-from mcp_notarium.markup.markdown_reader import Known
+from mcp_notarium.markup.markdown_to_html import Known
 
 __all__ = ["WouldLose", "edit", "find_active", "is_html", "to_html", "to_markdown"]
 _ACTIVE = frozenset(
@@ -31,9 +31,9 @@ _SCRIPT = re.compile(r"[\x00-\x20]*(?:javascript|vbscript|data):")
 def to_html(markdown: str, *, images: tuple[str, ...] = ()) -> str:
     """Return the HTML of Markdown that belongs to no note yet; ``images``: see ``Known.own``."""
     try:
-        return markdown_reader.to_html(markdown, Known(own=images))
+        return markdown_to_html.to_html(markdown, Known(own=images))
     finally:
-        markdown_reader.forget()
+        markdown_to_html.forget()
 
 
 def is_html(text: str) -> bool:

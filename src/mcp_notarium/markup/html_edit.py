@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mcp_notarium.markup import html_table, markdown_reader
+from mcp_notarium.markup import html_table_edit, markdown_to_html
 from mcp_notarium.markup.code_languages import name_of
 from mcp_notarium.markup.html_blocks import (
     Block,
@@ -23,12 +23,10 @@ from mcp_notarium.markup.html_blocks import (
     line_of,
     to_markdown,
 )
-from mcp_notarium.markup.html_lines import LineEditor, WouldLose
+from mcp_notarium.markup.html_line_edit import LineEditor, WouldLose
 from mcp_notarium.markup.html_losses import Losses, find_losses, find_stripped
-from mcp_notarium.markup.html_table import pair
-from mcp_notarium.markup.html_tree import DEEPEST, Element, Node, Text, parse
-from mcp_notarium.markup.markdown_reader import Known, segments
-from mcp_notarium.markup.markdown_writer import (
+from mcp_notarium.markup.html_table_edit import pair
+from mcp_notarium.markup.html_to_markdown import (
     BLOCKS,
     Task,
     Writer,
@@ -37,6 +35,8 @@ from mcp_notarium.markup.markdown_writer import (
     items_of,
     task_of,
 )
+from mcp_notarium.markup.html_tree import DEEPEST, Element, Node, Text, parse
+from mcp_notarium.markup.markdown_to_html import Known, segments
 
 _CHECKED = re.compile(r"""\s+checked(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+))?""", re.IGNORECASE)
 _TYPE = re.compile(r"""\stype\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
@@ -77,7 +77,7 @@ def edit(source: str, markdown: str, *, images: tuple[str, ...] = ()) -> str:
             refusal.lines[name] = f"{name} in line {line}" if line else name
         raise
     finally:
-        markdown_reader.forget()
+        markdown_to_html.forget()
 
 
 def _edit(source: str, markdown: str, images: tuple[str, ...]) -> str:
@@ -87,8 +87,8 @@ def _edit(source: str, markdown: str, images: tuple[str, ...]) -> str:
     fragment = parse(source)
     if fragment.too_deep:
         raise WouldLose({f"elements nested more than {DEEPEST} deep": -1}, broken=True)
-    if any(map(markdown_reader.has_too_many_marks, (shown, markdown))):
-        most = markdown_reader.MOST_MARKS
+    if any(map(markdown_to_html.has_too_many_marks, (shown, markdown))):
+        most = markdown_to_html.MOST_MARKS
         raise WouldLose({f"formatting: there are more than {most} marks": -1})
     writer = Writer(address_in(fragment.nodes))
     known = replace(known_in(fragment.nodes), own=images)
@@ -104,7 +104,7 @@ def _edit(source: str, markdown: str, images: tuple[str, ...]) -> str:
 
 def _reads(markdown: str, known: Known) -> list[str]:
     """Return the blocks of a text as they read once they are stored."""
-    return segments(to_markdown(markdown_reader.to_html(markdown, Known(own=known.own))))
+    return segments(to_markdown(markdown_to_html.to_html(markdown, Known(own=known.own))))
 
 
 def _few(losses: Losses) -> Losses:
@@ -190,7 +190,7 @@ class _Editor:
         def make(segment: str) -> str:
             if held := same.get(segment):
                 return _ITEM_ID.sub("", held) if segment in kept else held
-            html, contents = self._new(segment), markdown_reader.list_items(segment)
+            html, contents = self._new(segment), markdown_to_html.list_items(segment)
             made = parse(html).nodes[0] if contents and items else None
             if not isinstance(made, Element) or len(made.children) != len(contents or ()):
                 return html
@@ -215,7 +215,7 @@ class _Editor:
         return one.tag, one.has_class("todo-list"), content.rstrip(" ")
 
     def _new(self, segment: str) -> str:
-        return markdown_reader.to_html(segment, self.lines.known)
+        return markdown_to_html.to_html(segment, self.lines.known)
 
     def _losses(self, block: Block) -> Losses:
         return find_losses(block.nodes, parse(self._new(block.markdown)).nodes)
@@ -238,12 +238,12 @@ class _Editor:
         """Tell whether a block reads as it should; a list keeps the number of its first item below a new one."""
         if shown in (text, anew):
             return True
-        first = [(markdown_reader.list_items(one) or [""])[0] for one in (block.markdown, text)]
+        first = [(markdown_to_html.list_items(one) or [""])[0] for one in (block.markdown, text)]
         return first[0] != first[1] and _NUMBER.sub("1", shown) == _NUMBER.sub("1", anew)
 
     def _spliced(self, block: Block, text: str) -> str | None:  # noqa: C901, PLR0911 - one line a kind
         """Return a block with little of it changed; None if it became another kind of block."""
-        one, kind = block.nodes[0], markdown_reader.kind_of(text)
+        one, kind = block.nodes[0], markdown_to_html.kind_of(text)
         if len(block.nodes) > 1 or isinstance(one, Text) or one.tag not in BLOCKS:
             return self.lines.edit(block.nodes, block.markdown, text) if kind in _LINES else None
         match one.tag:
@@ -258,7 +258,7 @@ class _Editor:
                 inner = _unquoted(text)
                 return (
                     None
-                    if inner is None or markdown_reader.admonition_in(inner)
+                    if inner is None or markdown_to_html.admonition_in(inner)
                     else self._inside(one, inner)
                 )
             case "aside" if one.has_class("admonition"):
@@ -266,7 +266,7 @@ class _Editor:
             case "ul" | "ol":
                 return self._list(one, text) if kind == _LISTS[one.tag] else None
             case "table":
-                return html_table.edit(self.lines, one, text) if kind == "table" else None
+                return html_table_edit.edit(self.lines, one, text) if kind == "table" else None
             case "pre":
                 return self._code(one, text)
             case "hr":
@@ -279,7 +279,7 @@ class _Editor:
 
     def _code(self, one: Element, text: str) -> str | None:
         """Return a code block with its text changed; None if its language is another now."""
-        found = markdown_reader.code_of(text)
+        found = markdown_to_html.code_of(text)
         code = code_element(one)
         language = name_of(code.attributes.get("class", "")) if code else ""
         if found is None or found[0] != language:
@@ -292,7 +292,7 @@ class _Editor:
     def _admonition(self, one: Element, text: str) -> str | None:
         """Return an admonition with little of it changed, its type included; None if it is none any more."""
         inner = _unquoted(text)
-        found = None if inner is None else markdown_reader.admonition_in(inner)
+        found = None if inner is None else markdown_to_html.admonition_in(inner)
         if found is None:
             return None
         held, now = admonition_of(one), found[0]
@@ -317,7 +317,7 @@ class _Editor:
     def _list(self, one: Element, text: str) -> str | None:
         """Return a list with few of its items changed."""
         items = items_of(one)
-        new = markdown_reader.list_items(text)
+        new = markdown_to_html.list_items(text)
         if new is None or any(item.tag != "li" for item in items):
             return None
         end = one.inner_end
@@ -398,7 +398,7 @@ class _Editor:
         shown, parts = self._writer.block(task.line) if task.line else "", segments(content)
         if not shown:  # what the item says stands beside its label
             return self.source[task.start : task.end], content
-        if not parts or markdown_reader.kind_of(parts[0]) not in _LINES:
+        if not parts or markdown_to_html.kind_of(parts[0]) not in _LINES:
             return None, ""
         return self.lines.edit(task.line, shown, parts[0]), "\n\n".join(parts[1:])
 

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from mcp_notarium.markup.code_languages import AUTOMATIC, PREFIX
-from mcp_notarium.markup.html_tree import COMMENT, Element, Node, Text, elements
-from mcp_notarium.markup.markdown_writer import (
+from mcp_notarium.markup.html_to_markdown import (
     BLOCKS,
     CANONICAL,
     COLLAPSED,
@@ -17,6 +16,7 @@ from mcp_notarium.markup.markdown_writer import (
     grouped,
     task_of,
 )
+from mcp_notarium.markup.html_tree import COMMENT, Element, Node, Text, elements
 
 _IGNORED = frozenset({"data-list-item-id"})
 """Attributes that the editor makes anew."""

@@ -43,7 +43,7 @@ from mcp_notarium.tools.answers import ChangedNotes, FromNotes, PlainAnswer
 from mcp_notarium.tools.call_context import Tool
 from mcp_notarium.tools.catalog import NOTARIUM, Toolset, describe_arguments
 from mcp_notarium.tools.note_lookup import with_ids
-from mcp_notarium.tools.tool_names import ToolNames
+from mcp_notarium.tools.tool_prefix import ToolNames
 from mcp_notarium.tools.untrusted_text import (
     QUOTE,
     add_boundaries,

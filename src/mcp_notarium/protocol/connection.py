@@ -98,8 +98,8 @@ class FlowControl:
     async def wait_for_room(self) -> None:
         """Wait until another answer may be made; first come, first served.
 
-        The next one goes on behind whoever goes on first: make the answer and have it written without
-        waiting for anything, or ask again behind that.
+        The next waiter is released when this returns. Make the answer and have it written without an ``await``, or wait
+        here again after one.
         """
         if self._queue is None or self._room is None:
             import asyncio  # noqa: PLC0415 - the handshake is answered before it is loaded

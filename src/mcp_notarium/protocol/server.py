@@ -122,9 +122,9 @@ def _serve(
     )
     if held is None:
         return 0 if settings.missing is None else 1
-    from mcp_notarium.protocol import async_server  # noqa: PLC0415 - the loader has imported it
+    from mcp_notarium.protocol import event_loop  # noqa: PLC0415 - the loader has imported it
 
-    return async_server.run(
+    return event_loop.run(
         queue,
         connection,
         outgoing,
@@ -275,7 +275,7 @@ def _load(queue: EventQueue, settings: config.Loaded, confined: str) -> None:
         if settings.config.log_file is None and settings.missing is None:
             _start_logging(settings)
         _log().info("server.confined", state=confined)
-        from mcp_notarium.protocol import async_server  # noqa: F401, PLC0415 - imported to be there
+        from mcp_notarium.protocol import event_loop  # noqa: F401, PLC0415 - imported to be there
 
         queue.put(ImportDone())
         from mcp_notarium.protocol.startup_checks import import_sdk  # noqa: PLC0415 - behind the event loop

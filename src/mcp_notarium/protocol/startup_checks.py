@@ -28,7 +28,7 @@ _DRIVER = "sqlcipher3"
 
 _TOLD_BY = ("mcp_notarium.protocol.sdk_server", "mcp", "pydantic", "httpx")
 _LOADED = (
-    "mcp_notarium.protocol.async_server",
+    "mcp_notarium.protocol.event_loop",
     "mcp_notarium.protocol.sdk_server",
     "mcp_notarium.account.automatic_repair",
     "mcp_notarium.account.copy_schedule",

@@ -1,7 +1,7 @@
 """Answer handshake, discover, ping and lists from a prepared file.
 
 ``notarium_devtools.static_replies`` asks the SDK for them, so they are what the SDK would say in every
-protocol version. Nothing here knows the connection: see ``session``.
+protocol version. Nothing here knows the connection: see ``connection``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.domain.policy import Policy
-from mcp_notarium.tools.tool_names import ToolNames, form_without, instructions_without
+from mcp_notarium.tools.tool_prefix import ToolNames, form_without, instructions_without
 
 Json = dict[str, Any]
 Reply = dict[str, Json]

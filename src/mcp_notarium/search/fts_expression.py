@@ -33,7 +33,7 @@ from mcp_notarium.search.query import (
     Word,
 )
 from mcp_notarium.search.stemming import completions, spelling
-from mcp_notarium.search.units import unit_of
+from mcp_notarium.search.typed_words import unit_of
 
 _SUPPLEMENT = "{tag_words supplement}"
 _WITHOUT_TAGS = "{text heading supplement}"

@@ -108,8 +108,8 @@ def ranking(query: Query, plan: Plan, sought: Sequence[Sought]) -> Statement:
 def _arms(query: Query, plan: Plan, sought: Sequence[Sought]) -> Iterator[Statement]:
     """Select the notes of each piece with its bit and its score, and those that come before others.
 
-    FTS5 scores a note by all words of an expression. So the score of an added piece is ``more``, that of the expression with
-    ``base``, without that of ``base``, which is the sum of ``plain``.
+    FTS5 scores a note by all words of an expression. An added piece therefore scores ``more`` (``base`` and the piece
+    together) less the sum of ``plain`` (``base`` alone).
     """
     filters, _ = filters_of(query, strict_conditions(query))
     columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"

@@ -23,8 +23,8 @@ from mcp_notarium.audit.chain import (
 )
 from mcp_notarium.audit.verification import ChainVerifier, Verification
 from mcp_notarium.errors import CacheError
+from mcp_notarium.storage.authorizer import Row
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.statements import Row
 
 ANCHORED = "audit_anchored"
 """Row of ``sync_metadata``: an anchor was written for this chain, so it must exist."""

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 from mcp_notarium.domain.policy import EVERYTHING, Visibility
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.hidden_note_filter import RULES_KEY
+from mcp_notarium.storage.hidden_notes import RULES_KEY
 from mcp_notarium.storage.journal_table import JournalTable
 from mcp_notarium.storage.note_search import SearchIndex
 from mcp_notarium.storage.note_table import NoteTable

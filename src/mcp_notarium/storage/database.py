@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage import write_ahead_log
-from mcp_notarium.storage.driver import SQL_ERROR, Connection, copy_pages, translate
-from mcp_notarium.storage.statements import (
+from mcp_notarium.storage.authorizer import (
     Authorizer,
     Row,
     may_be_cut,
@@ -24,6 +23,7 @@ from mcp_notarium.storage.statements import (
     reads_texts,
     storable,
 )
+from mcp_notarium.storage.driver import SQL_ERROR, Connection, copy_pages, translate
 from mcp_notarium.storage.witness import Witness
 from mcp_notarium.storage.write_ahead_log import pages_in_log, reaches
 from mcp_notarium.threads import run_in_thread

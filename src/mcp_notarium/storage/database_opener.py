@@ -21,10 +21,10 @@ from mcp_notarium.errors import CacheDamaged, LockedError, NotariumError, Verdic
 from mcp_notarium.files.private_files import sync_folder
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import driver, migrations
+from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.database import BUSY_SECONDS, MEMORY, Database
 from mcp_notarium.storage.driver import Connection
 from mcp_notarium.storage.integrity import PAGE_SIZE
-from mcp_notarium.storage.statements import Authorizer
 from mcp_notarium.storage.write_ahead_log import has_header
 
 __all__ = ["Database", "companions", "connect", "create"]
@@ -131,7 +131,7 @@ def copy(
 ) -> None:
     """Copy what ``source`` holds to a new file under this key, also while others write to it.
 
-    Inside ``source.snapshot()`` it is one state; outside, every write of another process begins it anew.
+    Call it inside ``source.snapshot()``: outside, each write of another process restarts the copy.
     ``after_step`` is called after each MiB with the pages copied and those of all; what it raises ends the
     copy. The file is flushed when it returns, and gone when it raises; ``CacheDamaged``: a page of the source is not
     authentic.

@@ -1,6 +1,6 @@
 """Store the journal: writes are recorded before they are sent and dropped when answered.
 
-Planner and writer decide about them. ``add`` and ``reject`` reach the disk before they return, or
+``push_decisions`` decides about them. ``add`` and ``reject`` reach the disk before they return, or
 before the write is sent: after a power cut they are the only trace of what somebody wrote.
 """
 
@@ -10,8 +10,8 @@ import json
 import math
 
 from mcp_notarium.domain.note import Content, PendingWrite, WriteKind, WriteState
+from mcp_notarium.storage.authorizer import Row
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.statements import Row
 
 
 class JournalTable:

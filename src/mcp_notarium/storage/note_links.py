@@ -95,7 +95,7 @@ class NoteLinks:
     def find_broken(
         self, old: str, new: str, *, files: AbstractSet[str] = frozenset()
     ) -> dict[str, dict[Link, str | None]]:
-        """Return what links must become if the path of a note changes; see ``link_rewriting.find_broken``.
+        """Return what links must become if the path of a note changes; see ``obsidian_links.find_broken``.
 
         Those in the trash are left alone, and aliases mean nothing: other programs do not follow them.
         """

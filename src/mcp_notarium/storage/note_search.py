@@ -24,6 +24,7 @@ from mcp_notarium.search.ranking_sql import ROWS
 from mcp_notarium.search.snippets import Snippet, Term, find_snippet, terms_of
 from mcp_notarium.search.sql_builder import build, words_of
 from mcp_notarium.search.stemming import stem
+from mcp_notarium.storage.authorizer import Row
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.ranked_search import (
     Hits,
@@ -35,7 +36,6 @@ from mcp_notarium.storage.ranked_search import (
     is_long,
 )
 from mcp_notarium.storage.spelling import Spelled, Speller, correct, suggest
-from mcp_notarium.storage.statements import Row
 from mcp_notarium.storage.vocabulary import Vocabulary
 
 _SHORTEST_PART = 3

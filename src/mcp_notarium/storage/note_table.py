@@ -1,6 +1,6 @@
 """Store and read the acknowledged notes.
 
-``notes`` holds only what the store acknowledged and an agent may see (``hidden_note_filter.py``). Writes
+``notes`` holds only what the store acknowledged and an agent may see (``hidden_notes.py``). Writes
 that the store has not confirmed are in ``journal_table``. ``note_search.py`` searches.
 """
 
@@ -14,7 +14,7 @@ from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
 from mcp_notarium.domain.policy import EVERYTHING, Visibility
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import FtsIndex
-from mcp_notarium.storage.hidden_note_filter import HiddenNote, VisibilityFilter
+from mcp_notarium.storage.hidden_notes import HiddenNote, VisibilityFilter
 from mcp_notarium.storage.merge_bases import MergeBases
 from mcp_notarium.storage.note_ids import Named, NoteNames
 from mcp_notarium.storage.note_links import NoteLinks

@@ -33,8 +33,8 @@ from mcp_notarium.search.ranking_sql import (
     titled,
 )
 from mcp_notarium.search.sql_builder import Statement, build_newest, count_of, filters_of, in_scope
+from mcp_notarium.storage.authorizer import Row
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.statements import Row
 
 MOST_BY_MEANING = 10
 """Notes without any of the words that are shown because of what they mean."""

@@ -37,7 +37,7 @@ Shapes that matter:
   highest ``number`` that was ever given.
 * ``note_aliases`` has the old ids of notes that their store has renamed or named.
 * ``hidden_names`` has every id and identity of the notes that a rule hides by an id (``rule``), so that the
-  rule holds after renames (``hidden_names.py``).
+  rule holds after renames (``note_ids.py``).
 * ``hidden_notes`` has only what sync needs to leave a hidden note alone while it does not change: id, etag,
   version, and the rule that hides it, for the user who asks why.
 * ``audit`` is append-only as far as a database can enforce it: records are never changed, follow each

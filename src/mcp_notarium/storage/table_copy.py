@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.errors import CacheError
+from mcp_notarium.storage.authorizer import Row
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.schema import INDEX_ROWS, TABLES, TWINS, Kind
-from mcp_notarium.storage.statements import Row
 
 _SLICE = 500
 

@@ -4,9 +4,9 @@ They are state: no store has them for ever. Where its own history has the newest
 names the revision there and holds no text. Rows belong to the id of their note; they go when the note is removed or hidden
 (``note_table.py``), by age, and oldest first when all together are too large. A note that was removed from here
 leaves one with a *keepsake*, if its store can make it again; a later note of its id does not take that away.
-A version *stays* for a day, whatever comes later, if the change took something away (``domain/way_back.py``); so do keepsakes.
-A version that has no room beside these loses its text. ``has_room`` tells that before the change. Of the last
-change to a note the name is left then, which tells who has made it.
+A version *stays* for a day, whatever comes later, if the change took something away (``domain/loss.py``); so do keepsakes.
+A version that has no room beside these loses its text. ``has_room`` tells that before the change. The row of a note's last
+change stays then, without a text, because it names who made the change.
 The row of number ``CREATION`` is no version: it says who made the note.
 """
 
@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mcp_notarium.domain.loss import find_taken
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.domain.way_back import find_taken
+from mcp_notarium.storage.authorizer import Row
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.hidden_note_filter import VisibilityFilter
-from mcp_notarium.storage.statements import Row
+from mcp_notarium.storage.hidden_notes import VisibilityFilter
 
 ROW_BYTES = 300
 """Counted for each version beside its text, so that many small ones are limited, too."""
@@ -79,8 +79,8 @@ class Makers:
     def of(self, etag: str, *, number: int | None = None) -> str:
         """Return who made a revision; '' if it was made elsewhere, or that is not known.
 
-        ``number``: its ``local_version``, which tells it from others of its etag: where that follows from the text,
-        whoever writes an older text again makes an older etag again. The write that made it is the last one before.
+        Pass its ``local_version`` as ``number`` if the store makes etags of texts: an older text that is saved again has its
+        older etag again. The write that made the revision is the last one before that number.
         """
         if number is None:
             return next((by for _, made, by in self.writes if made == etag), "")

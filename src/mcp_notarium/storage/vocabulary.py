@@ -17,8 +17,8 @@ from itertools import chain, islice
 from operator import itemgetter
 
 from mcp_notarium.search.folding import GRAM, spaced, words_only
+from mcp_notarium.search.misspelling import Part, distance, parts_of
 from mcp_notarium.search.stemming import stem
-from mcp_notarium.search.words import Part, distance, parts_of
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import FtsIndex
 

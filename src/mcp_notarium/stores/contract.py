@@ -321,9 +321,13 @@ class Store(Protocol):
 
         With ``wait`` it blocks until something did, or, after a while, returns an empty page with
         the same cursor. A SNAPSHOT store with ``probe`` or ``long_poll`` gives the cursor of its listings a
-        value that changes with the notes; here it returns an empty page with the same cursor if certainly
-        nothing has changed, an ``Entry`` of each note that has if no note is gone or has another id, and raises
-        ``CursorLost`` otherwise: then everything is listed. Nobody calls it for a SNAPSHOT store with neither.
+        value that changes with the notes, and returns here
+
+        * an empty page with the same cursor if certainly nothing has changed;
+        * an ``Entry`` of each changed note if certainly none is gone or has another id;
+        * ``CursorLost`` otherwise: then everything is listed.
+
+        Nobody calls it for a SNAPSHOT store with neither.
         """
 
     async def get(self, note_id: str, *, etag: str | None = None) -> Revision:

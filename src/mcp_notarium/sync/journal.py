@@ -2,7 +2,7 @@
 
 ``Journal`` records, claims and finishes entries together with their notes, each in one transaction.
 It sends nothing and decides nothing about content. An entry is leased to the process that works on
-it (``process_names``).
+it (``note_locks``).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from mcp_notarium.domain.loss import find_taken
 from mcp_notarium.domain.note import (
     Content,
     PendingWrite,
@@ -19,7 +20,6 @@ from mcp_notarium.domain.note import (
     Tombstone,
     WriteKind,
 )
-from mcp_notarium.domain.way_back import find_taken
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
@@ -37,7 +37,7 @@ class Journal:
 
     ``store_has_versions``: the store itself keeps the newest revisions, under their etags: a save that only adds needs no text
     here. ``keeps_ours``: it keeps none, or not each, so what is written from here becomes a version when another program
-    replaces it. ``keeps_lost``: it keeps nothing at all, see ``lost_notes``.
+    replaces it. ``keeps_lost``: it keeps nothing at all, see ``note_fetch``.
     """
 
     def __init__(

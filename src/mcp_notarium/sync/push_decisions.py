@@ -186,9 +186,8 @@ def settle(*, base: Content, sent: Content, displaced: Content | None, held: Con
 
     ``displaced`` is what our write has overwritten, ``held`` what the store has now: our write, or
     another one over it. Somebody else's text stays in the note where two cannot be merged; ours becomes
-    a copy. If there are two others, the displaced one becomes a copy as well. Without a displaced text
-    ``held`` may be what the store has made of ours: where both changed the same place, taking both would
-    say it twice, so ours becomes a copy.
+    a copy. If there are two others, the displaced one becomes a copy as well. If nothing was displaced, ``held`` may be the
+    store's own form of our text: merging the two could repeat a change, so ours becomes a copy if both changed one place.
     """
     content, theirs = held, None
     if displaced is not None and held == sent:

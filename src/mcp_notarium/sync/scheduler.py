@@ -2,7 +2,7 @@
 
 One process leads: it listens to the change feed, polls, sweeps and checkpoints. The others write
 through and watch the leader; when it ends, or has no login, one of them takes over. Nothing is wiped
-except by ``index_reload``.
+except by ``reload_index``.
 """
 
 from __future__ import annotations

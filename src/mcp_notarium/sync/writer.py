@@ -1,7 +1,7 @@
 """Make every change of a note, in the store first and then in the index.
 
 Success is reported only after the store has answered. A write that was sent and not answered stays in the
-journal; ``entry_replay`` finishes it. ``updater`` changes notes, ``remover`` removes them.
+journal; ``entry_replay`` finishes it. ``updater`` changes and removes notes.
 """
 
 from __future__ import annotations

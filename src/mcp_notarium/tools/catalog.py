@@ -29,7 +29,7 @@ from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.call_context import Tool
 from mcp_notarium.tools.prompts import PROMPTS, Prompt
 from mcp_notarium.tools.resources import RESOURCES, Resource
-from mcp_notarium.tools.tool_names import (
+from mcp_notarium.tools.tool_prefix import (
     ToolNames,
     form_without,
     instructions_without,

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from mcp_notarium.domain.blocks import Form
+from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.diff import ChangeSummary, summarize_change
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field, Policy

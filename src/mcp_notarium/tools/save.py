@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mcp_notarium.domain.blocks import Form
+from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend, replace_once
 from mcp_notarium.domain.policy import Field
@@ -20,6 +20,7 @@ from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.call_context import CallContext, name_note, quote_whole, require_consent
 from mcp_notarium.tools.link_changes import describe, with_links
+from mcp_notarium.tools.loss_consent import find_questions
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
     find_at_version,
@@ -27,7 +28,6 @@ from mcp_notarium.tools.note_lookup import (
     missing_version_error,
     versions_of,
 )
-from mcp_notarium.tools.removal import find_questions
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import (

@@ -25,14 +25,14 @@ from mcp_notarium.errors import (
 from mcp_notarium.search.query import And, Condition, Not, Or, Query, Tagged
 from mcp_notarium.tools.answers import ManageAnswer, TagsAnswer
 from mcp_notarium.tools.call_context import CallContext, quote, require_consent
-from mcp_notarium.tools.removal import find_loss
+from mcp_notarium.tools.loss_consent import find_loss
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save_checks import check_tags, find_new_addresses
 from mcp_notarium.tools.sync_notice import still_loading, sync_part, wait_for_notes
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.domain.way_back import Loss
+    from mcp_notarium.domain.loss import Loss
     from mcp_notarium.storage.note_lookup import TaggedNote
 
 

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from mcp_notarium.domain.blocks import Form
+from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend
 
 TABLE = "| a |\n| --- |\n| 1 |"

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
+from mcp_notarium.domain.loss import NOTE, TAGS, TEXT, TITLE, Keeping, find_loss
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.way_back import NOTE, TAGS, TEXT, TITLE, Keeping, find_loss
 
 OLD = Content("one\n\ntwo\nthree", ("a", "b"), title="T")
 NOTHING = Keeping(days=0, fits=False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_notarium.search.words import function_words
+from mcp_notarium.search.function_words import function_words
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from mcp_notarium.errors import PolicyChanged
 from mcp_notarium.search.parser import parse
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.cache import Cache, apply_rules
-from mcp_notarium.storage.hidden_note_filter import RULES_KEY
+from mcp_notarium.storage.hidden_notes import RULES_KEY
 from mcp_notarium.storage.sync_state import LoadProgress
 from support import corpus
 from support.cache_room import find, make, second_connection, store, suggest

@@ -5,9 +5,9 @@ import pytest
 
 from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.search import ranking
+from mcp_notarium.search.misspelling import distance
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.query import Query
-from mcp_notarium.search.words import distance
 from mcp_notarium.storage import vocabulary
 from mcp_notarium.storage.cache import Cache
 from support import corpus

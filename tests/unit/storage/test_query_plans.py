@@ -10,7 +10,7 @@ from mcp_notarium.search.parser import parse
 from mcp_notarium.search.sql_builder import Statement, build
 from mcp_notarium.storage import note_rows
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.hidden_note_filter import RULES_KEY
+from mcp_notarium.storage.hidden_notes import RULES_KEY
 from support import corpus
 from support.cache_room import find, store
 from support.journal_entries import make_unfinished

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.parser_block import ParserBlock
 
-from mcp_notarium.markup import html_edit, markdown_reader
+from mcp_notarium.markup import html_edit, markdown_to_html
 from mcp_notarium.markup.html_codec import to_markdown
 
 LINES = 500
@@ -43,4 +43,4 @@ def test_an_edit_of_one_line_parses_the_note_a_few_times_only(
 )
 def test_a_line_that_begins_with_a_letter_is_one_block_to_the_parser(line: str, mark: str) -> None:
     text = mark + line
-    assert markdown_reader.segments(text) == markdown_reader._segments(text)
+    assert markdown_to_html.segments(text) == markdown_to_html._segments(text)

@@ -2,7 +2,7 @@
 
 The token is the configured one, the stored one, or a new one by password.
 No token is used before it is known to be of the account whose notes the index holds; see
-``token_owner``.
+``TokenOwner``.
 
 Many requests may be refused at once; one of them renews the token for all. A refused password is not
 sent again for minutes, growing to an hour, so that a wrong setting never locks the account. A service

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.extensions import NoteIndex
-from mcp_notarium.stores.vault.pages import NotePages, Page
+from mcp_notarium.stores.vault.file_parts import NotePages, Page
 
 _PATH_SHOWN = 80
 

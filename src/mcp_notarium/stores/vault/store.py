@@ -36,6 +36,7 @@ from mcp_notarium.stores.contract import (
 )
 from mcp_notarium.stores.extensions import NoteIndex
 from mcp_notarium.stores.vault import note_codec
+from mcp_notarium.stores.vault.file_parts import NotePages
 from mcp_notarium.stores.vault.file_table import FileTable, Found
 from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder
@@ -43,7 +44,6 @@ from mcp_notarium.stores.vault.listing import FullListing, Known, Listing
 from mcp_notarium.stores.vault.native import NativeVault
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
-from mcp_notarium.stores.vault.pages import NotePages
 from mcp_notarium.stores.vault.paths import TRASH, Name
 from mcp_notarium.stores.vault.watch import Watch
 from mcp_notarium.threads import run_in_thread

@@ -17,7 +17,7 @@ from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
 from mcp_notarium.tools.answers import PlainAnswer
 from mcp_notarium.tools.call_context import CallContext, Tool
 from mcp_notarium.tools.catalog import Toolset
-from mcp_notarium.tools.removal import remove_note
+from mcp_notarium.tools.loss_consent import remove_note
 from mcp_notarium.tools.save import LARGEST_NOTE, Draft, carry_out, make_draft
 from mcp_notarium.tools.save_checks import check_tags, check_title, require_meant
 from mcp_notarium.tools.tags import spell_tags

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
-from mcp_notarium.markup import markdown_reader
+from mcp_notarium.markup import markdown_to_html
 from mcp_notarium.markup.html_blocks import cut
-from mcp_notarium.markup.html_lines import LineEditor, WouldLose
+from mcp_notarium.markup.html_line_edit import LineEditor, WouldLose
+from mcp_notarium.markup.html_to_markdown import BLOCKS, has_head, rows_of
 from mcp_notarium.markup.html_tree import Element
-from mcp_notarium.markup.markdown_writer import BLOCKS, has_head, rows_of
 
 _MOST_COMPARED = 400
 _LONGEST_COMPARED = 2_000
@@ -73,7 +73,7 @@ Change = tuple[int, int, str]
 
 def edit(lines: LineEditor, table: Element, markdown: str) -> str | None:
     """Return the table as ``markdown`` has it; None if it is to have another form. Raises ``WouldLose``."""
-    rows, new = rows_of(table), markdown_reader.table_rows(markdown)
+    rows, new = rows_of(table), markdown_to_html.table_rows(markdown)
     old = [[lines.writer.cell(cell) for cell in cells] for _, cells in rows]
     width, head = max(map(len, old)), has_head(table)
     if not head and any(new.pop(0)):
@@ -106,7 +106,7 @@ def edit(lines: LineEditor, table: Element, markdown: str) -> str | None:
         where = _place_after(rows, last, head=head)
         if where is None:
             return None
-        inner = (markdown_reader.inline_html(text, lines.known) for text in content)
+        inner = (markdown_to_html.inline_html(text, lines.known) for text in content)
         row = "".join(f"<td>{text}</td>" for text in inner)
         changes.append((where, where, f"<tr>{row}</tr>"))
     return _apply(lines.source, table, changes)
@@ -127,7 +127,7 @@ def _cell(lines: LineEditor, cell: Element, old: str, new: str) -> Change:
     begin, end = cell.start + len(cell.opening), cell.inner_end
     blocks = cut(cell.children, lines.source, end, lines.writer)
     if not blocks:
-        return begin, end, markdown_reader.inline_html(new, lines.known)
+        return begin, end, markdown_to_html.inline_html(new, lines.known)
     (block, *others), first = blocks, blocks[0].nodes[0]
     nodes = block.nodes
     if isinstance(first, Element) and first.tag == "p" and not others:

@@ -1,6 +1,6 @@
 """Ask the user before a change takes away what nothing can bring back, and delete a note for good.
 
-``domain/way_back`` decides what that is. Every path that changes or removes a note asks here.
+``domain/loss`` decides what that is. Every path that changes or removes a note asks here.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from mcp_notarium.tools.call_context import CallContext, name_note, require_cons
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+    from mcp_notarium.domain.loss import Loss
     from mcp_notarium.domain.note import Content, Note
-    from mcp_notarium.domain.way_back import Loss
     from mcp_notarium.markup.obsidian_links import Changes
 
 

@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from os.path import commonprefix
 
-from mcp_notarium.markup import markdown_reader
+from mcp_notarium.markup import markdown_to_html
 from mcp_notarium.markup.html_losses import Losses, find_losses
-from mcp_notarium.markup.html_tree import Element, Node, Text, elements, parse
-from mcp_notarium.markup.markdown_reader import Known
-from mcp_notarium.markup.markdown_writer import (
+from mcp_notarium.markup.html_to_markdown import (
     CANONICAL,
     COLLAPSED,
     Writer,
@@ -20,6 +18,8 @@ from mcp_notarium.markup.markdown_writer import (
     escape_heading,
     escape_lines,
 )
+from mcp_notarium.markup.html_tree import Element, Node, Text, elements, parse
+from mcp_notarium.markup.markdown_to_html import Known
 
 _REFERENCE = r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)"
 """What is decoded as one; without a ``;``, it may stand for its first letters only."""
@@ -101,7 +101,7 @@ class LineEditor:
             if "".join(part for _, part in pieces) == old:
                 return self._between(pieces, new)
         self._require_lossless(nodes, old)
-        return markdown_reader.inline_html(new, self.known)
+        return markdown_to_html.inline_html(new, self.known)
 
     def _pieces(self, nodes: list[Node]) -> Iterator[Piece]:
         """Yield elements and words, each with its Markdown."""
@@ -155,7 +155,7 @@ class LineEditor:
             if new[begin:end].strip():
                 held = "".join(part for _, part in changed)
                 self._require_lossless([node for node, _ in changed], held)
-            made = markdown_reader.inline_html(new[begin:end], self.known)
+            made = markdown_to_html.inline_html(new[begin:end], self.known)
         return self.source[places[0] : places[low]] + made + self.source[places[high] : places[-1]]
 
     def _within(self, changed: list[Piece], new: str) -> str | None:
@@ -165,7 +165,7 @@ class LineEditor:
             return None
         tag = CANONICAL.get(one.tag, one.tag)
         text = (
-            markdown_reader.code_span(new.strip(" "))
+            markdown_to_html.code_span(new.strip(" "))
             if tag == "code" and one.all_text() in part
             else None
         )
@@ -188,7 +188,7 @@ class LineEditor:
         return one.opening + made + self.source[one.inner_end : one.end]
 
     def _require_lossless(self, nodes: list[Node], markdown: str) -> None:
-        made = parse(markdown_reader.inline_html(markdown, self.known)).nodes
+        made = parse(markdown_to_html.inline_html(markdown, self.known)).nodes
         if losses := find_losses(nodes, made, inline=True):
             raise WouldLose(losses)
 

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.markup.code_languages import class_of, name_of
-from mcp_notarium.markup.markdown_writer import ADMONITIONS
+from mcp_notarium.markup.html_to_markdown import ADMONITIONS
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -2,7 +2,7 @@
 
 A hidden note leaves no row in ``notes``, its base, its tags or the full-text index. Every answer made
 from those is therefore the answer of an account without the note. The table ``hidden_notes`` is for sync alone;
-no tool reads it. ``hidden_names`` knows what became of the ids in the rules. The database records by which
+no tool reads it. ``note_ids`` knows what became of the ids in the rules. The database records by which
 rules it was filled (``RULES_KEY``); a process with other rules stores nothing.
 """
 
