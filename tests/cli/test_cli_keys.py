@@ -312,23 +312,32 @@ def test_reencrypt_names_the_server_in_its_way_and_the_keys_that_do_not_follow(
         assert server.leave() == 0
 
 
-def test_a_plain_cache_is_encrypted_and_served(simulator: Simulator, tmp_path: Path) -> None:
-    env = environment(simulator, tmp_path)
-    active = sum(not note["deleted"] for note in simulator.notes().values())
-    title = next(iter(simulator.notes().values()))["content"].splitlines()[0].encode()
-    with Server(env | {"DB_ENCRYPTION": "off"}) as server:
-        server.loaded(active)
+@pytest.mark.parametrize("store", ["local", "simplenote"])
+def test_a_plain_cache_becomes_an_encrypted_one_by_the_commands_that_the_hint_names(
+    simulator: Simulator, tmp_path: Path, store: str
+) -> None:
+    env = environment(simulator, tmp_path, NOTARIUM_STORE=store)
+    plain, out = env | {"DB_ENCRYPTION": "off"}, str(tmp_path / "out")
+    with Server(plain) as server:
+        server.tool("save", text="plain words that only this test has")
         assert server.leave() == 0
-    assert run(env, "status").returncode == 22
-    done = run(env, "migrate-plaintext")
-    assert done.returncode == 0, done.stderr
-    assert "can survive" in done.stderr
+    told = run(env, "status")
+    assert told.returncode == 22
+    way = " ".join(told.stdout.split())
+    assert "`mcp-notarium purge`" in way
+    if store == "local":
+        assert way.index("export PATH") < way.index("purge`") < way.index("import PATH")
+        assert run(plain, "export", out).returncode == 0
+    assert run(env, "purge", "--yes").returncode == 0
+    if store == "local":
+        done = run(env, "import", out, "--yes")
+        assert done.returncode == 0, done.stderr
     with Server(env) as server:
-        assert server.tool("list")["total_items"] == active
+        until(lambda: server.tool("list", query="plain words that")["total_items"] == 1)
         assert server.leave() == 0
     files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
-    assert not [path for path in files if title in path.read_bytes()]
-    assert run(env, "migrate-plaintext").returncode == 1
+    assert files
+    assert not [path for path in files if b"plain words that" in path.read_bytes()]
 
 
 def test_purge_asks_for_the_accounts_name_and_leaves_nothing(

@@ -283,8 +283,8 @@ def plain_cache(room: Room) -> None:
         assert server.leave() == 0
 
 
-def migrate(room: Room) -> None:
-    room.mcp_notarium("migrate-plaintext")
+def purge(room: Room) -> None:
+    room.mcp_notarium("purge", "--yes")
 
 
 def plain_in_its_place(room: Room) -> None:
@@ -337,7 +337,7 @@ CASES = [
     (19, older_key_file, RESET, reset),
     (20, open_to_all, "Run `chmod 700 ", None),
     (21, driver_missing, "Reinstall", reinstalled),
-    (22, plain_cache, "`mcp-notarium migrate-plaintext`", migrate),
+    (22, plain_cache, "`mcp-notarium purge`", purge),
     (22, plain_in_its_place, RESET, reset),
     (22, switched_off, "Remove DB_ENCRYPTION=off", switched_on),
     (22, switched_off, RESET, reset),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,6 @@ import pytest
 from mcp_notarium.account import (
     generation_writer,
     key_file_backup,
-    plaintext_migration,
     purge,
     reencryption,
     repair,
@@ -73,29 +72,6 @@ def _anchor(home: Path) -> None:
         assert opened.anchor.write(table, opened.database)
 
 
-def _encrypted(found: Found) -> None:
-    # Where both lie there, start-up says that the command has to be run again.
-    plain = _plain_left(found)
-    mismatch = Verdict.MODE_MISMATCH
-    opens, as_plain = (found.opens_or(mismatch, db_encryption=mode) for mode in (True, False))
-    demand(Broken.MIXED, opens or as_plain or plain, "there is no cache")
-    if not opens:
-        found.require_not_told("it is not encrypted")
-    with (
-        found.again(),
-        suppress(InvalidRequest),
-    ):  # where nothing plain is left, nor is anything to do
-        _encrypt(found.home, ignore_step)
-    demand(Broken.STRAY, not _plain_left(found), "plain notes")
-    found.require_openers([KEY], KEY)
-    found.require_tidy(slots=1)
-
-
-def _encrypt(home: Path, at: StepHook) -> None:
-    done = plaintext_migration.encrypt_plain(given_key(home), KEY, options=_given(at))
-    _require_finished(done.state)
-
-
 def _reencrypt(home: Path, at: StepHook) -> None:
     done = reencryption.reencrypt(given_key(home), new=NEW, options=_given(at))
     _require_finished(done.state)
@@ -104,11 +80,6 @@ def _reencrypt(home: Path, at: StepHook) -> None:
 def _require_finished(state: generation_writer.SwitchResult) -> None:
     """Nobody is told that it is done while something is left, as by the commands."""
     state.require_finished("it is not finished", hint="")
-
-
-def _plain_left(found: Found) -> bool:
-    folder = found.folder
-    return folder.plain_database.exists() or folder.plain_remains.exists()
 
 
 def _repair(home: Path, at: StepHook) -> None:
@@ -217,15 +188,6 @@ CACHE_STORIES = (
         lead=_anchor,
         judged=_reencrypted,
         unflushed=(Verdict.KEY_FILE_DAMAGED, Verdict.DATABASE_MISSING),
-    ),
-    Story(
-        name="migrate-plaintext",
-        act=_encrypt,
-        command=("migrate-plaintext",),
-        says="The cache is encrypted and compared",
-        judged=_encrypted,
-        unflushed=(Verdict.KEY_FILE_DAMAGED, Broken.UNTRUE),
-        environment={"DB_ENCRYPTION": "off"},
     ),
     Story(
         name="repair",

@@ -258,16 +258,6 @@ KEYS = (
         (17,),
     ),
     Defence(
-        "what `migrate-plaintext` erases is overwritten",
-        "account/plaintext_migration.py",
-        "        left -= file.write(bytes(min(left, _CHUNK)))\n",
-        "        left -= min(left, _CHUNK)\n",
-        (
-            "crash/test_power_loss.py::test_every_plain_byte_is_overwritten_before_its_place_is_given_back",
-        ),
-        (48,),
-    ),
-    Defence(
         "keys are removed first",
         "account/purge.py",
         '    keys = [path for path in ours if "notarium_keys" in path.name]\n',

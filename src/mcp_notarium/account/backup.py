@@ -94,7 +94,7 @@ def back_up(
     if data_key is None or keyfile is None or not key_slots.has_valid_mac(keyfile, data_key):
         raise ConfigError(
             "only an encrypted database with its key file can be backed up",
-            resolution_hint="Run `mcp-notarium migrate-plaintext` first, or `mcp-notarium doctor`.",
+            resolution_hint="Run `mcp-notarium export PATH` to have the notes of an unencrypted one elsewhere.",
         )
     with _write_errors(to), _unfinished(to) as (copy, archive):
         with closing(opened.database.open_another()) as source, source.snapshot():

@@ -116,14 +116,14 @@ class GenerationWriter:
         new_keyfile: KeyFile,
         data_key: DataKey,
         *,
-        old_key: DataKey | None,
+        old_key: DataKey,
         replaces: str,
         why: str,
     ) -> int:
         """Write a copy of the old database, compare both; return the number of notes.
 
-        ``old_key`` None: the old database is plain. ``replaces`` is its generation ('': plain), which is
-        removed once the new one is active, also after a crash in between. ``why`` goes on record.
+        ``replaces`` is the generation of the old one, which is removed once the new one is active, also after
+        a crash in between. ``why`` goes on record.
         """
 
         def fill(target: Database) -> None:
@@ -133,9 +133,12 @@ class GenerationWriter:
             )
 
         notes = old.number("SELECT count(*) FROM notes")
-        meta = {_RETIRED: replaces} if replaces else {}
         self.write(
-            new_keyfile, data_key, fill, meta=meta, check=lambda target: compare(old, target)
+            new_keyfile,
+            data_key,
+            fill,
+            meta={_RETIRED: replaces},
+            check=lambda target: compare(old, target),
         )
         return notes
 
@@ -177,14 +180,14 @@ class GenerationWriter:
         target: Database,
         data_key: DataKey,
         *,
-        old_key: DataKey | None,
+        old_key: DataKey,
         old_generation: str,
         why: str,
         rescuing: bool = False,
     ) -> bool:
         """Copy the audit chain, with new MACs and a record of what is wrong with it or its anchor.
 
-        ``old_key`` None: the old database is plain. ``rescuing``: it is damaged; copy what can be read.
+        ``rescuing``: the old database is damaged; copy what can be read.
         """
         keys = audit_keys(old_key)
         anchored, wrong = None, []

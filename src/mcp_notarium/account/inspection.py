@@ -125,7 +125,6 @@ class Inspector:
                 unknown=len(generations - known),
                 prepared=prepared is not None,
                 plain=folder.plain_database.exists(),
-                plain_remains=folder.plain_remains.exists(),
                 wal=database_opener.has_log(
                     _database_path(folder, valid, plain=inspection.seen.plain)
                 ),

@@ -51,8 +51,7 @@ class Files:
 
     ``current``: the database of the generation the key file names. ``unknown``: encrypted
     databases that neither the key file nor a prepared one names. ``prepared``: a whole key file
-    that was never switched on. ``plain_remains``: a plain database that has an encrypted one in its place
-    and was not erased to its end.
+    that was never switched on.
     ``wal``: a write-ahead log that is not empty lies beside the database in question.
     """
 
@@ -60,7 +59,6 @@ class Files:
     unknown: int = 0
     prepared: bool = False
     plain: bool = False
-    plain_remains: bool = False
     wal: bool = False
 
 

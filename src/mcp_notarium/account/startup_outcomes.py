@@ -39,12 +39,20 @@ _WITHOUT_COPIES = (
     "one from the note store."
 )
 _REST_IS_FETCHED = f" The next sync fetches the rest.{OR_RESET}"
+_PURGE_PLAIN = (
+    "To encrypt it, run `mcp-notarium purge`, which removes it: the next start fills an encrypted one from the "
+    "note store."
+)
+ENCRYPT = f"{_PURGE_PLAIN} Or keep the unencrypted one with DB_ENCRYPTION=off.{OR_RESET}"
 _ONLY_COPY: Mapping[str, str] = MappingProxyType(
     {
         BEGIN_AGAIN: f"Put the newest copy of the notebook back: `mcp-notarium restore`.{_OR_BACKUP}",
         _WITHOUT_KEYS: " If all are lost, nobody can read the notes.",
         _WITHOUT_COPIES: " Without any copy, nobody can read the notes.",
         _REST_IS_FETCHED: " Or put a copy of the notebook back: `mcp-notarium restore`.",
+        _PURGE_PLAIN: "To encrypt it, in this order: `mcp-notarium export PATH` with DB_ENCRYPTION=off takes the "
+        "notes out, `mcp-notarium purge` removes it, `mcp-notarium import PATH` adds them to an encrypted one. PATH is "
+        "not encrypted: remove it then.",
         OR_RESET: " Or put a copy of the notebook back: `mcp-notarium restore`.",
     }
 )

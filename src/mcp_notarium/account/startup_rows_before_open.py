@@ -14,6 +14,7 @@ from mcp_notarium.account.startup_outcomes import (
     BEGIN_AGAIN,
     COPY_BACK,
     COPY_OR_REPAIR,
+    ENCRYPT,
     GIVE_KEY,
     KEYCHAIN_AGAIN,
     MAKE_KEY,
@@ -75,23 +76,14 @@ _FOLDER = (
         "plain mode beside an encrypted cache",
         Verdict.MODE_MISMATCH,
         "DB_ENCRYPTION is off, and the cache in this folder is encrypted",
-        "Remove DB_ENCRYPTION=off and give the key in DB_ENCRYPTION_KEY. (If `mcp-notarium "
-        "migrate-plaintext` was cut short, run it again.)" + OR_RESET,
+        "Remove DB_ENCRYPTION=off and give the key in DB_ENCRYPTION_KEY." + OR_RESET,
         lambda o: o.plain and o.anything_encrypted,
-    ),
-    refuse(
-        "a plain cache was not erased to its end",
-        Verdict.MODE_MISMATCH,
-        "an earlier `migrate-plaintext` was cut short while it erased the unencrypted cache",
-        "Run `mcp-notarium migrate-plaintext` again; it goes on where it was.",
-        lambda o: not o.plain and o.files.plain_remains,
     ),
     refuse(
         "encrypted mode beside a plain cache",
         Verdict.MODE_MISMATCH,
         "the cache in this folder is not encrypted, and an encrypted one is asked for",
-        "Run `mcp-notarium migrate-plaintext`: it encrypts the cache and erases the unencrypted one. "
-        "Or keep the unencrypted one with DB_ENCRYPTION=off." + OR_RESET,
+        ENCRYPT,
         lambda o: not o.plain and o.files.plain,
     ),
 )

@@ -1,11 +1,10 @@
-"""Replace or destroy the local database: ``reset-cache``, ``repair``, ``migrate-plaintext``, ``purge``.
+"""Replace or destroy the local database: ``reset-cache``, ``repair``, ``purge``.
 
 ``reset-cache`` empties the index of an undamaged database in place: its login and its unfinished writes stay. One
 that cannot be opened, has a damaged page, or holds the notes of another account is moved to the quarantine as
 a whole, and a new one is made, unless the notes are nowhere else. ``repair`` recovers what can be read of a
 damaged one; the store has the rest.
-``migrate-plaintext`` encrypts an unencrypted one. ``purge`` destroys it permanently; the notes stay at the
-store.
+``purge`` destroys it permanently; the notes stay at the store.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from dataclasses import replace
 
 from mcp_notarium.account import (
     database_copies,
-    plaintext_migration,
     purge,
     repair,
     slot_rotation,
@@ -197,37 +195,6 @@ def run_repair(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_migrate(args: argparse.Namespace) -> int:
-    """Encrypt the cache with the configured key; exit code 0 when no plain file is left.
-
-    Raises ``Unfinished`` if the encrypted database is active and plain files are left.
-    """
-    config = command_context.prepare(args)
-    found = credentials.find_passphrase(config)
-    if found is None:
-        raise InvalidRequest(
-            "there is no key to encrypt with",
-            resolution_hint="Run `mcp-notarium generate-key --file PATH` and set "
-            "DB_ENCRYPTION_KEY_FILE=PATH.",
-        )
-    slot_rotation.require_strong(
-        found.passphrase, account=config.account.name, allow_weak=args.allow_weak
-    )
-    with console.progress("Encrypting the rows") as report:
-        done = plaintext_migration.encrypt_plain(config, found.passphrase, on_progress=report)
-    talk(f"The cache is encrypted and compared: {counted(done.notes, 'note')}.")
-    say_unless_copied(done.state.copied)
-    done.state.require_finished(
-        "the encrypted cache is active, but the unencrypted files are not all erased",
-        hint="Nothing is lost. Run `mcp-notarium migrate-plaintext` again when the disk lets them be "
-        "erased; until then they can be read.",
-    )
-    talk(f"The unencrypted files were overwritten and removed. {plaintext_migration.SURVIVES}")
-    if not config.db_encryption:
-        talk("Now take DB_ENCRYPTION=off out of the clients' configurations.")
-    return 0
-
-
 def run_purge(args: argparse.Namespace) -> int:
     """Purge the account after asking; exit code 23 if the keychain could not be asked."""
     loaded = command_context.prepare_account(args)
@@ -278,6 +245,5 @@ def _require_consent(config: Config) -> None:
 COMMANDS = {
     "reset-cache": (command_context.options("--yes", "--allow-weak"), run_reset),
     "repair": (command_context.options("--ask-key"), run_repair),
-    "migrate-plaintext": (command_context.options("--allow-weak"), run_migrate),
     "purge": (command_context.options("--yes"), run_purge),
 }

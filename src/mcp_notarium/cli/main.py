@@ -83,7 +83,6 @@ GROUPS = {
         "backup": Command("backups", "write what cannot be fetched again to one encrypted file"),
         "restore": Command("backups", "put a copy of the local notebook, or a backup, back"),
         "reset-cache": Command("cache", "empty the cache and load it again"),
-        "migrate-plaintext": Command("cache", "encrypt an unencrypted cache"),
         "purge": Command("cache", "destroy the local cache permanently"),
     },
     "Server": {

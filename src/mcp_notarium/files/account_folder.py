@@ -60,7 +60,6 @@ class AccountFolder:
         self.plain_database = path / "notarium_cache.sqlite"
         """The database of the plain mode."""
         self.unfinished_plain_database = path / "notarium_cache.sqlite.new"
-        self.plain_remains = path / "notarium_cache.sqlite.erasing"
         """A plain database that an encrypted one has replaced; it is to be erased."""
         self.damage_marker = path / "damage_met.json"
         """The marker "damage was met", see ``account/damage_marker``."""

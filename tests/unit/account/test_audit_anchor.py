@@ -9,7 +9,6 @@ import pytest
 from mcp_notarium.account import (
     audit_anchor,
     key_file_backup,
-    plaintext_migration,
     reencryption,
     repair,
     slot_management,
@@ -25,7 +24,7 @@ from mcp_notarium.crypto import kdf, slot_changes
 from mcp_notarium.errors import CacheFull
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_log import AuditLog
-from support.account import BOUNDS, OTHER, PASSPHRASE, account, folder_of, open_cheaply
+from support.account import BOUNDS, OTHER, account, folder_of, open_cheaply
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
 
@@ -299,19 +298,6 @@ def test_new_data_key_does_not_make_up_for_a_missing_anchor(tmp_path):
     reencryption.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
     (fault,) = verdict(config).faults
     assert (fault.kind, "missing" in fault.words) == (FaultKind.CARRIED, True)
-
-
-def test_plain_chain_is_carried_into_the_encrypted_cache(tmp_path):
-    plain = account(tmp_path, db_encryption=False)
-    head = worked(plain)
-    plaintext_migration.encrypt_plain(
-        plain, Secret(PASSPHRASE), parameters=kdf.CHEAPEST, options=GIVEN
-    )
-    config = account(tmp_path)
-    found = verdict(config, expected=head)
-    assert found.whole
-    assert not any("not encrypted" in note for note in found.notes)
-    assert acts(config)[-1] == ActName.CARRIED
 
 
 def test_repair_carries_over_what_can_be_read(tmp_path):

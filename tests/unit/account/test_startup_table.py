@@ -77,7 +77,6 @@ CASES = [
     ("plain mode beside an encrypted cache", replace(PLAIN, files=Files(plain=True, unknown=1)), 22, "DB_ENCRYPTION_KEY"),
     ("plain mode beside an encrypted cache", replace(PLAIN, main=FileState.DAMAGED), 22, "reset-cache"),
     ("encrypted mode beside a plain cache", replace(NOTHING, files=Files(plain=True)), 22, "DB_ENCRYPTION=off"),
-    ("a plain cache was not erased to its end", replace(GOOD, files=Files(current=True, plain_remains=True)), 22, "migrate-plaintext"),
     ("no plain cache yet", replace(PLAIN, files=Files(), sample=None, **UNOPENED), Create, None),
     ("the plain database is empty", replace(PLAIN, sample=PageSample(size=0), **UNOPENED), 14, "reset-cache"),
     ("the plain database is no database", replace(PLAIN, sample=PageSample(size=99), **UNOPENED), 13, "reset-cache"),
@@ -400,9 +399,7 @@ VALUES = {
     "schema_floor": [0, 1, 2],
     "unwrap": [*Unwrap, Unwrap.OPENED, Unwrap.OPENED],
     "owner_matches": YES_NO,
-    "files": [
-        Files(*part) for part in itertools.product(YES_NO, (0, 1), YES_NO, YES_NO, YES_NO, YES_NO)
-    ],
+    "files": [Files(*part) for part in itertools.product(YES_NO, (0, 1), YES_NO, YES_NO, YES_NO)],
     "sample": [
         None,
         *(
