@@ -214,7 +214,7 @@ def test_on_a_disk_that_can_only_be_read_the_record_is_shown_and_verified(tmp_pa
         other = env | {"DB_ENCRYPTION_KEY": "raw:" + "77" * 32}
         done = on_read_only_disk(other, folder.parent, "audit", "verify")
         assert done.returncode == Verdict.WRONG_KEY, done.stderr
-        touched = on_read_only_disk(env, folder.parent, "keys", "disable", "1")
+        touched = on_read_only_disk(env, folder.parent, "keys", "remove", "1")
         assert touched.returncode != 0  # it is really read-only
         assert seen(folder) == before
 

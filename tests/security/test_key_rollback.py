@@ -24,7 +24,6 @@ from mcp_notarium.crypto import (
     key_file_codec,
     key_slots,
     recovery_keys,
-    slot_changes,
     user_key,
 )
 from mcp_notarium.crypto.slot_changes import KeyChangeStep
@@ -53,12 +52,7 @@ COMMANDS = {
     ),
     "add": lambda c: slot_management.add(c, THIRD, parameters=kdf.CHEAPEST, options=GIVEN),
     "recovery": lambda c: slot_management.add(c, recovery_keys.generate(), options=GIVEN),
-    "disable": lambda c: slot_management.change_slot(c, 2, slot_changes.disable, options=GIVEN),
-    "enable": lambda c: slot_management.change_slot(c, 2, slot_changes.enable, options=GIVEN),
-    "remove": lambda c: slot_management.change_slot(c, 2, slot_changes.remove, options=GIVEN),
-    "mark": lambda c: slot_management.change_slot(
-        c, 2, slot_changes.mark_compromised, options=GIVEN
-    ),
+    "remove": lambda c: slot_management.remove(c, 2, options=GIVEN),
     "keychain": lambda c: keychain_slot.enable(c, keychains.working(), options=GIVEN),
     "rotate into the keychain": lambda c: keychain_slot.rotate_into_keychain(
         c, keychains.working(), from_keychain=False, options=GIVEN
@@ -242,7 +236,7 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
 
 def change_a_slot(config):
     done = slot_management.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
-    slot_management.change_slot(config, done.after.slots[-1].id, slot_changes.remove, options=GIVEN)
+    slot_management.remove(config, done.after.slots[-1].id, options=GIVEN)
 
 
 def spoil_every_page(config):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from mcp_notarium.account import key_file_backup, keychain_slot, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, recovery_keys, slot_changes
-from mcp_notarium.crypto.key_file_codec import Slot, SlotState, SlotType
+from mcp_notarium.crypto import kdf, recovery_keys
+from mcp_notarium.crypto.key_file_codec import Slot, SlotType
 from mcp_notarium.errors import Verdict
 from mcp_notarium.files.private_files import StepHook
 from mcp_notarium.secret import Secret
@@ -29,11 +29,6 @@ def _given(at: StepHook, **changes) -> ChangeOptions:
 
 def _add(home: Path) -> None:
     slot_management.add(given_key(home), NEW)
-
-
-def _add_disabled(home: Path) -> None:
-    _add(home)
-    slot_management.change_slot(given_key(home), 2, slot_changes.disable)
 
 
 def _damage(home: Path) -> None:
@@ -71,42 +66,14 @@ def _on_paper(found: Found) -> None:
     found.require_tidy(slots=2 + there)
 
 
-def _disabled(found: Found) -> None:
-    gone = found.is_after([KEY, NEW], [KEY])
-    with found.again():
-        change = slot_changes.enable if gone else slot_changes.disable
-        slot_management.change_slot(found.config(), 2, change)
-    found.require_openers([KEY, NEW] if gone else [KEY], KEY, NEW)
-    found.require_tidy(slots=2)
-
-
-def _enabled(found: Found) -> None:
-    there = found.is_after([KEY], [KEY, NEW])
-    with found.again():
-        change = slot_changes.disable if there else slot_changes.enable
-        slot_management.change_slot(found.config(), 2, change)
-    found.require_openers([KEY] if there else [KEY, NEW], KEY, NEW)
-    found.require_tidy(slots=2)
-
-
 def _removed(found: Found) -> None:
     gone = found.is_after([KEY, NEW], [KEY])
     with found.again():
         if gone:
             slot_management.add(found.config(), NEW)
-        slot_management.change_slot(found.config(), found.keyfile.slots[-1].id, slot_changes.remove)
+        slot_management.remove(found.config(), found.keyfile.slots[-1].id)
     found.require_openers([KEY], KEY, NEW)
     found.require_tidy(slots=1)
-
-
-def _marked(found: Found) -> None:
-    found.require_openers([KEY, NEW], KEY, NEW)
-    if found.keyfile.slots[1].state is SlotState.ACTIVE:
-        found.require_not_told("the slot is not marked")
-        with found.again():
-            slot_management.change_slot(found.config(), 2, slot_changes.mark_compromised)
-    demand(Broken.UNTRUE, found.keyfile.slots[1].state is SlotState.COMPROMISED, "not marked")
-    found.require_tidy(slots=2)
 
 
 def _restored(found: Found) -> None:
@@ -150,7 +117,7 @@ def _make_dearer(home: Path, at: StepHook) -> None:
     )
 
 
-def _calibrated(found: Found) -> None:
+def _dearer(found: Found) -> None:
     found.require_openers([KEY, WORDS], KEY, WORDS)
     if _of_words(found).kdf != DEARER:
         found.require_not_told("the cost is the old one")
@@ -268,46 +235,12 @@ SLOT_STORIES = (
         judged=_added,
     ),
     Story(
-        name="keys disable",
-        act=lambda home, at: slot_management.change_slot(
-            given_key(home), 2, slot_changes.disable, options=_given(at)
-        ),
-        command=("keys", "disable", "2"),
-        says="Slot 2: done",
-        lead=_add,
-        judged=_disabled,
-    ),
-    Story(
-        name="keys enable",
-        alike="keys disable",
-        act=lambda home, at: slot_management.change_slot(
-            given_key(home), 2, slot_changes.enable, options=_given(at)
-        ),
-        command=("keys", "enable", "2"),
-        says="Slot 2: done",
-        lead=_add_disabled,
-        judged=_enabled,
-    ),
-    Story(
         name="keys remove",
-        act=lambda home, at: slot_management.change_slot(
-            given_key(home), 2, slot_changes.remove, options=_given(at)
-        ),
+        act=lambda home, at: slot_management.remove(given_key(home), 2, options=_given(at)),
         command=("keys", "remove", "2"),
-        says="Slot 2: done",
+        says="Slot 2 is removed",
         lead=_add,
         judged=_removed,
-    ),
-    Story(
-        name="keys mark-compromised",
-        alike="keys disable",
-        act=lambda home, at: slot_management.change_slot(
-            given_key(home), 2, slot_changes.mark_compromised, options=_given(at)
-        ),
-        command=("keys", "mark-compromised", "2"),
-        says="Slot 2: done",
-        lead=_add,
-        judged=_marked,
     ),
     Story(
         name="keys recovery create",
@@ -316,11 +249,11 @@ SLOT_STORIES = (
         judged=_on_paper,
     ),
     Story(
-        name="keys calibrate",
+        name="rotate-key, dearer",
         alike="rotate-key",
         act=_make_dearer,
         lead=_add_words,
-        judged=_calibrated,
+        judged=_dearer,
     ),
     Story(
         name="keys restore",

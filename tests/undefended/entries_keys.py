@@ -119,7 +119,7 @@ KEYS = (
     Defence(
         "one bound for the cost of all slots",
         "crypto/key_file_codec.py",
-        "    if not bounds.permits_together(kdf_work(slots)):\n",
+        "    if not bounds.permits_together(slot.kdf for slot in slots):\n",
         "    if False:\n",
         (
             "property/test_keyfile_properties.py::test_a_bomb_is_refused_quickly_and_without_much_memory",
@@ -268,7 +268,7 @@ KEYS = (
     Defence(
         "the last key that needs no keychain stays",
         "crypto/key_slots.py",
-        "    if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYCHAIN for s in slots):\n",
+        "    if all(slot.type is SlotType.KEYCHAIN for slot in slots):\n",
         "    if False:\n",
         (
             "unit/crypto/test_slot_changes.py::test_one_active_slot_that_needs_no_keychain_always_stays",
@@ -294,14 +294,14 @@ KEYS = (
         (46,),
     ),
     Defence(
-        "a disabled slot opens nothing",
-        "crypto/key_slots.py",
-        "or slot.state is SlotState.DISABLED:",
-        "or False:",
+        "a removed slot opens nothing",
+        "crypto/slot_changes.py",
+        "    kept = tuple(slot for slot in keyfile.slots if slot.id != gone.id)\n",
+        "    kept = keyfile.slots\n",
         (
-            "unit/crypto/test_key_slots.py::test_a_disabled_slot_opens_nothing",
+            "unit/crypto/test_slot_changes.py::test_a_removed_slot_is_gone_and_the_others_stay",
             "unit/account/test_slot_management.py::test_a_slot_taken_away_opens_nothing_and_the_others_do",
-            "security/test_adversary_keys.py::test_a_recovery_key_opens_until_it_is_disabled",
+            "security/test_adversary_keys.py::test_a_recovery_key_opens_until_it_is_removed",
         ),
         (47,),
     ),

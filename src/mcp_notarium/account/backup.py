@@ -28,7 +28,7 @@ from mcp_notarium.crypto import canonical_json, key_file_codec, key_slots, recov
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, WrongKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
-from mcp_notarium.crypto.key_file_codec import KeyFile, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import KeyFile, SlotType
 from mcp_notarium.errors import (
     CacheError,
     CacheFull,
@@ -130,10 +130,7 @@ def _require_free(to: Path, size: int) -> None:
 
 def has_recovery_key(keyfile: KeyFile) -> bool:
     """Tell whether a recovery key opens the backup with this key file."""
-    return any(
-        slot.type is SlotType.RECOVERY and slot.state is not SlotState.DISABLED
-        for slot in keyfile.slots
-    )
+    return any(slot.type is SlotType.RECOVERY for slot in keyfile.slots)
 
 
 @contextmanager

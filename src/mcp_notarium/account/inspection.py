@@ -36,7 +36,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, WrongKey
-from mcp_notarium.crypto.key_file_codec import KeyFile, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import KeyFile, SlotType
 from mcp_notarium.errors import CacheBusy, CacheDamaged, LockedError
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem, folder_errors
@@ -310,11 +310,8 @@ def verdict(settings: Config, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> Decisio
 
 
 def _has_keychain_slot(found: KeyFile) -> bool:
-    """Check whether some slot that opens is a keychain's."""
-    return any(
-        slot.type is SlotType.KEYCHAIN and slot.state is not SlotState.DISABLED
-        for slot in found.slots
-    )
+    """Check whether some slot is a keychain's."""
+    return any(slot.type is SlotType.KEYCHAIN for slot in found.slots)
 
 
 def _database_path(folder: AccountFolder, valid: KeyFile | None, *, plain: bool) -> Path | None:

@@ -212,14 +212,13 @@ def _record_change(inspection: Inspection, before: KeyFile, *, at: float) -> Non
 
 
 def _differences(before: KeyFile, after: KeyFile) -> Facts:
-    """List what changed between two key files: slots by number, type and state."""
+    """List what changed between two key files: slots by number and type."""
     old = {slot.id: slot for slot in before.slots}
     new = {slot.id: slot for slot in after.slots}
     facts: dict[str, Any] = {"sequence": after.sequence}
     parts = {
         "added": [new[number] for number in new.keys() - old.keys()],
         "removed": [old[number] for number in old.keys() - new.keys()],
-        "changed": [slot for number, slot in new.items() if old.get(number, slot) != slot],
     }
     return facts | {
         name: [_describe_slot(slot) for slot in sorted(slots, key=lambda slot: slot.id)]
@@ -229,7 +228,7 @@ def _differences(before: KeyFile, after: KeyFile) -> Facts:
 
 
 def _describe_slot(slot: Slot) -> str:
-    return f"{slot.id} {slot.type.value} {slot.state.value}"
+    return f"{slot.id} {slot.type.value}"
 
 
 def record_restored(

@@ -13,9 +13,9 @@ from dataclasses import replace
 from mcp_notarium.account import slot_management, slot_rotation
 from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions, ChangeResult
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import slot_changes, user_key
+from mcp_notarium.crypto import user_key
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
-from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotType
 from mcp_notarium.errors import LockedError
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.keychain import Keychain
@@ -55,9 +55,7 @@ def disable(
         )
     slot_id = slot_management.list_slots(settings, secret, bounds=options.bounds).opened_by
     changed = (
-        None
-        if slot_id is None
-        else slot_management.change_slot(settings, slot_id, slot_changes.remove, options=options)
+        None if slot_id is None else slot_management.remove(settings, slot_id, options=options)
     )
     system.delete(keychain.KEY, settings.owner_hash)
     return changed
@@ -109,9 +107,9 @@ def require_free(settings: Config, system: Keychain, *, options: ChangeOptions =
 
 
 def _require_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
-    """Demand an active slot that needs no keychain, beside these. Raises ``SlotsRefused``."""
+    """Demand a slot that needs no keychain, beside these. Raises ``SlotsRefused``."""
     left = (one for one in keyfile.slots if one not in without)
-    if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYCHAIN for s in left):
+    if all(slot.type is SlotType.KEYCHAIN for slot in left):
         raise SlotsRefused(
             "the keychain's key would be the only one that opens the cache",
             resolution_hint="`mcp-notarium keys recovery create` makes a key on paper; then try "
@@ -141,16 +139,13 @@ def _exchange(
         _require_stored(system, settings.owner_hash, secret)
     except SlotsRefused:
         system.set(keychain.KEY, settings.owner_hash, stored)
-        slot_management.change_slot(
-            settings,
-            added.after.slots[-1].id,
-            slot_changes.remove,
-            options=replace(options, old=stored),
+        slot_management.remove(
+            settings, added.after.slots[-1].id, options=replace(options, old=stored)
         )
         raise
     for slot_id in (old.id, *_find_lost_slots(found.keyfile, old)):
-        after = slot_management.change_slot(
-            settings, slot_id, slot_changes.remove, options=replace(options, old=secret)
+        after = slot_management.remove(
+            settings, slot_id, options=replace(options, old=secret)
         ).after
     return after
 
@@ -165,16 +160,9 @@ def _find_lost_slots(found: KeyFile, old: Slot) -> list[int]:
 
 
 def _is_unused(settings: Config, stored: Secret, options: ChangeOptions) -> bool:
-    """Check whether this is a random key that opens no slot and belongs to no disabled one."""
+    """Check whether this is a random key that opens no slot."""
     found = slot_management.list_slots(settings, stored, bounds=options.bounds)
-    return (
-        user_key.read(stored).kind == "raw"
-        and found.opened_by is None
-        and not any(
-            slot.type is SlotType.KEYCHAIN and slot.state is SlotState.DISABLED
-            for slot in found.keyfile.slots
-        )
-    )
+    return user_key.read(stored).kind == "raw" and found.opened_by is None
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
-from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotType
 from mcp_notarium.crypto.slot_changes import PERSONAL_SLOTS, describe_slot
 from mcp_notarium.errors import CacheError, InvalidRequest
 from mcp_notarium.files import quarantine
@@ -97,7 +97,7 @@ def reencrypt(
 ) -> ReencryptionResult:
     """Re-encrypt the cache under a new data key, which ``new`` (None: the same key) opens.
 
-    Slots whose secret is known are kept, with number, label, state and cost: the one that opened the
+    Slots whose secret is known are kept, with number, label and cost: the one that opened the
     cache, unless ``new`` replaces it, and the keychain's. ``drop_others`` permits dropping the rest.
     Raises ``SlotsRefused`` otherwise, ``CacheFull``, and ``LockedError`` (start-up's verdicts; BUSY
     names who has the cache open), with the old cache as it was. Once the new one is active, what
@@ -247,14 +247,12 @@ def _is_added_beside(current: ProvenKey) -> bool:
 def _replaced_slots(current: ProvenKey, carried: _Carried) -> tuple[Slot, ...]:
     """List the slots for whose secrets people now type the new key: the one that was used comes first.
 
-    Dropped slots count, too: a calibrated cost must not be lost with its passphrase.
+    Dropped slots count, too: a cost that was raised must not be lost with its passphrase.
     """
     typed = (
         slot
         for slot in current.keyfile.slots
-        if slot.id not in carried
-        and slot.type in PERSONAL_SLOTS
-        and slot.state is not SlotState.DISABLED
+        if slot.id not in carried and slot.type in PERSONAL_SLOTS
     )
     return tuple(sorted(typed, key=lambda slot: slot.id != current.slot.id))
 
@@ -306,12 +304,6 @@ def _require_worth_it(current: ProvenKey, *, replacing: bool) -> None:
     """Refuse where the same key alone would be a bad key for the new cache. Raises ``SlotsRefused``."""
     if replacing:
         return
-    if current.slot.state is SlotState.COMPROMISED:
-        raise SlotsRefused(
-            f"{describe_slot(current.slot)} is the slot that your key opened: whoever knows that key would "
-            "open the new cache too",
-            resolution_hint=f"{_GIVE} --ask-old lets you open the cache with another key.",
-        )
     if current.slot.type in {SlotType.KEYCHAIN, SlotType.RECOVERY}:
         which = "keychain's" if current.slot.type is SlotType.KEYCHAIN else "recovery"
         raise SlotsRefused(

@@ -1,4 +1,4 @@
-"""List, add, disable, enable and remove the key slots of a cache.
+"""List, add and remove the key slots of a cache.
 
 Every change goes through ``key_changes``: the key that opened the cache must still open it afterwards, so
 no single command locks its user out.
@@ -6,7 +6,6 @@ no single command locks its user out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -31,7 +30,6 @@ from mcp_notarium.crypto.key_file_codec import (
     MOST_SLOTS,
     KeyFile,
     Slot,
-    SlotState,
     SlotType,
     is_label,
 )
@@ -41,9 +39,6 @@ from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.secret import Secret
-
-SlotChange = Callable[[KeyFile, DataKey, int], KeyFile]
-"""Function of ``slot_changes`` that changes the slot with this id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +156,7 @@ def add(
 
 def _cost_of_costliest(before: KeyFile, settings: Config) -> Parameters:
     """Return the cost of one more passphrase: an attacker guesses the cheapest one."""
-    opening = (slot.kdf for slot in before.slots if slot.state is not SlotState.DISABLED)
+    opening = (slot.kdf for slot in before.slots)
     # The algorithm is that of the settings, because it replaces no other slot.
     return replace(kdf_policy(settings), explicit=True).parameters_for(opening)
 
@@ -185,13 +180,11 @@ def require_label(label: str) -> None:
         )
 
 
-def change_slot(
-    settings: Config, slot_id: int, change: SlotChange, *, options: ChangeOptions = DEFAULTS
-) -> ChangeResult:
-    """Disable, enable, mark or remove a slot. Raises as ``apply_change``, and ``SlotsRefused``."""
+def remove(settings: Config, slot_id: int, *, options: ChangeOptions = DEFAULTS) -> ChangeResult:
+    """Remove a slot. Raises as ``apply_change``, and ``SlotsRefused``."""
 
     def make(before: KeyFile, data_key: DataKey, key: Secret) -> KeyFile:
-        after = change(before, data_key, slot_id)
+        after = slot_changes.remove(before, data_key, slot_id)
         if _find_opened_slot(after, key, options.bounds) is None:
             raise SlotsRefused(
                 f"slot {slot_id} is the slot that your key opened",

@@ -23,7 +23,7 @@ from mcp_notarium.crypto import key_slots, slot_changes, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase, WrongKey
 from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
-from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState
+from mcp_notarium.crypto.key_file_codec import KeyFile, Slot
 from mcp_notarium.crypto.slot_changes import describe_slot
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys.credentials import KEYCHAIN, FoundKey
@@ -151,9 +151,7 @@ def _notices(gone: Sequence[Slot], *, copied: bool) -> tuple[str, ...]:
 def still_opening(before: KeyFile, after: KeyFile) -> tuple[Slot, ...]:
     """List the slots that opened before a change and open after it."""
     ids = {slot.id for slot in before.slots}
-    return tuple(
-        slot for slot in after.slots if slot.id in ids and slot.state is not SlotState.DISABLED
-    )
+    return tuple(slot for slot in after.slots if slot.id in ids)
 
 
 def require_unused(current: ProvenKey, new: Secret) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 from mcp_notarium.account import backup, database_copies, opener, restoration, slot_management
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.app import open_app
-from mcp_notarium.cli import calibrate, command_context, console, signals
+from mcp_notarium.cli import command_context, console, signals
 from mcp_notarium.cli.cache import INDEX_AGAIN, confirm
+from mcp_notarium.cli.keys import find_key
 from mcp_notarium.cli.terminal import ask_secret, print_data, say_unless_copied, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import NotariumError
@@ -52,7 +53,7 @@ def run_restore(args: argparse.Namespace) -> int:
     )
     with console.progress("Restoring the account") as report:
         if args.backup:
-            key = calibrate.find_key(config, options.old)
+            key = find_key(config, options.old)
             done = backup.restore(
                 config, args.backup, options=replace(options, old=key), on_progress=report
             )

@@ -17,9 +17,8 @@ from rich.console import RenderableType
 
 from mcp_notarium.account import key_file_backup, keychain_slot, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.account.slot_management import SlotChange, SlotList
-from mcp_notarium.cli import calibrate, command_context, console, new_key_input
-from mcp_notarium.cli.calibrate import describe_cost
+from mcp_notarium.account.slot_management import SlotList
+from mcp_notarium.cli import command_context, console, new_key_input
 from mcp_notarium.cli.terminal import (
     ask_line,
     ask_secret,
@@ -30,11 +29,12 @@ from mcp_notarium.cli.terminal import (
     talk,
 )
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import recovery_keys, slot_changes
+from mcp_notarium.crypto import kdf, recovery_keys
 from mcp_notarium.crypto.errors import MalformedKey, WrongKey
-from mcp_notarium.crypto.key_file_codec import Slot, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import Slot, SlotType
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.secret import Secret
 
@@ -44,12 +44,6 @@ _UNCERTAIN = (
     "The copy of the key file claims to be newer. If it is, an old key file was put back. "
     "To use the copy, run `mcp-notarium keys restore`."
 )
-_STATES: dict[str, SlotChange] = {
-    "disable": slot_changes.disable,
-    "enable": slot_changes.enable,
-    "remove": slot_changes.remove,
-    "mark-compromised": slot_changes.mark_compromised,
-}
 
 
 def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,25 +55,14 @@ def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
     adding = actions.add_parser("add", help="let one more key open the cache")
     new_key_input.add_arguments(adding)
     adding.add_argument("--label", default="", help="a name for it, up to 64 ASCII characters")
-    for name, says in (
-        ("disable", "keep a slot, but stop it from opening the cache"),
-        ("enable", "let a disabled slot open the cache again"),
-        ("remove", "remove a slot from the key file"),
-        ("mark-compromised", "record that others know a key, so that it must be removed"),
-    ):
-        actions.add_parser(name, help=says).add_argument("slot", type=int, metavar="SLOT")
+    removing = actions.add_parser("remove", help="remove a slot from the key file")
+    removing.add_argument("slot", type=int, metavar="SLOT")
     paper = actions.add_parser("recovery", help="a key on paper, in case the other one is lost")
     paper.add_argument(
         "what",
         choices=("create", "test"),
         metavar="ACTION",
         help="create: make one; test: prove that it opens",
-    )
-    calibrate.add_arguments(
-        actions.add_parser(
-            "calibrate",
-            help="raise the cost of guessing the passphrase to what this machine can afford",
-        )
     )
     actions.add_parser("backup", help="copy the key file to PATH").add_argument(
         "path", type=Path, metavar="PATH"
@@ -97,11 +80,11 @@ def run_keys(args: argparse.Namespace) -> int:
     """Run the action ``args.action``."""
     config = command_context.prepare(args)
     asked = ask_secret("Key: ") if args.ask_key else None
-    return _ACTIONS.get(args.action, _change_state)(config, asked, args)
+    return _ACTIONS[args.action](config, asked, args)
 
 
 def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    found = slot_management.list_slots(config, calibrate.find_key(config, asked))
+    found = slot_management.list_slots(config, find_key(config, asked))
     print_data(_as_json(found), _table(found), as_json=args.json)
     if found.uncertain:
         talk(f"note: {_UNCERTAIN}")
@@ -118,7 +101,6 @@ def _as_json(found: SlotList) -> dict[str, Any]:
             {
                 "slot": slot.id,
                 "type": slot.type.value,
-                "state": slot.state.value,
                 "label": slot.label,
                 "cost": describe_cost(slot.kdf),
                 "opened_by_this_key": slot.id == found.opened_by,
@@ -132,7 +114,7 @@ def _table(found: SlotList) -> list[RenderableType]:
     """Return the slots as a table, with advice about them."""
     rows = [
         (
-            str(s.id), s.type.value, s.state.value, describe_cost(s.kdf),
+            str(s.id), s.type.value, describe_cost(s.kdf),
             f"{s.label or '-'}{'   <- this key' if s.id == found.opened_by else ''}",
         )
         for s in found.keyfile.slots
@@ -143,20 +125,15 @@ def _table(found: SlotList) -> list[RenderableType]:
     lines = ["", f"{made}; key file number {found.keyfile.sequence}."]
     if found.opened_by is None:
         lines.append("No available key opens it, so nothing proves that this list is true.")
-    headings = ("slot", "type", "state", "cost", "label")
+    headings = ("slot", "type", "cost", "label")
     return [console.table(headings, rows), *lines, *map(name_account, advise(found.keyfile.slots))]
 
 
 def advise(found: tuple[Slot, ...]) -> list[str]:
     """Return what a person should know about these slots."""
-    says = [
-        f"Slot {slot.id} is known to others: remove it (`mcp-notarium keys remove {slot.id}`)."
-        for slot in found
-        if slot.state is SlotState.COMPROMISED
-    ]
-    if not any(s.type is SlotType.RECOVERY and s.state is SlotState.ACTIVE for s in found):
-        says.append("There is no recovery key: `mcp-notarium keys recovery create` makes one.")
-    return says
+    if any(slot.type is SlotType.RECOVERY for slot in found):
+        return []
+    return ["There is no recovery key: `mcp-notarium keys recovery create` makes one."]
 
 
 def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
@@ -178,14 +155,11 @@ def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     return 0
 
 
-def _change_state(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    done = slot_management.change_slot(
-        config, args.slot, _STATES[args.action], options=ChangeOptions(old=asked)
-    )
-    talk(f"Slot {args.slot}: done ({args.action}).")
+def _remove(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
+    done = slot_management.remove(config, args.slot, options=ChangeOptions(old=asked))
+    talk(f"Slot {args.slot} is removed.")
     say_unless_copied(done.copied)
-    if args.action in {"disable", "remove"}:
-        talk(f"note: {_COPIES}")
+    talk(f"note: {_COPIES}")
     return 0
 
 
@@ -238,7 +212,7 @@ def _test_recovery(config: Config) -> int:
     except WrongKey as error:
         raise InvalidRequest(
             "this recovery key is well formed, and it opens no slot of this cache",
-            resolution_hint="It is another cache's, or its slot was removed or disabled "
+            resolution_hint="It is another cache's, or its slot was removed "
             "(`mcp-notarium keys list`). `mcp-notarium keys recovery create` makes a new one.",
         ) from error
     talk(f"It opens the cache (slot {slot.id}).")
@@ -252,14 +226,14 @@ def _back_up(config: Config, asked: Secret | None, args: argparse.Namespace) -> 
         if error.verdict is not Verdict.ROLLBACK_SEEN:
             raise
         # Only a key tells whether the copy is really newer.
-        copied = key_file_backup.back_up(config, args.path, key=calibrate.find_key(config, asked))
+        copied = key_file_backup.back_up(config, args.path, key=find_key(config, asked))
     talk(f"The key file (number {copied.sequence}) is copied to {args.path}.")
     talk("note: it opens with every key that opens the cache today, also after you change them.")
     return 0
 
 
 def _restore(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    key = calibrate.find_key(config, asked) or ask_secret("Key: ")
+    key = find_key(config, asked) or ask_secret("Key: ")
     beside = AccountFolder(config.account_dir).key_copy
     done = key_file_backup.restore(config, args.path or beside, key)
     talk(f"Key file number {done.keyfile.sequence} is active again; it opens the database.")
@@ -267,6 +241,23 @@ def _restore(config: Config, asked: Secret | None, args: argparse.Namespace) -> 
     if done.quarantine is not None:
         talk(f"What was there before is kept in {done.quarantine}.")
     return 0
+
+
+def find_key(config: Config, asked: Secret | None) -> Secret | None:
+    """Return the key that was asked for, else the configured one; a cache without encryption has none."""
+    found = find_passphrase(config) if asked is None and config.db_encryption else None
+    return found.passphrase if found else asked
+
+
+def describe_cost(parameters: kdf.Parameters) -> str:
+    """Describe the key derivation in a few words."""
+    match parameters:
+        case kdf.Argon2id(memory_kib, time_cost, lanes):
+            return f"Argon2id {memory_kib // 1024} MiB, {time_cost} passes, {lanes} lanes"
+        case kdf.Pbkdf2Sha512(iterations):
+            return f"PBKDF2-SHA512, {iterations:,} rounds"
+        case kdf.HkdfSha256():
+            return "none needed (random key)"
 
 
 def _format_day(epoch: int) -> str:
@@ -277,7 +268,7 @@ _ACTIONS: dict[str, Callable[[Config, Secret | None, argparse.Namespace], int]] 
     "list": _list,
     "add": _add,
     "recovery": _recovery,
-    "calibrate": calibrate.run,
+    "remove": _remove,
     "backup": _back_up,
     "restore": _restore,
 }

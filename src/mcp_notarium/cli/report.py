@@ -159,7 +159,7 @@ def _read_keys(config: Config, now: float) -> KeyRing | None:
         if error.verdict is not Verdict.DATABASE_MISSING:
             raise
         return KeyRing((), "", "")
-    slots = tuple((one.type.value, one.state.value, one.label) for one in found.slots)
+    slots = tuple((one.type.value, one.label) for one in found.slots)
     made, changed = (
         "" if at is None else f"on {_local(at):%Y-%m-%d} ({words.age(now - at)})"
         for at in (found.created, found.rotated)

@@ -18,7 +18,7 @@ from mcp_notarium.account.database_creation import kdf_policy
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.slot_rotation import ProvenKey
 from mcp_notarium.cli import command_context, console, keys, new_key_input, setup_key
-from mcp_notarium.cli.calibrate import describe_cost
+from mcp_notarium.cli.keys import describe_cost
 from mcp_notarium.cli.new_key_input import NewKey
 from mcp_notarium.cli.terminal import (
     ask_secret,
@@ -106,7 +106,7 @@ def _check_options(config: Config, args: argparse.Namespace) -> None:
     if args.keep_key and (args.kdf is None or args.reencrypt or args.slot):
         raise InvalidRequest(
             "--keep-key requires --kdf, and cannot be combined with --reencrypt or --slot",
-            resolution_hint="`mcp-notarium keys calibrate` raises the cost of guessing the same passphrase.",
+            resolution_hint="`--kdf argon2id --keep-key` keeps the passphrase and changes its key derivation.",
         )
     if args.kdf and (args.generate or args.keychain):
         raise InvalidRequest(

@@ -37,7 +37,6 @@ from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded, accounts
-from mcp_notarium.crypto.key_file_codec import SlotState
 from mcp_notarium.domain.note import WriteState
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
@@ -45,7 +44,7 @@ from mcp_notarium.files.locks import ServerLock, find_holders
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys import credentials
-from mcp_notarium.report.words import counted, key
+from mcp_notarium.report.words import KEYS, counted
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.database_opener import Database, has_log
 
@@ -161,9 +160,8 @@ def _key_facts(config: Config) -> dict[str, Any]:
     if not config.db_encryption:
         return {}
     keyfile = slot_management.list_slots(config, None).keyfile
-    active = [slot for slot in keyfile.slots if slot.state is not SlotState.DISABLED]
     return {
-        "keys": ", ".join(key(slot.type, slot.state) for slot in active),
+        "keys": ", ".join(KEYS[slot.type] for slot in keyfile.slots),
         "key_changed_at": _format_time(keyfile.rotated or keyfile.created),
     }
 

@@ -20,7 +20,7 @@ from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.audit.chain import ActName, AuditEntry
 from mcp_notarium.audit.verification import FaultKind
 from mcp_notarium.cli import audit as audit_cli
-from mcp_notarium.crypto import kdf, slot_changes
+from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.errors import CacheFull
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_log import AuditLog
@@ -332,12 +332,12 @@ def test_a_change_that_could_not_be_recorded_counts_and_the_next_record_shows_th
 
     with monkeypatch.context() as patch:
         patch.setattr(recording.AuditTable, "append", full)
-        slot_management.change_slot(config, 2, slot_changes.disable, options=GIVEN)
-    slot_management.change_slot(config, 2, slot_changes.remove, options=GIVEN)
+        slot_management.remove(config, 2, options=GIVEN)
+    slot_management.add(config, user_key.generate(), options=GIVEN)
     with chain(config) as made:
         facts = [json.loads(record.facts) for record in made.audit_log.table.records()][1:]
     assert [one["sequence"] for one in facts] == [2, 4]
-    assert facts[1]["removed"] == ["2 passphrase disabled"]
+    assert facts[1]["added"] == ["2 raw"]
 
 
 def test_every_change_of_keys_is_on_record(tmp_path):
@@ -347,8 +347,7 @@ def test_every_change_of_keys_is_on_record(tmp_path):
         config, Secret(OTHER), parameters=kdf.CHEAPEST, label="my diary", options=GIVEN
     )
     key_file_backup.back_up(config, tmp_path / "copy", bounds=BOUNDS)
-    slot_management.change_slot(config, 2, slot_changes.disable, options=GIVEN)
-    slot_management.change_slot(config, 2, slot_changes.remove, options=GIVEN)
+    slot_management.remove(config, 2, options=GIVEN)
     slot_rotation.rotate_passphrase(
         config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
     )
@@ -356,10 +355,9 @@ def test_every_change_of_keys_is_on_record(tmp_path):
     with chain(config) as made:
         records = list(made.audit_log.table.records())[1:]
     facts = [json.loads(record.facts) for record in records]
-    assert [record.act for record in records] == ["keys.changed"] * 4
-    assert facts[0] == {"sequence": 2, "added": ["2 passphrase active"]}
-    assert facts[1] == {"sequence": 3, "changed": ["2 passphrase disabled"]}
-    assert facts[2] == {"sequence": 4, "removed": ["2 passphrase disabled"]}
-    assert facts[3]["sequence"] == 5
+    assert [record.act for record in records] == ["keys.changed"] * 3
+    assert facts[0] == {"sequence": 2, "added": ["2 passphrase"]}
+    assert facts[1] == {"sequence": 3, "removed": ["2 passphrase"]}
+    assert facts[2]["sequence"] == 4
     assert "diary" not in repr(records)
     assert verdict(config).whole

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.account import keychain_slot, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, recovery_keys, slot_changes, user_key
+from mcp_notarium.crypto import kdf, recovery_keys, user_key
 from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.key_file_codec import SlotType
 from mcp_notarium.errors import LockedError, Verdict
@@ -144,9 +144,7 @@ def test_the_passphrase_slot_stays_when_only_the_keychain_would_be_left(tmp_path
     config, system = made(tmp_path), keychains.working()
     keychain_slot.enable(config, system, options=GIVEN)
     with pytest.raises(SlotsRefused, match="needs no keychain"):
-        slot_management.change_slot(
-            by_keychain(config), 1, slot_changes.remove, options=replace(GIVEN, system=system)
-        )
+        slot_management.remove(by_keychain(config), 1, options=replace(GIVEN, system=system))
 
 
 def nobody():
@@ -172,13 +170,13 @@ def test_another_keychain_than_the_one_that_opens_the_cache_is_no_missing_key(
     open_cheaply(by_keychain(config), system=first).close()
 
 
-@pytest.mark.parametrize("way", ["never enabled", "slot disabled", "switched off"])
+@pytest.mark.parametrize("way", ["never enabled", "slot removed", "switched off"])
 def test_where_no_keychain_opens_the_cache_the_key_is_missing(tmp_path, way):
     config, system = made(tmp_path), keychains.working()
     if way != "never enabled":
         slot = keychain_slot.enable(config, system, options=GIVEN).after.slots[-1].id
-    if way == "slot disabled":
-        slot_management.change_slot(config, slot, slot_changes.disable, options=GIVEN)
+    if way == "slot removed":
+        slot_management.remove(config, slot, options=GIVEN)
     wanted = replace(by_keychain(config), keychain=way != "switched off")
     with pytest.raises(LockedError) as error:
         open_cheaply(wanted, system=nobody())
@@ -370,7 +368,7 @@ def test_one_key_opens_wherever_the_exchange_stops(tmp_path, monkeypatch, at):
     with monkeypatch.context() as patch:
         patch.setattr(slot_management, "add", counted(slot_management.add))
         patch.setattr(system, "set", counted(system.set))
-        patch.setattr(slot_management, "change_slot", counted(slot_management.change_slot))
+        patch.setattr(slot_management, "remove", counted(slot_management.remove))
         with pytest.raises(Stopped):
             rotated_into(alone, system, from_keychain=True)
     open_cheaply(alone, system=system).close()

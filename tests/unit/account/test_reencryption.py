@@ -20,12 +20,11 @@ from mcp_notarium.crypto import (
     kdf,
     key_slots,
     recovery_keys,
-    slot_changes,
     user_key,
 )
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase
 from mcp_notarium.crypto.kdf import KdfPolicy
-from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import SlotType
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError, NotariumError, Verdict
 from mcp_notarium.keys import keychain
@@ -186,7 +185,7 @@ def test_the_slot_of_the_keychain_follows(tmp_path):
 
 
 def described(config):
-    return [(slot.id, slot.type, slot.state, slot.label) for slot in keyfile_of(config).slots]
+    return [(slot.id, slot.type, slot.label) for slot in keyfile_of(config).slots]
 
 
 def test_what_is_known_of_a_slot_is_kept(tmp_path):
@@ -197,15 +196,13 @@ def test_what_is_known_of_a_slot_is_kept(tmp_path):
     by_old = replace(config, db_key=OLD)
     slot_rotation.rotate_passphrase(by_old, new=Secret(PASSPHRASE), **change)
     keychain_slot.enable(config, system, options=options)
-    slot_management.change_slot(config, 4, slot_changes.mark_compromised, options=options)
     before = keyfile_of(config)
     done = reencrypted(config, options=replace(options, clock=lambda: 1_800_000_000.0))
     after = keyfile_of(config)
-    for name in ("id", "type", "state", "label", "kdf"):
+    for name in ("id", "type", "label", "kdf"):
         assert [getattr(one, name) for one in after.slots] == [
             getattr(one, name) for one in before.slots
         ]
-    assert after.slots[1].state is SlotState.COMPROMISED
     assert (after.created, after.rotated) == (before.created, 1_700_000_000)
     assert [slot.id for slot in done.carried] == [3, 4]
     assert (done.gone, done.slot, done.dropped) == ((), None, ())
@@ -216,28 +213,9 @@ def test_a_new_key_has_the_label_of_the_old_one_and_the_day_of_today(tmp_path):
     slot_management.add(config, OLD, label="the laptop", parameters=kdf.CHEAPEST, options=GIVEN)
     options = replace(GIVEN, old=OLD, clock=lambda: 1_800_000_000.0)
     done = reencrypted(config, new=NEW, drop_others=True, options=options)
-    assert described(config) == [(3, "passphrase", "active", "the laptop")]
+    assert described(config) == [(3, "passphrase", "the laptop")]
     assert keyfile_of(config).rotated == 1_800_000_000
     assert ([slot.id for slot in done.gone], done.slot.id) == ([2], 3)
-
-
-def test_a_slot_that_is_disabled_is_named_too_before_it_is_dropped(tmp_path):
-    config = filled(tmp_path)
-    slot_management.add(config, OLD, label="spare", parameters=kdf.CHEAPEST, options=GIVEN)
-    slot_management.change_slot(config, 2, slot_changes.disable, options=GIVEN)
-    error = refused(config, SlotsRefused)
-    assert 'slot 2 ("spare", passphrase, disabled)' in error.message
-    assert [slot.id for slot in reencrypted(config, drop_others=True).dropped] == [2]
-
-
-def test_a_key_that_others_know_is_not_the_key_of_the_new_cache(tmp_path):
-    config = filled(tmp_path)
-    slot_management.add(config, OLD, parameters=kdf.CHEAPEST, options=GIVEN)
-    slot_management.change_slot(config, 1, slot_changes.mark_compromised, options=GIVEN)
-    error = refused(config, SlotsRefused, drop_others=True)
-    assert "slot 1 (passphrase, compromised)" in error.message
-    reencrypted(config, new=NEW, drop_others=True)
-    assert described(config) == [(3, "passphrase", "active", "")]
 
 
 def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path):
@@ -247,8 +225,8 @@ def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path
     assert "only one" in refused(config, SlotsRefused, drop_others=True, options=options).message
     done = reencrypted(config, new=NEW, drop_others=True, options=options)
     assert described(config) == [
-        (2, "recovery", "active", "on paper"),
-        (3, "passphrase", "active", ""),
+        (2, "recovery", "on paper"),
+        (3, "passphrase", ""),
     ]
     assert [slot.id for slot in done.dropped] == [1]
     for key in (paper, NEW):
@@ -391,7 +369,7 @@ def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_pat
     dear = replace(kdf.CHEAPEST, memory_kib=kdf.CHEAPEST.memory_kib * 2, time_cost=2)
     slot_management.add(config, OLD, label="mine", parameters=dear, options=GIVEN)
     by_old = replace(GIVEN, old=OLD)
-    slot_management.change_slot(config, 1, slot_changes.remove, options=by_old)
+    slot_management.remove(config, 1, options=by_old)
     slot_management.add(config, paper, label="on paper", options=by_old)
     if by == "keychain":
         keychain_slot.enable(config, system, options=by_old)

@@ -7,9 +7,9 @@ import pytest
 
 from mcp_notarium.account import slot_management
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_file_codec, recovery_keys, slot_changes, user_key
+from mcp_notarium.crypto import kdf, key_file_codec, recovery_keys, user_key
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase, WrongKey
-from mcp_notarium.crypto.key_file_codec import MOST_SLOTS, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import MOST_SLOTS, SlotType
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
 from support import cheap_stretching
@@ -52,11 +52,6 @@ def test_a_free_slot_is_demanded_before_anybody_types(tmp_path):
         )
 
 
-def states(config):
-    found = slot_management.list_slots(config, None, bounds=BOUNDS).keyfile
-    return {slot.id: (slot.type.value, slot.state.value) for slot in found.slots}
-
-
 def refused(config, error, action):
     before = fingerprint(config.account_dir)
     with pytest.raises(error) as caught:
@@ -83,7 +78,7 @@ def test_a_server_that_is_running_notices_nothing(tmp_path):
     config = made(tmp_path)
     with closing(open_cheaply(config)) as opened:
         add(config)
-        slot_management.change_slot(config, 1, slot_changes.remove, options=replace(GIVEN, old=NEW))
+        slot_management.remove(config, 1, options=replace(GIVEN, old=NEW))
         opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('mark', 'written')")
     with closing(open_cheaply(replace(config, db_key=NEW))) as again:
         assert again.database.row("SELECT value FROM sync_metadata WHERE key = 'mark'")
@@ -140,50 +135,26 @@ def test_there_are_at_most_eight_slots(tmp_path):
     assert "at most 8" in error.message
 
 
-@pytest.mark.parametrize("how", [slot_changes.disable, slot_changes.remove])
-def test_a_slot_taken_away_opens_nothing_and_the_others_do(tmp_path, how):
+def test_a_slot_taken_away_opens_nothing_and_the_others_do(tmp_path):
     config = made(tmp_path)
     add(config)
-    slot_management.change_slot(config, 2, how, options=GIVEN)
+    slot_management.remove(config, 2, options=GIVEN)
     assert not opens(config, NEW)
     assert opens(config, Secret(PASSPHRASE))
 
 
-@pytest.mark.parametrize("how", [slot_changes.disable, slot_changes.remove])
-def test_the_slot_that_opened_the_cache_cannot_be_removed(tmp_path, how):
+def test_the_slot_that_opened_the_cache_cannot_be_removed(tmp_path):
     config = made(tmp_path)
     add(config)
-    error = refused(
-        config, SlotsRefused, lambda: slot_management.change_slot(config, 1, how, options=GIVEN)
-    )
+    error = refused(config, SlotsRefused, lambda: slot_management.remove(config, 1, options=GIVEN))
     assert "--ask-key" in error.resolution_hint
-    slot_management.change_slot(config, 1, how, options=replace(GIVEN, old=NEW))
+    slot_management.remove(config, 1, options=replace(GIVEN, old=NEW))
     assert not opens(config, Secret(PASSPHRASE))
 
 
-@pytest.mark.parametrize("how", [slot_changes.disable, slot_changes.remove])
-def test_the_last_slot_stays(tmp_path, how):
+def test_the_last_slot_stays(tmp_path):
     config = made(tmp_path)
-    refused(
-        config, SlotsRefused, lambda: slot_management.change_slot(config, 1, how, options=GIVEN)
-    )
-
-
-def test_a_disabled_slot_is_enabled_again(tmp_path):
-    config = made(tmp_path)
-    add(config)
-    slot_management.change_slot(config, 2, slot_changes.disable, options=GIVEN)
-    assert states(config)[2] == ("passphrase", "disabled")
-    slot_management.change_slot(config, 2, slot_changes.enable, options=GIVEN)
-    assert opens(config, NEW)
-
-
-def test_a_compromised_slot_is_remembered(tmp_path):
-    config = made(tmp_path)
-    add(config)
-    slot_management.change_slot(config, 2, slot_changes.mark_compromised, options=GIVEN)
-    assert states(config)[2] == ("passphrase", SlotState.COMPROMISED.value)
-    assert opens(config, NEW)
+    refused(config, SlotsRefused, lambda: slot_management.remove(config, 1, options=GIVEN))
 
 
 @pytest.mark.parametrize("key", ["not the key at all", OTHER])
@@ -237,7 +208,7 @@ def test_a_recovery_key_is_proven_by_opening(tmp_path):
         slot_management.recovery_slot(
             config, typed[:-1] + ("y" if typed[-1] == "z" else "z"), bounds=BOUNDS
         )
-    slot_management.change_slot(config, 2, slot_changes.disable, options=GIVEN)
+    slot_management.remove(config, 2, options=GIVEN)
     with pytest.raises(WrongKey):
         slot_management.recovery_slot(config, typed, bounds=BOUNDS)
 
@@ -247,7 +218,7 @@ def test_a_lost_passphrase_is_replaced_with_the_recovery_key(tmp_path):
     add(config, paper)
     back_in = replace(GIVEN, old=paper)
     add(config, NEW, options=back_in)
-    slot_management.change_slot(config, 1, slot_changes.remove, options=back_in)
+    slot_management.remove(config, 1, options=back_in)
     assert opens(config, NEW)
     assert opens(config, paper)
     assert not opens(config, Secret(PASSPHRASE))
@@ -282,22 +253,22 @@ def test_an_unencrypted_cache_has_no_slots(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("state", "then"),
+    ("stays", "then"),
     [
-        (None, kdf.Argon2id(memory_kib=65_536, time_cost=4, lanes=4)),
-        (slot_changes.disable, kdf.Argon2id()),
+        (True, kdf.Argon2id(memory_kib=65_536, time_cost=4, lanes=4)),
+        (False, kdf.Argon2id()),
     ],
 )
 def test_one_more_passphrase_is_as_dear_as_the_dearest_that_opens(
-    tmp_path, monkeypatch, state, then
+    tmp_path, monkeypatch, stays, then
 ):
     cheap_stretching.install(monkeypatch.setattr)
     bounds = replace(BOUNDS, argon2_ceiling=kdf.PRODUCTION.argon2_ceiling)
     config, options = made(tmp_path), ChangeOptions(bounds=bounds)
     dear = kdf.Argon2id(memory_kib=16, time_cost=4, lanes=1)
     add(config, Secret("two slow trains cross the valley"), parameters=dear, options=options)
-    if state is not None:
-        slot_management.change_slot(config, 2, state, options=options)
+    if not stays:
+        slot_management.remove(config, 2, options=options)
     done = slot_management.add(config, NEW, options=options)
     assert done.after.slots[-1].kdf == then
 
