@@ -154,13 +154,13 @@ def test_a_copy_of_the_key_file_brings_a_lost_one_back(
     env: dict[str, str], simulator: Simulator, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy"
-    assert run(env, "keys", "backup", str(copy)).returncode == 0
-    assert run(env, "keys", "backup", str(copy)).returncode == 1
+    assert run(env, "backup", str(copy)).returncode == 0
+    assert run(env, "backup", str(copy)).returncode == 1
     folder = account_folder(simulator, tmp_path)
     for name in ("notarium_keys.json", "notarium_keys.json.bak"):
         (folder / name).unlink()
     assert run(env, "status").returncode == 12
-    done = run(env, "keys", "restore", str(copy))
+    done = run(env, "restore", "--key-file", str(copy))
     assert done.returncode == 0, done.stderr
     assert run(env, "status").returncode == 0
 
@@ -170,9 +170,9 @@ def test_an_old_key_file_is_refused_and_the_copy_beside_it_is_put_back(
 ) -> None:
     old = tmp_path / "old"
     (tmp_path / "words").write_text(WORDS)
-    assert run(env, "keys", "backup", str(old)).returncode == 0
-    assert run(env, "rotate-key", "--new-key-file", str(tmp_path / "words")).returncode == 0
     folder = account_folder(simulator, tmp_path)
+    shutil.copy(folder / "notarium_keys.json", old)
+    assert run(env, "rotate-key", "--new-key-file", str(tmp_path / "words")).returncode == 0
     key_file, copy = folder / "notarium_keys.json", folder / "notarium_keys.json.bak"
     newest = copy.read_bytes()
     key_file.write_bytes(old.read_bytes())
@@ -184,12 +184,12 @@ def test_an_old_key_file_is_refused_and_the_copy_beside_it_is_put_back(
             assert done.returncode == 19, (words, done.stderr)
             assert copy.read_bytes() == newest
             assert key_file.read_bytes() == old.read_bytes()
-        assert "mcp-notarium keys restore`" in done.stdout
-    done = run(env | {"DB_ENCRYPTION_KEY": WORDS}, "keys", "restore")
+        assert "mcp-notarium restore --key-file`" in done.stdout
+    done = run(env | {"DB_ENCRYPTION_KEY": WORDS}, "restore", "--key-file")
     assert done.returncode == 0, done.stderr
     assert run(env | {"DB_ENCRYPTION_KEY": WORDS}, "status").returncode == 0
     assert run(env, "status").returncode == 11
-    assert run(env, "keys", "restore", str(old)).returncode == 19
+    assert run(env, "restore", "--key-file", str(old)).returncode == 19
 
 
 def test_rotate_key_names_what_still_opens_and_where_the_old_key_lies(

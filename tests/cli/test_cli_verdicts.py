@@ -60,7 +60,7 @@ def _filled(simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> P
     with Server(env) as server:
         server.loaded(sum(not note["deleted"] for note in simulator.notes().values()))
         assert server.leave() == 0
-    assert run(env, "keys", "backup", str(place / "copy")).returncode == 0
+    assert run(env, "backup", str(place / "copy")).returncode == 0
     return place
 
 
@@ -153,7 +153,7 @@ def reset(room: Room) -> None:
 
 
 def restore(room: Room) -> None:
-    room.mcp_notarium("keys", "restore", str(room.place / "copy"))
+    room.mcp_notarium("restore", "--key-file", str(room.place / "copy"))
 
 
 def repair(room: Room) -> None:
@@ -256,9 +256,10 @@ def let_go(room: Room) -> None:
 
 
 def older_key_file(room: Room) -> None:
+    older = room.key_files[0].read_bytes()
     room.mcp_notarium("keys", "add", "--generate")
     for path in room.key_files:
-        path.write_bytes((room.place / "copy").read_bytes())
+        path.write_bytes(older)
 
 
 def open_to_all(room: Room) -> None:
@@ -318,8 +319,8 @@ CASES = [
     (10, half_a_key, "Give the key this cache was made with", key_given),
     (11, other_key, "Give the key this cache was made with", key_given),
     (11, other_key, RESET, reset),
-    (12, key_files_cut, "`mcp-notarium keys restore PATH`", restore),
-    (12, key_files_gone, "`mcp-notarium keys restore PATH`", restore),
+    (12, key_files_cut, "`mcp-notarium restore --key-file PATH`", restore),
+    (12, key_files_gone, "`mcp-notarium restore --key-file PATH`", restore),
     (12, key_files_gone, RESET, reset),
     (13, last_page_damaged, "`mcp-notarium repair`", repair),
     (13, last_page_damaged, RESET, reset),

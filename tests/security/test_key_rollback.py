@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import (
-    key_file_backup,
+    backup,
     keychain_slot,
     reencryption,
     repair,
@@ -78,6 +78,11 @@ def put_back(config, tmp_path, *, copy):
         shutil.copy(tmp_path / "old", folder.key_copy)
 
 
+def back_up(config, to):
+    with closing(open_cheaply(config)) as opened:
+        return backup.back_up(opened, None, to, now=1_763_683_200.0, bounds=BOUNDS)
+
+
 def refused(config, command):
     before = fingerprint(config.account_dir)
     with pytest.raises(LockedError) as caught:
@@ -116,15 +121,15 @@ def test_the_copy_alone_tells_where_the_database_was_never_opened_again(tmp_path
     put_back(config, tmp_path, copy=False)
     for command in COMMANDS.values():
         refused(config, command)
-    refused(config, lambda c: key_file_backup.restore(c, tmp_path / "old", OLD, bounds=BOUNDS))
+    refused(config, lambda c: backup.restore_key_file(c, tmp_path / "old", OLD, bounds=BOUNDS))
 
 
 def test_the_way_out_that_is_named_works(tmp_path):
     config = rotated(tmp_path)
     put_back(config, tmp_path, copy=False)
-    assert "keys restore" in refused(config, open_cheaply).resolution_hint
+    assert "restore --key-file" in refused(config, open_cheaply).resolution_hint
     new = replace(config, db_key=NEW)
-    done = key_file_backup.restore(new, folder_of(config).key_copy, NEW, bounds=BOUNDS)
+    done = backup.restore_key_file(new, None, NEW, bounds=BOUNDS)
     open_cheaply(new).close()
     kept = done.quarantine / folder_of(config).key_file.name
     assert kept.read_bytes() == (tmp_path / "old").read_bytes()
@@ -166,8 +171,8 @@ def test_nothing_is_listed_or_copied_of_an_old_key_file(tmp_path):
     for look in (
         lambda: slot_management.list_slots(config, OLD, bounds=BOUNDS),
         lambda: slot_management.list_slots(config, NEW, bounds=BOUNDS),
-        lambda: key_file_backup.back_up(config, to, key=NEW, bounds=BOUNDS),
-        lambda: key_file_backup.back_up(config, to, bounds=BOUNDS),
+        lambda: back_up(config, to),
+        lambda: back_up(replace(config, db_key=NEW), to),
     ):
         with pytest.raises(LockedError) as refused:
             look()
@@ -183,7 +188,7 @@ def test_a_copy_that_falsely_claims_to_be_newer_does_not_prevent_a_backup(tmp_pa
     real = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
     folder.key_copy.write_bytes(key_file_codec.serialise(replace(real, sequence=real.sequence + 5)))
     assert not slot_management.list_slots(config, NEW, bounds=BOUNDS).uncertain
-    assert key_file_backup.back_up(config, tmp_path / "copied", key=NEW, bounds=BOUNDS) == real
+    assert back_up(replace(config, db_key=NEW), tmp_path / "copied") == real
 
 
 @pytest.mark.parametrize("key", [NEW, THIRD])

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.account import (
+    backup,
     generation_writer,
-    key_file_backup,
     purge,
     reencryption,
     repair,
@@ -139,8 +139,8 @@ def _repaired(found: Found) -> None:
 
 def _keep_old_keys(home: Path) -> None:
     """A quarantine in which a key file lies that opens the database."""
-    key_file_backup.back_up(given_key(home), home.parent / "copy.json")
-    key_file_backup.restore(given_key(home), home.parent / "copy.json", KEY)
+    shutil.copy(folder_of(given_key(home)).key_file, home.parent / "copy.json")
+    backup.restore_key_file(given_key(home), home.parent / "copy.json", KEY)
     (home.parent / "copy.json").unlink()
 
 

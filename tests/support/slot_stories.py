@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import zipfile
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from mcp_notarium.account import key_file_backup, keychain_slot, slot_management, slot_rotation
+from mcp_notarium.account import backup, keychain_slot, opener, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, recovery_keys
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
@@ -14,7 +17,7 @@ from mcp_notarium.files.private_files import StepHook
 from mcp_notarium.secret import Secret
 from support import keychains
 from support.account import BOUNDS, PASSPHRASE, folder_of
-from support.found import KEY, KEYCHAIN, NEW, THIRD, Broken, Found, demand
+from support.found import KEY, KEYCHAIN, NEW, THIRD, Broken, Found, Violation, demand
 from support.stories import Story, given_key
 
 WORDS = Secret(PASSPHRASE)
@@ -32,9 +35,8 @@ def _add(home: Path) -> None:
 
 
 def _damage(home: Path) -> None:
-    config = given_key(home)
-    key_file_backup.back_up(config, home / "copy.json")
-    folder = folder_of(config)
+    folder = folder_of(given_key(home))
+    shutil.copy(folder.key_file, home / "copy.json")
     for path, garbage in zip((folder.key_file, folder.key_copy), _GARBAGE, strict=True):
         path.write_bytes(garbage)
 
@@ -80,22 +82,33 @@ def _restored(found: Found) -> None:
     if not found.opens_or(Verdict.KEY_FILE_DAMAGED):
         found.require_not_told("the key file is still damaged")
     with found.again():
-        key_file_backup.restore(found.config(), found.home / "copy.json", KEY)
+        backup.restore_key_file(found.config(), found.home / "copy.json", KEY)
     found.require_openers([KEY], KEY)
     kept = {path.read_bytes() for path in found.home.rglob("*.json*") if path.is_file()}
     demand(Broken.LOST, set(_GARBAGE) <= kept, "what was replaced is not kept")
     found.require_tidy(slots=1)
 
 
+def _back_up(home: Path) -> None:
+    with closing(opener.open_cache(given_key(home), bounds=BOUNDS, read_only=True)) as opened:
+        backup.back_up(opened, None, home / "copy.zip", now=1_763_683_200.0, bounds=BOUNDS)
+
+
 def _backed_up(found: Found) -> None:
-    copy = found.home / "copy.json"
+    copy = found.home / "copy.zip"
     whole = found.folder.key_file.read_bytes()
     if not copy.exists():
-        found.require_not_told("there is no copy")
+        found.require_not_told("there is no backup")
         with found.again():
-            key_file_backup.back_up(found.config(), copy)
-    demand(Broken.UNTRUE, copy.read_bytes() == whole, "the copy is not whole")
-    left = [path.name for path in found.home.glob(".copy.json*")]
+            _back_up(found.home)
+    try:
+        with zipfile.ZipFile(copy) as archive:
+            demand(Broken.UNTRUE, archive.testzip() is None, "the backup is not whole")
+            kept = archive.read(found.folder.key_file.name)
+    except zipfile.BadZipFile as error:
+        raise Violation(Broken.UNTRUE, "the backup is not whole") from error
+    demand(Broken.UNTRUE, kept == whole, "the key file in it is not whole")
+    left = [path.name for path in found.home.glob(".copy.zip*")]
     demand(Broken.STRAY, not left, f"left over: {left}")
     found.require_openers([KEY], KEY)
     found.require_tidy(slots=1)
@@ -256,21 +269,21 @@ SLOT_STORIES = (
         judged=_dearer,
     ),
     Story(
-        name="keys restore",
-        act=lambda home, at: key_file_backup.restore(
+        name="restore --key-file",
+        act=lambda home, at: backup.restore_key_file(
             given_key(home), home / "copy.json", KEY, at=at
         ),
-        command=("keys", "restore", "copy.json"),
+        command=("restore", "--key-file", "copy.json"),
         says="is active again",
         lead=_damage,
         judged=_restored,
         unflushed=(Broken.UNTRUE, Broken.UNTRUE),
     ),
     Story(
-        name="keys backup",
-        act=lambda home, at: key_file_backup.back_up(given_key(home), home / "copy.json", at=at),
-        command=("keys", "backup", "copy.json"),
-        says="is copied to",
+        name="backup",
+        act=lambda home, _at: _back_up(home),
+        command=("backup", "copy.zip"),
+        says="The backup is",
         judged=_backed_up,
         unflushed=(Broken.UNTRUE, Broken.UNTRUE),
     ),

@@ -1,7 +1,8 @@
 """Write one file with all of an account that cannot be fetched again, and restore it, on another machine too.
 
 The file is a zip of two that are encrypted already: a verified copy of the database, and the key file, whose every
-key opens it. What is restored goes the way of the copies in ``copies/``.
+key opens it. What is restored goes the way of the copies in ``copies/``. Where the key file alone is lost or old,
+it alone is put back.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import os
 import re
 import secrets
 import shutil
+import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from mcp_notarium.account import database_copies, opener, restoration
-from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions
+from mcp_notarium.account import database_copies, opener, restoration, startup_outcomes
+from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions, record_restored
 from mcp_notarium.account.restoration import Restored
 from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.config import Config
@@ -30,6 +32,7 @@ from mcp_notarium.crypto.errors import KeyFileDamaged, WrongKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.key_file_codec import KeyFile, SlotType
 from mcp_notarium.errors import (
+    CacheDamaged,
     CacheError,
     CacheFull,
     ConfigError,
@@ -40,13 +43,17 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder, create_folder
-from mcp_notarium.files.locks import exclusive_locks, key_lock
+from mcp_notarium.files.locks import ServerLock, exclusive_locks, key_lock
 from mcp_notarium.files.private_files import (
     FULL,
+    StepHook,
     disk_errors,
+    ignore_step,
     name_unfinished,
     open_regular,
+    read_private,
     remove_unfinished,
+    replace_private,
     sync_folder,
 )
 from mcp_notarium.keys import key_file_store
@@ -58,9 +65,11 @@ from mcp_notarium.storage.table_copy import OnProgress
 from mcp_notarium.stores.kind import LentTables
 
 _KEY_FILE = "notarium_keys.json"
+_ZIP = b"PK"
 _DATABASE = re.compile(r"\d{8}T\d{6}Z-\d+\.sqlite\.encrypted")
 _ROOM = 3
 """How many times the size of the database must be free while a backup is written."""
+_BINDING_ROWS = "SELECT key, value FROM sync_metadata WHERE key IN ('vault_id', 'key_sequence')"
 _ANEW = "`mcp-notarium purge`, `mcp-notarium setup --no-recovery`, and this command again."
 _IN_ORDER = (
     "In this order: `mcp-notarium export PATH` takes its notes out, `mcp-notarium purge` removes it, `mcp-notarium "
@@ -113,6 +122,8 @@ def back_up(
             written.close()
             file.flush()
             os.fsync(file.fileno())
+        copy.unlink()
+        sync_folder(to.parent)  # a kill from here on leaves nothing beside the backup
         archive.rename(to)
         sync_folder(to.parent)
     return keyfile
@@ -185,10 +196,7 @@ def restore(
             if any(one.compress_type for one in archive.infolist()):  # ours are not compressed
                 raise _no_backup(path)
             names = [name for name in archive.namelist() if _DATABASE.fullmatch(name)]
-            with archive.open(_KEY_FILE) as member:
-                keyfile = key_file_codec.parse(
-                    member.read(canonical_json.LARGEST + 1), bounds=options.bounds
-                )
+            keyfile = _read_member(archive, options.bounds)
             if len(names) != 1:
                 raise _no_backup(path)
             data_key, key = _unlock(settings, keyfile, options)
@@ -332,3 +340,142 @@ def _place_key_file(
                 "the account here was given other keys meanwhile; nothing was changed",
                 resolution_hint="Run the command again.",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredKeyFile:
+    """Hold what was restored. ``quarantine``: where the key file that was there has gone, if any.
+
+    ``copied``: its copy was written; else the next start does that.
+    """
+
+    keyfile: KeyFile
+    quarantine: Path | None
+    copied: bool
+
+
+def restore_key_file(
+    settings: Config,
+    path: Path | None,
+    key: Secret,
+    *,
+    bounds: Bounds = PRODUCTION,
+    at: StepHook = ignore_step,
+) -> RestoredKeyFile:
+    """Restore the key file of a backup, or a copy of the file itself, once ``key`` has opened the database with it.
+
+    ``path`` None: the copy that lies beside the key file. A copy of another cache is refused, and one that is
+    older than what the database has been opened with: a key that was changed must not open it again. Raises
+    ``LockedError`` and ``ConfigError`` with the key file as it was.
+    """
+    folder = check_folder(settings.account_dir)
+    backup = _read_key_file(path or folder.key_copy, bounds)
+    data_key = key_slots.unlock(backup, key, bounds=bounds)
+    if not folder.database(backup.generation).exists():
+        raise LockedError(
+            Verdict.DATABASE_MISSING,
+            "the database that this key file belongs to is not here",
+            resolution_hint=f"Put `{folder.database(backup.generation).name}` back first, take another copy, or "
+            "restore a whole backup: `mcp-notarium restore --backup PATH`.",
+        )
+
+    def opens(changed: KeyFile) -> None:
+        if key_slots.unlock(changed, key, bounds=bounds) != data_key:
+            raise KeyFileDamaged("the new key file does not open")
+
+    with disk_errors("the key file cannot be put back"), key_lock(folder):
+        _require_newest(folder, backup, data_key, bounds)
+        _require_fit(folder, backup, data_key)
+        quarantined = _copy_to_quarantine(folder, now=time.time())
+        at("kept")
+        copied = key_file_store.store(folder, backup, check=opens, bounds=bounds, at=at)
+        record_restored(folder, backup, data_key, at=time.time())
+    return RestoredKeyFile(backup, quarantined, copied)
+
+
+def _require_newest(
+    folder: AccountFolder, backup: KeyFile, data_key: DataKey, bounds: Bounds
+) -> None:
+    """Raise if a newer key file of the same data key lies there."""
+    there = key_file_store.load(folder, bounds=bounds)
+    for found in (there.main.keyfile, there.copy.keyfile):
+        newer = found is not None and found.sequence > backup.sequence
+        if found is not None and newer and key_slots.has_valid_mac(found, data_key):
+            raise _older_error(backup, found.sequence, "that lies there")
+
+
+def _older_error(backup: KeyFile, newest: int, which: str) -> LockedError:
+    return LockedError(
+        Verdict.ROLLBACK_SEEN,
+        f"this copy is older (number {backup.sequence}) than the key file {which} (number {newest})",
+        resolution_hint="Take a newer copy: keys that were changed or removed since this one "
+        "was made would open the notes again.",
+    )
+
+
+def _require_fit(folder: AccountFolder, backup: KeyFile, data_key: DataKey) -> None:
+    """Raise unless the database opens with this key file and was never opened with a newer one."""
+    server_lock = ServerLock(folder)
+    try:
+        server_lock.share()
+        path = folder.database(backup.generation)
+        with closing(
+            database_opener.connect(path, data_key.database_key(backup.database_salt))
+        ) as opened:
+            seen: dict[str, str] = dict(opened.rows(_BINDING_ROWS))
+    except CacheDamaged as error:
+        raise CacheDamaged(
+            "the database does not open with this copy: it is damaged, or of another cache",
+            resolution_hint=startup_outcomes.BEGIN_ANEW,
+        ) from error
+    finally:
+        server_lock.release()
+    if seen.get("vault_id") != backup.vault_id:
+        raise LockedError(
+            Verdict.ROLLBACK_SEEN,
+            "the database says that it belongs to another key file",
+            resolution_hint="Take a copy that was made of this cache.",
+        )
+    if int(seen.get("key_sequence", "0")) > backup.sequence:
+        raise _older_error(backup, int(seen["key_sequence"]), "the database was last opened with")
+
+
+def _copy_to_quarantine(folder: AccountFolder, *, now: float) -> Path | None:
+    """Copy what is there into the quarantine; the originals stay until they are replaced."""
+    found = {
+        path.name: content
+        for path in (folder.key_file, folder.key_copy)
+        if (content := read_private(path, most=canonical_json.LARGEST)) is not None
+    }
+    if not found:
+        return None
+    target = quarantine.create_folder(folder, now)
+    for name, content in found.items():
+        replace_private(target / name, content)
+    return target
+
+
+def _read_key_file(path: Path, bounds: Bounds) -> KeyFile:
+    """Read the key file in a backup, or a key file. Raises ``ConfigError``."""
+    try:
+        with open_regular(path, follow=True) as file:
+            raw = file.read(canonical_json.LARGEST + 1)
+            if raw.startswith(_ZIP):
+                with zipfile.ZipFile(file) as archive:
+                    return _read_member(archive, bounds)
+        return key_file_codec.parse(raw, bounds=bounds)
+    except OSError as error:
+        raise ConfigError(
+            f"the copy cannot be read: {os_errors.describe(error)}",
+            resolution_hint="Give the path of a file that `mcp-notarium backup` has written.",
+        ) from error
+    except (*_BROKEN, KeyFileDamaged) as error:
+        raise ConfigError(
+            f"the copy is damaged or no key file: {getattr(error, 'reason', 'it is no backup')}",
+            resolution_hint="Take another file that `mcp-notarium backup` has written. Nothing was changed.",
+        ) from error
+
+
+def _read_member(archive: zipfile.ZipFile, bounds: Bounds) -> KeyFile:
+    with archive.open(_KEY_FILE) as member:
+        return key_file_codec.parse(member.read(canonical_json.LARGEST + 1), bounds=bounds)

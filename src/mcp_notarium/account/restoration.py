@@ -110,7 +110,7 @@ def _choose(
     raise CacheDamaged(
         "no copy can be read with this key",
         resolution_hint="A copy is opened by the key file that was active when it was made: "
-        "`mcp-notarium keys restore FILE` puts an older one back.",
+        "`mcp-notarium restore --key-file PATH` puts an older one back.",
     )
 
 

@@ -74,7 +74,7 @@ GIVE_KEY = (
 )
 ANOTHER_KEY = (
     "{first}" + GIVE_KEY + " If the key was changed and this is the new one, an old "
-    "`notarium_keys.json` may have been put back: `mcp-notarium keys restore FILE`."
+    "`notarium_keys.json` may have been put back: `mcp-notarium restore --key-file PATH` puts a newer one there."
 )
 _NAMED_KEYS = {"the key given", "the key source", credentials.TYPED}
 _TYPE_ANEW = "Run the command again and type it anew. Otherwise: "
@@ -97,18 +97,18 @@ KEYCHAIN_AGAIN = (
 )
 REINSTALL_DRIVER = f"{REINSTALL} `mcp-notarium doctor` shows which driver is loaded."
 RESTORE = (
-    "Put a copy of the key file back: `mcp-notarium keys restore PATH`, with what `mcp-notarium keys "
-    "backup` or a backup of the folder has kept of `notarium_keys.json`." + _WITHOUT_COPIES
+    "Put a copy of the key file back: `mcp-notarium restore --key-file PATH`, with a file that `mcp-notarium backup` "
+    "has written, or a copy of `notarium_keys.json`." + _WITHOUT_COPIES
 )
 COPY_BACK = (
     "An old `notarium_keys.json` was put back, perhaps with a key that was exchanged for a reason. "
-    "Run `mcp-notarium keys restore`: it puts the newer copy that lies beside it in its place, and "
+    "Run `mcp-notarium restore --key-file`: it puts the newer copy that lies beside it in its place, and "
     "keeps the old one in `quarantine/`."
 )
 KEY_FILE_BEHIND = "the key file is older than the one this database was last opened with"
 PUT_NEWEST_BACK = (
     "An old copy of `notarium_keys.json` was put back, perhaps with a key that was exchanged for a "
-    "reason. Put the newest one back with `mcp-notarium keys restore FILE`."
+    "reason. Put the newest one back with `mcp-notarium restore --key-file PATH`."
 )
 NEWEST_BACK = PUT_NEWEST_BACK + OR_RESET
 REPAIR = "Run `mcp-notarium repair`: it saves what can be read into a new cache." + _REST_IS_FETCHED
@@ -150,11 +150,11 @@ _AGENT_HINTS: Mapping[str, str] = MappingProxyType(
         "client; `mcp-notarium doctor` names other ways.",
         KEYCHAIN_AGAIN: "Ask the user to start the client in the session where that keychain runs; "
         "`mcp-notarium doctor` names other ways.",
-        RESTORE: "Ask the user to put a copy of the key file back: `mcp-notarium keys restore PATH`; "
+        RESTORE: "Ask the user to put a copy of the key file back: `mcp-notarium restore --key-file PATH`; "
         "`mcp-notarium doctor` helps where there is none.",
-        COPY_BACK: "Ask the user to run `mcp-notarium keys restore`, which puts the newer copy back.",
-        NEWEST_BACK: "Ask the user to put the newest `notarium_keys.json` back: `mcp-notarium keys "
-        "restore FILE`.",
+        COPY_BACK: "Ask the user to run `mcp-notarium restore --key-file`, which puts the newer copy back.",
+        NEWEST_BACK: "Ask the user to put the newest `notarium_keys.json` back: `mcp-notarium restore "
+        "--key-file PATH`.",
         REPAIR: _AGENT_REPAIR,
         COPY_OR_REPAIR: SEE_STATUS,
         REPAIR_OR_COPY: _AGENT_REPAIR,

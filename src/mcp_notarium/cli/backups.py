@@ -1,4 +1,4 @@
-"""Write an encrypted backup of the account, and restore one, or a copy of the local notebook: ``backup``, ``restore``."""
+"""Run ``backup`` and ``restore``: write an encrypted backup of the account, restore one, its key file, or a copy."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ def run_restore(args: argparse.Namespace) -> int:
         facts = {"folder": str(folder.copies), "copies": [one.path.name for one in found]}
         print_data(facts, "\n".join(lines) or "There are no copies.", as_json=args.json)
         return 0
+    if args.key_file is not False:
+        return _restore_key_file(config, args)
     which = f"the copy {args.copy}" if args.copy else f"the backup {args.backup}"
     which = which if args.copy or args.backup else "the newest copy"
     if not confirm(
@@ -76,6 +78,17 @@ def run_restore(args: argparse.Namespace) -> int:
         print_data(facts, "", as_json=True)
     if args.backup and options.old is not None:
         _add_own_key(config, options)
+    return 0
+
+
+def _restore_key_file(config: Config, args: argparse.Namespace) -> int:
+    asked = ask_secret("Key: ") if args.ask_key else None
+    key = find_key(config, asked) or ask_secret("Key: ")
+    done = backup.restore_key_file(config, args.key_file, key)
+    talk(f"Key file number {done.keyfile.sequence} is active again; it opens the database.")
+    say_unless_copied(done.copied)
+    if done.quarantine is not None:
+        talk(f"What was there before is kept in {done.quarantine}.")
     return 0
 
 
@@ -142,6 +155,15 @@ def _add_backup_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backup", type=Path, metavar="PATH", help="restore a file that `backup` has written"
+    )
+    parser.add_argument(
+        "--key-file",
+        type=Path,
+        nargs="?",
+        default=False,
+        metavar="PATH",
+        help="restore the key file alone: of a backup or a copy of `notarium_keys.json`; the copy beside it if "
+        "PATH is missing",
     )
     parser.add_argument(
         "copy",

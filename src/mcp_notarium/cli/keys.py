@@ -10,12 +10,11 @@ import argparse
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
 
-from mcp_notarium.account import key_file_backup, keychain_slot, slot_management, slot_rotation
+from mcp_notarium.account import keychain_slot, slot_management, slot_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.slot_management import SlotList
 from mcp_notarium.cli import command_context, console, new_key_input
@@ -32,8 +31,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, recovery_keys
 from mcp_notarium.crypto.errors import MalformedKey, WrongKey
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
-from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
-from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.secret import Secret
@@ -42,7 +40,7 @@ _TRIES = 3
 _COPIES = "Older copies of the key file still contain what was removed here."
 _UNCERTAIN = (
     "The copy of the key file claims to be newer. If it is, an old key file was put back. "
-    "To use the copy, run `mcp-notarium keys restore`."
+    "To use the copy, run `mcp-notarium restore --key-file`."
 )
 
 
@@ -63,16 +61,6 @@ def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("create", "test"),
         metavar="ACTION",
         help="create: make one; test: prove that it opens",
-    )
-    actions.add_parser("backup", help="copy the key file to PATH").add_argument(
-        "path", type=Path, metavar="PATH"
-    )
-    actions.add_parser("restore", help="put a copy back").add_argument(
-        "path",
-        type=Path,
-        nargs="?",
-        metavar="PATH",
-        help="a file made by `keys backup` (without it: the copy beside the key file)",
     )
 
 
@@ -219,30 +207,6 @@ def _test_recovery(config: Config) -> int:
     return 0
 
 
-def _back_up(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    try:
-        copied = key_file_backup.back_up(config, args.path)
-    except LockedError as error:
-        if error.verdict is not Verdict.ROLLBACK_SEEN:
-            raise
-        # Only a key tells whether the copy is really newer.
-        copied = key_file_backup.back_up(config, args.path, key=find_key(config, asked))
-    talk(f"The key file (number {copied.sequence}) is copied to {args.path}.")
-    talk("note: it opens with every key that opens the cache today, also after you change them.")
-    return 0
-
-
-def _restore(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    key = find_key(config, asked) or ask_secret("Key: ")
-    beside = AccountFolder(config.account_dir).key_copy
-    done = key_file_backup.restore(config, args.path or beside, key)
-    talk(f"Key file number {done.keyfile.sequence} is active again; it opens the database.")
-    say_unless_copied(done.copied)
-    if done.quarantine is not None:
-        talk(f"What was there before is kept in {done.quarantine}.")
-    return 0
-
-
 def find_key(config: Config, asked: Secret | None) -> Secret | None:
     """Return the key that was asked for, else the configured one; a cache without encryption has none."""
     found = find_passphrase(config) if asked is None and config.db_encryption else None
@@ -269,8 +233,6 @@ _ACTIONS: dict[str, Callable[[Config, Secret | None, argparse.Namespace], int]] 
     "add": _add,
     "recovery": _recovery,
     "remove": _remove,
-    "backup": _back_up,
-    "restore": _restore,
 }
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from mcp_notarium.account import (
     audit_anchor,
-    key_file_backup,
     reencryption,
     repair,
     slot_management,
@@ -346,7 +345,6 @@ def test_every_change_of_keys_is_on_record(tmp_path):
     slot_management.add(
         config, Secret(OTHER), parameters=kdf.CHEAPEST, label="my diary", options=GIVEN
     )
-    key_file_backup.back_up(config, tmp_path / "copy", bounds=BOUNDS)
     slot_management.remove(config, 2, options=GIVEN)
     slot_rotation.rotate_passphrase(
         config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN

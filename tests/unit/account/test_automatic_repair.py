@@ -165,7 +165,7 @@ def test_a_disk_that_damages_again_and_again_is_not_repaired_for_ever(copy):
 
 
 def test_only_databases_in_the_quarantine_count_against_a_repair(copy):
-    for _ in range(automatic_repair.MOST_A_DAY):  # as `keys restore` does
+    for _ in range(automatic_repair.MOST_A_DAY):  # as `restore --key-file` does
         target = quarantine.create_folder(folder_of(copy), time.time())
         (target / "notarium_keys.json").write_bytes(b"{}")
     spoil(copy, 4)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import (
-    key_file_backup,
+    backup,
     keychain_slot,
     purge,
     reencryption,
@@ -134,10 +134,10 @@ def test_no_file_of_the_old_generation_is_in_the_folder(tmp_path):
 def test_an_old_copy_of_the_key_file_opens_nothing_any_more(tmp_path):
     config = filled(tmp_path)
     copy = tmp_path / "copy"
-    key_file_backup.back_up(config, copy, bounds=BOUNDS)
+    shutil.copy(folder_of(config).key_file, copy)
     reencrypted(config)
     with pytest.raises(LockedError) as error:
-        key_file_backup.restore(config, copy, Secret(PASSPHRASE), bounds=BOUNDS)
+        backup.restore_key_file(config, copy, Secret(PASSPHRASE), bounds=BOUNDS)
     assert error.value.verdict is Verdict.DATABASE_MISSING
 
 

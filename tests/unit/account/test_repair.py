@@ -236,7 +236,7 @@ def test_an_unencrypted_cache_is_refused_with_the_way_out_that_works(tmp_path):
 @pytest.mark.parametrize(
     ("lost", "verdict", "way_out"),
     [
-        ("key files", Verdict.KEY_FILE_DAMAGED, "mcp-notarium keys restore"),
+        ("key files", Verdict.KEY_FILE_DAMAGED, "mcp-notarium restore --key-file"),
         ("database", Verdict.DATABASE_MISSING, "mcp-notarium reset-cache"),
         ("content", Verdict.DATABASE_MISSING, "mcp-notarium reset-cache"),
     ],

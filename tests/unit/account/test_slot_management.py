@@ -241,7 +241,7 @@ def test_a_lost_key_file_is_named_as_such_with_the_way_back(tmp_path, lost, on_u
     ):
         error = refused(config, LockedError, action)
         assert error.verdict is Verdict.KEY_FILE_DAMAGED
-        assert "mcp-notarium keys restore" in error.resolution_hint
+        assert "mcp-notarium restore --key-file" in error.resolution_hint
 
 
 def test_an_unencrypted_cache_has_no_slots(tmp_path):

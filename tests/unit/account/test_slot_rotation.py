@@ -149,7 +149,7 @@ def test_an_old_key_file_put_back_is_refused_and_its_newer_copy_is_not_overwritt
     with pytest.raises(LockedError) as refused:
         open_cheaply(config)
     assert refused.value.verdict is Verdict.ROLLBACK_SEEN
-    assert "keys restore`" in refused.value.resolution_hint
+    assert "restore --key-file`" in refused.value.resolution_hint
     assert fingerprint(config.account_dir) == before
 
 

@@ -94,14 +94,14 @@ CASES = [
     ("the key of a new cache is weak", replace(NOTHING, weakness="it is short"), 10, "generate-key"),
     ("no cache yet", replace(NOTHING, files=Files(prepared=True)), Create, None),
     ("no cache yet", NOTHING, Create, None),
-    ("the key file is gone", replace(GOOD, **NO_KEY_FILE, files=Files(unknown=1)), 12, "keys restore"),
+    ("the key file is gone", replace(GOOD, **NO_KEY_FILE, files=Files(unknown=1)), 12, "restore --key-file"),
     ("the key file is gone", replace(GOOD, **NO_KEY_FILE, files=Files(unknown=1, prepared=True)), 12, "reset-cache"),
-    ("the key file and its copy are damaged", replace(GOOD, main=FileState.DAMAGED, copy=FileState.DAMAGED), 12, "keys restore"),
-    ("the key file and its copy are damaged", replace(GOOD, main=FileState.DAMAGED, copy=FileState.MISSING), 12, "keys restore"),
-    ("the key file and its copy are damaged", replace(GOOD, main=FileState.MISSING, copy=FileState.DAMAGED), 12, "keys restore"),
+    ("the key file and its copy are damaged", replace(GOOD, main=FileState.DAMAGED, copy=FileState.DAMAGED), 12, "restore --key-file"),
+    ("the key file and its copy are damaged", replace(GOOD, main=FileState.DAMAGED, copy=FileState.MISSING), 12, "restore --key-file"),
+    ("the key file and its copy are damaged", replace(GOOD, main=FileState.MISSING, copy=FileState.DAMAGED), 12, "restore --key-file"),
     ("the key file was tampered with", replace(GOOD, unwrap=Unwrap.FORGED), 12, "backup"),
-    ("the key file is older than its copy", replace(GOOD, copy_ahead=True), 19, "keys restore`"),
-    ("the key file is older than its copy", replace(GOOD, copy_ahead=True, unwrap=Unwrap.WRONG_KEY), 19, "keys restore`"),
+    ("the key file is older than its copy", replace(GOOD, copy_ahead=True), 19, "restore --key-file`"),
+    ("the key file is older than its copy", replace(GOOD, copy_ahead=True, unwrap=Unwrap.WRONG_KEY), 19, "restore --key-file`"),
     ("the key is wrong and meant as a recovery key", replace(GOOD, unwrap=Unwrap.WRONG_KEY, typo="too short"), 11, "nine groups of four"),
     ("the key is wrong", replace(GOOD, unwrap=Unwrap.WRONG_KEY, rotated="2025-11-20"), 11, "DB_ENCRYPTION_KEY"),
     ("the key file is somebody else's", replace(GOOD, owner_matches=False), 15, "the store and the account"),
@@ -125,7 +125,7 @@ CASES = [
     ("the database belongs to another key file", replace(GOOD, found=replace(ME, generation="h")), 13, "reset-cache"),
     ("the database is somebody else's", replace(GOOD, found=replace(ME, owner_hash="you")), 15, "the store and the account"),
     ("the database is somebody else's", replace(PLAIN, found=Identity("you")), 15, "the store and the account"),
-    ("the key file is older than the database has seen", replace(GOOD, found=replace(ME, sequence=4)), 19, "keys restore FILE"),
+    ("the key file is older than the database has seen", replace(GOOD, found=replace(ME, sequence=4)), 19, "restore --key-file PATH"),
     ("the schema is older than the key file allows", replace(GOOD, schema=SchemaSeen(1, 3), schema_floor=2), 19, "backup"),
     ("the schema is older", replace(GOOD, schema=SchemaSeen(1, 2)), Migrate, None),
     ("the schema is older", replace(PLAIN, schema=SchemaSeen(1, 2)), Migrate, None),
@@ -274,7 +274,7 @@ def test_files_left_by_a_crash_are_cleaned_up(left):
 def test_a_wrong_key_error_names_every_way_out():
     wrong = replace(GOOD, unwrap=Unwrap.WRONG_KEY, source="DB_ENCRYPTION_KEY")
     assert "rotate-key --ask-old" in decide(wrong).hint
-    assert "keys restore FILE" in decide(wrong).hint
+    assert "restore --key-file PATH" in decide(wrong).hint
     assert "keychain" not in decide(wrong).hint
     hint = decide(replace(wrong, keychain_slot=True)).hint
     assert "remove DB_ENCRYPTION_KEY from the client's configuration" in hint
