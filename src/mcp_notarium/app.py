@@ -19,8 +19,8 @@ from mcp_notarium import logs
 from mcp_notarium.account import audit_anchor, opener, rollback
 from mcp_notarium.account.anchor_keeper import AnchorKeeper
 from mcp_notarium.account.copy_search import Copies
+from mcp_notarium.account.database_creation import OpenedCache
 from mcp_notarium.account.rollback import Rollback
-from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.errors import (
     CacheBusy,
     CacheDamaged,

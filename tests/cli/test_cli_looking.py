@@ -137,7 +137,7 @@ def test_what_a_start_would_bring_in_order_stays_as_it_is(tmp_path, simulator):
         kept = AccountFolder(folder)
         kept.key_copy.unlink()
         kept.audit_anchor.unlink()
-        damage_marker.write(kept)
+        damage_marker.mark_damage(kept)
         assert kept.damage_marker.exists()
         for name, command in LOOKING.items():
             before = seen(folder)

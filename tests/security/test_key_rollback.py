@@ -53,7 +53,7 @@ COMMANDS = {
     "add": lambda c: slot_management.add(c, THIRD, parameters=kdf.CHEAPEST, options=GIVEN),
     "recovery": lambda c: slot_management.add(c, recovery_keys.generate(), options=GIVEN),
     "remove": lambda c: slot_management.remove(c, 2, options=GIVEN),
-    "keychain": lambda c: keychain_slot.enable(c, keychains.working(), options=GIVEN),
+    "keychain": lambda c: keychain_slot.enable_keychain(c, keychains.working(), options=GIVEN),
     "rotate into the keychain": lambda c: keychain_slot.rotate_into_keychain(
         c, keychains.working(), from_keychain=False, options=GIVEN
     ),

@@ -148,12 +148,12 @@ def _of_words(found: Found) -> Slot:
 
 def _enable_keychain(home: Path, at: StepHook) -> None:
     system = keychains.stored_keychain(home / KEYCHAIN)
-    keychain_slot.enable(given_key(home), system, options=_given(at))
+    keychain_slot.enable_keychain(given_key(home), system, options=_given(at))
 
 
 def _disable_keychain(home: Path, at: StepHook) -> None:
     system = keychains.stored_keychain(home / KEYCHAIN)
-    keychain_slot.disable(given_key(home), system, options=_given(at))
+    keychain_slot.disable_keychain(given_key(home), system, options=_given(at))
 
 
 def _keychain_enabled(found: Found) -> None:

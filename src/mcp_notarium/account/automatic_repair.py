@@ -7,15 +7,19 @@ start-up decides as always.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mcp_notarium import logs
 from mcp_notarium.account import repair
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.repair import RepairResult
-from mcp_notarium.account.startup_actions import StartupActions
 from mcp_notarium.errors import LockedError, NotariumError, Verdict
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.stores.kind import Truth
+
+if TYPE_CHECKING:
+    from mcp_notarium.account.startup_actions import StartupActions
 
 MOST_A_DAY = 3
 """Databases that may go to the quarantine within 24 hours before a server stops repairing. A disk that

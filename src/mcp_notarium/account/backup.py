@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import IO
 
 from mcp_notarium.account import database_copies, opener, restoration, startup_outcomes
+from mcp_notarium.account.database_creation import OpenedCache
 from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions, record_restored
 from mcp_notarium.account.restoration import Restored
-from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import canonical_json, key_file_codec, key_slots, recovery_keys
 from mcp_notarium.crypto.data_key import DataKey

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium.account import database_copies
-from mcp_notarium.account.startup_actions import OpenedCache
+from mcp_notarium.account.database_creation import OpenedCache
 from mcp_notarium.errors import CacheDamaged, CacheError, LockedError
 from mcp_notarium.stores.kind import LentTables
 
@@ -63,7 +63,7 @@ class CopySchedule:
         Never raises. Call it when nothing else uses the database; it answers no statement of others any more.
         """
         try:
-            path = database_copies.rescue(
+            path = database_copies.copy_displaced(
                 self._opened, self._tables, now=time.time(), after_step=_give_up_after(seconds)
             )
         except _OutOfTime:

@@ -17,24 +17,24 @@ from mcp_notarium.files.private_files import replace_private, sync_folder
 _CONTENT = canonical_json.encode({"format": "mcp-notarium-damage-met", "version": 1})
 
 
-def is_set(folder: AccountFolder) -> bool:
+def is_damage_marked(folder: AccountFolder) -> bool:
     """Check whether damage was met since the whole cache was last checked."""
     return os.path.lexists(folder.damage_marker)
 
 
-def write(folder: AccountFolder) -> None:
+def mark_damage(folder: AccountFolder) -> None:
     """Write the marker; durable when it returns. Never raises for the disk's sake."""
-    if not is_set(folder):
+    if not is_damage_marked(folder):
         with suppress(OSError):
             replace_private(folder.damage_marker, _CONTENT)
 
 
-def remove(folder: AccountFolder) -> None:
+def unmark_damage(folder: AccountFolder) -> None:
     """Remove the marker: the active cache is undamaged.
 
     Never raises for the disk's sake: a marker that stays costs one examination.
     """
-    if is_set(folder):
+    if is_damage_marked(folder):
         with suppress(OSError):
             folder.damage_marker.unlink(missing_ok=True)
             sync_folder(folder.path)

@@ -18,7 +18,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from mcp_notarium.account.audit_anchor import audit_keys
-from mcp_notarium.account.startup_actions import OpenedCache
+from mcp_notarium.account.database_creation import OpenedCache
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.files.account_folder import AccountFolder
@@ -101,7 +101,7 @@ def copy_after_changes(
         )
 
 
-def rescue(
+def copy_displaced(
     opened: OpenedCache,
     tables: LentTables,
     *,

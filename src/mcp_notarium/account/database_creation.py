@@ -8,14 +8,18 @@ is created under another name and renamed. Call everything here under the key lo
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcp_notarium.account.audit_anchor import Anchor
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_file_codec import KeyFile
+from mcp_notarium.errors import CacheBusy, CacheFull
 from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.files.private_files import (
     StepHook,
     ignore_step,
@@ -35,6 +39,30 @@ class NewCache:
     database: Database
     keyfile: KeyFile | None = None
     data_key: DataKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedCache:
+    """Hold an open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
+
+    ``anchor`` keeps the end of the audit chain. ``rebuilt``: the cache replaced another. ``had_log``: a log lay
+    beside the file when it was opened.
+    """
+
+    database: Database
+    data_key: DataKey | None
+    generation: str
+    created: bool
+    notices: tuple[str, ...]
+    server_lock: ServerLock
+    anchor: Anchor
+    rebuilt: bool = False
+    had_log: bool = False
+
+    def close(self) -> None:
+        """Close the database, release the lock. Never raises."""
+        self.database.close()
+        self.server_lock.release()
 
 
 def kdf_policy(settings: Config, algorithm: str | None = None) -> kdf.KdfPolicy:
@@ -138,3 +166,15 @@ def remove_prepared(folder: AccountFolder, keyfile: KeyFile) -> None:
     """Remove what was created and is not active; the original is untouched."""
     for file in (*companions(folder.database(keyfile.generation)), folder.prepared_key_file):
         file.unlink(missing_ok=True)
+
+
+def record_key_sequence(database: Database, keyfile: KeyFile) -> None:
+    """Store the newest key-file number seen, so that an older file put back is noticed."""
+    if database.read_only:
+        return
+    with suppress(CacheBusy, CacheFull), database.transaction(durable=True):
+        database.run(
+            "UPDATE sync_metadata SET value = ? "
+            "WHERE key = 'key_sequence' AND CAST(value AS INTEGER) < ?",
+            (str(keyfile.sequence), keyfile.sequence),
+        )

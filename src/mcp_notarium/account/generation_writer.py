@@ -13,10 +13,10 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
 from mcp_notarium.account.database_creation import binding_rows, remove_prepared
-from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_file_codec import KeyFile
@@ -37,6 +37,9 @@ from mcp_notarium.storage import database_opener, integrity, table_copy
 from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
 from mcp_notarium.storage.database_opener import Database, companions
 from mcp_notarium.storage.table_copy import OnProgress
+
+if TYPE_CHECKING:
+    from mcp_notarium.account.key_changes import ChangeOptions
 
 _RETIRED = "retires"
 """Row of ``sync_metadata``: the generation that this database has replaced for good."""

@@ -152,7 +152,7 @@ class Inspector:
         if found is None or data_key is None or not seen.owner_matches or not seen.files.current:
             return inspection
         path = inspection.folder.database(found.generation)
-        whole = self.whole or damage_marker.is_set(inspection.folder)
+        whole = self.whole or damage_marker.is_damage_marked(inspection.folder)
         sample = integrity.sample(path, data_key.page_mac_key(), found.database_salt, every=whole)
         if sample.bad and database_opener.has_log(path):  # a server may have begun one meanwhile
             seen = replace(seen, files=replace(seen.files, wal=True))
@@ -288,7 +288,7 @@ class Inspector:
         """Walk the database where the sampled pages do not prove it undamaged. Raises ``CacheDamaged``."""
         if not schema_seen.ours or schema_seen.version > schema_seen.program:
             return
-        marked, sample = damage_marker.is_set(inspection.folder), inspection.seen.sample
+        marked, sample = damage_marker.is_damage_marked(inspection.folder), inspection.seen.sample
         # Beside a log the file may lack pages that neither of them has.
         unproven = (
             inspection.seen.plain

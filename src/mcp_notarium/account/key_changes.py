@@ -17,8 +17,8 @@ from typing import Any, Final
 from mcp_notarium import __version__
 from mcp_notarium.account import startup_table
 from mcp_notarium.account.audit_anchor import audit_keys
+from mcp_notarium.account.database_creation import record_key_sequence
 from mcp_notarium.account.inspection import Inspection, Inspector
-from mcp_notarium.account.startup_actions import record_key_sequence
 from mcp_notarium.account.startup_outcomes import Locked, Open
 from mcp_notarium.audit.chain import AuditEntry, Facts
 from mcp_notarium.config import Config

@@ -22,7 +22,7 @@ from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
 
 
-def enable(
+def enable_keychain(
     settings: Config, system: Keychain, *, options: ChangeOptions = DEFAULTS
 ) -> ChangeResult:
     """Add a keychain slot beside the key that opens the cache now; it is labelled with the keychain's name.
@@ -33,14 +33,14 @@ def enable(
     verdicts); the keychain is left as it was then.
     """
     options = replace(options, system=system)
-    require_free(settings, system, options=options)
+    require_free_keychain(settings, system, options=options)
     with _store_secret(settings, system, options) as secret:
         return slot_management.add(
             settings, secret, label=system.name, type_=SlotType.KEYCHAIN, options=options
         )
 
 
-def disable(
+def disable_keychain(
     settings: Config, system: Keychain, *, options: ChangeOptions = DEFAULTS
 ) -> ChangeResult | None:
     """Remove the keychain's slot, then its entry; None if the entry opened nothing.
@@ -73,7 +73,7 @@ def rotate_into_keychain(
 
     ``from_keychain``: the keychain holds the present key, too; ``slot_ids`` as for
     ``slot_rotation.rotate_passphrase``. At every moment the keychain's entry opens the cache, or the
-    present key that stands elsewhere does. Returns the new key file. Raises as :func:`enable` does, and
+    present key that stands elsewhere does. Returns the new key file. Raises as :func:`enable_keychain` does, and
     ``SlotsRefused`` if the keychain would be the only way in.
     """
     options = replace(options, system=system)
@@ -81,7 +81,7 @@ def rotate_into_keychain(
     stored = system.get(keychain.KEY, owner)
     if stored is not None and from_keychain:
         return _exchange(settings, system, stored, user_key.generate(), options)
-    require_free(settings, system, options=options)
+    require_free_keychain(settings, system, options=options)
     current = slot_rotation.prove_key(settings, options=options)
     _require_another(current.keyfile, without=current.slots_to_replace(slot_ids))
     with _store_secret(settings, system, options) as secret:
@@ -96,7 +96,9 @@ def rotate_into_keychain(
     return slot_management.list_slots(settings, None, bounds=options.bounds).keyfile
 
 
-def require_free(settings: Config, system: Keychain, *, options: ChangeOptions = DEFAULTS) -> None:
+def require_free_keychain(
+    settings: Config, system: Keychain, *, options: ChangeOptions = DEFAULTS
+) -> None:
     """Refuse a keychain whose key for this account may be in use. Raises ``SlotsRefused``."""
     stored = system.get(keychain.KEY, settings.owner_hash)
     if stored is not None and not _is_unused(settings, stored, options):

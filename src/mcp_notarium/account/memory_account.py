@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcp_notarium.account.audit_anchor import Anchor
-from mcp_notarium.account.startup_actions import OpenedCache
+from mcp_notarium.account.database_creation import OpenedCache
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.files.account_folder import AccountFolder

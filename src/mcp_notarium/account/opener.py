@@ -19,8 +19,9 @@ from mcp_notarium.account import (
     startup_outcomes,
     startup_table,
 )
+from mcp_notarium.account.database_creation import OpenedCache
 from mcp_notarium.account.inspection import Inspector
-from mcp_notarium.account.startup_actions import OpenedCache, StartupActions
+from mcp_notarium.account.startup_actions import StartupActions
 from mcp_notarium.account.startup_outcomes import Locked, Open
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
@@ -75,11 +76,11 @@ def open_cache(
                 return _open_read_only(actions)
             return _open_and_heal(actions) if heal else _open(actions)
         except CacheDamaged as error:
-            damage_marker.write(folder)
+            damage_marker.mark_damage(folder)
             raise damage_error(settings) from error
         except LockedError as error:
             if whole and error.verdict is Verdict.DATABASE_DAMAGED:
-                damage_marker.write(folder)  # a start would not look so far
+                damage_marker.mark_damage(folder)  # a start would not look so far
             raise
 
 
@@ -128,7 +129,7 @@ def _open_in_order(
     the folder.
     """
     folder = AccountFolder(actions.settings.account_dir)
-    if damage_marker.is_set(folder) and not read_only:
+    if damage_marker.is_damage_marked(folder) and not read_only:
         return None  # every page is to be checked once, and the marker removed
     with ExitStack() as undo:
         server_lock: ServerLock | None = None
@@ -179,7 +180,7 @@ def _open_under_lock(actions: StartupActions) -> OpenedCache:
         opened = actions.carry_out(inspection, server_lock, decision)
         undo.pop_all()
         if not opened.database.closed:
-            damage_marker.remove(folder)
+            damage_marker.unmark_damage(folder)
         return opened
 
 

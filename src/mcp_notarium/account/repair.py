@@ -111,7 +111,7 @@ def repair(
             if damaged and _rebuild_search(copy, keyfile, data_key):
                 if not _rebuild_search(folder.database(keyfile.generation), keyfile, data_key):
                     raise CacheDamaged("the full-text index cannot be rebuilt")
-                damage_marker.remove(folder)
+                damage_marker.unmark_damage(folder)
                 return RepairResult(SalvageReport(), None, SwitchResult(copied=True))
             _lengthen(copy)
             _require_newest(copy, keyfile, data_key)
@@ -227,7 +227,7 @@ def switch(
     replaced = companions(folder.database(old.generation))
 
     def clear() -> None:
-        damage_marker.remove(folder)
+        damage_marker.unmark_damage(folder)
         for file in replaced:
             if file.exists():
                 file.rename(target / file.name)

@@ -36,8 +36,8 @@ from mcp_notarium.storage.audit_table import AuditTable, carry_over
 from mcp_notarium.storage.database_opener import Database
 from mcp_notarium.storage.table_copy import OnProgress
 
-_UNUSABLE = "the copy cannot be restored"
-_SPACE = 1.5
+_NOT_RESTORED = "the copy cannot be restored"
+_COPY_SPACE = 1.5
 _REPLACEABLE = {Verdict.DATABASE_DAMAGED, Verdict.DATABASE_MISSING}
 
 
@@ -63,7 +63,9 @@ def restore(
     ``LockedError``, with everything as it was. Once the copy is active, what fails is in ``result.state``.
     """
     folder = find_account(settings)
-    with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
+    with generation_writer.hold_alone(
+        settings, folder, options, on_progress, _NOT_RESTORED
+    ) as writer:
         inspection = options.inspector(settings).inspect(now=options.clock(), opens=False)
         _require_replaceable(inspection)
         if inspection.seen.plain:
@@ -81,7 +83,7 @@ def restore(
                 resolution_hint="`mcp-notarium restore --list` lists the copies.",
             )
         copy, unsound = _choose(found, data_key)
-        writer.require_free(int(copy.path.stat().st_size * _SPACE))
+        writer.require_free(int(copy.path.stat().st_size * _COPY_SPACE))
         key_file_store.finish_interrupted_change(folder, inspection.files, now=options.clock())
         writer.quarantine_unknown(keyfile)
         new_keyfile = key_slots.next_generation(keyfile, data_key)
@@ -89,8 +91,8 @@ def restore(
             writer,
             new_keyfile,
             data_key,
-            opens=partial(_open, copy, data_key),
-            carry_audit=partial(_carry_audit, data_key, options.clock()),
+            opens=partial(_open_copy, copy, data_key),
+            carry_audit=partial(_carry_audit_of_copy, data_key, options.clock()),
             whole_state=True,
             least=int(options.clock()),
         )
@@ -114,13 +116,13 @@ def _choose(
     )
 
 
-def _open(copy: DatabaseCopy, data_key: DataKey) -> Database:
+def _open_copy(copy: DatabaseCopy, data_key: DataKey) -> Database:
     """Open a copy without changing it."""
     key = data_key.database_key(read_salt(copy.path))
     return database_opener.connect(copy.path, key, read_only=True)
 
 
-def _carry_audit(data_key: DataKey, at: float, copy: Database, target: Database) -> bool:
+def _carry_audit_of_copy(data_key: DataKey, at: float, copy: Database, target: Database) -> bool:
     """Carry the chain of the copy. What came after it is in the quarantine, so no anchor is asked."""
     chain = audit_keys(data_key).chain_mac
     return carry_over(

@@ -7,7 +7,7 @@ done under the key lock.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -15,53 +15,25 @@ from typing import TypeVar
 from mcp_notarium.account import (
     damage_marker,
     database_creation,
-    schema_migration,
     startup_table,
 )
 from mcp_notarium.account.audit_anchor import Anchor, audit_keys
-from mcp_notarium.account.database_creation import NewCache
+from mcp_notarium.account.database_creation import NewCache, OpenedCache, record_key_sequence
 from mcp_notarium.account.inspection import Inspection, Inspector
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.config import Config
-from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.kdf import Bounds, Parameters
-from mcp_notarium.crypto.key_file_codec import KeyFile
-from mcp_notarium.errors import CacheBusy, CacheFull
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import location_warnings
 from mcp_notarium.files.locks import ServerLock, busy_error
 from mcp_notarium.files.private_files import StepHook
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.keys.credentials import FoundKey
-from mcp_notarium.storage.database_opener import Database, companions
+from mcp_notarium.storage.database_opener import companions
 
 _Value = TypeVar("_Value")
 
 _INTERRUPTED = "an earlier start or reset was interrupted"
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedCache:
-    """Hold an open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
-
-    ``anchor`` keeps the end of the audit chain. ``rebuilt``: the cache replaced another. ``had_log``: a log lay
-    beside the file when it was opened.
-    """
-
-    database: Database
-    data_key: DataKey | None
-    generation: str
-    created: bool
-    notices: tuple[str, ...]
-    server_lock: ServerLock
-    anchor: Anchor
-    rebuilt: bool = False
-    had_log: bool = False
-
-    def close(self) -> None:
-        """Close the database, release the lock. Never raises."""
-        self.database.close()
-        self.server_lock.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +168,8 @@ class StartupActions:
         inspection.close()
         server_lock.exclude()
         unfinished = self._finish_key_files(inspection)
+        from mcp_notarium.account import schema_migration  # noqa: PLC0415 - rarely needed
+
         schema_migration.migrate(
             inspection.folder, path, inspection.data_key, inspection.keyfile, now=self.clock()
         )
@@ -224,7 +198,7 @@ class StartupActions:
     ) -> OpenedCache:
         folder = inspection.folder
         generation = new_cache.keyfile.generation if new_cache.keyfile is not None else ""
-        new_cache.database.on_damage(lambda: damage_marker.write(folder))
+        new_cache.database.on_damage(lambda: damage_marker.mark_damage(folder))
         return OpenedCache(
             database=new_cache.database,
             data_key=new_cache.data_key,
@@ -234,18 +208,6 @@ class StartupActions:
             server_lock=server_lock,
             anchor=Anchor(folder, generation, audit_keys(new_cache.data_key).anchor),
             had_log=inspection.seen.files.wal and not created,
-        )
-
-
-def record_key_sequence(database: Database, keyfile: KeyFile) -> None:
-    """Store the newest key-file number seen, so that an older file put back is noticed."""
-    if database.read_only:
-        return
-    with suppress(CacheBusy, CacheFull), database.transaction(durable=True):
-        database.run(
-            "UPDATE sync_metadata SET value = ? "
-            "WHERE key = 'key_sequence' AND CAST(value AS INTEGER) < ?",
-            (str(keyfile.sequence), keyfile.sequence),
         )
 
 

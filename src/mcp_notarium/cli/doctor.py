@@ -188,7 +188,7 @@ def _check_pages(config: Config, database: Database, *, deep: bool) -> Finding:
         return Finding("pages", NOT_CHECKED, seen)
     wrong, compared = status.check_pages(config, database)
     if wrong:
-        damage_marker.write(folder)
+        damage_marker.mark_damage(folder)
         return Finding("pages", BAD, f"{counted(len(wrong), 'fault')}, first: {wrong[0]}")
     agree = "search index and tables agree" if compared else f"every index{status.WITHOUT_SEARCH}"
     return Finding("pages", OK, f"every page is authentic, {agree}")

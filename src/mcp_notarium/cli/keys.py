@@ -254,13 +254,13 @@ def run_keychain(args: argparse.Namespace) -> int:
         )
     options = ChangeOptions(old=ask_secret("Key: ") if args.ask_key else None)
     if args.action == "enable":
-        done = keychain_slot.enable(config, system_keychain(), options=options)
+        done = keychain_slot.enable_keychain(config, system_keychain(), options=options)
         slot = done.after.slots[-1]
         talk(f"{slot.label} opens the cache from now on (slot {slot.id}).")
         talk("You may remove DB_ENCRYPTION_KEY from the clients' configurations. Keep it in a safe")
         talk("place: if the keychain is ever lost, you need it to open the cache.")
         return 0
-    changed = keychain_slot.disable(config, system_keychain(), options=options)
+    changed = keychain_slot.disable_keychain(config, system_keychain(), options=options)
     talk("The keychain no longer opens the cache.")
     if changed is None:
         talk("note: its entry opened nothing and was removed.")

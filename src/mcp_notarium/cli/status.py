@@ -187,7 +187,7 @@ async def _open_facts(config: Config, *, deep: bool, whole: bool) -> dict[str, A
         return facts
     wrong, compared = check_pages(config, app.cache.database)
     if wrong:
-        damage_marker.write(AccountFolder(config.account_dir))
+        damage_marker.mark_damage(AccountFolder(config.account_dir))
         raise opener.damage_error(config)
     return facts | {"checked": f"every page, every index{'' if compared else WITHOUT_SEARCH}"}
 

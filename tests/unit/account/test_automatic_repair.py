@@ -65,7 +65,7 @@ def spoil(config, *pages):
     for page in pages:
         body[(page - 1) * PAGE : page * PAGE] = dice(f"page {page}").randbytes(PAGE)
     path.write_bytes(body)
-    damage_marker.write(folder_of(config))
+    damage_marker.mark_damage(folder_of(config))
 
 
 def require_all_state(opened):
@@ -97,7 +97,7 @@ def test_any_damaged_page_is_repaired_without_loss_or_refused(config, tmp_path):
         try:
             with closing(open_cheaply(copy, heal=True)) as opened:
                 require_all_state(opened)
-                assert not damage_marker.is_set(folder_of(copy))
+                assert not damage_marker.is_damage_marked(folder_of(copy))
                 healed += 1
         except LockedError as error:
             refused = error

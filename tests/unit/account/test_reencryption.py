@@ -173,7 +173,7 @@ def test_keys_that_are_not_at_hand_are_named_before_they_are_dropped(tmp_path):
 def test_the_slot_of_the_keychain_follows(tmp_path):
     config, system = filled(tmp_path), keychains.working()
     options = replace(GIVEN, system=system)
-    keychain_slot.enable(config, system, options=GIVEN)
+    keychain_slot.enable_keychain(config, system, options=GIVEN)
     notes = texts(config)
     done = reencrypted(config, options=options)
     assert done.dropped == ()
@@ -195,7 +195,7 @@ def test_what_is_known_of_a_slot_is_kept(tmp_path):
     slot_rotation.rotate_passphrase(config, new=OLD, **change)
     by_old = replace(config, db_key=OLD)
     slot_rotation.rotate_passphrase(by_old, new=Secret(PASSPHRASE), **change)
-    keychain_slot.enable(config, system, options=options)
+    keychain_slot.enable_keychain(config, system, options=options)
     before = keyfile_of(config)
     done = reencrypted(config, options=replace(options, clock=lambda: 1_800_000_000.0))
     after = keyfile_of(config)
@@ -236,7 +236,7 @@ def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path
 def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
     config, system = filled(tmp_path), keychains.working()
     options = replace(GIVEN, system=system)
-    keychain_slot.enable(config, system, options=GIVEN)
+    keychain_slot.enable_keychain(config, system, options=GIVEN)
     kept = system.read_back(keychain.KEY, config.owner_hash)
     alone = replace(config, db_key=None, db_key_origin="", keychain=True)
     reencrypted(alone, new=NEW, drop_others=True, options=options)
@@ -247,7 +247,7 @@ def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
 
 def test_a_key_of_the_keychain_that_opens_nothing_blocks_no_other_key(tmp_path):
     config, system = filled(tmp_path), keychains.working()
-    keychain_slot.enable(config, system, options=GIVEN)
+    keychain_slot.enable_keychain(config, system, options=GIVEN)
     system.set(keychain.KEY, config.owner_hash, user_key.generate())
     options = replace(GIVEN, system=system)
     assert [slot.id for slot in reencrypted(config, drop_others=True, options=options).dropped] == [
@@ -372,7 +372,7 @@ def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_pat
     slot_management.remove(config, 1, options=by_old)
     slot_management.add(config, paper, label="on paper", options=by_old)
     if by == "keychain":
-        keychain_slot.enable(config, system, options=by_old)
+        keychain_slot.enable_keychain(config, system, options=by_old)
     came = {"recovery": replace(GIVEN, old=paper), "passphrase": by_old}
     options = came.get(by, replace(GIVEN, system=system))
     done = reencryption.reencrypt(

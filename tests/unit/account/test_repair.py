@@ -138,10 +138,10 @@ def test_damage_in_the_full_text_alone_is_rebuilt_in_place(copy):
         generation = opened.generation
         opened.database.run("UPDATE notes SET text = 'words that are not in it' WHERE pk = 1")
         assert integrity.check(opened.database) != ()
-    damage_marker.write(folder_of(copy))
+    damage_marker.mark_damage(folder_of(copy))
     found = repair(copy)
     assert found.quarantine is None
-    assert not damage_marker.is_set(folder_of(copy))
+    assert not damage_marker.is_damage_marked(folder_of(copy))
     assert not list(folder_of(copy).quarantine.iterdir())
     with closing(open_cheaply(copy)) as opened:
         assert opened.generation == generation
