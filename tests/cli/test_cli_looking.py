@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import damage_marker
+from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.errors import Verdict
 from mcp_notarium.files.account_folder import AccountFolder
 from notarium_devtools.simperium import Simulator
@@ -137,7 +137,7 @@ def test_what_a_start_would_bring_in_order_stays_as_it_is(tmp_path, simulator):
         kept = AccountFolder(folder)
         kept.key_copy.unlink()
         kept.audit_anchor.unlink()
-        damage_marker.mark_damage(kept)
+        mark_damage(kept)
         assert kept.damage_marker.exists()
         for name, command in LOOKING.items():
             before = seen(folder)

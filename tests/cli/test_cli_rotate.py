@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import slot_management, slot_rotation
+from mcp_notarium.account import key_changes, key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, recovery_keys
 from mcp_notarium.secret import Secret
@@ -38,7 +38,7 @@ class Home:
         self.config = account(folder, db_key=Secret(WORDS))
         made_cheaply(folder)
         # The cheapest cost is refused by the real program.
-        slot_rotation.rotate_passphrase(
+        key_rotation.rotate_passphrase(
             self.config, new=Secret(WORDS), parameters=kdf.Argon2id(),
             options=ChangeOptions(bounds=replace(kdf.TEST_BOUNDS, argon2_ceiling=kdf.Argon2id())),
         )  # fmt: skip
@@ -57,7 +57,7 @@ class Home:
 
     def add(self, key: Secret | str, label: str = "") -> None:
         new = Secret(key) if isinstance(key, str) else key
-        slot_management.add(self.config, new, label=label)
+        key_changes.add(self.config, new, label=label)
 
     def opens(self, key: str | Secret) -> bool:
         text = key if isinstance(key, str) else key.reveal_text()
@@ -222,7 +222,7 @@ def test_a_made_up_key_is_not_shown_for_a_change_that_is_refused(
 
 def test_a_dear_passphrase_is_followed_by_one_as_dear(home: Home) -> None:
     dear = kdf.Argon2id(memory_kib=131_072)
-    slot_rotation.rotate_passphrase(home.config, new=Secret(WORDS), parameters=dear)
+    key_rotation.rotate_passphrase(home.config, new=Secret(WORDS), parameters=dear)
     for command, old, new in (
         (["rotate-key"], WORDS, NEW),
         (["rotate-key", "--reencrypt"], NEW, WORDS),

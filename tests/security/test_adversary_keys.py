@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mcp_notarium
-from mcp_notarium.account import rollback, slot_management
+from mcp_notarium.account import key_changes, rollback
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.audit.chain import AuditEntry
@@ -125,9 +125,9 @@ def test_a_recovery_key_opens_until_it_is_removed(tmp_path):
     config, paper = made(tmp_path), recovery_keys.generate()
     by_paper = replace(config, db_key=paper)
     options = ChangeOptions(bounds=BOUNDS)
-    slot_management.add(config, paper, parameters=kdf.CHEAPEST, options=options)
+    key_changes.add(config, paper, parameters=kdf.CHEAPEST, options=options)
     open_cheaply(by_paper).close()
-    slot_management.remove(config, 2, options=options)
+    key_changes.remove(config, 2, options=options)
     with pytest.raises(LockedError) as refused:
         open_cheaply(by_paper)
     assert refused.value.exit_code == 11

@@ -10,14 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import (
-    backup,
-    keychain_slot,
-    reencryption,
-    repair,
-    slot_management,
-    slot_rotation,
-)
+from mcp_notarium.account import backup, key_changes, key_rotation, rescue, rewrite
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import (
     kdf,
@@ -47,17 +40,17 @@ OLD, NEW = Secret(PASSPHRASE), Secret(OTHER)
 THIRD = Secret("three quiet doors above the harbour")
 
 COMMANDS = {
-    "rotate": lambda c: slot_rotation.rotate_passphrase(
+    "rotate": lambda c: key_rotation.rotate_passphrase(
         c, new=THIRD, parameters=kdf.CHEAPEST, options=GIVEN
     ),
-    "add": lambda c: slot_management.add(c, THIRD, parameters=kdf.CHEAPEST, options=GIVEN),
-    "recovery": lambda c: slot_management.add(c, recovery_keys.generate(), options=GIVEN),
-    "remove": lambda c: slot_management.remove(c, 2, options=GIVEN),
-    "keychain": lambda c: keychain_slot.enable_keychain(c, keychains.working(), options=GIVEN),
-    "rotate into the keychain": lambda c: keychain_slot.rotate_into_keychain(
+    "add": lambda c: key_changes.add(c, THIRD, parameters=kdf.CHEAPEST, options=GIVEN),
+    "recovery": lambda c: key_changes.add(c, recovery_keys.generate(), options=GIVEN),
+    "remove": lambda c: key_changes.remove(c, 2, options=GIVEN),
+    "keychain": lambda c: key_rotation.enable_keychain(c, keychains.working(), options=GIVEN),
+    "rotate into the keychain": lambda c: key_rotation.rotate_into_keychain(
         c, keychains.working(), from_keychain=False, options=GIVEN
     ),
-    "reencrypt": lambda c: reencryption.reencrypt(c, drop_others=True, options=GIVEN),
+    "reencrypt": lambda c: rewrite.reencrypt(c, drop_others=True, options=GIVEN),
     "open": open_cheaply,
 }
 
@@ -65,9 +58,9 @@ COMMANDS = {
 def rotated(tmp_path):
     """A cache with two keys whose first was exchanged; the key file of before lies beside it."""
     config = made(tmp_path)
-    slot_management.add(config, user_key.generate(), options=GIVEN)
+    key_changes.add(config, user_key.generate(), options=GIVEN)
     shutil.copy(folder_of(config).key_file, tmp_path / "old")
-    slot_rotation.rotate_passphrase(config, new=NEW, parameters=kdf.CHEAPEST, options=GIVEN)
+    key_rotation.rotate_passphrase(config, new=NEW, parameters=kdf.CHEAPEST, options=GIVEN)
     return config
 
 
@@ -112,7 +105,7 @@ def test_a_repair_does_not_take_an_old_key_file_over(tmp_path, copy):
     config = rotated(tmp_path)
     spoil_a_page(config)
     put_back(config, tmp_path, copy=copy)
-    refused(config, lambda c: repair.repair(c, options=GIVEN))
+    refused(config, lambda c: rescue.repair(c, options=GIVEN))
 
 
 def test_the_copy_alone_tells_where_the_database_was_never_opened_again(tmp_path):
@@ -141,7 +134,7 @@ def test_a_copy_that_falsely_claims_to_be_newer_locks_nobody_out(tmp_path):
     real = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
     forged = key_file_codec.serialise(replace(real, sequence=real.sequence + 5))
     folder.key_copy.write_bytes(forged)
-    slot_management.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
+    key_changes.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
     open_cheaply(config).close()
     [kept] = (config.account_dir / "quarantine").glob(f"*/{folder.key_copy.name}")
     assert kept.read_bytes() == forged
@@ -151,7 +144,7 @@ def test_a_copy_that_falsely_claims_to_be_newer_locks_nobody_out(tmp_path):
 def test_a_change_that_counts_is_not_called_a_failure(tmp_path, step):
     """Whoever is told that it failed goes on with the old key, and that opens nothing any more."""
     config = made(tmp_path)
-    done = slot_rotation.rotate_passphrase(
+    done = key_rotation.rotate_passphrase(
         config,
         new=NEW,
         parameters=kdf.CHEAPEST,
@@ -160,7 +153,7 @@ def test_a_change_that_counts_is_not_called_a_failure(tmp_path, step):
         ),
     )
     assert not done.proven
-    found = slot_management.list_slots(config, NEW, bounds=BOUNDS)
+    found = key_changes.list_slots(config, NEW, bounds=BOUNDS)
     assert found.opened_by is not None
 
 
@@ -169,8 +162,8 @@ def test_nothing_is_listed_or_copied_of_an_old_key_file(tmp_path):
     shutil.copy(tmp_path / "old", folder_of(config).key_file)
     to = tmp_path / "copied"
     for look in (
-        lambda: slot_management.list_slots(config, OLD, bounds=BOUNDS),
-        lambda: slot_management.list_slots(config, NEW, bounds=BOUNDS),
+        lambda: key_changes.list_slots(config, OLD, bounds=BOUNDS),
+        lambda: key_changes.list_slots(config, NEW, bounds=BOUNDS),
         lambda: back_up(config, to),
         lambda: back_up(replace(config, db_key=NEW), to),
     ):
@@ -178,8 +171,8 @@ def test_nothing_is_listed_or_copied_of_an_old_key_file(tmp_path):
             look()
         assert refused.value.verdict is Verdict.ROLLBACK_SEEN
     assert not to.exists()
-    assert slot_management.list_slots(config, None, bounds=BOUNDS).uncertain
-    assert slot_management.list_slots(config, THIRD, bounds=BOUNDS).uncertain
+    assert key_changes.list_slots(config, None, bounds=BOUNDS).uncertain
+    assert key_changes.list_slots(config, THIRD, bounds=BOUNDS).uncertain
 
 
 def test_a_copy_that_falsely_claims_to_be_newer_does_not_prevent_a_backup(tmp_path):
@@ -187,7 +180,7 @@ def test_a_copy_that_falsely_claims_to_be_newer_does_not_prevent_a_backup(tmp_pa
     folder = folder_of(config)
     real = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
     folder.key_copy.write_bytes(key_file_codec.serialise(replace(real, sequence=real.sequence + 5)))
-    assert not slot_management.list_slots(config, NEW, bounds=BOUNDS).uncertain
+    assert not key_changes.list_slots(config, NEW, bounds=BOUNDS).uncertain
     assert back_up(replace(config, db_key=NEW), tmp_path / "copied") == real
 
 
@@ -205,7 +198,7 @@ def test_the_slots_of_each_key_file_are_tried_once(tmp_path, monkeypatch, key):
         return open_slot(keyfile, *given, **named)
 
     monkeypatch.setattr(key_slots, "open_slot", counted)
-    slot_management.list_slots(config, key, bounds=BOUNDS)
+    key_changes.list_slots(config, key, bounds=BOUNDS)
     assert tried == [real.sequence, real.sequence + 5]
 
 
@@ -230,7 +223,7 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
         side = read(path, bounds)
         if path == folder.key_copy and not changed:
             changed.append(path)
-            slot_management.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
+            key_changes.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
         return side
 
     changed = []
@@ -240,8 +233,8 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
 
 
 def change_a_slot(config):
-    done = slot_management.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
-    slot_management.remove(config, done.after.slots[-1].id, options=GIVEN)
+    done = key_changes.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
+    key_changes.remove(config, done.after.slots[-1].id, options=GIVEN)
 
 
 def spoil_every_page(config):

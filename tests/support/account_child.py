@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from unittest.mock import patch
 
-from mcp_notarium.account import reencryption, slot_rotation
+from mcp_notarium.account import key_rotation, rewrite
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.secret import Secret
@@ -87,7 +87,7 @@ def act(folder: Path, action: str, step: str) -> None:
 
     config = account(folder)
     if action == "rotate":
-        slot_rotation.rotate_passphrase(
+        key_rotation.rotate_passphrase(
             config,
             new=Secret(OTHER),
             parameters=kdf.CHEAPEST,
@@ -95,7 +95,7 @@ def act(folder: Path, action: str, step: str) -> None:
         )
         return
     if action == "reencrypt":
-        reencryption.reencrypt(
+        rewrite.reencrypt(
             config,
             new=Secret(OTHER),
             parameters=kdf.CHEAPEST,

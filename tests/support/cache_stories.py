@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import (
-    backup,
-    generation_writer,
-    purge,
-    reencryption,
-    repair,
-)
+from mcp_notarium.account import backup, generation, purge, rescue, rewrite
 from mcp_notarium.account import opener as opening
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
@@ -46,7 +40,7 @@ def _reencrypted(found: Found) -> None:
     opener = NEW if found.is_after([KEY], [NEW]) else KEY
     _require_whole_chain(found, opener)
     with found.again():
-        reencryption.reencrypt(found.config(opener), new=THIRD)
+        rewrite.reencrypt(found.config(opener), new=THIRD)
     _require_whole_chain(found, THIRD)
     found.require_openers([THIRD], KEY, NEW, THIRD)
     found.require_tidy(slots=1)
@@ -73,17 +67,17 @@ def _anchor(home: Path) -> None:
 
 
 def _reencrypt(home: Path, at: StepHook) -> None:
-    done = reencryption.reencrypt(given_key(home), new=NEW, options=_given(at))
+    done = rewrite.reencrypt(given_key(home), new=NEW, options=_given(at))
     _require_finished(done.state)
 
 
-def _require_finished(state: generation_writer.SwitchResult) -> None:
+def _require_finished(state: generation.SwitchResult) -> None:
     """Nobody is told that it is done while something is left, as by the commands."""
     state.require_finished("it is not finished", hint="")
 
 
 def _repair(home: Path, at: StepHook) -> None:
-    done = repair.repair(given_key(home), options=_given(at))
+    done = rescue.repair(given_key(home), options=_given(at))
     if done is None:
         raise InvalidRequest("nothing is wrong")
     _require_finished(done.state)
@@ -107,7 +101,7 @@ def _spoil(home: Path) -> str:
             trial = Path(elsewhere).resolve() / "home"
             shutil.copytree(home, trial)
             try:
-                done = repair.repair(given_key(trial), options=_given(ignore_step))
+                done = rescue.repair(given_key(trial), options=_given(ignore_step))
             except (CacheError, LockedError):
                 continue
             if done is None or done.quarantine is None:
@@ -116,7 +110,7 @@ def _spoil(home: Path) -> str:
                 if JournalTable(opened.database).all() == [_UNFINISHED]:
                     (home / _DAMAGED).write_bytes(spoilt)
                     return table_copy.content_digest(
-                        opened.database, without=generation_writer.BINDING_KEYS
+                        opened.database, without=generation.BINDING_KEYS
                     )
     raise AssertionError("no page can be spoilt so that the write is left")
 

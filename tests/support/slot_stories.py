@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from mcp_notarium.account import backup, keychain_slot, opener, slot_management, slot_rotation
+from mcp_notarium.account import backup, key_changes, key_rotation, opener
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, recovery_keys
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
@@ -31,7 +31,7 @@ def _given(at: StepHook, **changes) -> ChangeOptions:
 
 
 def _add(home: Path) -> None:
-    slot_management.add(given_key(home), NEW)
+    key_changes.add(given_key(home), NEW)
 
 
 def _damage(home: Path) -> None:
@@ -44,7 +44,7 @@ def _damage(home: Path) -> None:
 def _rotated(found: Found) -> None:
     opener = NEW if found.is_after([KEY], [NEW]) else KEY
     with found.again():
-        done = slot_rotation.rotate_passphrase(found.config(opener), new=THIRD)
+        done = key_rotation.rotate_passphrase(found.config(opener), new=THIRD)
     demand(Broken.STUCK, done.proven, "the database could not be opened as a proof")
     found.require_openers([THIRD], KEY, NEW, THIRD)
     found.require_tidy(slots=1)
@@ -53,7 +53,7 @@ def _rotated(found: Found) -> None:
 def _added(found: Found) -> None:
     there = found.is_after([KEY], [KEY, NEW])
     with found.again():
-        slot_management.add(found.config(), THIRD if there else NEW)
+        key_changes.add(found.config(), THIRD if there else NEW)
     found.require_openers([KEY, NEW], KEY, NEW)
     found.require_tidy(slots=2 + there)
 
@@ -61,8 +61,8 @@ def _added(found: Found) -> None:
 def _on_paper(found: Found) -> None:
     there = found.is_after([KEY], [KEY, PAPER])
     with found.again():
-        slot_management.add(found.config(), NEW if there else PAPER)
-        slot = slot_management.recovery_slot(found.config(), PAPER.reveal_text())
+        key_changes.add(found.config(), NEW if there else PAPER)
+        slot = key_changes.recovery_slot(found.config(), PAPER.reveal_text())
     demand(Broken.MIXED, slot.type is SlotType.RECOVERY, slot.type)
     found.require_openers([KEY, PAPER], KEY, PAPER)
     found.require_tidy(slots=2 + there)
@@ -72,8 +72,8 @@ def _removed(found: Found) -> None:
     gone = found.is_after([KEY, NEW], [KEY])
     with found.again():
         if gone:
-            slot_management.add(found.config(), NEW)
-        slot_management.remove(found.config(), found.keyfile.slots[-1].id)
+            key_changes.add(found.config(), NEW)
+        key_changes.remove(found.config(), found.keyfile.slots[-1].id)
     found.require_openers([KEY], KEY, NEW)
     found.require_tidy(slots=1)
 
@@ -115,13 +115,13 @@ def _backed_up(found: Found) -> None:
 
 
 def _add_words(home: Path) -> None:
-    slot_management.add(
+    key_changes.add(
         given_key(home), WORDS, parameters=kdf.CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
     )
 
 
 def _make_dearer(home: Path, at: StepHook) -> None:
-    slot_rotation.rotate_passphrase(
+    key_rotation.rotate_passphrase(
         given_key(home, db_key=WORDS),
         new=WORDS,
         parameters=DEARER,
@@ -148,12 +148,12 @@ def _of_words(found: Found) -> Slot:
 
 def _enable_keychain(home: Path, at: StepHook) -> None:
     system = keychains.stored_keychain(home / KEYCHAIN)
-    keychain_slot.enable_keychain(given_key(home), system, options=_given(at))
+    key_rotation.enable_keychain(given_key(home), system, options=_given(at))
 
 
 def _disable_keychain(home: Path, at: StepHook) -> None:
     system = keychains.stored_keychain(home / KEYCHAIN)
-    keychain_slot.disable_keychain(given_key(home), system, options=_given(at))
+    key_rotation.disable_keychain(given_key(home), system, options=_given(at))
 
 
 def _keychain_enabled(found: Found) -> None:
@@ -179,12 +179,12 @@ def _keychain_disabled(found: Found) -> None:
 
 
 def _with_paper(home: Path) -> None:
-    slot_management.add(given_key(home), PAPER, label="on paper")
+    key_changes.add(given_key(home), PAPER, label="on paper")
 
 
 def _move_into_keychain(home: Path, at: StepHook) -> None:
     system = keychains.stored_keychain(home / KEYCHAIN)
-    keychain_slot.rotate_into_keychain(
+    key_rotation.rotate_into_keychain(
         given_key(home), system, from_keychain=False, options=_given(at)
     )
 
@@ -196,7 +196,7 @@ def _with_keychain(home: Path) -> None:
 def _exchange(home: Path, at: StepHook) -> None:
     system = keychains.stored_keychain(home / KEYCHAIN)
     config = given_key(home, db_key=None, keychain=True)
-    keychain_slot.rotate_into_keychain(config, system, from_keychain=True, options=_given(at))
+    key_rotation.rotate_into_keychain(config, system, from_keychain=True, options=_given(at))
 
 
 def _moved_into_keychain(found: Found) -> None:
@@ -233,7 +233,7 @@ def _note_entry(home: Path) -> None:
 SLOT_STORIES = (
     Story(
         name="rotate-key",
-        act=lambda home, at: slot_rotation.rotate_passphrase(
+        act=lambda home, at: key_rotation.rotate_passphrase(
             given_key(home), new=NEW, options=_given(at)
         ),
         command=("rotate-key", "--new-key-file", "new-key"),
@@ -242,14 +242,14 @@ SLOT_STORIES = (
     ),
     Story(
         name="keys add",
-        act=lambda home, at: slot_management.add(given_key(home), NEW, options=_given(at)),
+        act=lambda home, at: key_changes.add(given_key(home), NEW, options=_given(at)),
         command=("keys", "add", "--new-key-file", "new-key"),
         says="its key opens the cache from now on",
         judged=_added,
     ),
     Story(
         name="keys remove",
-        act=lambda home, at: slot_management.remove(given_key(home), 2, options=_given(at)),
+        act=lambda home, at: key_changes.remove(given_key(home), 2, options=_given(at)),
         command=("keys", "remove", "2"),
         says="Slot 2 is removed",
         lead=_add,
@@ -258,7 +258,7 @@ SLOT_STORIES = (
     Story(
         name="keys recovery create",
         alike="keys add",
-        act=lambda home, at: slot_management.add(given_key(home), PAPER, options=_given(at)),
+        act=lambda home, at: key_changes.add(given_key(home), PAPER, options=_given(at)),
         judged=_on_paper,
     ),
     Story(

@@ -175,7 +175,7 @@ KEYS = (
     ),
     Defence(
         "the database remembers the newest key file",
-        "account/startup_actions.py",
+        "account/opener.py",
         "            record_key_sequence(found.database, found.keyfile)\n",
         "            pass\n",
         (
@@ -231,7 +231,7 @@ KEYS = (
     ),
     Defence(
         "what a full disk leaves half made is removed",
-        "account/generation_writer.py",
+        "account/generation.py",
         "            remove_prepared(self.folder, new_keyfile)\n            raise\n\n    def carry_audit",
         "            raise\n\n    def carry_audit",
         (
@@ -251,7 +251,7 @@ KEYS = (
     ),
     Defence(
         "a copy is compared before it counts",
-        "account/generation_writer.py",
+        "account/generation.py",
         "check=lambda target: compare(old, target)",
         "check=lambda target: None",
         ("unit/account/test_reencryption.py::test_a_copy_that_differs_never_counts",),

@@ -21,10 +21,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from mcp_notarium.account import database_copies, opener, restoration, startup_outcomes
-from mcp_notarium.account.database_creation import OpenedCache
+from mcp_notarium.account import copies, opener, rescue, startup_outcomes
+from mcp_notarium.account.generation import OpenedCache
 from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions, record_restored
-from mcp_notarium.account.restoration import Restored
+from mcp_notarium.account.rescue import Restored
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import canonical_json, key_file_codec, key_slots, recovery_keys
 from mcp_notarium.crypto.data_key import DataKey
@@ -108,10 +108,10 @@ def back_up(
     with _write_errors(to), _unfinished(to) as (copy, archive):
         with closing(opened.database.open_another()) as source, source.snapshot():
             _require_free(to, source.size_bytes())
-            change = 0 if tables is None else database_copies.read_last_change(source, tables)
+            change = 0 if tables is None else copies.read_last_change(source, tables)
             key = data_key.database_key(secrets.token_bytes(SALT_SIZE))
             database_opener.copy(source, copy, key, after_step=on_progress)
-        database_copies.require_authentic(copy, data_key)
+        copies.require_authentic(copy, data_key)
         stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
         with (
             os.fdopen(os.open(archive, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "r+b") as file,
@@ -221,7 +221,7 @@ def restore(
         if replaces:
             _set_aside(folder, names[0], data_key, options, path)
         _place_key_file(folder, keyfile, data_key, options.bounds)
-        return restoration.restore(
+        return rescue.restore(
             settings, name=names[0], options=replace(options, old=key), on_progress=on_progress
         )
     finally:
@@ -302,7 +302,7 @@ def _require_unused(settings: Config, options: ChangeOptions) -> None:
             )
         ) as opened,
     ):
-        changed = tables is not None and database_copies.read_last_change(opened.database, tables)
+        changed = tables is not None and copies.read_last_change(opened.database, tables)
         if not changed and not JournalTable(opened.database).count():
             return
     raise InvalidRequest(
@@ -319,11 +319,11 @@ def _set_aside(
 ) -> None:
     """Move the account that is here to the quarantine, once every page of the backup is authentic."""
     try:
-        database_copies.require_authentic(folder.copies / copy, data_key)
+        copies.require_authentic(folder.copies / copy, data_key)
     except (CacheError, OSError) as error:
         raise _no_backup(backup) from error
     with disk_errors("the account here cannot be moved"), exclusive_locks(folder):
-        own = [one.path for one in database_copies.list_copies(folder) if one.path.name != copy]
+        own = [one.path for one in copies.list_copies(folder) if one.path.name != copy]
         quarantine.move(folder, [*own, *quarantine.list_files(folder)], now=options.clock())
 
 

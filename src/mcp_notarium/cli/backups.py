@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from mcp_notarium.account import backup, database_copies, opener, restoration, slot_management
+from mcp_notarium.account import backup, copies, key_changes, opener, rescue
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.app import open_app
 from mcp_notarium.cli import command_context, console, signals
@@ -36,7 +36,7 @@ def run_restore(args: argparse.Namespace) -> int:
         asyncio.run(_open_and_close(config))
     if args.list or args.make:
         folder = AccountFolder(config.account_dir)
-        found = database_copies.list_copies(folder)
+        found = copies.list_copies(folder)
         lines = [f"{one.path.name}  {one.path.stat().st_size / 1e6:,.1f} MB" for one in found]
         facts = {"folder": str(folder.copies), "copies": [one.path.name for one in found]}
         print_data(facts, "\n".join(lines) or "There are no copies.", as_json=args.json)
@@ -60,7 +60,7 @@ def run_restore(args: argparse.Namespace) -> int:
                 config, args.backup, options=replace(options, old=key), on_progress=report
             )
         else:
-            done = restoration.restore(config, name=args.copy, options=options, on_progress=report)
+            done = rescue.restore(config, name=args.copy, options=options, on_progress=report)
     for copy in done.unsound:
         talk(f"WARNING: {copy.path.name} cannot be read; it was passed over.")
     active = "The backup" if args.backup else done.copy.path.name
@@ -98,8 +98,8 @@ def _add_own_key(config: Config, options: ChangeOptions) -> None:
         own = credentials.find_passphrase(config)
         if own is None:
             talk(_NEW_KEY)
-        elif slot_management.list_slots(config, own.passphrase).opened_by is None:
-            slot_management.add(config, own.passphrase, options=options)
+        elif key_changes.list_slots(config, own.passphrase).opened_by is None:
+            key_changes.add(config, own.passphrase, options=options)
             talk(f"The key in {own.origin} opens it from now on, and every key of the backup does.")
     except NotariumError as error:
         talk(f"The configured key could not be added: {error.message}. {_NEW_KEY}")

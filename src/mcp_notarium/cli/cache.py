@@ -13,14 +13,8 @@ import argparse
 import asyncio
 from dataclasses import replace
 
-from mcp_notarium.account import (
-    database_copies,
-    purge,
-    repair,
-    slot_rotation,
-    startup_outcomes,
-)
-from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.account import copies, purge, rescue, startup_outcomes
+from mcp_notarium.account.key_changes import ChangeOptions, require_strong
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, install, notes, setup_key, signals
 from mcp_notarium.cli.terminal import (
@@ -122,9 +116,7 @@ def _require_key(config: Config) -> None:
             "there is no key for a new cache; nothing was changed",
             resolution_hint=startup_outcomes.MAKE_KEY,
         )
-    slot_rotation.require_strong(
-        key.passphrase, account=config.account.name, allow_weak=config.allow_weak
-    )
+    require_strong(key.passphrase, account=config.account.name, allow_weak=config.allow_weak)
 
 
 def _end_sentence(error: NotariumError) -> str:
@@ -168,7 +160,7 @@ def run_repair(args: argparse.Namespace) -> int:
         system=keychain.system_keychain() if config.keychain else None,
     )
     with console.progress("Repairing the cache") as report:
-        done = repair.repair(config, options=options, on_progress=report)
+        done = rescue.repair(config, options=options, on_progress=report)
     if done is None:
         talk("There is nothing to repair: every page is authentic, and the index fits the notes.")
         return 0
@@ -182,7 +174,7 @@ def run_repair(args: argparse.Namespace) -> int:
     talk(INDEX_AGAIN)
     if not found.complete:
         talk(_INCOMPLETE[config.store.truth is Truth.LOCAL])
-        for kept in database_copies.describe_kept(AccountFolder(config.account_dir)):
+        for kept in copies.describe_kept(AccountFolder(config.account_dir)):
             talk(kept)
     talk("Every key that opened the cache opens it as before.")
     say_unless_copied(done.state.copied)

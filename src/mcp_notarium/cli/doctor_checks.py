@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from mcp_notarium.account import slot_management
-from mcp_notarium.account.database_copies import describe_kept, list_copies
+from mcp_notarium.account import key_changes
+from mcp_notarium.account.copies import describe_kept, list_copies
 from mcp_notarium.cli import keys
 from mcp_notarium.config import Config, Sandbox
 from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy
@@ -74,7 +74,7 @@ def _check_keys(config: Config, folder: AccountFolder) -> Iterator[Finding]:
     if not config.db_encryption:
         return
     with suppress(LockedError):
-        found = slot_management.list_slots(config, None).keyfile
+        found = key_changes.list_slots(config, None).keyfile
         yield check_slots(found, now=time.time())
         yield _check_databases(folder, found.generation)
 

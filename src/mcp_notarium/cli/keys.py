@@ -14,9 +14,8 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from mcp_notarium.account import keychain_slot, slot_management, slot_rotation
-from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.account.slot_management import SlotList
+from mcp_notarium.account import key_changes, key_rotation
+from mcp_notarium.account.key_changes import ChangeOptions, SlotList
 from mcp_notarium.cli import command_context, console, new_key_input
 from mcp_notarium.cli.terminal import (
     ask_line,
@@ -72,7 +71,7 @@ def run_keys(args: argparse.Namespace) -> int:
 
 
 def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    found = slot_management.list_slots(config, find_key(config, asked))
+    found = key_changes.list_slots(config, find_key(config, asked))
     print_data(_as_json(found), _table(found), as_json=args.json)
     if found.uncertain:
         talk(f"note: {_UNCERTAIN}")
@@ -125,14 +124,14 @@ def advise(found: tuple[Slot, ...]) -> list[str]:
 
 
 def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    slot_management.require_label(args.label)
+    key_changes.require_label(args.label)
     # Before anybody types a new key twice.
-    current = slot_rotation.prove_key(config, options=ChangeOptions(old=asked))
-    slot_management.require_free_slot(current.keyfile)
+    current = key_rotation.prove_key(config, options=ChangeOptions(old=asked))
+    key_changes.require_free_slot(current.keyfile)
     new = new_key_input.read(args, account=config.account.name)
     options = ChangeOptions(old=asked, at=new.at)
     with new.in_change("the key is added"):
-        done = slot_management.add(
+        done = key_changes.add(
             config, new.secret, label=args.label, allow_weak=args.allow_weak, options=options
         )
     made = done.after.slots[-1]
@@ -144,7 +143,7 @@ def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
 
 
 def _remove(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    done = slot_management.remove(config, args.slot, options=ChangeOptions(old=asked))
+    done = key_changes.remove(config, args.slot, options=ChangeOptions(old=asked))
     talk(f"Slot {args.slot} is removed.")
     say_unless_copied(done.copied)
     talk(f"note: {_COPIES}")
@@ -157,8 +156,8 @@ def _recovery(config: Config, asked: Secret | None, args: argparse.Namespace) ->
 
 def make_recovery(config: Config, asked: Secret | None) -> int:
     """Show a new recovery key, have a part of it typed back, and activate it."""
-    slot_management.require_free_slot(
-        slot_rotation.prove_key(config, options=ChangeOptions(old=asked)).keyfile
+    key_changes.require_free_slot(
+        key_rotation.prove_key(config, options=ChangeOptions(old=asked)).keyfile
     )
     made = recovery_keys.generate()
     show_once(
@@ -167,7 +166,7 @@ def make_recovery(config: Config, asked: Secret | None) -> int:
         made,
     )
     _require_typed_back(made)
-    done = slot_management.add(config, made, label="on paper", options=ChangeOptions(old=asked))
+    done = key_changes.add(config, made, label="on paper", options=ChangeOptions(old=asked))
     talk(
         f"It is active, in slot {done.after.slots[-1].id}. Try it: mcp-notarium keys recovery test"
     )
@@ -190,7 +189,7 @@ def _require_typed_back(made: Secret) -> None:
 def _test_recovery(config: Config) -> int:
     typed = ask_secret("Recovery key: ").reveal_text()
     try:
-        slot = slot_management.recovery_slot(config, typed)
+        slot = key_changes.recovery_slot(config, typed)
     except MalformedKey as error:
         raise InvalidRequest(
             error.reason,
@@ -254,13 +253,13 @@ def run_keychain(args: argparse.Namespace) -> int:
         )
     options = ChangeOptions(old=ask_secret("Key: ") if args.ask_key else None)
     if args.action == "enable":
-        done = keychain_slot.enable_keychain(config, system_keychain(), options=options)
+        done = key_rotation.enable_keychain(config, system_keychain(), options=options)
         slot = done.after.slots[-1]
         talk(f"{slot.label} opens the cache from now on (slot {slot.id}).")
         talk("You may remove DB_ENCRYPTION_KEY from the clients' configurations. Keep it in a safe")
         talk("place: if the keychain is ever lost, you need it to open the cache.")
         return 0
-    changed = keychain_slot.disable_keychain(config, system_keychain(), options=options)
+    changed = key_rotation.disable_keychain(config, system_keychain(), options=options)
     talk("The keychain no longer opens the cache.")
     if changed is None:
         talk("note: its entry opened nothing and was removed.")

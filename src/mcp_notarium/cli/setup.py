@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from mcp_notarium.account import slot_management
+from mcp_notarium.account import key_changes
 from mcp_notarium.app import open_app
 from mcp_notarium.cli import (
     console,
@@ -181,7 +181,7 @@ def _offer_recovery(config: Config, args: argparse.Namespace) -> None:
     """Make a recovery key if there is none and the user wants one."""
     if not config.db_encryption or args.recovery is False:
         return
-    slots = slot_management.list_slots(config, None).keyfile.slots
+    slots = key_changes.list_slots(config, None).keyfile.slots
     if any(one.type is SlotType.RECOVERY for one in slots):
         return
     only_here = config.store.truth is Truth.LOCAL

@@ -23,15 +23,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from mcp_notarium import __version__
-from mcp_notarium.account import (
-    damage_marker,
-    inspection,
-    opener,
-    schema_migration,
-    slot_management,
-    startup_outcomes,
-)
-from mcp_notarium.account.database_copies import describe_kept
+from mcp_notarium.account import inspection, key_changes, opener, rewrite, startup_outcomes
+from mcp_notarium.account.copies import describe_kept
+from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console
@@ -117,7 +111,7 @@ def _decision_facts(
                 )
             return _ok_facts("not made yet")
         case Migrate(version, program):
-            schema_migration.rehearse(config)
+            rewrite.rehearse(config)
             return _ok_facts(f"schema {version}; the next start migrates it to {program}")
         case Rebuild():
             return _decision_facts(config, inspection.verdict(config), deep=deep, whole=whole)
@@ -159,7 +153,7 @@ def _key_facts(config: Config) -> dict[str, Any]:
     """Return what opens the database, and since when."""
     if not config.db_encryption:
         return {}
-    keyfile = slot_management.list_slots(config, None).keyfile
+    keyfile = key_changes.list_slots(config, None).keyfile
     return {
         "keys": ", ".join(KEYS[slot.type] for slot in keyfile.slots),
         "key_changed_at": _format_time(keyfile.rotated or keyfile.created),
@@ -187,7 +181,7 @@ async def _open_facts(config: Config, *, deep: bool, whole: bool) -> dict[str, A
         return facts
     wrong, compared = check_pages(config, app.cache.database)
     if wrong:
-        damage_marker.mark_damage(AccountFolder(config.account_dir))
+        mark_damage(AccountFolder(config.account_dir))
         raise opener.damage_error(config)
     return facts | {"checked": f"every page, every index{'' if compared else WITHOUT_SEARCH}"}
 

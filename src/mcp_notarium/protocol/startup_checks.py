@@ -24,8 +24,8 @@ _TOLD_BY = ("mcp_notarium.protocol.sdk_server", "mcp", "pydantic", "httpx")
 _LOADED = (
     "mcp_notarium.protocol.async_server",
     "mcp_notarium.protocol.sdk_server",
-    "mcp_notarium.account.automatic_repair",
-    "mcp_notarium.account.copy_schedule",
+    "mcp_notarium.account.rescue",
+    "mcp_notarium.account.copies",
     *(f"mcp_notarium.tools.toolsets.{one}" for one in ("memento", "plain", "trilium", "vault")),
     *("httpx", "httpcore", "argon2.low_level"),
 )

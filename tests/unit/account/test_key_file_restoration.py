@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import backup, slot_management, slot_rotation
+from mcp_notarium.account import backup, key_changes, key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_file_codec
 from mcp_notarium.crypto.errors import WrongKey
@@ -85,7 +85,7 @@ def test_what_was_there_is_kept(copied, tmp_path):
 def test_a_replaced_key_cannot_be_restored_from_an_older_copy(copied, tmp_path):
     config = made(tmp_path)
     copy = copied(config, tmp_path / "copy")
-    slot_rotation.rotate_passphrase(
+    key_rotation.rotate_passphrase(
         config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
     )
     error = refused(config, LockedError, copy)
@@ -98,7 +98,7 @@ def test_a_newer_copy_than_the_key_file_is_taken(copied, tmp_path):
     config = made(tmp_path)
     folder = folder_of(config)
     old = folder.key_file.read_bytes()
-    slot_management.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN)
+    key_changes.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN)
     copy = copied(config, tmp_path / "copy")
     folder.key_file.write_bytes(old)
     folder.key_copy.write_bytes(old)

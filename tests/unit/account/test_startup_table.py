@@ -6,17 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.account import startup_outcomes, startup_rows_before_open, startup_table
-from mcp_notarium.account.startup_facts import (
+from mcp_notarium.account import startup_outcomes, startup_table
+from mcp_notarium.account.startup_outcomes import (
+    Create,
     Files,
     Identity,
     KeySource,
+    Locked,
+    Migrate,
     Observations,
+    Open,
     Opening,
+    Rebuild,
     SchemaSeen,
     Unwrap,
 )
-from mcp_notarium.account.startup_outcomes import Create, Locked, Migrate, Open, Rebuild
 from mcp_notarium.account.startup_table import decide, row_for
 from mcp_notarium.cli import main
 from mcp_notarium.crypto.key_file_codec import FileState
@@ -374,11 +378,9 @@ def test_the_rebuild_is_offered_only_where_it_would_be_done():
 
 
 def test_looking_stops_at_driver_and_paths():
-    assert startup_rows_before_open.is_decided_before_open(replace(NOTHING, driver_problem="gone"))
-    assert startup_rows_before_open.is_decided_before_open(
-        replace(NOTHING, path_problem=Problem("a", "b"))
-    )
-    assert not startup_rows_before_open.is_decided_before_open(NOTHING)
+    assert startup_table.is_decided_before_open(replace(NOTHING, driver_problem="gone"))
+    assert startup_table.is_decided_before_open(replace(NOTHING, path_problem=Problem("a", "b")))
+    assert not startup_table.is_decided_before_open(NOTHING)
 
 
 YES_NO = (False, True)

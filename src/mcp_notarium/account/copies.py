@@ -3,6 +3,13 @@
 A copy is a database under the same data key: every key of the account opens it. ``copy_schedule`` says when
 one is made. The name tells when that was, and the number of the notes' last change. The oldest go first. One
 that a repair with losses has *kept* stays until the user removes it.
+
+Copy the local notebook in time: beside the calls after the start and once a day, and when the server stops.
+
+A stop has little time. What it cannot copy is copied after the next start, so each change gets into a copy,
+however large the notebook is.
+
+Find the copy of a local notebook that has what its database lacks.
 """
 
 from __future__ import annotations
@@ -10,15 +17,18 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcp_notarium.account.audit_anchor import audit_keys
-from mcp_notarium.account.database_creation import OpenedCache
+from mcp_notarium.account.generation import OpenedCache
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.files.account_folder import AccountFolder
@@ -29,6 +39,10 @@ from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.integrity import SALT_SIZE
 from mcp_notarium.stores.kind import LentTables
+
+if TYPE_CHECKING:
+    from mcp_notarium.logs import Logger
+
 
 OLD = 7
 """Days after which a changed notebook needs a new copy."""
@@ -311,3 +325,132 @@ def _remove_unfinished(folder: AccountFolder) -> None:
     with suppress(FileNotFoundError):
         for path in folder.copies.glob(f"{_UNFINISHED}*"):
             path.unlink(missing_ok=True)
+
+
+FIRST_SECONDS = 30.0
+"""Seconds after the start until what was not copied before is copied: the first calls come first."""
+EVERY_SECONDS = 86_400.0
+"""Seconds between two copies of a server that does not stop."""
+_VERIFYING = 1.6
+"""How many times as long as copying it takes to copy and verify."""
+
+
+class _OutOfTime(Exception):
+    """End a copy that would not be ready in time."""
+
+
+class CopySchedule:
+    """Make the copies of one open database. ``keep``: how many are kept, 0: none is made."""
+
+    def __init__(self, opened: OpenedCache, tables: LentTables, *, keep: int, log: Logger) -> None:
+        self._opened = opened
+        self._tables = tables
+        self._keep = keep
+        self._log = log
+        self._leaving = threading.Event()
+
+    def work(self) -> None:
+        """Make copies until :meth:`leave`. Raises ``CacheDamaged``. Call it in a thread of its own."""
+        pause = FIRST_SECONDS
+        while not self._leaving.wait(pause):
+            self._copy(self._yield_to_calls())
+            pause = EVERY_SECONDS
+
+    def leave(self) -> None:
+        """End :meth:`work` within one step of copying."""
+        self._leaving.set()
+
+    def finish(self, seconds: float) -> Path | None:
+        """Make a copy if that takes less time than this. Raises ``CacheDamaged``."""
+        return self._copy(_give_up_after(seconds))
+
+    def rescue(self, seconds: float) -> None:
+        """Copy the open database in whose place another file was put, if that takes less time than this.
+
+        Never raises. Call it when nothing else uses the database; it answers no statement of others any more.
+        """
+        try:
+            path = copy_displaced(
+                self._opened, self._tables, now=time.time(), after_step=_give_up_after(seconds)
+            )
+        except _OutOfTime:
+            self._log.warning("cache.not_copied", message="there was no time for it")
+        except (CacheError, LockedError, OSError) as error:
+            message = describe_failure(error)
+            self._log.warning("cache.not_copied", message=message)
+        else:
+            if path is not None:
+                self._log.warning("cache.rescued", message=f"The newest notes are in {path.name}.")
+
+    def _copy(self, after_step: Callable[[int, int], object]) -> Path | None:
+        try:
+            return copy_after_changes(
+                self._opened, self._tables, keep=self._keep, now=time.time(), after_step=after_step
+            )
+        except _OutOfTime:
+            self._log.info("cache.copy_left")
+        except CacheDamaged:
+            raise
+        except (CacheError, OSError) as error:
+            message = describe_failure(error)
+            self._log.warning("cache.not_copied", message=message)
+        return None
+
+    def _yield_to_calls(self) -> Callable[[int, int], object]:
+        """Return what takes as long a pause after each step as the step took."""
+        began = time.monotonic()
+
+        def pause(_copied: int, _pages: int) -> None:
+            nonlocal began
+            if self._leaving.wait(time.monotonic() - began):
+                raise _OutOfTime
+            began = time.monotonic()
+
+        return pause
+
+
+def _give_up_after(seconds: float) -> Callable[[int, int], object]:
+    """Return what ends a copy as soon as its speed shows that it takes longer."""
+    began = time.monotonic()
+
+    def look(copied: int, pages: int) -> None:
+        taken = (time.monotonic() - began) / max(copied, 1) * pages
+        if copied < pages and taken * _VERIFYING > seconds:
+            raise _OutOfTime
+
+    return look
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Find the copy of a local notebook (``tables``) that has what is missing; other stores have none."""
+
+    folder: AccountFolder
+    data_key: DataKey | None
+    tables: LentTables | None
+
+    @property
+    def fetched(self) -> bool:
+        """Tell whether the notes are at a store, too."""
+        return self.tables is None
+
+    def with_newer_notes(self, database: Database) -> str:
+        """Return the name of a copy with newer notes than a database has, '' if there is none."""
+        if self.tables is None:
+            return ""
+
+        return find_newer(self.folder, database, self.tables)
+
+    def with_records_after(self, upto: int) -> tuple[str, int]:
+        """Return the name of the copy with the most audit records, and its last number; '' if that is none after ``upto``."""
+        if self.tables is None or self.data_key is None:
+            return "", 0
+
+        return find_longest(self.folder, self.data_key, upto)
+
+    def newest(self) -> str:
+        """Return the name of the newest copy, '' if there is none."""
+        if self.tables is None:
+            return ""
+
+        return next((one.path.name for one in list_copies(self.folder)), "")

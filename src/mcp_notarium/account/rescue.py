@@ -3,6 +3,17 @@
 The index is left empty: the next sync fetches the notes again. If the full-text index alone is wrong, it is
 rebuilt in place. Only a copy of the old files is opened, because opening a damaged file may change it. The
 old files themselves go to the quarantine, byte for byte, with their key file.
+
+Repair a damaged database without being asked, where that loses nothing.
+
+The rules: the notes can be fetched again, every row that only this database has can be read, nobody else
+has it open, and the disk has not damaged it again and again. Otherwise the files stay as they were, and
+start-up decides as always.
+
+Put a copy of the database in the place of the active one. The key must be right.
+
+A new generation gets the state of the copy, the notes among it; the next start makes the index again. The old
+files go to the quarantine with their key file, byte for byte, and the copies stay.
 """
 
 from __future__ import annotations
@@ -14,19 +25,26 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from mcp_notarium import logs
 from mcp_notarium.account import (
-    damage_marker,
-    database_copies,
-    generation_writer,
+    copies,
+    generation,
     rollback,
     startup_outcomes,
     startup_table,
 )
-from mcp_notarium.account.copy_search import Copies
-from mcp_notarium.account.database_creation import remove_prepared
-from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
-from mcp_notarium.account.inspection import Inspection
+from mcp_notarium.account.audit_anchor import audit_keys
+from mcp_notarium.account.copies import (
+    Copies,
+    DatabaseCopy,
+    list_copies,
+    read_salt,
+    require_authentic,
+)
+from mcp_notarium.account.generation import GenerationWriter, Step, SwitchResult, remove_prepared
+from mcp_notarium.account.inspection import Inspection, unmark_damage
 from mcp_notarium.account.key_changes import (
     DEFAULTS,
     ChangeOptions,
@@ -43,24 +61,32 @@ from mcp_notarium.errors import (
     CacheError,
     InvalidRequest,
     LockedError,
+    NotariumError,
     Verdict,
 )
 from mcp_notarium.files import quarantine
+from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import replace_private, sync_folder
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.storage import database_opener, integrity, table_copy
+from mcp_notarium.storage.audit_table import AuditTable, carry_over
 from mcp_notarium.storage.database_opener import Database, companions
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.schema import RENUMBERING
 from mcp_notarium.storage.table_copy import OnProgress, SalvageReport
+from mcp_notarium.stores.kind import Truth
+
+if TYPE_CHECKING:
+    from mcp_notarium.account.opener import StartupActions
+
 
 _UNUSABLE = "the cache cannot be repaired"
 _SPACE = 2.4
 """Free space that a copy and a new database need, in sizes of the old database."""
 _MOST_CUT = 16
 """Largest quotient of the size before a file was cut and after; a shorter rest gives nothing."""
-_NOT_TAKEN = generation_writer.BINDING_KEYS | {"owner_identity_hash"}
+_NOT_TAKEN = generation.BINDING_KEYS | {"owner_identity_hash"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +119,7 @@ def repair(
     if not settings.db_encryption:
         raise _only_encrypted_error()
     folder = find_account(settings)
-    with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
+    with generation.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
         quarantine.remove_work_folder(folder)
         inspection = options.inspector(settings).inspect(now=options.clock(), opens=False)
         _require_repairable(inspection)
@@ -111,7 +137,7 @@ def repair(
             if damaged and _rebuild_search(copy, keyfile, data_key):
                 if not _rebuild_search(folder.database(keyfile.generation), keyfile, data_key):
                     raise CacheDamaged("the full-text index cannot be rebuilt")
-                damage_marker.unmark_damage(folder)
+                unmark_damage(folder)
                 return RepairResult(SalvageReport(), None, SwitchResult(copied=True))
             _lengthen(copy)
             _require_newest(copy, keyfile, data_key)
@@ -180,14 +206,14 @@ def write_salvaged(
         if whole_state and not report.complete:
             raise CacheDamaged("not everything that only this database has can be read")
         if not report.complete:
-            database_copies.keep_newest(writer.folder, data_key)
+            copies.keep_newest(writer.folder, data_key)
         lowest = least if report.complete else int(writer.options.clock())
         NoteTable(target).raise_version_floor(least=lowest)
         for statement in RENUMBERING:
             target.run(statement, {"least": lowest})
 
     owner = {"owner_identity_hash": writer.settings.owner_hash}
-    writer.write(new_keyfile, data_key, fill, meta=owner, check=generation_writer.require_undamaged)
+    writer.write(new_keyfile, data_key, fill, meta=owner, check=generation.require_undamaged)
     return reports.pop()
 
 
@@ -227,7 +253,7 @@ def switch(
     replaced = companions(folder.database(old.generation))
 
     def clear() -> None:
-        damage_marker.unmark_damage(folder)
+        unmark_damage(folder)
         for file in replaced:
             if file.exists():
                 file.rename(target / file.name)
@@ -295,3 +321,154 @@ def _is_damaged(copy: Path, found: KeyFile, data_key: DataKey) -> bool:
             return bool(integrity.check(opened))
     except CacheError:
         return True
+
+
+MOST_A_DAY = 3
+"""Databases that may go to the quarantine within 24 hours before a server stops repairing. A disk that
+damages more needs a look, and each of them takes its space."""
+_DAY = 86_400
+
+
+def heal(actions: StartupActions) -> str:
+    """Repair the database; return a notice for the user, '' if nothing was repaired.
+
+    Raises ``LockedError`` (BUSY) while another process has it open: the next attempt may repair it.
+    """
+    if not _may_heal(actions):
+        return ""
+    options = ChangeOptions(
+        bounds=actions.bounds,
+        system=actions.inspector.keychain,
+        clock=actions.clock,
+        at=actions.at,
+    )
+    try:
+        done = repair(actions.settings, whole_state=True, options=options)
+    except NotariumError as error:
+        if isinstance(error, LockedError) and error.verdict is Verdict.BUSY:
+            raise
+        logs.get("cache").warning("cache.not_repaired", message=error.message)
+        return ""
+    return _describe(done) if done is not None else ""
+
+
+def _may_heal(actions: StartupActions) -> bool:
+    settings, since = actions.settings, actions.clock() - _DAY
+    if not settings.db_encryption or settings.store.truth is Truth.LOCAL:
+        return False
+    return quarantine.count_databases(AccountFolder(settings.account_dir), since=since) < MOST_A_DAY
+
+
+def _describe(done: RepairResult) -> str:
+    if done.quarantine is None:
+        return "The search index was damaged, and was built again. Nothing was lost."
+    return (
+        "A page of the database could not be read. The database was repaired: unfinished writes, settings "
+        "and the audit log are kept, the notes are fetched again, and the old files are in "
+        f"`quarantine/{done.quarantine.name}`. If it happens again, check the disk."
+    )
+
+
+_NOT_RESTORED = "the copy cannot be restored"
+_COPY_SPACE = 1.5
+_REPLACEABLE = {Verdict.DATABASE_DAMAGED, Verdict.DATABASE_MISSING}
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Hold which copy was restored, those that were damaged, and how it ended."""
+
+    copy: DatabaseCopy
+    unsound: tuple[DatabaseCopy, ...]
+    result: RepairResult
+
+
+def restore(
+    settings: Config,
+    *,
+    name: str | None = None,
+    options: ChangeOptions = DEFAULTS,
+    on_progress: OnProgress = lambda _done, _of: None,
+) -> Restored:
+    """Restore the copy of this file name, or (None) the newest undamaged one.
+
+    Raises ``InvalidRequest`` if there is no such copy, ``CacheDamaged`` if all are damaged, ``CacheFull`` and
+    ``LockedError``, with everything as it was. Once the copy is active, what fails is in ``result.state``.
+    """
+    folder = find_account(settings)
+    with generation.hold_alone(settings, folder, options, on_progress, _NOT_RESTORED) as writer:
+        inspection = options.inspector(settings).inspect(now=options.clock(), opens=False)
+        _require_replaceable(inspection)
+        if inspection.seen.plain:
+            raise InvalidRequest(
+                "nothing was restored: copies are made of encrypted notebooks only",
+                resolution_hint="Run `mcp-notarium export PATH` now and then to have your notes elsewhere, too.",
+            )
+        if inspection.keyfile is None or inspection.data_key is None or inspection.files is None:
+            raise missing_cache_error()
+        keyfile, data_key = inspection.keyfile, inspection.data_key
+        found = [one for one in list_copies(folder) if name in (None, one.path.name)]
+        if not found:
+            raise InvalidRequest(
+                "there is no such copy" if name else "there is no copy of the notebook",
+                resolution_hint="`mcp-notarium restore --list` lists the copies.",
+            )
+        copy, unsound = _choose(found, data_key)
+        writer.require_free(int(copy.path.stat().st_size * _COPY_SPACE))
+        key_file_store.finish_interrupted_change(folder, inspection.files, now=options.clock())
+        writer.quarantine_unknown(keyfile)
+        new_keyfile = key_slots.next_generation(keyfile, data_key)
+        salvaged = write_salvaged(
+            writer,
+            new_keyfile,
+            data_key,
+            opens=partial(_open_copy, copy, data_key),
+            carry_audit=partial(_carry_audit_of_copy, data_key, options.clock()),
+            whole_state=True,
+            least=int(options.clock()),
+        )
+        return Restored(copy, unsound, switch(writer, keyfile, new_keyfile, salvaged))
+
+
+def _choose(
+    found: list[DatabaseCopy], data_key: DataKey
+) -> tuple[DatabaseCopy, tuple[DatabaseCopy, ...]]:
+    """Return the first copy whose every page is authentic, and those before it."""
+    for number, copy in enumerate(found):
+        try:
+            require_authentic(copy.path, data_key)
+        except (CacheError, OSError):
+            continue
+        return copy, tuple(found[:number])
+    raise CacheDamaged(
+        "no copy can be read with this key",
+        resolution_hint="A copy is opened by the key file that was active when it was made: "
+        "`mcp-notarium restore --key-file PATH` puts an older one back.",
+    )
+
+
+def _open_copy(copy: DatabaseCopy, data_key: DataKey) -> Database:
+    """Open a copy without changing it."""
+    key = data_key.database_key(read_salt(copy.path))
+    return database_opener.connect(copy.path, key, read_only=True)
+
+
+def _carry_audit_of_copy(data_key: DataKey, at: float, copy: Database, target: Database) -> bool:
+    """Carry the chain of the copy. What came after it is in the quarantine, so no anchor is asked."""
+    chain = audit_keys(data_key).chain_mac
+    return carry_over(
+        AuditTable(copy, chain),
+        AuditTable(target, chain),
+        at=at,
+        why="restored",
+        anchored=None,
+        wrong=[],
+        rescuing=True,
+    )
+
+
+def _require_replaceable(inspection: Inspection) -> None:
+    """Check that the key is right. Raises start-up's refusal, unless it is about the database itself."""
+    decision = startup_table.decide(replace(inspection.seen, on_unreadable="refuse"))
+    if isinstance(decision, Locked) and decision.verdict not in _REPLACEABLE:
+        raise decision.error()
