@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from mcp_notarium.account import copies, opener, rescue, startup_outcomes
+from mcp_notarium.account import copies, opener, rescue, startup_hints
 from mcp_notarium.account.generation import OpenedCache
 from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions, record_restored
 from mcp_notarium.account.rescue import Restored
@@ -426,7 +426,7 @@ def _require_fit(folder: AccountFolder, backup: KeyFile, data_key: DataKey) -> N
     except CacheDamaged as error:
         raise CacheDamaged(
             "the database does not open with this copy: it is damaged, or of another cache",
-            resolution_hint=startup_outcomes.BEGIN_ANEW,
+            resolution_hint=startup_hints.BEGIN_ANEW,
         ) from error
     finally:
         server_lock.release()

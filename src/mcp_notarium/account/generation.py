@@ -1,15 +1,9 @@
-"""Build a new generation of the database (verified copy or salvage), then switch to it.
+"""Create a generation of the database, build the next one from it, verify it, and switch to it.
 
-The old generation is active until the prepared key file of the new one is renamed: the commit point. It
-is removed or moved only after that has been flushed.
-
-Create a new, empty generation of the database.
-
-A prepared key file names an encrypted generation. The commit point is the rename of that file over the
-key file; the next start recognises what a crash leaves before that by the prepared file. A plain database
-is created under another name and renamed. Call everything here under the key lock.
-
-Open an account that is in memory alone: no folder, no file, no key, no lock. It ends with the process.
+A prepared key file names a new encrypted generation. Its rename over the key file is the commit point: until
+then the old generation is active, and the next start recognises by the prepared file what a crash has left. What
+was active is removed or moved only after the new key file has been flushed. A plain database is created
+under another name and renamed; an account in memory has no file at all.
 """
 
 from __future__ import annotations
@@ -23,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
+from mcp_notarium.account.audit_anchor import Anchor, audit_keys, carry_chain
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
@@ -49,7 +43,7 @@ from mcp_notarium.files.private_files import (
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener, integrity, table_copy
-from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
+from mcp_notarium.storage.audit_table import ANCHORED, AuditTable
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.database_opener import Database, companions
 from mcp_notarium.storage.note_table import VERSION_FLOOR
@@ -57,6 +51,16 @@ from mcp_notarium.storage.table_copy import OnProgress
 
 if TYPE_CHECKING:
     from mcp_notarium.account.key_changes import ChangeOptions
+
+
+_RETIRED = "retires"
+"""Row of ``sync_metadata``: the generation that this database has replaced for good."""
+BINDING_KEYS = frozenset({"vault_id", "generation", "key_sequence", _RETIRED, ANCHORED})
+"""Keys of the rows that tie a database to its key file and its anchor; every other row is copied."""
+_SPACE = 1.5
+"""Free space that a new database and its log need, in sizes of the old database."""
+_SPACE_FOR_LOG = 8 << 20
+"""Bytes that the log may need besides: it is emptied at 4 MiB, but not within a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,36 @@ class OpenedCache:
         """Close the database, release the lock. Never raises."""
         self.database.close()
         self.server_lock.release()
+
+
+class _NoLock(ServerLock):
+    """Hold nothing: nobody else can have the database."""
+
+    def __init__(self) -> None:
+        self._descriptor = None
+
+
+class _NoAnchor(Anchor):
+    """Keep nothing of the audit chain, which ends with the process."""
+
+    def write(self, table: AuditTable, database: Database, *, begun: int = 0) -> bool:
+        del table, database, begun
+        return True
+
+
+def open_in_memory(config: Config) -> OpenedCache:
+    """Return an empty account under the policy. Its data key, for the audit chain alone, was drawn just now."""
+    database = database_opener.create_in_memory(meta={"owner_identity_hash": config.owner_hash})
+    apply_rules(Cache(database, config.policy.visibility))
+    return OpenedCache(
+        database,
+        DataKey.generate(),
+        generation="",
+        created=True,
+        notices=(),
+        server_lock=_NoLock(),
+        anchor=_NoAnchor(AccountFolder(config.account_dir), "", None),
+    )
 
 
 def kdf_policy(settings: Config, algorithm: str | None = None) -> kdf.KdfPolicy:
@@ -207,16 +241,6 @@ def record_key_sequence(database: Database, keyfile: KeyFile) -> None:
         )
 
 
-_RETIRED = "retires"
-"""Row of ``sync_metadata``: the generation that this database has replaced for good."""
-BINDING_KEYS = frozenset({"vault_id", "generation", "key_sequence", _RETIRED, ANCHORED})
-"""Keys of the rows that tie a database to its key file and its anchor; every other row is copied."""
-_SPACE = 1.5
-"""Free space that a new database and its log need, in sizes of the old database."""
-_SPACE_FOR_LOG = 8 << 20
-"""Bytes that the log may need besides: it is emptied at 4 MiB, but not within a transaction."""
-
-
 class Step(StrEnum):
     """Name the steps, in order; each is also a place to crash at."""
 
@@ -256,11 +280,9 @@ class GenerationWriter:
     options: ChangeOptions
     on_progress: OnProgress
 
-    def quarantine_unknown(self, in_force: KeyFile | None) -> None:
+    def quarantine_unknown(self, in_force: KeyFile) -> None:
         """Quarantine databases that the active key file does not name, and a prepared key file."""
-        named = (
-            companions(self.folder.database(in_force.generation)) if in_force is not None else ()
-        )
+        named = companions(self.folder.database(in_force.generation))
         unknown = [path for path in self.folder.encrypted_files() if path not in named]
         quarantine.move(
             self.folder, [*unknown, self.folder.prepared_key_file], now=self.options.clock()
@@ -297,8 +319,13 @@ class GenerationWriter:
 
         def fill(target: Database) -> None:
             table_copy.copy_into(old, target, keep=BINDING_KEYS, on_progress=self.on_progress)
-            self.carry_audit(
-                old, target, data_key, old_key=old_key, old_generation=replaces, why=why
+            anchor = Anchor(self.folder, replaces, audit_keys(old_key).anchor)
+            carry_chain(
+                anchor,
+                (old, audit_keys(old_key)),
+                (target, audit_keys(data_key)),
+                at=self.options.clock(),
+                why=why,
             )
 
         notes = old.number("SELECT count(*) FROM notes")
@@ -343,50 +370,6 @@ class GenerationWriter:
             remove_prepared(self.folder, new_keyfile)
             raise
 
-    def carry_audit(
-        self,
-        old: Database,
-        target: Database,
-        data_key: DataKey,
-        *,
-        old_key: DataKey,
-        old_generation: str,
-        why: str,
-        rescuing: bool = False,
-    ) -> bool:
-        """Copy the audit chain, with new MACs and a record of what is wrong with it or its anchor.
-
-        ``rescuing``: the old database is damaged; copy what can be read.
-        """
-        keys = audit_keys(old_key)
-        anchored, wrong = None, []
-        older = False
-        try:
-            said = Anchor(self.folder, old_generation, keys.anchor).read(old)
-            if said is not None:
-                anchored = said.head
-                older = (
-                    bool(said.replaced)
-                    or said.head.count > AuditTable(old, keys.chain_mac).head().count
-                )
-            if older and said is not None and said.replaced:
-                wrong.append("another file was put in the place of the database")
-        except AnchorUnusable as error:
-            wrong.append(error.message)
-        except CacheError:
-            if not rescuing:
-                raise
-        complete = carry_over(
-            AuditTable(old, keys.chain_mac),
-            AuditTable(target, audit_keys(data_key).chain_mac),
-            at=self.options.clock(),
-            why=why,
-            anchored=anchored,
-            wrong=wrong,
-            rescuing=rescuing,
-        )
-        return complete and not older
-
     def switch(
         self, new_keyfile: KeyFile, *, replaced: Collection[Path], clear: Callable[[], None]
     ) -> SwitchResult:
@@ -401,10 +384,15 @@ class GenerationWriter:
             remove_prepared(self.folder, new_keyfile)
             raise
 
-        def make_durable() -> bool:
-            return key_file_store.make_durable(self.folder, new_keyfile, at=self.options.at)
-
-        return clear_replaced(make_durable, replaced, clear)
+        copied, why = False, ""
+        try:
+            copied = key_file_store.make_durable(self.folder, new_keyfile, at=self.options.at)
+            clear()
+        except OSError as error:
+            why = os_errors.describe_with_path(error)
+        except NotariumError as error:
+            why = error.message
+        return SwitchResult(copied, why if any(os.path.lexists(path) for path in replaced) else "")
 
     def write_anchor(self, new_keyfile: KeyFile, data_key: DataKey) -> None:
         """Write the anchor of the active generation, alone in the folder. Never raises.
@@ -442,24 +430,6 @@ def hold_alone(
         yield GenerationWriter(settings, folder, options, on_progress)
 
 
-def clear_replaced(
-    make_durable: Callable[[], bool], replaced: Collection[Path], clear: Callable[[], None]
-) -> SwitchResult:
-    """Flush what is active, then ``clear``; never the latter without the former.
-
-    ``make_durable`` returns whether the key file's copy was written, too.
-    """
-    copied, why = False, ""
-    try:
-        copied = make_durable()
-        clear()
-    except OSError as error:
-        why = os_errors.describe_with_path(error)
-    except NotariumError as error:
-        why = error.message
-    return SwitchResult(copied, why if any(os.path.lexists(path) for path in replaced) else "")
-
-
 def remove_retired(folder: AccountFolder, opened: Database, in_force: KeyFile) -> None:
     """Remove the generation that the active one replaced for good, if a crash has left it.
 
@@ -476,7 +446,8 @@ def compare(old: Database, new: Database) -> None:
     """Demand that both databases are undamaged and have the same rows. Raises ``CacheDamaged``."""
     old.require_authentic()
     require_undamaged(new)
-    if not has_same_rows(old, new):
+    digests = [table_copy.content_digest(each, without=BINDING_KEYS) for each in (old, new)]
+    if digests[0] != digests[1]:
         raise CacheDamaged("what was written differs from the original")
 
 
@@ -485,39 +456,3 @@ def require_undamaged(new: Database) -> None:
     wrong = integrity.check(new)
     if wrong:
         raise CacheDamaged(f"what was written is damaged: {wrong[0]}")
-
-
-def has_same_rows(one: Database, other: Database) -> bool:
-    """Check whether both hold the same rows, except those that tie them to their key files."""
-    digests = [table_copy.content_digest(each, without=BINDING_KEYS) for each in (one, other)]
-    return digests[0] == digests[1]
-
-
-class _NoLock(ServerLock):
-    """Hold nothing: nobody else can have the database."""
-
-    def __init__(self) -> None:
-        self._descriptor = None
-
-
-class _NoAnchor(Anchor):
-    """Keep nothing of the audit chain, which ends with the process."""
-
-    def write(self, table: AuditTable, database: Database, *, begun: int = 0) -> bool:
-        del table, database, begun
-        return True
-
-
-def open_in_memory(config: Config) -> OpenedCache:
-    """Return an empty account under the policy. Its data key, for the audit chain alone, was drawn just now."""
-    database = database_opener.create_in_memory(meta={"owner_identity_hash": config.owner_hash})
-    apply_rules(Cache(database, config.policy.visibility))
-    return OpenedCache(
-        database,
-        DataKey.generate(),
-        generation="",
-        created=True,
-        notices=(),
-        server_lock=_NoLock(),
-        anchor=_NoAnchor(AccountFolder(config.account_dir), "", None),
-    )

@@ -134,9 +134,9 @@ class Inspector:
                 only_copy=settings.store.truth is Truth.LOCAL,
             )
         )
-        if not startup_table.is_decided_before_open(seen):
+        if not seen.is_blocked:
             seen = replace(seen, path_problem=find_problem(folder))
-        if startup_table.is_decided_before_open(seen):
+        if seen.is_blocked:
             return Inspection(seen, folder)
         folder = AccountFolder(Path(os.path.realpath(folder.path)))
         inspection = self._read_files(Inspection(seen, folder), now)

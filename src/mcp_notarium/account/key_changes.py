@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mcp_notarium import __version__
-from mcp_notarium.account import startup_outcomes, startup_table
+from mcp_notarium.account import startup_hints, startup_table
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.generation import kdf_policy, record_key_sequence
 from mcp_notarium.account.inspection import Inspection, Inspector
@@ -309,7 +309,7 @@ def rollback_error() -> LockedError:
     return LockedError(
         Verdict.ROLLBACK_SEEN,
         "the key file is older than its copy `notarium_keys.json.bak`",
-        resolution_hint=startup_outcomes.COPY_BACK,
+        resolution_hint=startup_hints.COPY_BACK,
     )
 
 

@@ -13,7 +13,7 @@ import argparse
 import asyncio
 from dataclasses import replace
 
-from mcp_notarium.account import copies, purge, rescue, startup_outcomes
+from mcp_notarium.account import copies, purge, rescue, startup_hints
 from mcp_notarium.account.key_changes import ChangeOptions, require_strong
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, install, notes, setup_key, signals
@@ -114,7 +114,7 @@ def _require_key(config: Config) -> None:
         raise LockedError(
             Verdict.KEY_MISSING,
             "there is no key for a new cache; nothing was changed",
-            resolution_hint=startup_outcomes.MAKE_KEY,
+            resolution_hint=startup_hints.MAKE_KEY,
         )
     require_strong(key.passphrase, account=config.account.name, allow_weak=config.allow_weak)
 

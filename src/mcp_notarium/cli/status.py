@@ -23,7 +23,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from mcp_notarium import __version__
-from mcp_notarium.account import inspection, key_changes, opener, rewrite, startup_outcomes
+from mcp_notarium.account import (
+    inspection,
+    key_changes,
+    opener,
+    rewrite,
+    startup_hints,
+)
 from mcp_notarium.account.copies import describe_kept
 from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
@@ -52,8 +58,7 @@ _OTHER_RULES = (
 _FREE_BYTES = 64 * 1024
 """Free bytes that SQLite needs beside a database to open it, with a margin."""
 _AGAIN = (
-    f"Try again. If it stays like this: {startup_outcomes.BEGIN_ANEW}"
-    f"{startup_outcomes.RESET_IF_FETCHED}"
+    f"Try again. If it stays like this: {startup_hints.BEGIN_ANEW}{startup_hints.RESET_IF_FETCHED}"
 )
 
 

@@ -378,9 +378,9 @@ def test_the_rebuild_is_offered_only_where_it_would_be_done():
 
 
 def test_looking_stops_at_driver_and_paths():
-    assert startup_table.is_decided_before_open(replace(NOTHING, driver_problem="gone"))
-    assert startup_table.is_decided_before_open(replace(NOTHING, path_problem=Problem("a", "b")))
-    assert not startup_table.is_decided_before_open(NOTHING)
+    assert replace(NOTHING, driver_problem="gone").is_blocked
+    assert replace(NOTHING, path_problem=Problem("a", "b")).is_blocked
+    assert not NOTHING.is_blocked
 
 
 YES_NO = (False, True)
