@@ -1,15 +1,11 @@
 """Keep verified copies of a database whose notes are nowhere else, in ``copies/`` of the account's folder.
 
-A copy is a database under the same data key: every key of the account opens it. ``copy_schedule`` says when
-one is made. The name tells when that was, and the number of the notes' last change. The oldest go first. One
-that a repair with losses has *kept* stays until the user removes it.
+A copy is a database under the same data key: every key of the account opens it. Its name tells when it was made, and
+the number of the notes' last change. The oldest go first. One that a repair with losses has *kept* stays until
+the user removes it.
 
-Copy the local notebook in time: beside the calls after the start and once a day, and when the server stops.
-
-A stop has little time. What it cannot copy is copied after the next start, so each change gets into a copy,
-however large the notebook is.
-
-Find the copy of a local notebook that has what its database lacks.
+A copy is made beside the calls after the start and once a day, and when the server stops. A stop has little time: what
+it cannot copy is copied after the next start, so each change gets into a copy, however large the notebook is.
 """
 
 from __future__ import annotations
@@ -58,6 +54,13 @@ _ALL = 1_000_000
 _ROOM = 2
 """How many times its size must be free: a copy must not take the space that saves need."""
 
+FIRST_SECONDS = 30.0
+"""Seconds after the start until what was not copied before is copied: the first calls come first."""
+EVERY_SECONDS = 86_400.0
+"""Seconds between two copies of a server that does not stop."""
+_VERIFYING = 1.6
+"""How many times as long as copying it takes to copy and verify."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class DatabaseCopy:
@@ -70,6 +73,19 @@ class DatabaseCopy:
     at: float
     path: Path
     kept: bool = False
+
+    def open(self, data_key: DataKey) -> Database:
+        """Open the copy without changing it. Raises ``CacheError`` and ``OSError``."""
+        key = data_key.database_key(read_salt(self.path))
+        return database_opener.connect(self.path, key, read_only=True)
+
+    def is_authentic(self, data_key: DataKey) -> bool:
+        """Tell whether every page can be read and was written under the data key."""
+        try:
+            require_authentic(self.path, data_key)
+        except (CacheError, OSError):
+            return False
+        return True
 
 
 def list_copies(folder: AccountFolder) -> list[DatabaseCopy]:
@@ -179,7 +195,10 @@ def make_copy(
         with source.snapshot():
             change = read_last_change(source, tables)
             database_opener.copy(source, unfinished, key, after_step=after_step)
-        _verify(unfinished, data_key)
+        try:
+            require_authentic(unfinished, data_key)
+        except CacheDamaged as error:  # the database itself is undamaged
+            raise CacheError("the copy cannot be read back as it was written") from error
         if demand is not None:
             with closing(database_opener.connect(unfinished, key, read_only=True)) as copy:
                 demand(copy)
@@ -201,14 +220,6 @@ def _being_copied() -> LockedError:
     return busy_error("another process is copying the database")
 
 
-def _verify(unfinished: Path, data_key: DataKey) -> None:
-    """Demand that the disk gives back every page. Raises ``CacheError``: the database itself is undamaged."""
-    try:
-        require_authentic(unfinished, data_key)
-    except CacheDamaged as error:
-        raise CacheError("the copy cannot be read back as it was written") from error
-
-
 def describe_age(
     opened: OpenedCache, tables: LentTables, *, began: float, now: float
 ) -> str | None:
@@ -225,24 +236,6 @@ def describe_age(
     return f"Notes have changed since the newest copy of the notebook, {days} days ago: {MAKE}"
 
 
-def find_newer(folder: AccountFolder, database: Database, tables: LentTables) -> str:
-    """Return the name of the newest copy if its notes are newer than those of the database, else ''."""
-    newest = next(iter(list_copies(folder)), None)
-    newer = newest is not None and newest.change > read_last_change(database, tables)
-    return newest.path.name if newest is not None and newer else ""
-
-
-def find_longest(folder: AccountFolder, data_key: DataKey, upto: int) -> tuple[str, int]:
-    """Return the name of the copy with the most audit records, and the last one's number; '' if that is not above ``upto``."""
-    best = "", upto
-    for copy in list_copies(folder):
-        with suppress(CacheError, LockedError, OSError):
-            key = data_key.database_key(read_salt(copy.path))
-            with closing(database_opener.connect(copy.path, key, read_only=True)) as opened:
-                best = max(best, (copy.path.name, opened.number(_RECORDS)), key=itemgetter(1))
-    return best
-
-
 def find_age_notice(notices: Iterable[str]) -> str | None:
     """Return what :func:`describe_age` has said of a database, if that is among the notices of its opening."""
     return next((one for one in notices if one.endswith(MAKE)), None)
@@ -254,7 +247,7 @@ def keep_newest(folder: AccountFolder, data_key: DataKey) -> None:
     It may be the only one with what a repair could not read. Raises ``OSError``.
     """
     found = list_copies(folder)
-    copy = next((one for one in found if _is_authentic(one, data_key)), next(iter(found), None))
+    copy = next((one for one in found if one.is_authentic(data_key)), next(iter(found), None))
     if copy is not None and not copy.kept:
         copy.path.rename(copy.path.with_name(copy.path.name.removesuffix(_END) + _KEPT + _END))
         sync_folder(folder.copies)
@@ -291,14 +284,6 @@ def require_authentic(path: Path, data_key: DataKey) -> None:
         raise CacheDamaged("a page of the copy is not authentic")
 
 
-def _is_authentic(copy: DatabaseCopy, data_key: DataKey) -> bool:
-    try:
-        require_authentic(copy.path, data_key)
-    except (CacheError, OSError):
-        return False
-    return True
-
-
 def describe_failure(error: CacheError | LockedError | OSError) -> str:
     """Return why no copy was made, without a path."""
     if not isinstance(error, OSError):
@@ -325,14 +310,6 @@ def _remove_unfinished(folder: AccountFolder) -> None:
     with suppress(FileNotFoundError):
         for path in folder.copies.glob(f"{_UNFINISHED}*"):
             path.unlink(missing_ok=True)
-
-
-FIRST_SECONDS = 30.0
-"""Seconds after the start until what was not copied before is copied: the first calls come first."""
-EVERY_SECONDS = 86_400.0
-"""Seconds between two copies of a server that does not stop."""
-_VERIFYING = 1.6
-"""How many times as long as copying it takes to copy and verify."""
 
 
 class _OutOfTime(Exception):
@@ -423,7 +400,7 @@ def _give_up_after(seconds: float) -> Callable[[int, int], object]:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Find the copy of a local notebook (``tables``) that has what is missing; other stores have none."""
+    """Find the copy of a local notebook (``tables``) that has what its database lacks; other stores have none."""
 
     folder: AccountFolder
     data_key: DataKey | None
@@ -434,23 +411,24 @@ class Copies:
         """Tell whether the notes are at a store, too."""
         return self.tables is None
 
-    def with_newer_notes(self, database: Database) -> str:
-        """Return the name of a copy with newer notes than a database has, '' if there is none."""
-        if self.tables is None:
-            return ""
+    def newest(self) -> str:
+        """Return the name of the newest copy, '' if there is none."""
+        return next((one.path.name for one in self._list()), "")
 
-        return find_newer(self.folder, database, self.tables)
+    def with_newer_notes(self, database: Database) -> str:
+        """Return the name of the newest copy if its notes are newer than those of the database, else ''."""
+        newest = next(iter(self._list()), None)
+        if newest is None or self.tables is None:
+            return ""
+        return newest.path.name if newest.change > read_last_change(database, self.tables) else ""
 
     def with_records_after(self, upto: int) -> tuple[str, int]:
         """Return the name of the copy with the most audit records, and its last number; '' if that is none after ``upto``."""
-        if self.tables is None or self.data_key is None:
-            return "", 0
+        best, key = ("", upto), self.data_key
+        for copy in self._list() if key is not None else ():
+            with suppress(CacheError, LockedError, OSError), closing(copy.open(key)) as opened:
+                best = max(best, (copy.path.name, opened.number(_RECORDS)), key=itemgetter(1))
+        return best
 
-        return find_longest(self.folder, self.data_key, upto)
-
-    def newest(self) -> str:
-        """Return the name of the newest copy, '' if there is none."""
-        if self.tables is None:
-            return ""
-
-        return next((one.path.name for one in list_copies(self.folder)), "")
+    def _list(self) -> list[DatabaseCopy]:
+        return [] if self.tables is None else list_copies(self.folder)

@@ -2,13 +2,10 @@
 
 Inspection stops where it would not be safe: no file of an unsafe folder is read, and no database is
 opened before the key file has proven the key and some page of the file is authentic. It changes nothing,
-except that opening a database lets SQLite play back a left-over log, unless it is opened ``read_only``. A
-few pages are checked, or all of them if the caller asks or damage was met in this cache before.
+except that opening a database lets SQLite play back a left-over log, unless it is opened ``read_only``.
 
-Read and write ``damage_met.json``: the database turned out to be damaged while it was open.
-
-A start checks a few pages only; where this file lies it checks all of them, so that the next process knows
-of damage that one has met. Its content does not matter: the examination decides. The file goes when that
+A few pages are checked; all of them if the caller asks, or where ``damage_met.json`` lies: the database turned out to
+be damaged while it was open. The content of that marker does not matter: the examination decides. It goes when that
 finds nothing wrong, or with the old files into the quarantine.
 """
 

@@ -1,14 +1,10 @@
-"""Apply a change of slots to the key file under the key lock: check, write, record.
+"""Apply a change of slots to the key file under the key lock: check, write, record. List, add and remove slots.
 
 Only the key file is written; running servers keep the data key and notice nothing. It is opened before it
 is written, and read back before it is active. The database is opened before anything is written, because
 it alone knows whether the key file is the newest one, and once more afterwards. After a crash the folder
-has the old key file or the new one, and the next start cleans up.
-
-List, add and remove the key slots of a cache.
-
-Every change goes through ``key_changes``: the key that opened the cache must still open it afterwards, so
-no single command locks its user out.
+has the old key file or the new one, and the next start cleans up. The key that opened the cache must still open it
+afterwards, so no single command locks its user out.
 """
 
 from __future__ import annotations

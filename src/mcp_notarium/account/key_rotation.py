@@ -1,13 +1,11 @@
-"""Replace the passphrase or raw key: wrap the same data key in a new slot, then remove the old slot.
+"""Replace the key that opens an account: a passphrase or raw key, or the random key that the OS keychain holds.
 
-If the recovery key or the keychain opened the cache, its slot stays, and the new key replaces the
-passphrase or raw key that is lost. The data key stays the same: whoever has copied the key file and knew
-the old key can still open that copy, and with it the database.
+The same data key is wrapped in a new slot, then the old slot is removed. If the recovery key or the keychain opened
+the cache, its slot stays, and the new key replaces the passphrase or raw key that is lost. Whoever has copied the key
+file and knew the old key can still open that copy, and with it the database.
 
-Add, remove and rotate the key slot whose random key is in the OS keychain.
-
-It protects a stolen disk or backup, not against programs of the same user. It is never the only key that
-opens the cache: resetting or reinstalling the keychain must not lose the cache.
+The keychain's key protects a stolen disk or backup, not against programs of the same user. It is never the only key
+that opens the cache: resetting or reinstalling the keychain must not lose the cache.
 """
 
 from __future__ import annotations

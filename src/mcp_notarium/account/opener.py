@@ -3,11 +3,6 @@
 ``account/startup_table`` alone decides. A cache that is in order is opened without any exclusive lock.
 Everything that changes files is decided a second time under the key lock, because clients often start a
 server twice. Whoever has the database open holds the server lock shared, so that nobody moves the file.
-
-Carry out what start-up decided: open, create, migrate or rebuild; return the open cache.
-
-``Open`` needs no exclusive lock if no key file is to be finished. Everything else changes files and is
-done under the key lock.
 """
 
 from __future__ import annotations

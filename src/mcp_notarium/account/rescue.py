@@ -31,8 +31,6 @@ from mcp_notarium.account.copies import (
     Copies,
     DatabaseCopy,
     list_copies,
-    read_salt,
-    require_authentic,
 )
 from mcp_notarium.account.generation import GenerationWriter, Step, SwitchResult, remove_prepared
 from mcp_notarium.account.inspection import unmark_damage
@@ -223,11 +221,10 @@ def restore(
         copy, unsound = _choose(found, old.data_key)
         writer.require_free(int(copy.path.stat().st_size * _COPY_SPACE))
         old.finish(writer)
-        key = old.data_key.database_key(read_salt(copy.path))
         result = _replace(
             writer,
             old,
-            lambda: database_opener.connect(copy.path, key, read_only=True),
+            lambda: copy.open(old.data_key),
             why="restored",
             anchor=None,  # what came after the copy is in the quarantine
             whole=True,
@@ -404,11 +401,8 @@ def _choose(
 ) -> tuple[DatabaseCopy, tuple[DatabaseCopy, ...]]:
     """Return the first copy whose every page is authentic, and those before it."""
     for number, copy in enumerate(found):
-        try:
-            require_authentic(copy.path, data_key)
-        except (CacheError, OSError):
-            continue
-        return copy, tuple(found[:number])
+        if copy.is_authentic(data_key):
+            return copy, tuple(found[:number])
     raise CacheDamaged(
         "no copy can be read with this key",
         resolution_hint="A copy is opened by the key file that was active when it was made: "

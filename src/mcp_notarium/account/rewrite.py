@@ -1,12 +1,10 @@
-"""Re-encrypt a cache under a new data key: a new database, row by row, and a new key file that opens it.
+"""Rewrite a whole database: re-encrypt it under a new data key, or migrate it to the program's schema.
 
-The old generation is active until the prepared key file is renamed, the new one from then on; there is
-no moment with neither. No other process may have the cache open. Afterwards old copies of the key file,
-with whatever key, open nothing that is in use; they may still open what is in the quarantine.
+Nobody else may have the cache open. Re-encrypting makes a new generation, row by row, and a new key file that opens it.
+The old one is active until the prepared key file is renamed, the new one from then on. Afterwards old copies of the
+key file, with whatever key, open nothing that is in use; they may still open what is in the quarantine.
 
-Migrate a database to the program's schema, after copying it and checking the copy.
-
-No other process has the file open meanwhile. The copy stays in the quarantine.
+A migration changes the database in place, after copying it to the quarantine and checking the copy, which stays.
 """
 
 from __future__ import annotations
