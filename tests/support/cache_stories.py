@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import backup, generation, purge, rescue, rewrite
+from mcp_notarium.account import backup, purge, rescue, rewrite
 from mcp_notarium.account import opener as opening
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
+from mcp_notarium.account.generation import BINDING_KEYS, SwitchResult
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import key_file_codec
 from mcp_notarium.crypto.errors import KeyFileDamaged
@@ -71,7 +72,7 @@ def _reencrypt(home: Path, at: StepHook) -> None:
     _require_finished(done.state)
 
 
-def _require_finished(state: generation.SwitchResult) -> None:
+def _require_finished(state: SwitchResult) -> None:
     """Nobody is told that it is done while something is left, as by the commands."""
     state.require_finished("it is not finished", hint="")
 
@@ -109,9 +110,7 @@ def _spoil(home: Path) -> str:
             with closing(opening.open_cache(given_key(trial))) as opened:
                 if JournalTable(opened.database).all() == [_UNFINISHED]:
                     (home / _DAMAGED).write_bytes(spoilt)
-                    return table_copy.content_digest(
-                        opened.database, without=generation.BINDING_KEYS
-                    )
+                    return table_copy.content_digest(opened.database, without=BINDING_KEYS)
     raise AssertionError("no page can be spoilt so that the write is left")
 
 

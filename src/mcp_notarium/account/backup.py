@@ -105,9 +105,14 @@ def back_up(
             "only an encrypted database with its key file can be backed up",
             resolution_hint="Run `mcp-notarium export PATH` to have the notes of an unencrypted one elsewhere.",
         )
-    with _write_errors(to), _unfinished(to) as (copy, archive):
+    with _new_file(to) as (copy, archive):
         with closing(opened.database.open_another()) as source, source.snapshot():
-            _require_free(to, source.size_bytes())
+            free, size = shutil.disk_usage(to.parent).free, source.size_bytes()
+            if free < _ROOM * size:
+                raise CacheFull(
+                    "there is no space for a backup; nothing was written",
+                    details={"needed": _ROOM * size, "free": free},
+                )
             change = 0 if tables is None else copies.read_last_change(source, tables)
             key = data_key.database_key(secrets.token_bytes(SALT_SIZE))
             database_opener.copy(source, copy, key, after_step=on_progress)
@@ -129,50 +134,35 @@ def back_up(
     return keyfile
 
 
-def _require_free(to: Path, size: int) -> None:
-    """Leave room for saves beside the copy and the file."""
-    free = shutil.disk_usage(to.parent).free
-    if free < _ROOM * size:
-        raise CacheFull(
-            "there is no space for a backup; nothing was written",
-            details={"needed": _ROOM * size, "free": free},
-        )
-
-
 def has_recovery_key(keyfile: KeyFile) -> bool:
     """Tell whether a recovery key opens the backup with this key file."""
     return any(slot.type is SlotType.RECOVERY for slot in keyfile.slots)
 
 
 @contextmanager
-def _unfinished(to: Path) -> Iterator[tuple[Path, Path]]:
-    """Give the paths of two temporary files, and remove them at the end; first those of a killed call."""
-    if os.path.lexists(to):
-        raise FileExistsError(to)
-    remove_unfinished(to)
+def _new_file(to: Path) -> Iterator[tuple[Path, Path]]:
+    """Give the paths of two temporary files, and remove them at the end; first those of a killed call.
+
+    Raises ``ConfigError`` if something is there or it cannot be written.
+    """
     paths = name_unfinished(to), name_unfinished(to)
     try:
+        if os.path.lexists(to):
+            raise ConfigError(
+                f"{to} is there already; nothing was written",
+                resolution_hint="Give the path of a new file.",
+            )
+        remove_unfinished(to)
         yield paths
-    finally:
-        for path in paths:
-            path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _write_errors(to: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileExistsError:
-        raise ConfigError(
-            f"{to} is there already; nothing was written",
-            resolution_hint="Give the path of a new file.",
-        ) from None
     except OSError as error:
         raise ConfigError(
             f"the backup cannot be written: {os_errors.describe(error)}",
             resolution_hint="Give the path of a new file, in a folder you can write to and on a disk with "
             "free space.",
         ) from error
+    finally:
+        for path in paths:
+            path.unlink(missing_ok=True)
 
 
 def restore(
@@ -187,7 +177,7 @@ def restore(
     An account that is here keeps its key file if that is of the same data key. One with another, as `setup` makes
     it on a new machine, goes to the quarantine as a whole if it holds nothing of its own.
 
-    Raises as :func:`restoration.restore`, and ``InvalidRequest`` if it is no undamaged backup. A key file that
+    Raises as :func:`rescue.restore`, and ``InvalidRequest`` if it is no undamaged backup. A key file that
     was put in place stays, so that the restoration can be repeated.
     """
     folder = check_folder(settings.account_dir)
@@ -266,7 +256,7 @@ def _unlock(settings: Config, keyfile: KeyFile, options: ChangeOptions) -> tuple
 
 
 def _place_copy(folder: AccountFolder, member: IO[bytes], name: str) -> None:
-    """Put the database of the backup among the copies, where ``restoration`` demands that each page is authentic."""
+    """Put the database of the backup among the copies, where ``rescue`` demands that each page is authentic."""
     folder.copies.mkdir(mode=0o700, exist_ok=True)
     unfinished = folder.copies / f".new-{secrets.token_hex(8)}"
     try:

@@ -424,8 +424,10 @@ class Copies:
 
     def with_records_after(self, upto: int) -> tuple[str, int]:
         """Return the name of the copy with the most audit records, and its last number; '' if that is none after ``upto``."""
-        best, key = ("", upto), self.data_key
-        for copy in self._list() if key is not None else ():
+        key, best = self.data_key, ("", upto)
+        if key is None:
+            return best
+        for copy in self._list():
             with suppress(CacheError, LockedError, OSError), closing(copy.open(key)) as opened:
                 best = max(best, (copy.path.name, opened.number(_RECORDS)), key=itemgetter(1))
         return best

@@ -213,16 +213,16 @@ class StartupActions:
         created: bool,
     ) -> OpenedCache:
         folder = inspection.folder
-        generation = new_cache.keyfile.generation if new_cache.keyfile is not None else ""
+        name = new_cache.keyfile.generation if new_cache.keyfile is not None else ""
         new_cache.database.on_damage(lambda: mark_damage(folder))
         return OpenedCache(
             database=new_cache.database,
             data_key=new_cache.data_key,
-            generation=generation,
+            generation=name,
             created=created,
             notices=(*notices, *_key_notice(inspection.key), *location_warnings(folder.path)),
             server_lock=server_lock,
-            anchor=Anchor(folder, generation, audit_keys(new_cache.data_key).anchor),
+            anchor=Anchor(folder, name, audit_keys(new_cache.data_key).anchor),
             had_log=inspection.seen.files.wal and not created,
         )
 
@@ -258,7 +258,7 @@ def open_cache(
     ``kdf`` replaces the settings' parameters of a new slot. ``whole``: every page is checked, as after
     damage was met. Damage that is found so, or met later, marks the folder for the next start.
     ``read_only``: no other file of the folder is changed, and a cache that a start would have to change
-    first is refused. ``heal``: a damaged cache is repaired (``automatic_repair``), if that loses nothing.
+    first is refused. ``heal``: a damaged cache is repaired (``rescue``), if that loses nothing.
     """
     folder = AccountFolder(settings.account_dir)
     actions = StartupActions(
