@@ -232,8 +232,8 @@ KEYS = (
     Defence(
         "what a full disk leaves half made is removed",
         "account/generation.py",
-        "            remove_prepared(self.folder, new_keyfile)\n            raise\n\n    def carry_audit",
-        "            raise\n\n    def carry_audit",
+        "            remove_prepared(self.folder, new_keyfile)\n            raise\n\n    def switch(",
+        "            raise\n\n    def switch(",
         (
             "unit/account/test_reencryption.py::test_a_disk_that_fills_up_leaves_the_old_cache_and_nothing_else",
         ),
