@@ -75,14 +75,7 @@ _IN_ORDER = (
     "In this order: `mcp-notarium export PATH` takes its notes out, `mcp-notarium purge` removes it, `mcp-notarium "
     "setup --no-recovery` makes it again, this command restores the backup, `mcp-notarium import PATH` adds the notes."
 )
-_BROKEN = (
-    zipfile.BadZipFile,
-    NotImplementedError,
-    RuntimeError,
-    EOFError,
-    UnicodeDecodeError,
-    KeyError,
-)
+_BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, UnicodeError, KeyError)
 
 
 def back_up(
@@ -374,24 +367,17 @@ def restore_key_file(
             raise KeyFileDamaged("the new key file does not open")
 
     with disk_errors("the key file cannot be put back"), key_lock(folder):
-        _require_newest(folder, backup, data_key, bounds)
+        there = key_file_store.load(folder, bounds=bounds)
+        for found in (there.main.keyfile, there.copy.keyfile):
+            newer = found is not None and found.sequence > backup.sequence
+            if found is not None and newer and key_slots.has_valid_mac(found, data_key):
+                raise _older_error(backup, found.sequence, "that lies there")
         _require_fit(folder, backup, data_key)
         quarantined = _copy_to_quarantine(folder, now=time.time())
         at("kept")
         copied = key_file_store.store(folder, backup, check=opens, bounds=bounds, at=at)
         record_restored(folder, backup, data_key, at=time.time())
     return RestoredKeyFile(backup, quarantined, copied)
-
-
-def _require_newest(
-    folder: AccountFolder, backup: KeyFile, data_key: DataKey, bounds: Bounds
-) -> None:
-    """Raise if a newer key file of the same data key lies there."""
-    there = key_file_store.load(folder, bounds=bounds)
-    for found in (there.main.keyfile, there.copy.keyfile):
-        newer = found is not None and found.sequence > backup.sequence
-        if found is not None and newer and key_slots.has_valid_mac(found, data_key):
-            raise _older_error(backup, found.sequence, "that lies there")
 
 
 def _older_error(backup: KeyFile, newest: int, which: str) -> LockedError:

@@ -25,9 +25,7 @@ from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.errors import (
     CacheBusy,
     CacheDamaged,
-    CacheError,
     CacheFull,
-    LockedError,
     NotariumError,
     Unfinished,
 )
@@ -393,24 +391,6 @@ class GenerationWriter:
         except NotariumError as error:
             why = error.message
         return SwitchResult(copied, why if any(os.path.lexists(path) for path in replaced) else "")
-
-    def write_anchor(self, new_keyfile: KeyFile, data_key: DataKey) -> None:
-        """Write the anchor of the active generation, alone in the folder. Never raises.
-
-        The old anchor is that of the generation before. If the new one cannot be written, the next clean
-        stop of a server writes it.
-        """
-        key, keys = data_key.database_key(new_keyfile.database_salt), audit_keys(data_key)
-        with (
-            suppress(CacheError, LockedError, OSError),
-            closing(
-                database_opener.connect(self.folder.database(new_keyfile.generation), key)
-            ) as opened,
-        ):
-            anchor = Anchor(self.folder, new_keyfile.generation, keys.anchor)
-            anchor.write(AuditTable(opened, keys.chain_mac), opened)
-            opened.set_checkpointer(True)
-            opened.checkpoint()
 
 
 @contextmanager

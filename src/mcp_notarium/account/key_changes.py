@@ -51,6 +51,7 @@ from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.database import Database
 
 CLIENT: Final = f"mcp-notarium {__version__} (command line)"
 """Name of the command line in the audit log."""
@@ -158,11 +159,12 @@ def _prove(
     try:
         inspector = replace(options, old=key).inspector(settings)
         with closing(inspector.inspect(now=now)) as inspection:
-            after, _, _ = require_openable(inspection)
+            after, data_key, _ = require_openable(inspection)
             if inspection.database is None:
                 return False
             record_key_sequence(inspection.database, after)
-            _record_change(inspection, before, at=now)
+            facts = _differences(before, after)
+            _record(inspection.database, data_key, "keys.changed", facts, at=now)
             return True
     except (CacheError, LockedError, OSError):
         return False
@@ -209,19 +211,16 @@ def missing_cache_error() -> LockedError:
     )
 
 
-def _record_change(inspection: Inspection, before: KeyFile, *, at: float) -> None:
-    """Record how the active key file differs from ``before``: which slots, never their secrets.
+def _record(
+    database: Database, data_key: DataKey | None, act: str, facts: Facts, *, at: float
+) -> None:
+    """Record a change of keys: which slots, never their secrets.
 
     A full disk or a busy database is ignored: the key file's number in the next record shows the gap.
     """
-    if inspection.database is None or inspection.keyfile is None:
-        return
-    table = AuditTable(inspection.database, audit_keys(inspection.data_key).chain_mac)
-    entry = AuditEntry(
-        at=at, act="keys.changed", client=CLIENT, facts=_differences(before, inspection.keyfile)
-    )
+    entry = AuditEntry(at=at, act=act, client=CLIENT, facts=facts)
     with suppress(CacheBusy, CacheFull):
-        table.append([entry], durable=True)
+        AuditTable(database, audit_keys(data_key).chain_mac).append([entry], durable=True)
 
 
 def _differences(before: KeyFile, after: KeyFile) -> Facts:
@@ -248,18 +247,16 @@ def record_restored(
     folder: AccountFolder, restored: KeyFile, data_key: DataKey, *, at: float
 ) -> None:
     """Record that a copy of the key file was restored. Ignores a database that cannot be written."""
-    path = folder.database(restored.generation)
-    slots = [_describe_slot(slot) for slot in restored.slots]
-    facts = {"sequence": restored.sequence, "slots": slots}
+    key = data_key.database_key(restored.database_salt)
+    facts = {
+        "sequence": restored.sequence,
+        "slots": [_describe_slot(slot) for slot in restored.slots],
+    }
     with (
         suppress(CacheError, LockedError),
-        closing(
-            database_opener.connect(path, data_key.database_key(restored.database_salt))
-        ) as opened,
+        closing(database_opener.connect(folder.database(restored.generation), key)) as opened,
     ):
-        table = AuditTable(opened, audit_keys(data_key).chain_mac)
-        entry = AuditEntry(at=at, act="keys.restored", client=CLIENT, facts=facts)
-        table.append([entry], durable=True)
+        _record(opened, data_key, "keys.restored", facts, at=at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_notarium.account import generation, startup_table
+from mcp_notarium.account.audit_anchor import Anchor, audit_keys
 from mcp_notarium.account.copies import list_copies, make_copy, remove_others
 from mcp_notarium.account.generation import GenerationWriter, Step, SwitchResult, kdf_policy
 from mcp_notarium.account.inspection import Inspector
@@ -53,6 +54,7 @@ from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener, integrity, migrations
+from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.database_opener import companions
 from mcp_notarium.storage.table_copy import OnProgress
@@ -186,7 +188,7 @@ def _reencrypt(
 
     had_copies = bool(list_copies(folder))
     state = writer.switch(new_keyfile, replaced=replaced, clear=clear)
-    writer.write_anchor(new_keyfile, data_key)
+    _write_anchor(folder, new_keyfile, data_key)
     options.at(Step.ANCHOR)
     if had_copies:
         _renew_copies(writer, new_keyfile, data_key)
@@ -200,6 +202,27 @@ def _reencrypt(
         old=folder.database(before.generation),
         quarantined=quarantined,
     )
+
+
+def _write_anchor(folder: AccountFolder, new_keyfile: KeyFile, data_key: DataKey) -> None:
+    """Write the anchor of the active generation, alone in the folder. Never raises.
+
+    The old anchor is that of the generation before. If the new one cannot be written, the next clean
+    stop of a server writes it.
+    """
+    path, key = (
+        folder.database(new_keyfile.generation),
+        data_key.database_key(new_keyfile.database_salt),
+    )
+    keys = audit_keys(data_key)
+    with (
+        suppress(CacheError, LockedError, OSError),
+        closing(database_opener.connect(path, key)) as opened,
+    ):
+        anchor = Anchor(folder, new_keyfile.generation, keys.anchor)
+        anchor.write(AuditTable(opened, keys.chain_mac), opened)
+        opened.set_checkpointer(True)
+        opened.checkpoint()
 
 
 def _renew_copies(writer: GenerationWriter, new_keyfile: KeyFile, data_key: DataKey) -> None:
