@@ -247,7 +247,6 @@ class Step(StrEnum):
     CREATE = "create"
     COPY = "copy"
     VERIFY = "verify"
-    RETIRE = "retire"
     REMOVE = "remove"
     ANCHOR = "anchor"
 

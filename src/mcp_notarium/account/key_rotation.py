@@ -238,7 +238,7 @@ def rotate_into_keychain(
     """Replace the present key by a random one that only the keychain holds.
 
     ``from_keychain``: the keychain holds the present key, too; ``slot_ids`` as for
-    ``slot_rotation.rotate_passphrase``. At every moment the keychain's entry opens the cache, or the
+    :func:`rotate_passphrase`. At every moment the keychain's entry opens the cache, or the
     present key that stands elsewhere does. Returns the new key file. Raises as :func:`enable_keychain` does, and
     ``SlotsRefused`` if the keychain would be the only way in.
     """

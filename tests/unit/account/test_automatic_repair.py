@@ -30,7 +30,7 @@ from support.long import dice, sample
 PAGE = 4096
 NOTES = 40
 RECORDS = 30
-NEVER = {Step.RETIRE, Step.ANCHOR}
+NEVER = {Step.ANCHOR}
 """Steps of other changes."""
 WRITE = make_unfinished(Content("unsaved text " * 2000), "nobody")
 
