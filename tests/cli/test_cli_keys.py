@@ -160,8 +160,9 @@ def test_a_copy_of_the_key_file_brings_a_lost_one_back(
     for name in ("notarium_keys.json", "notarium_keys.json.bak"):
         (folder / name).unlink()
     assert run(env, "status").returncode == 12
-    done = run(env, "restore", "--key-file", str(copy))
+    done = run(env, "restore", "--key-file", str(copy), "--json")
     assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"sequence": 1, "quarantine": None}
     assert run(env, "status").returncode == 0
 
 

@@ -89,6 +89,9 @@ def _restore_key_file(config: Config, args: argparse.Namespace) -> int:
     say_unless_copied(done.copied)
     if done.quarantine is not None:
         talk(f"What was there before is kept in {done.quarantine}.")
+    if args.json:
+        kept = str(done.quarantine) if done.quarantine else None
+        print_data({"sequence": done.keyfile.sequence, "quarantine": kept}, "", as_json=True)
     return 0
 
 
@@ -153,10 +156,11 @@ def _add_backup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
         "--backup", type=Path, metavar="PATH", help="restore a file that `backup` has written"
     )
-    parser.add_argument(
+    source.add_argument(
         "--key-file",
         type=Path,
         nargs="?",
