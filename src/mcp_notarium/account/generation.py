@@ -306,12 +306,11 @@ class GenerationWriter:
         *,
         old_key: DataKey,
         replaces: str,
-        why: str,
     ) -> int:
         """Write a copy of the old database, compare both; return the number of notes.
 
         ``replaces`` is the generation of the old one, which is removed once the new one is active, also after
-        a crash in between. ``why`` goes on record.
+        a crash in between.
         """
 
         def fill(target: Database) -> None:
@@ -322,7 +321,7 @@ class GenerationWriter:
                 (old, audit_keys(old_key)),
                 (target, audit_keys(data_key)),
                 at=self.options.clock(),
-                why=why,
+                why="reencrypted",
             )
 
         notes = old.number("SELECT count(*) FROM notes")

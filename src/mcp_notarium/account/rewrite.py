@@ -176,7 +176,6 @@ def _reencrypt(
             data_key,
             old_key=old_key,
             replaces=before.generation,
-            why="reencrypted",
         )
     replaced = companions(folder.database(before.generation))
 
