@@ -135,7 +135,8 @@ def _is_rolled_back(seen: Observations) -> bool:
 # fmt: off
 TABLE: tuple[Row, ...] = (
     refuse("the driver is unsuitable", Verdict.CRYPTO_UNSUITABLE,
-        "{driver}", hints.REINSTALL_DRIVER, lambda o: bool(o.driver_problem)),
+        "{driver}", hints.REINSTALL_DRIVER,
+        lambda o: bool(o.driver_problem)),
     Row("a path is unsafe", _unsafe, lambda o: o.path_problem is not None),
     refuse("plain mode beside an encrypted cache", Verdict.MODE_MISMATCH,
         "DB_ENCRYPTION is off, and the cache in this folder is encrypted",
@@ -204,7 +205,8 @@ TABLE: tuple[Row, ...] = (
         "{lacks}", hints.COPY_OR_REPAIR, lambda o: o.opening is Opening.MIXED),
     *_only(plain=False, rows=(
         refuse_or_rebuild("the database is gone", Verdict.DATABASE_MISSING,
-            "the database that the key file names is missing", hints.BEGIN_AGAIN, lambda o: not o.files.current),
+            "the database that the key file names is missing", hints.BEGIN_AGAIN,
+            lambda o: not o.files.current),
         refuse_or_rebuild("the database is empty", Verdict.DATABASE_MISSING,
             "the database file is empty", hints.BEGIN_AGAIN, _empty),
         # The magic bytes are not authenticated: an authentic page says more.

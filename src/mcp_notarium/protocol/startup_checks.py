@@ -25,7 +25,7 @@ _LOADED = (
     "mcp_notarium.protocol.async_server",
     "mcp_notarium.protocol.sdk_server",
     "mcp_notarium.account.rescue",
-    "mcp_notarium.account.copies",
+    "mcp_notarium.account.rewrite",
     *(f"mcp_notarium.tools.toolsets.{one}" for one in ("memento", "plain", "trilium", "vault")),
     *("httpx", "httpcore", "argon2.low_level"),
 )
