@@ -26,7 +26,6 @@ WRAPPERS = {("mcp_notarium.storage.table_copy", "_try_rows"): 1}
 """Functions that pass a statement on, and its position in their arguments."""
 
 _A_FIELD = "the number of a record of the audit chain, a field"
-_A_VERB = "the function of a command, not of a database"
 MENTIONED = {
     "mcp_notarium.audit.chain: record.number": _A_FIELD,
     "mcp_notarium.audit.export: record.number": _A_FIELD,
@@ -42,7 +41,6 @@ MENTIONED = {
     "mcp_notarium.report.concerns: first.number": _A_FIELD,
     "mcp_notarium.cli.signals: interrupt.number": "the number of a signal, a field",
     "mcp_notarium.cli.signals: self.number": "the number of a signal, a field",
-    "mcp_notarium.cli.keys: calibrate.run": _A_VERB,
     "mcp_notarium.threads: copy_context().run": "runs a function in a context",
 }
 """``module: expression`` -> why a name of ``SINKS`` is there without a call."""

@@ -64,7 +64,7 @@ PERMITTED = {
     "mcp_notarium.account.key_changes: self.system": _A_KEYCHAIN,
     "mcp_notarium.sandbox.confinement: import ctypes": _KERNEL,
     "mcp_notarium.sandbox.landlock: import ctypes": _KERNEL,
-    "mcp_notarium.account.reencryption: options.system": _A_KEYCHAIN,
+    "mcp_notarium.account.rewrite: options.system": _A_KEYCHAIN,
     "mcp_notarium.sandbox.seccomp: 'execve'": "a call that is refused",
     "mcp_notarium.sandbox.seccomp: 'listen'": "a call that is refused",
     "mcp_notarium.sandbox.seccomp: import ctypes": _KERNEL,

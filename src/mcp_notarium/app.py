@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from mcp_notarium import logs
 from mcp_notarium.account import audit_anchor, opener, rollback
 from mcp_notarium.account.anchor_keeper import AnchorKeeper
-from mcp_notarium.account.copy_search import Copies
+from mcp_notarium.account.copies import Copies, CopySchedule, describe_age
+from mcp_notarium.account.generation import OpenedCache
 from mcp_notarium.account.rollback import Rollback
-from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.errors import (
     CacheBusy,
     CacheDamaged,
@@ -48,7 +48,6 @@ from mcp_notarium.sync.writer import Writer
 from mcp_notarium.threads import run_in_thread
 
 if TYPE_CHECKING:
-    from mcp_notarium.account.copy_schedule import CopySchedule
     from mcp_notarium.config import Config
     from mcp_notarium.logs import Logger
     from mcp_notarium.meaning.meaning_search import MeaningSearch
@@ -118,9 +117,9 @@ async def open_app(
     log = log or logs.get("app")
     opens = partial(opener.open_with_policy, config, whole=whole, heal=heal)
     if in_memory or not config.store.persistent:
-        from mcp_notarium.account import memory_account  # noqa: PLC0415 - no other store needs it
+        from mcp_notarium.account import generation  # noqa: PLC0415 - no other store needs it
 
-        opens = partial(memory_account.open_in_memory, config)
+        opens = partial(generation.open_in_memory, config)
     elif read_only:
         opens = partial(opener.open_cache, config, read_only=True, whole=whole)
     opened = await run_in_thread(opens, too_late=OpenedCache.close)
@@ -311,9 +310,7 @@ def _describe_copies(config: Config, opened: OpenedCache, audit: AuditLog) -> st
     number, now = audit.table.first(), time.time()
     first = next(audit.table.records(first=number, last=number), None)
     began = first.at_ms / 1000 if first is not None else now
-    from mcp_notarium.account import database_copies  # noqa: PLC0415 - no other store needs it
-
-    return database_copies.describe_age(opened, tables, began=began, now=now)
+    return describe_age(opened, tables, began=began, now=now)
 
 
 def _schedule_copies(config: Config, opened: OpenedCache, log: Logger) -> CopySchedule | None:
@@ -321,8 +318,6 @@ def _schedule_copies(config: Config, opened: OpenedCache, log: Logger) -> CopySc
     tables, keep = config.store.tables, config.store.copies(config.store_settings)
     if tables is None or keep == 0 or opened.data_key is None:
         return None
-    from mcp_notarium.account.copy_schedule import CopySchedule  # noqa: PLC0415 - as above
-
     return CopySchedule(opened, tables, keep=keep, log=log)
 
 

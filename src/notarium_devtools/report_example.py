@@ -82,9 +82,7 @@ def page(entries: Iterable[AuditEntry], **changes: Any) -> bytes:
             Check("sandbox", "ok", "auto: Landlock 7: files, network, signals; seccomp"),
             Check("sync", "ok", "last cycle: idle"),
         ],
-        "keys": KeyRing(
-            (("passphrase", "active", ""), ("recovery", "active", "")), "on 2026-01-02", ""
-        ),
+        "keys": KeyRing((("passphrase", ""), ("recovery", "")), "on 2026-01-02", ""),
         "titles": dict(zip(_IDS, _TITLES, strict=True)),
     }
     return render(PageFacts(**facts | changes))

@@ -15,7 +15,7 @@ from bench.measure import Figure, Taken, timed
 from bench.processes import CONSOLE, DEADLINE, Speaker, WrongAnswer, surroundings
 from bench.site import Site
 from mcp_notarium import config
-from mcp_notarium.account import database_copies, opener
+from mcp_notarium.account import copies, opener
 from mcp_notarium.domain.note import Content
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.stores.local.kind import TABLES
@@ -112,11 +112,9 @@ def _copy(settings: dict[str, str]) -> float:
     """Seconds of a copy, verified; the newest one is out of the way."""
     loaded = config.load(settings, cwd=Path(settings["NOTARIUM_DATA_DIR"])).config
     with closing(opener.open_cache(loaded)) as opened:
-        for one in database_copies.list_copies(opened.anchor.folder):
+        for one in copies.list_copies(opened.anchor.folder):
             one.path.unlink()
-        return timed(
-            partial(database_copies.copy_after_changes, opened, TABLES, keep=1, now=time.time())
-        )
+        return timed(partial(copies.copy_after_changes, opened, TABLES, keep=1, now=time.time()))
 
 
 def _start(settings: dict[str, str], site: Site) -> float:

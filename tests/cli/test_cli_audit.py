@@ -172,7 +172,7 @@ def test_commands_are_on_record(env: dict[str, str]) -> None:
     shown = run(env, "audit", "tail", "-n", "3", "--json").stdout
     records = [json.loads(line) for line in shown.splitlines()]
     assert [record["act"] for record in records] == ["keys.changed", "cli.logout", "cli.logout"]
-    assert records[0]["facts"] == {"sequence": 2, "added": ["2 passphrase active"]}
+    assert records[0]["facts"] == {"sequence": 2, "added": ["2 passphrase"]}
     assert run(env, "audit", "verify").returncode == 0
 
 

@@ -155,14 +155,15 @@ def test_a_copy_of_the_key_file_brings_a_lost_one_back(
     env: dict[str, str], simulator: Simulator, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy"
-    assert run(env, "keys", "backup", str(copy)).returncode == 0
-    assert run(env, "keys", "backup", str(copy)).returncode == 1
+    assert run(env, "backup", str(copy)).returncode == 0
+    assert run(env, "backup", str(copy)).returncode == 1
     folder = account_folder(simulator, tmp_path)
     for name in ("notarium_keys.json", "notarium_keys.json.bak"):
         (folder / name).unlink()
     assert run(env, "status").returncode == 12
-    done = run(env, "keys", "restore", str(copy))
+    done = run(env, "restore", "--key-file", str(copy), "--json")
     assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"sequence": 1, "quarantine": None}
     assert run(env, "status").returncode == 0
 
 
@@ -171,56 +172,26 @@ def test_an_old_key_file_is_refused_and_the_copy_beside_it_is_put_back(
 ) -> None:
     old = tmp_path / "old"
     (tmp_path / "words").write_text(WORDS)
-    assert run(env, "keys", "backup", str(old)).returncode == 0
-    assert run(env, "rotate-key", "--new-key-file", str(tmp_path / "words")).returncode == 0
     folder = account_folder(simulator, tmp_path)
+    shutil.copy(folder / "notarium_keys.json", old)
+    assert run(env, "rotate-key", "--new-key-file", str(tmp_path / "words")).returncode == 0
     key_file, copy = folder / "notarium_keys.json", folder / "notarium_keys.json.bak"
     newest = copy.read_bytes()
     key_file.write_bytes(old.read_bytes())
     for key in (env["DB_ENCRYPTION_KEY"], WORDS):
         now = env | {"DB_ENCRYPTION_KEY": key}
-        for words in ("keys add", "keys disable 1", "repair", "rotate-key", "status", "doctor"):
+        for words in ("keys add", "keys remove 1", "repair", "rotate-key", "status", "doctor"):
             generated = ["--generate"] if words in {"keys add", "rotate-key"} else []
             done = run(now, *words.split(), *generated)
             assert done.returncode == 19, (words, done.stderr)
             assert copy.read_bytes() == newest
             assert key_file.read_bytes() == old.read_bytes()
-        assert "mcp-notarium keys restore`" in done.stdout
-    done = run(env | {"DB_ENCRYPTION_KEY": WORDS}, "keys", "restore")
+        assert "mcp-notarium restore --key-file`" in done.stdout
+    done = run(env | {"DB_ENCRYPTION_KEY": WORDS}, "restore", "--key-file")
     assert done.returncode == 0, done.stderr
     assert run(env | {"DB_ENCRYPTION_KEY": WORDS}, "status").returncode == 0
     assert run(env, "status").returncode == 11
-    assert run(env, "keys", "restore", str(old)).returncode == 19
-
-
-def test_calibrate_has_nothing_to_do_for_a_random_key(env: dict[str, str]) -> None:
-    done = run(env, "keys", "calibrate", "--yes")
-    assert done.returncode == 1
-    assert "random key needs none" in done.stderr
-
-
-@pytest.mark.slow("measures the cost of stretching")
-def test_calibrate_proposes_and_changes_nothing_that_is_right(
-    env: dict[str, str], tmp_path: Path
-) -> None:
-    env = {name: value for name, value in env.items() if name not in cheap_stretching.MARKED}
-    (tmp_path / "words").write_text(WORDS)
-    assert run(env, "rotate-key", "--new-key-file", str(tmp_path / "words")).returncode == 0
-    env = env | {"DB_ENCRYPTION_KEY": WORDS}
-    done = run(env, "keys", "calibrate", "--seconds", "0.01", "--yes")
-    assert done.returncode == 0
-    assert "That is the same. Nothing is changed." in done.stderr
-    assert re.search(r"with up to \d+ [MG]iB of memory", done.stderr)
-    assert "Today it is Argon2id 64 MiB" in done.stderr
-    assert listed(env)[0]["cost"] == "Argon2id 64 MiB, 3 passes, 4 lanes"
-
-
-@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-5", "1e9", "soon"])
-def test_calibrate_refuses_what_is_no_bearable_time(seconds: str, tmp_path: Path) -> None:
-    done = run({"HOME": str(tmp_path)}, "keys", "calibrate", "--seconds", seconds)
-    assert done.returncode == 2
-    assert "give a number of seconds from 0.01 to 30" in done.stderr
-    assert "unexpected" not in done.stderr
+    assert run(env, "restore", "--key-file", str(old)).returncode == 19
 
 
 def test_rotate_key_names_what_still_opens_and_where_the_old_key_lies(
@@ -270,8 +241,7 @@ def test_doctor_tells_of_the_keys_and_of_who_has_the_cache_open(
     assert "recovery create" in found["keys"]["hint"]
     assert found["databases"]["state"] == "ok"
     assert run(env, "keys", "add", "--generate").returncode == 0
-    assert run(env, "keys", "mark-compromised", "2").returncode == 0
-    assert "a random key, a random key (compromised)" in run(env, "status").stdout
+    assert "a random key, a random key" in run(env, "status").stdout
     unknown_file = (
         account_folder(simulator, tmp_path) / f"notarium_cache.{'0' * 16}.sqlite.encrypted"
     )
@@ -281,8 +251,6 @@ def test_doctor_tells_of_the_keys_and_of_who_has_the_cache_open(
         server.tool("list")
         found = doctor(env)
         assert server.leave() == 0
-    assert found["keys"]["state"] == "warn"
-    assert "keys remove 2" in found["keys"]["hint"]
     assert found["databases"]["state"] == "warn"
     assert unknown_file.name in found["databases"]["seen"]
     if sys.platform == "linux":
@@ -313,23 +281,32 @@ def test_reencrypt_names_the_server_in_its_way_and_the_keys_that_do_not_follow(
         assert server.leave() == 0
 
 
-def test_a_plain_cache_is_encrypted_and_served(simulator: Simulator, tmp_path: Path) -> None:
-    env = environment(simulator, tmp_path)
-    active = sum(not note["deleted"] for note in simulator.notes().values())
-    title = next(iter(simulator.notes().values()))["content"].splitlines()[0].encode()
-    with Server(env | {"DB_ENCRYPTION": "off"}) as server:
-        server.loaded(active)
+@pytest.mark.parametrize("store", ["local", "simplenote"])
+def test_a_plain_cache_becomes_an_encrypted_one_by_the_commands_that_the_hint_names(
+    simulator: Simulator, tmp_path: Path, store: str
+) -> None:
+    env = environment(simulator, tmp_path, NOTARIUM_STORE=store)
+    plain, out = env | {"DB_ENCRYPTION": "off"}, str(tmp_path / "out")
+    with Server(plain) as server:
+        server.tool("save", text="plain words that only this test has")
         assert server.leave() == 0
-    assert run(env, "status").returncode == 22
-    done = run(env, "migrate-plaintext")
-    assert done.returncode == 0, done.stderr
-    assert "can survive" in done.stderr
+    told = run(env, "status")
+    assert told.returncode == 22
+    way = " ".join(told.stdout.split())
+    assert "`mcp-notarium purge`" in way
+    if store == "local":
+        assert way.index("export PATH") < way.index("purge`") < way.index("import PATH")
+        assert run(plain, "export", out).returncode == 0
+    assert run(env, "purge", "--yes").returncode == 0
+    if store == "local":
+        done = run(env, "import", out, "--yes")
+        assert done.returncode == 0, done.stderr
     with Server(env) as server:
-        assert server.tool("list")["total_items"] == active
+        until(lambda: server.tool("list", query="plain words that")["total_items"] == 1)
         assert server.leave() == 0
     files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
-    assert not [path for path in files if title in path.read_bytes()]
-    assert run(env, "migrate-plaintext").returncode == 1
+    assert files
+    assert not [path for path in files if b"plain words that" in path.read_bytes()]
 
 
 def test_purge_asks_for_the_accounts_name_and_leaves_nothing(

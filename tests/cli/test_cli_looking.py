@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import damage_marker
+from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.errors import Verdict
 from mcp_notarium.files.account_folder import AccountFolder
 from notarium_devtools.simperium import Simulator
@@ -137,7 +137,7 @@ def test_what_a_start_would_bring_in_order_stays_as_it_is(tmp_path, simulator):
         kept = AccountFolder(folder)
         kept.key_copy.unlink()
         kept.audit_anchor.unlink()
-        damage_marker.write(kept)
+        mark_damage(kept)
         assert kept.damage_marker.exists()
         for name, command in LOOKING.items():
             before = seen(folder)
@@ -214,7 +214,7 @@ def test_on_a_disk_that_can_only_be_read_the_record_is_shown_and_verified(tmp_pa
         other = env | {"DB_ENCRYPTION_KEY": "raw:" + "77" * 32}
         done = on_read_only_disk(other, folder.parent, "audit", "verify")
         assert done.returncode == Verdict.WRONG_KEY, done.stderr
-        touched = on_read_only_disk(env, folder.parent, "keys", "disable", "1")
+        touched = on_read_only_disk(env, folder.parent, "keys", "remove", "1")
         assert touched.returncode != 0  # it is really read-only
         assert seen(folder) == before
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import slot_management, slot_rotation
+from mcp_notarium.account import key_changes, key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, recovery_keys, slot_changes
+from mcp_notarium.crypto import kdf, recovery_keys
 from mcp_notarium.secret import Secret
 from support import cheap_stretching
 from support.account import USERNAME, account, fingerprint
@@ -38,7 +38,7 @@ class Home:
         self.config = account(folder, db_key=Secret(WORDS))
         made_cheaply(folder)
         # The cheapest cost is refused by the real program.
-        slot_rotation.rotate_passphrase(
+        key_rotation.rotate_passphrase(
             self.config, new=Secret(WORDS), parameters=kdf.Argon2id(),
             options=ChangeOptions(bounds=replace(kdf.TEST_BOUNDS, argon2_ceiling=kdf.Argon2id())),
         )  # fmt: skip
@@ -57,7 +57,7 @@ class Home:
 
     def add(self, key: Secret | str, label: str = "") -> None:
         new = Secret(key) if isinstance(key, str) else key
-        slot_management.add(self.config, new, label=label)
+        key_changes.add(self.config, new, label=label)
 
     def opens(self, key: str | Secret) -> bool:
         text = key if isinstance(key, str) else key.reveal_text()
@@ -68,7 +68,7 @@ class Home:
     def listed(self, key: str = NEW) -> list[tuple[object, ...]]:
         done = run(self.env(DB_ENCRYPTION_KEY=key), "keys", "list", "--json")
         found = json.loads(done.stdout)["slots"]
-        return [(one["slot"], one["type"], one["state"], one["label"]) for one in found]
+        return [(one["slot"], one["type"], one["label"]) for one in found]
 
     def costs(self) -> list[str]:
         done = run(self.env(), "keys", "list", "--json")
@@ -165,8 +165,8 @@ def test_without_the_passphrase_the_recovery_key_opens(home: Home) -> None:
         assert secret not in screen.screen
     assert [home.opens(key) for key in (NEW, PAPER, WORDS)] == [True, True, False]
     assert home.listed() == [
-        (3, "recovery", "active", "on paper"),
-        (4, "passphrase", "active", ""),
+        (3, "recovery", "on paper"),
+        (4, "passphrase", ""),
     ]
 
 
@@ -222,7 +222,7 @@ def test_a_made_up_key_is_not_shown_for_a_change_that_is_refused(
 
 def test_a_dear_passphrase_is_followed_by_one_as_dear(home: Home) -> None:
     dear = kdf.Argon2id(memory_kib=131_072)
-    slot_rotation.rotate_passphrase(home.config, new=Secret(WORDS), parameters=dear)
+    key_rotation.rotate_passphrase(home.config, new=Secret(WORDS), parameters=dear)
     for command, old, new in (
         (["rotate-key"], WORDS, NEW),
         (["rotate-key", "--reencrypt"], NEW, WORDS),
@@ -283,9 +283,8 @@ def test_slots_that_do_not_follow_are_named_and_confirmed_before_the_cache_is_re
 ) -> None:
     home.add(PAPER, "on paper")
     home.add(THIRD)
-    slot_management.change_slot(home.config, 4, slot_changes.disable)
     done = home.unchanged("rotate-key", "--reencrypt")
-    named = ('slot 3 ("on paper", recovery)', "slot 4 (passphrase, disabled)")
+    named = ('slot 3 ("on paper", recovery)', "slot 4 (passphrase)")
     assert all(one in done.stderr for one in named)
     for answer, code in (("n", 1), (CTRL_C, 130), ("y", 0)):
         before = fingerprint(home.folder / "notarium")
@@ -301,7 +300,7 @@ def test_slots_that_do_not_follow_are_named_and_confirmed_before_the_cache_is_re
         assert (fingerprint(home.folder / "notarium") == before) is (code != 0)
     assert f"{named[0]} was dropped" in screen.screen
     assert "keys recovery create" in screen.screen
-    assert home.listed() == [(5, "passphrase", "active", "")]
+    assert home.listed() == [(5, "passphrase", "")]
 
 
 def test_the_recovery_key_follows_when_it_is_the_way_in(home: Home) -> None:
@@ -317,7 +316,7 @@ def test_the_recovery_key_follows_when_it_is_the_way_in(home: Home) -> None:
         assert screen.ends() == 0, screen.screen
     assert "slot 2 (passphrase) was dropped" in screen.screen
     assert home.listed() == [
-        (3, "recovery", "active", "on paper"),
-        (4, "passphrase", "active", ""),
+        (3, "recovery", "on paper"),
+        (4, "passphrase", ""),
     ]
     assert home.opens(PAPER)

@@ -60,7 +60,7 @@ def _filled(simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> P
     with Server(env) as server:
         server.loaded(sum(not note["deleted"] for note in simulator.notes().values()))
         assert server.leave() == 0
-    assert run(env, "keys", "backup", str(place / "copy")).returncode == 0
+    assert run(env, "backup", str(place / "copy")).returncode == 0
     return place
 
 
@@ -153,7 +153,7 @@ def reset(room: Room) -> None:
 
 
 def restore(room: Room) -> None:
-    room.mcp_notarium("keys", "restore", str(room.place / "copy"))
+    room.mcp_notarium("restore", "--key-file", str(room.place / "copy"))
 
 
 def repair(room: Room) -> None:
@@ -256,9 +256,10 @@ def let_go(room: Room) -> None:
 
 
 def older_key_file(room: Room) -> None:
+    older = room.key_files[0].read_bytes()
     room.mcp_notarium("keys", "add", "--generate")
     for path in room.key_files:
-        path.write_bytes((room.place / "copy").read_bytes())
+        path.write_bytes(older)
 
 
 def open_to_all(room: Room) -> None:
@@ -283,8 +284,8 @@ def plain_cache(room: Room) -> None:
         assert server.leave() == 0
 
 
-def migrate(room: Room) -> None:
-    room.mcp_notarium("migrate-plaintext")
+def purge(room: Room) -> None:
+    room.mcp_notarium("purge", "--yes")
 
 
 def plain_in_its_place(room: Room) -> None:
@@ -318,8 +319,8 @@ CASES = [
     (10, half_a_key, "Give the key this cache was made with", key_given),
     (11, other_key, "Give the key this cache was made with", key_given),
     (11, other_key, RESET, reset),
-    (12, key_files_cut, "`mcp-notarium keys restore PATH`", restore),
-    (12, key_files_gone, "`mcp-notarium keys restore PATH`", restore),
+    (12, key_files_cut, "`mcp-notarium restore --key-file PATH`", restore),
+    (12, key_files_gone, "`mcp-notarium restore --key-file PATH`", restore),
     (12, key_files_gone, RESET, reset),
     (13, last_page_damaged, "`mcp-notarium repair`", repair),
     (13, last_page_damaged, RESET, reset),
@@ -337,7 +338,7 @@ CASES = [
     (19, older_key_file, RESET, reset),
     (20, open_to_all, "Run `chmod 700 ", None),
     (21, driver_missing, "Reinstall", reinstalled),
-    (22, plain_cache, "`mcp-notarium migrate-plaintext`", migrate),
+    (22, plain_cache, "`mcp-notarium purge`", purge),
     (22, plain_in_its_place, RESET, reset),
     (22, switched_off, "Remove DB_ENCRYPTION=off", switched_on),
     (22, switched_off, RESET, reset),

@@ -91,7 +91,6 @@ def test_who_has_set_nothing_up_is_told_that_first(command, tmp_path):
 PLAIN = {"NOTARIUM_STORE": "local", "DB_ENCRYPTION": "off"}
 KEYLESS = {
     "keys list": (22, "not encrypted"),
-    "keys calibrate": (22, "not encrypted"),
     "keys recovery create": (22, "not encrypted"),
     "restore --yes": (1, "nothing was restored: copies are made of encrypted"),
     "repair": (1, "nothing was repaired"),

@@ -169,7 +169,7 @@ def test_hostile_names_are_shown_and_do_nothing(browser: Browser, tmp_path: Path
         titles={ID: HOSTILE_TITLE},
         checks=[Check(HOSTILE, "warn", HOSTILE, HOSTILE_TITLE)],
         chain=Verification(Head(1), 1, (Fault(FaultKind.EDITED, 1, HOSTILE),), (HOSTILE,)),
-        keys=KeyRing(((HOSTILE, HOSTILE, HOSTILE),), HOSTILE, HOSTILE),
+        keys=KeyRing(((HOSTILE, HOSTILE),), HOSTILE, HOSTILE),
     )
     browser.show(width=360)
     browser.open(path)

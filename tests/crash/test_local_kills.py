@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from mcp_notarium.account import database_copies
+from mcp_notarium.account import copies
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.cache import Cache
 from support import local_kill_child
@@ -42,9 +42,9 @@ def sound_copies(home):
     config = configured(home)
     with closing(open_cheaply(config)) as opened:
         data_key = opened.data_key
-    found = database_copies.list_copies(folder_of(config))
+    found = copies.list_copies(folder_of(config))
     for one in found:
-        database_copies.require_authentic(one.path, data_key)
+        copies.require_authentic(one.path, data_key)
     return len(found)
 
 

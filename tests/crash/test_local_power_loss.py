@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import database_copies, opener, rollback
+from mcp_notarium.account import copies, opener, rollback
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.audit_table import AuditTable
@@ -67,8 +67,8 @@ def check_left(home, *, told):
     assert len(ended) >= told
     if told:
         assert said is not None  # what is never there accuses nobody
-    for copy in database_copies.list_copies(folder_of(config)):
-        database_copies.require_authentic(copy.path, opened.data_key)
+    for copy in copies.list_copies(folder_of(config)):
+        copies.require_authentic(copy.path, opened.data_key)
 
 
 def cut(folder, number, *, heeded=lambda _one: True):

@@ -16,7 +16,7 @@ import pytest
 
 from support import disk_trace, power_loss
 from support.account import fingerprint
-from support.disk_trace import Cut, Flush, FlushFolder, Operation
+from support.disk_trace import Flush, FlushFolder, Operation
 from support.found import Violation
 from support.long import LONG, sample
 from support.power_stories import DISTINCT, story_named
@@ -85,26 +85,6 @@ def test_a_recording_played_to_its_end_gives_the_files_on_the_disk(tmp_path, sto
     disk.finish()
     disk.lay_out(recording.root, tmp_path / "home")
     assert persistent_files(tmp_path / "home") == in_the_end
-
-
-@pytest.mark.attack(48)
-def test_every_plain_byte_is_overwritten_before_its_place_is_given_back():
-    recording, _ = played("migrate-plaintext")
-    files = {
-        file
-        for path, file in recording.names.items()
-        if path.match("*.sqlite*") and not path.name.endswith("-shm")
-    }
-    disk = power_loss.before(recording)
-    assert len(files) >= 2
-    assert all(any(disk.contents[file]) for file in files)
-    for one in recording.operations:
-        if isinstance(one, Cut) and one.file in files:
-            disk.do(Flush(one.file))
-            assert not any(disk.contents[one.file][one.size :])
-        disk.do(one)
-    disk.finish()
-    assert not any(any(disk.contents[file]) for file in files)
 
 
 @pytest.mark.attack(18)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import generation_writer, reencryption
+from mcp_notarium.account import generation, rewrite
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
@@ -65,7 +65,7 @@ def test_killed_at_any_step_exactly_one_key_opens_and_the_retry_works(tmp_path, 
 
 
 def again(config):
-    reencryption.reencrypt(
+    rewrite.reencrypt(
         config, new=THIRD, parameters=kdf.CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
     )
 
@@ -88,7 +88,7 @@ def content(config):
         return None
     with closing(open_cheaply(config)) as opened:
         assert integrity.check(opened.database) == ()
-        return table_copy.content_digest(opened.database, without=generation_writer.BINDING_KEYS)
+        return table_copy.content_digest(opened.database, without=generation.BINDING_KEYS)
 
 
 @pytest.mark.attack(17)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_notarium.account import slot_rotation
+from mcp_notarium.account import key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_file_codec
 from mcp_notarium.secret import Secret
@@ -19,7 +19,7 @@ def temporary_files(config):
 
 def rotate_to_third(config, old):
     options = ChangeOptions(old=Secret(old), bounds=BOUNDS)
-    return slot_rotation.rotate_passphrase(
+    return key_rotation.rotate_passphrase(
         config, new=Secret(THIRD), parameters=kdf.CHEAPEST, options=options
     )
 

@@ -34,7 +34,7 @@ STORIES = [story for story in DISTINCT if story.command]
 NEXT = 3 if LONG else 27
 """Every so many places before the commit point are tried, from one that is drawn, and those behind it."""
 NO_FILE = {"begin", "commit", "committed", "flock"}
-AGAIN = {name: name for name in ("rotate-key --reencrypt", "migrate-plaintext", "repair", "purge")}
+AGAIN = {name: name for name in ("rotate-key --reencrypt", "repair", "purge")}
 """What is run again where something is left; whoever changes slots has nothing to leave."""
 FAILURE = "cannot be"
 
@@ -137,7 +137,7 @@ def test_a_failure_of_the_disk_is_called_one_only_while_what_was_before_counts(
         shutil.rmtree(home)
 
 
-@pytest.mark.parametrize("name", ["migrate-plaintext", "repair", "purge"])
+@pytest.mark.parametrize("name", ["repair", "purge"])
 def test_the_named_command_removes_the_old_files(tried, name, monkeypatch, capsys):
     (story,) = (one for one in STORIES if one.name == name)
     *_, whole = tried(story)

@@ -40,7 +40,7 @@ LEFT = sample("pages left", range(80), 3)
 
 
 GOES_ON = {
-    *("purge", "migrate-plaintext", "repair", "rotate-key --reencrypt"),
+    *("purge", "repair", "rotate-key --reencrypt"),
     *("keychain disable", "rotate-key --keychain, again"),
 }
 """They go on where they failed, also behind their commit point; the keychain may fail later, too."""

@@ -33,7 +33,7 @@ NEXT, NEXT_CALL = (2, 4) if LONG else (9, 29)
 CALLS = "fsync,fdatasync,pwrite64,sendfile,ftruncate,rename,unlink,mkdir,rmdir,flock"
 SERVED = {"rotate-key --reencrypt": NEW}
 if LONG:
-    SERVED |= {"rotate-key": NEW, "keys add": KEY, "keys disable": KEY, "repair": KEY}
+    SERVED |= {"rotate-key": NEW, "keys add": KEY, "keys remove": KEY, "repair": KEY}
 NOWHERE = {
     f"{name}_URL": "http://127.0.0.1:9"
     for name in ("SIMPERIUM_AUTH", "SIMPLENOTE_APP")  # the third would name another account

@@ -275,12 +275,11 @@ def test_an_unencrypted_cache_is_rebuilt_if_the_settings_ask_for_that(
     assert _set_aside(plain_folder)
 
 
-def test_an_unencrypted_cache_that_cannot_be_encrypted_can_be_quarantined(
+def test_a_damaged_unencrypted_cache_can_be_quarantined(
     simulator: Simulator, plain_folder: AccountFolder, tmp_path: Path
 ) -> None:
     env = environment(simulator, tmp_path)
     _spoil(plain_folder, NOTES)
-    assert run(env, "migrate-plaintext").returncode == 1
     assert "mcp-notarium reset-cache" in str(_reports(env)[0]["resolution_hint"])
     done = run(env, "reset-cache", "--yes")
     assert done.returncode == 0, done.stderr

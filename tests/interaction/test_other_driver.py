@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import reencryption, slot_rotation
+from mcp_notarium.account import key_rotation, rewrite
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.domain.note import Content
@@ -91,14 +91,14 @@ def put_more(folder):
 
 
 def change_key(folder):
-    slot_rotation.rotate_passphrase(
+    key_rotation.rotate_passphrase(
         config_of(folder), new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
     )
     say("changed")
 
 
 def rewrite_database(folder):
-    reencryption.reencrypt(
+    rewrite.reencrypt(
         config_of(folder, OTHER),
         new=Secret(PASSPHRASE),
         parameters=kdf.CHEAPEST,

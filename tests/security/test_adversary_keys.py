@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import mcp_notarium
-from mcp_notarium.account import rollback, slot_management
+from mcp_notarium.account import key_changes, rollback
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.audit.chain import AuditEntry
-from mcp_notarium.crypto import kdf, recovery_keys, slot_changes
+from mcp_notarium.crypto import kdf, recovery_keys
 from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
@@ -127,13 +127,13 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
 
 
 @pytest.mark.attack(47)
-def test_a_recovery_key_opens_until_it_is_disabled(tmp_path):
+def test_a_recovery_key_opens_until_it_is_removed(tmp_path):
     config, paper = made(tmp_path), recovery_keys.generate()
     by_paper = replace(config, db_key=paper)
     options = ChangeOptions(bounds=BOUNDS)
-    slot_management.add(config, paper, parameters=kdf.CHEAPEST, options=options)
+    key_changes.add(config, paper, parameters=kdf.CHEAPEST, options=options)
     open_cheaply(by_paper).close()
-    slot_management.change_slot(config, 2, slot_changes.disable, options=options)
+    key_changes.remove(config, 2, options=options)
     with pytest.raises(LockedError) as refused:
         open_cheaply(by_paper)
     assert refused.value.exit_code == 11

@@ -54,7 +54,6 @@ WORKING = {
     "generate-key": [],
     "repair": [],
     "backup": ["OUT.backup"],
-    "migrate-plaintext": [],
 }
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc/PID/environ"),

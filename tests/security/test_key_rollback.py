@@ -10,21 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import (
-    key_file_backup,
-    keychain_slot,
-    reencryption,
-    repair,
-    slot_management,
-    slot_rotation,
-)
+from mcp_notarium.account import backup, key_changes, key_rotation, rescue, rewrite
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import (
     kdf,
     key_file_codec,
     key_slots,
     recovery_keys,
-    slot_changes,
     user_key,
 )
 from mcp_notarium.crypto.slot_changes import KeyChangeStep
@@ -48,22 +40,17 @@ OLD, NEW = Secret(PASSPHRASE), Secret(OTHER)
 THIRD = Secret("three quiet doors above the harbour")
 
 COMMANDS = {
-    "rotate": lambda c: slot_rotation.rotate_passphrase(
+    "rotate": lambda c: key_rotation.rotate_passphrase(
         c, new=THIRD, parameters=kdf.CHEAPEST, options=GIVEN
     ),
-    "add": lambda c: slot_management.add(c, THIRD, parameters=kdf.CHEAPEST, options=GIVEN),
-    "recovery": lambda c: slot_management.add(c, recovery_keys.generate(), options=GIVEN),
-    "disable": lambda c: slot_management.change_slot(c, 2, slot_changes.disable, options=GIVEN),
-    "enable": lambda c: slot_management.change_slot(c, 2, slot_changes.enable, options=GIVEN),
-    "remove": lambda c: slot_management.change_slot(c, 2, slot_changes.remove, options=GIVEN),
-    "mark": lambda c: slot_management.change_slot(
-        c, 2, slot_changes.mark_compromised, options=GIVEN
-    ),
-    "keychain": lambda c: keychain_slot.enable(c, keychains.working(), options=GIVEN),
-    "rotate into the keychain": lambda c: keychain_slot.rotate_into_keychain(
+    "add": lambda c: key_changes.add(c, THIRD, parameters=kdf.CHEAPEST, options=GIVEN),
+    "recovery": lambda c: key_changes.add(c, recovery_keys.generate(), options=GIVEN),
+    "remove": lambda c: key_changes.remove(c, 2, options=GIVEN),
+    "keychain": lambda c: key_rotation.enable_keychain(c, keychains.working(), options=GIVEN),
+    "rotate into the keychain": lambda c: key_rotation.rotate_into_keychain(
         c, keychains.working(), from_keychain=False, options=GIVEN
     ),
-    "reencrypt": lambda c: reencryption.reencrypt(c, drop_others=True, options=GIVEN),
+    "reencrypt": lambda c: rewrite.reencrypt(c, drop_others=True, options=GIVEN),
     "open": open_cheaply,
 }
 
@@ -71,9 +58,9 @@ COMMANDS = {
 def rotated(tmp_path):
     """A cache with two keys whose first was exchanged; the key file of before lies beside it."""
     config = made(tmp_path)
-    slot_management.add(config, user_key.generate(), options=GIVEN)
+    key_changes.add(config, user_key.generate(), options=GIVEN)
     shutil.copy(folder_of(config).key_file, tmp_path / "old")
-    slot_rotation.rotate_passphrase(config, new=NEW, parameters=kdf.CHEAPEST, options=GIVEN)
+    key_rotation.rotate_passphrase(config, new=NEW, parameters=kdf.CHEAPEST, options=GIVEN)
     return config
 
 
@@ -82,6 +69,11 @@ def put_back(config, tmp_path, *, copy):
     shutil.copy(tmp_path / "old", folder.key_file)
     if copy:
         shutil.copy(tmp_path / "old", folder.key_copy)
+
+
+def back_up(config, to):
+    with closing(open_cheaply(config)) as opened:
+        return backup.back_up(opened, None, to, now=1_763_683_200.0, bounds=BOUNDS)
 
 
 def refused(config, command):
@@ -114,7 +106,7 @@ def test_a_repair_does_not_take_an_old_key_file_over(tmp_path, copy):
     config = rotated(tmp_path)
     spoil_a_page(config)
     put_back(config, tmp_path, copy=copy)
-    refused(config, lambda c: repair.repair(c, options=GIVEN))
+    refused(config, lambda c: rescue.repair(c, options=GIVEN))
 
 
 @pytest.mark.attack(7)
@@ -124,15 +116,15 @@ def test_the_copy_alone_tells_where_the_database_was_never_opened_again(tmp_path
     put_back(config, tmp_path, copy=False)
     for command in COMMANDS.values():
         refused(config, command)
-    refused(config, lambda c: key_file_backup.restore(c, tmp_path / "old", OLD, bounds=BOUNDS))
+    refused(config, lambda c: backup.restore_key_file(c, tmp_path / "old", OLD, bounds=BOUNDS))
 
 
 def test_the_way_out_that_is_named_works(tmp_path):
     config = rotated(tmp_path)
     put_back(config, tmp_path, copy=False)
-    assert "keys restore" in refused(config, open_cheaply).resolution_hint
+    assert "restore --key-file" in refused(config, open_cheaply).resolution_hint
     new = replace(config, db_key=NEW)
-    done = key_file_backup.restore(new, folder_of(config).key_copy, NEW, bounds=BOUNDS)
+    done = backup.restore_key_file(new, None, NEW, bounds=BOUNDS)
     open_cheaply(new).close()
     kept = done.quarantine / folder_of(config).key_file.name
     assert kept.read_bytes() == (tmp_path / "old").read_bytes()
@@ -144,7 +136,7 @@ def test_a_copy_that_falsely_claims_to_be_newer_locks_nobody_out(tmp_path):
     real = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
     forged = key_file_codec.serialise(replace(real, sequence=real.sequence + 5))
     folder.key_copy.write_bytes(forged)
-    slot_management.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
+    key_changes.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
     open_cheaply(config).close()
     [kept] = (config.account_dir / "quarantine").glob(f"*/{folder.key_copy.name}")
     assert kept.read_bytes() == forged
@@ -154,7 +146,7 @@ def test_a_copy_that_falsely_claims_to_be_newer_locks_nobody_out(tmp_path):
 def test_a_change_that_counts_is_not_called_a_failure(tmp_path, step):
     """Whoever is told that it failed goes on with the old key, and that opens nothing any more."""
     config = made(tmp_path)
-    done = slot_rotation.rotate_passphrase(
+    done = key_rotation.rotate_passphrase(
         config,
         new=NEW,
         parameters=kdf.CHEAPEST,
@@ -163,7 +155,7 @@ def test_a_change_that_counts_is_not_called_a_failure(tmp_path, step):
         ),
     )
     assert not done.proven
-    found = slot_management.list_slots(config, NEW, bounds=BOUNDS)
+    found = key_changes.list_slots(config, NEW, bounds=BOUNDS)
     assert found.opened_by is not None
 
 
@@ -172,17 +164,17 @@ def test_nothing_is_listed_or_copied_of_an_old_key_file(tmp_path):
     shutil.copy(tmp_path / "old", folder_of(config).key_file)
     to = tmp_path / "copied"
     for look in (
-        lambda: slot_management.list_slots(config, OLD, bounds=BOUNDS),
-        lambda: slot_management.list_slots(config, NEW, bounds=BOUNDS),
-        lambda: key_file_backup.back_up(config, to, key=NEW, bounds=BOUNDS),
-        lambda: key_file_backup.back_up(config, to, bounds=BOUNDS),
+        lambda: key_changes.list_slots(config, OLD, bounds=BOUNDS),
+        lambda: key_changes.list_slots(config, NEW, bounds=BOUNDS),
+        lambda: back_up(config, to),
+        lambda: back_up(replace(config, db_key=NEW), to),
     ):
         with pytest.raises(LockedError) as refused:
             look()
         assert refused.value.verdict is Verdict.ROLLBACK_SEEN
     assert not to.exists()
-    assert slot_management.list_slots(config, None, bounds=BOUNDS).uncertain
-    assert slot_management.list_slots(config, THIRD, bounds=BOUNDS).uncertain
+    assert key_changes.list_slots(config, None, bounds=BOUNDS).uncertain
+    assert key_changes.list_slots(config, THIRD, bounds=BOUNDS).uncertain
 
 
 def test_a_copy_that_falsely_claims_to_be_newer_does_not_prevent_a_backup(tmp_path):
@@ -190,8 +182,8 @@ def test_a_copy_that_falsely_claims_to_be_newer_does_not_prevent_a_backup(tmp_pa
     folder = folder_of(config)
     real = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
     folder.key_copy.write_bytes(key_file_codec.serialise(replace(real, sequence=real.sequence + 5)))
-    assert not slot_management.list_slots(config, NEW, bounds=BOUNDS).uncertain
-    assert key_file_backup.back_up(config, tmp_path / "copied", key=NEW, bounds=BOUNDS) == real
+    assert not key_changes.list_slots(config, NEW, bounds=BOUNDS).uncertain
+    assert back_up(replace(config, db_key=NEW), tmp_path / "copied") == real
 
 
 @pytest.mark.parametrize("key", [NEW, THIRD])
@@ -208,7 +200,7 @@ def test_the_slots_of_each_key_file_are_tried_once(tmp_path, monkeypatch, key):
         return open_slot(keyfile, *given, **named)
 
     monkeypatch.setattr(key_slots, "open_slot", counted)
-    slot_management.list_slots(config, key, bounds=BOUNDS)
+    key_changes.list_slots(config, key, bounds=BOUNDS)
     assert tried == [real.sequence, real.sequence + 5]
 
 
@@ -233,7 +225,7 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
         side = read(path, bounds)
         if path == folder.key_copy and not changed:
             changed.append(path)
-            slot_management.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
+            key_changes.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
         return side
 
     changed = []
@@ -243,8 +235,8 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
 
 
 def change_a_slot(config):
-    done = slot_management.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
-    slot_management.change_slot(config, done.after.slots[-1].id, slot_changes.remove, options=GIVEN)
+    done = key_changes.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
+    key_changes.remove(config, done.after.slots[-1].id, options=GIVEN)
 
 
 def spoil_every_page(config):

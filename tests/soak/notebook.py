@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium import config
-from mcp_notarium.account import database_copies, opener
+from mcp_notarium.account import copies, opener
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.database_opener import PAGE_CACHE
@@ -70,13 +70,13 @@ class Notebook(Account):
             if note_id not in self.promises.deleted and told - held.get(note_id, set()):
                 missing = sorted(told - held.get(note_id, set()))[:5]
                 self.promises.complain(f"note {note_id} has lost its versions {missing}")
-        copies = database_copies.list_copies(AccountFolder(self.cache))
-        if not copies or data_key is None:
+        found = copies.list_copies(AccountFolder(self.cache))
+        if not found or data_key is None:
             self.promises.complain("nobody who left last has made a copy")
             return
-        for copy in copies:
-            database_copies.require_authentic(copy.path, data_key)
-        self.counts["copies at the end"] = len(copies)
+        for copy in found:
+            copies.require_authentic(copy.path, data_key)
+        self.counts["copies at the end"] = len(found)
 
     def _config(self) -> config.Config:
         return config.load(self.env(), cwd=self.folder).config

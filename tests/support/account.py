@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mcp_notarium.account import opener
-from mcp_notarium.account.startup_actions import OpenedCache
+from mcp_notarium.account.generation import OpenedCache
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, key_file_codec
 from mcp_notarium.crypto.key_file_codec import KeyFile

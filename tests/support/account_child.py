@@ -1,6 +1,6 @@
 """Another process that does one thing to an account's cache and dies where it is told to.
 
-``run`` does ``create``, ``create-plain``, ``rebuild``, ``rotate``, ``reencrypt``, ``encrypt`` or
+``run`` does ``create``, ``create-plain``, ``rebuild``, ``rotate``, ``reencrypt`` or
 ``write``, killed by SIGKILL at a step or after some time; ``start`` holds a cache open until it gets a line.
 """
 
@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from unittest.mock import patch
 
-from mcp_notarium.account import plaintext_migration, reencryption, slot_rotation
+from mcp_notarium.account import key_rotation, rewrite
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.secret import Secret
@@ -87,7 +87,7 @@ def act(folder: Path, action: str, step: str) -> None:
 
     config = account(folder)
     if action == "rotate":
-        slot_rotation.rotate_passphrase(
+        key_rotation.rotate_passphrase(
             config,
             new=Secret(OTHER),
             parameters=kdf.CHEAPEST,
@@ -95,17 +95,11 @@ def act(folder: Path, action: str, step: str) -> None:
         )
         return
     if action == "reencrypt":
-        reencryption.reencrypt(
+        rewrite.reencrypt(
             config,
             new=Secret(OTHER),
             parameters=kdf.CHEAPEST,
             options=ChangeOptions(bounds=BOUNDS, at=at),
-        )
-        return
-    if action == "encrypt":
-        options = ChangeOptions(bounds=BOUNDS, at=at)
-        plaintext_migration.encrypt_plain(
-            config, Secret(OTHER), parameters=kdf.CHEAPEST, options=options
         )
         return
     if action == "create-plain":

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import (
-    generation_writer,
-    key_file_backup,
-    plaintext_migration,
-    purge,
-    reencryption,
-    repair,
-)
+from mcp_notarium.account import backup, purge, rescue, rewrite
 from mcp_notarium.account import opener as opening
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
+from mcp_notarium.account.generation import BINDING_KEYS, SwitchResult
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import key_file_codec
 from mcp_notarium.crypto.errors import KeyFileDamaged
@@ -47,7 +41,7 @@ def _reencrypted(found: Found) -> None:
     opener = NEW if found.is_after([KEY], [NEW]) else KEY
     _require_whole_chain(found, opener)
     with found.again():
-        reencryption.reencrypt(found.config(opener), new=THIRD)
+        rewrite.reencrypt(found.config(opener), new=THIRD)
     _require_whole_chain(found, THIRD)
     found.require_openers([THIRD], KEY, NEW, THIRD)
     found.require_tidy(slots=1)
@@ -73,46 +67,18 @@ def _anchor(home: Path) -> None:
         assert opened.anchor.write(table, opened.database)
 
 
-def _encrypted(found: Found) -> None:
-    # Where both lie there, start-up says that the command has to be run again.
-    plain = _plain_left(found)
-    mismatch = Verdict.MODE_MISMATCH
-    opens, as_plain = (found.opens_or(mismatch, db_encryption=mode) for mode in (True, False))
-    demand(Broken.MIXED, opens or as_plain or plain, "there is no cache")
-    if not opens:
-        found.require_not_told("it is not encrypted")
-    with (
-        found.again(),
-        suppress(InvalidRequest),
-    ):  # where nothing plain is left, nor is anything to do
-        _encrypt(found.home, ignore_step)
-    demand(Broken.STRAY, not _plain_left(found), "plain notes")
-    found.require_openers([KEY], KEY)
-    found.require_tidy(slots=1)
-
-
-def _encrypt(home: Path, at: StepHook) -> None:
-    done = plaintext_migration.encrypt_plain(given_key(home), KEY, options=_given(at))
-    _require_finished(done.state)
-
-
 def _reencrypt(home: Path, at: StepHook) -> None:
-    done = reencryption.reencrypt(given_key(home), new=NEW, options=_given(at))
+    done = rewrite.reencrypt(given_key(home), new=NEW, options=_given(at))
     _require_finished(done.state)
 
 
-def _require_finished(state: generation_writer.SwitchResult) -> None:
+def _require_finished(state: SwitchResult) -> None:
     """Nobody is told that it is done while something is left, as by the commands."""
     state.require_finished("it is not finished", hint="")
 
 
-def _plain_left(found: Found) -> bool:
-    folder = found.folder
-    return folder.plain_database.exists() or folder.plain_remains.exists()
-
-
 def _repair(home: Path, at: StepHook) -> None:
-    done = repair.repair(given_key(home), options=_given(at))
+    done = rescue.repair(given_key(home), options=_given(at))
     if done is None:
         raise InvalidRequest("nothing is wrong")
     _require_finished(done.state)
@@ -136,7 +102,7 @@ def _spoil(home: Path) -> str:
             trial = Path(elsewhere).resolve() / "home"
             shutil.copytree(home, trial)
             try:
-                done = repair.repair(given_key(trial), options=_given(ignore_step))
+                done = rescue.repair(given_key(trial), options=_given(ignore_step))
             except (CacheError, LockedError):
                 continue
             if done is None or done.quarantine is None:
@@ -144,9 +110,7 @@ def _spoil(home: Path) -> str:
             with closing(opening.open_cache(given_key(trial))) as opened:
                 if JournalTable(opened.database).all() == [_UNFINISHED]:
                     (home / _DAMAGED).write_bytes(spoilt)
-                    return table_copy.content_digest(
-                        opened.database, without=generation_writer.BINDING_KEYS
-                    )
+                    return table_copy.content_digest(opened.database, without=BINDING_KEYS)
     raise AssertionError("no page can be spoilt so that the write is left")
 
 
@@ -168,8 +132,8 @@ def _repaired(found: Found) -> None:
 
 def _keep_old_keys(home: Path) -> None:
     """A quarantine in which a key file lies that opens the database."""
-    key_file_backup.back_up(given_key(home), home.parent / "copy.json")
-    key_file_backup.restore(given_key(home), home.parent / "copy.json", KEY)
+    shutil.copy(folder_of(given_key(home)).key_file, home.parent / "copy.json")
+    backup.restore_key_file(given_key(home), home.parent / "copy.json", KEY)
     (home.parent / "copy.json").unlink()
 
 
@@ -217,15 +181,6 @@ CACHE_STORIES = (
         lead=_anchor,
         judged=_reencrypted,
         unflushed=(Verdict.KEY_FILE_DAMAGED, Verdict.DATABASE_MISSING),
-    ),
-    Story(
-        name="migrate-plaintext",
-        act=_encrypt,
-        command=("migrate-plaintext",),
-        says="The cache is encrypted and compared",
-        judged=_encrypted,
-        unflushed=(Verdict.KEY_FILE_DAMAGED, Broken.UNTRUE),
-        environment={"DB_ENCRYPTION": "off"},
     ),
     Story(
         name="repair",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from mcp_notarium.account import generation_writer, opener
+from mcp_notarium.account import generation, opener
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_file_codec
 from mcp_notarium.crypto.errors import KeyFileDamaged
@@ -179,4 +179,4 @@ def content(config: Config, *, system: Keychain | None = None) -> str:
         faults = integrity.check(opened.database)
         demand(Broken.DAMAGED, not faults, faults)
         demand(Broken.LOST, not opened.created, "an empty cache was made in its place")
-        return table_copy.content_digest(opened.database, without=generation_writer.BINDING_KEYS)
+        return table_copy.content_digest(opened.database, without=generation.BINDING_KEYS)

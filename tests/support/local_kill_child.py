@@ -7,7 +7,7 @@ import signal
 from contextlib import closing
 from pathlib import Path
 
-from mcp_notarium.account import database_copies, reencryption, restoration
+from mcp_notarium.account import copies, rescue, rewrite
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.local.kind import TABLES
@@ -24,17 +24,17 @@ def copy(home: Path, text: str, *, now: float = NOW) -> Path | None:
     opened = open_cheaply(configured(home))
     with closing(opened):
         OtherProcess(Cache(opened.database)).put("n1", text)
-        return database_copies.copy_after_changes(opened, TABLES, keep=2, now=now)
+        return copies.copy_after_changes(opened, TABLES, keep=2, now=now)
 
 
 def restore(home: Path) -> None:
     """Put the newest copy back."""
-    restoration.restore(configured(home), options=_options())
+    rescue.restore(configured(home), options=_options())
 
 
 def reencrypt(home: Path) -> None:
     """Write it under a new data key, which the same key opens."""
-    reencryption.reencrypt(configured(home), options=_options())
+    rewrite.reencrypt(configured(home), options=_options())
 
 
 def _options() -> ChangeOptions:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+import zipfile
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from mcp_notarium.account import key_file_backup, keychain_slot, slot_management, slot_rotation
+from mcp_notarium.account import backup, key_changes, key_rotation, opener
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, recovery_keys, slot_changes
-from mcp_notarium.crypto.key_file_codec import Slot, SlotState, SlotType
+from mcp_notarium.crypto import kdf, recovery_keys
+from mcp_notarium.crypto.key_file_codec import Slot, SlotType
 from mcp_notarium.errors import Verdict
 from mcp_notarium.files.private_files import StepHook
 from mcp_notarium.secret import Secret
 from support import keychains
 from support.account import BOUNDS, PASSPHRASE, folder_of
-from support.found import KEY, KEYCHAIN, NEW, THIRD, Broken, Found, demand
+from support.found import KEY, KEYCHAIN, NEW, THIRD, Broken, Found, Violation, demand
 from support.stories import Story, given_key
 
 WORDS = Secret(PASSPHRASE)
@@ -28,18 +31,12 @@ def _given(at: StepHook, **changes) -> ChangeOptions:
 
 
 def _add(home: Path) -> None:
-    slot_management.add(given_key(home), NEW)
-
-
-def _add_disabled(home: Path) -> None:
-    _add(home)
-    slot_management.change_slot(given_key(home), 2, slot_changes.disable)
+    key_changes.add(given_key(home), NEW)
 
 
 def _damage(home: Path) -> None:
-    config = given_key(home)
-    key_file_backup.back_up(config, home / "copy.json")
-    folder = folder_of(config)
+    folder = folder_of(given_key(home))
+    shutil.copy(folder.key_file, home / "copy.json")
     for path, garbage in zip((folder.key_file, folder.key_copy), _GARBAGE, strict=True):
         path.write_bytes(garbage)
 
@@ -47,7 +44,7 @@ def _damage(home: Path) -> None:
 def _rotated(found: Found) -> None:
     opener = NEW if found.is_after([KEY], [NEW]) else KEY
     with found.again():
-        done = slot_rotation.rotate_passphrase(found.config(opener), new=THIRD)
+        done = key_rotation.rotate_passphrase(found.config(opener), new=THIRD)
     demand(Broken.STUCK, done.proven, "the database could not be opened as a proof")
     found.require_openers([THIRD], KEY, NEW, THIRD)
     found.require_tidy(slots=1)
@@ -56,7 +53,7 @@ def _rotated(found: Found) -> None:
 def _added(found: Found) -> None:
     there = found.is_after([KEY], [KEY, NEW])
     with found.again():
-        slot_management.add(found.config(), THIRD if there else NEW)
+        key_changes.add(found.config(), THIRD if there else NEW)
     found.require_openers([KEY, NEW], KEY, NEW)
     found.require_tidy(slots=2 + there)
 
@@ -64,84 +61,67 @@ def _added(found: Found) -> None:
 def _on_paper(found: Found) -> None:
     there = found.is_after([KEY], [KEY, PAPER])
     with found.again():
-        slot_management.add(found.config(), NEW if there else PAPER)
-        slot = slot_management.recovery_slot(found.config(), PAPER.reveal_text())
+        key_changes.add(found.config(), NEW if there else PAPER)
+        slot = key_changes.recovery_slot(found.config(), PAPER.reveal_text())
     demand(Broken.MIXED, slot.type is SlotType.RECOVERY, slot.type)
     found.require_openers([KEY, PAPER], KEY, PAPER)
     found.require_tidy(slots=2 + there)
-
-
-def _disabled(found: Found) -> None:
-    gone = found.is_after([KEY, NEW], [KEY])
-    with found.again():
-        change = slot_changes.enable if gone else slot_changes.disable
-        slot_management.change_slot(found.config(), 2, change)
-    found.require_openers([KEY, NEW] if gone else [KEY], KEY, NEW)
-    found.require_tidy(slots=2)
-
-
-def _enabled(found: Found) -> None:
-    there = found.is_after([KEY], [KEY, NEW])
-    with found.again():
-        change = slot_changes.disable if there else slot_changes.enable
-        slot_management.change_slot(found.config(), 2, change)
-    found.require_openers([KEY] if there else [KEY, NEW], KEY, NEW)
-    found.require_tidy(slots=2)
 
 
 def _removed(found: Found) -> None:
     gone = found.is_after([KEY, NEW], [KEY])
     with found.again():
         if gone:
-            slot_management.add(found.config(), NEW)
-        slot_management.change_slot(found.config(), found.keyfile.slots[-1].id, slot_changes.remove)
+            key_changes.add(found.config(), NEW)
+        key_changes.remove(found.config(), found.keyfile.slots[-1].id)
     found.require_openers([KEY], KEY, NEW)
     found.require_tidy(slots=1)
-
-
-def _marked(found: Found) -> None:
-    found.require_openers([KEY, NEW], KEY, NEW)
-    if found.keyfile.slots[1].state is SlotState.ACTIVE:
-        found.require_not_told("the slot is not marked")
-        with found.again():
-            slot_management.change_slot(found.config(), 2, slot_changes.mark_compromised)
-    demand(Broken.UNTRUE, found.keyfile.slots[1].state is SlotState.COMPROMISED, "not marked")
-    found.require_tidy(slots=2)
 
 
 def _restored(found: Found) -> None:
     if not found.opens_or(Verdict.KEY_FILE_DAMAGED):
         found.require_not_told("the key file is still damaged")
     with found.again():
-        key_file_backup.restore(found.config(), found.home / "copy.json", KEY)
+        backup.restore_key_file(found.config(), found.home / "copy.json", KEY)
     found.require_openers([KEY], KEY)
     kept = {path.read_bytes() for path in found.home.rglob("*.json*") if path.is_file()}
     demand(Broken.LOST, set(_GARBAGE) <= kept, "what was replaced is not kept")
     found.require_tidy(slots=1)
 
 
+def _back_up(home: Path) -> None:
+    with closing(opener.open_cache(given_key(home), bounds=BOUNDS, read_only=True)) as opened:
+        backup.back_up(opened, None, home / "copy.zip", now=1_763_683_200.0, bounds=BOUNDS)
+
+
 def _backed_up(found: Found) -> None:
-    copy = found.home / "copy.json"
+    copy = found.home / "copy.zip"
     whole = found.folder.key_file.read_bytes()
     if not copy.exists():
-        found.require_not_told("there is no copy")
+        found.require_not_told("there is no backup")
         with found.again():
-            key_file_backup.back_up(found.config(), copy)
-    demand(Broken.UNTRUE, copy.read_bytes() == whole, "the copy is not whole")
-    left = [path.name for path in found.home.glob(".copy.json*")]
+            _back_up(found.home)
+    try:
+        with zipfile.ZipFile(copy) as archive:
+            demand(Broken.UNTRUE, archive.testzip() is None, "the backup is not whole")
+            kept = archive.read(found.folder.key_file.name)
+    except zipfile.BadZipFile as error:
+        raise Violation(Broken.UNTRUE, "the backup is not whole") from error
+    demand(Broken.UNTRUE, kept == whole, "the key file in it is not whole")
+    left = [path.name for path in found.home.glob(".copy.zip*")]
     demand(Broken.STRAY, not left, f"left over: {left}")
     found.require_openers([KEY], KEY)
     found.require_tidy(slots=1)
 
 
 def _add_words(home: Path) -> None:
-    slot_management.add(
+    key_changes.add(
         given_key(home), WORDS, parameters=kdf.CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
     )
 
 
 def _make_dearer(home: Path, at: StepHook) -> None:
-    slot_rotation.rotate_passphrase(
+    key_rotation.rotate_passphrase(
         given_key(home, db_key=WORDS),
         new=WORDS,
         parameters=DEARER,
@@ -150,7 +130,7 @@ def _make_dearer(home: Path, at: StepHook) -> None:
     )
 
 
-def _calibrated(found: Found) -> None:
+def _dearer(found: Found) -> None:
     found.require_openers([KEY, WORDS], KEY, WORDS)
     if _of_words(found).kdf != DEARER:
         found.require_not_told("the cost is the old one")
@@ -168,12 +148,12 @@ def _of_words(found: Found) -> Slot:
 
 def _enable_keychain(home: Path, at: StepHook) -> None:
     system = keychains.stored_keychain(home / KEYCHAIN)
-    keychain_slot.enable(given_key(home), system, options=_given(at))
+    key_rotation.enable_keychain(given_key(home), system, options=_given(at))
 
 
 def _disable_keychain(home: Path, at: StepHook) -> None:
     system = keychains.stored_keychain(home / KEYCHAIN)
-    keychain_slot.disable(given_key(home), system, options=_given(at))
+    key_rotation.disable_keychain(given_key(home), system, options=_given(at))
 
 
 def _keychain_enabled(found: Found) -> None:
@@ -199,12 +179,12 @@ def _keychain_disabled(found: Found) -> None:
 
 
 def _with_paper(home: Path) -> None:
-    slot_management.add(given_key(home), PAPER, label="on paper")
+    key_changes.add(given_key(home), PAPER, label="on paper")
 
 
 def _move_into_keychain(home: Path, at: StepHook) -> None:
     system = keychains.stored_keychain(home / KEYCHAIN)
-    keychain_slot.rotate_into_keychain(
+    key_rotation.rotate_into_keychain(
         given_key(home), system, from_keychain=False, options=_given(at)
     )
 
@@ -216,7 +196,7 @@ def _with_keychain(home: Path) -> None:
 def _exchange(home: Path, at: StepHook) -> None:
     system = keychains.stored_keychain(home / KEYCHAIN)
     config = given_key(home, db_key=None, keychain=True)
-    keychain_slot.rotate_into_keychain(config, system, from_keychain=True, options=_given(at))
+    key_rotation.rotate_into_keychain(config, system, from_keychain=True, options=_given(at))
 
 
 def _moved_into_keychain(found: Found) -> None:
@@ -253,7 +233,7 @@ def _note_entry(home: Path) -> None:
 SLOT_STORIES = (
     Story(
         name="rotate-key",
-        act=lambda home, at: slot_rotation.rotate_passphrase(
+        act=lambda home, at: key_rotation.rotate_passphrase(
             given_key(home), new=NEW, options=_given(at)
         ),
         command=("rotate-key", "--new-key-file", "new-key"),
@@ -262,82 +242,48 @@ SLOT_STORIES = (
     ),
     Story(
         name="keys add",
-        act=lambda home, at: slot_management.add(given_key(home), NEW, options=_given(at)),
+        act=lambda home, at: key_changes.add(given_key(home), NEW, options=_given(at)),
         command=("keys", "add", "--new-key-file", "new-key"),
         says="its key opens the cache from now on",
         judged=_added,
     ),
     Story(
-        name="keys disable",
-        act=lambda home, at: slot_management.change_slot(
-            given_key(home), 2, slot_changes.disable, options=_given(at)
-        ),
-        command=("keys", "disable", "2"),
-        says="Slot 2: done",
-        lead=_add,
-        judged=_disabled,
-    ),
-    Story(
-        name="keys enable",
-        alike="keys disable",
-        act=lambda home, at: slot_management.change_slot(
-            given_key(home), 2, slot_changes.enable, options=_given(at)
-        ),
-        command=("keys", "enable", "2"),
-        says="Slot 2: done",
-        lead=_add_disabled,
-        judged=_enabled,
-    ),
-    Story(
         name="keys remove",
-        act=lambda home, at: slot_management.change_slot(
-            given_key(home), 2, slot_changes.remove, options=_given(at)
-        ),
+        act=lambda home, at: key_changes.remove(given_key(home), 2, options=_given(at)),
         command=("keys", "remove", "2"),
-        says="Slot 2: done",
+        says="Slot 2 is removed",
         lead=_add,
         judged=_removed,
     ),
     Story(
-        name="keys mark-compromised",
-        alike="keys disable",
-        act=lambda home, at: slot_management.change_slot(
-            given_key(home), 2, slot_changes.mark_compromised, options=_given(at)
-        ),
-        command=("keys", "mark-compromised", "2"),
-        says="Slot 2: done",
-        lead=_add,
-        judged=_marked,
-    ),
-    Story(
         name="keys recovery create",
         alike="keys add",
-        act=lambda home, at: slot_management.add(given_key(home), PAPER, options=_given(at)),
+        act=lambda home, at: key_changes.add(given_key(home), PAPER, options=_given(at)),
         judged=_on_paper,
     ),
     Story(
-        name="keys calibrate",
+        name="rotate-key, dearer",
         alike="rotate-key",
         act=_make_dearer,
         lead=_add_words,
-        judged=_calibrated,
+        judged=_dearer,
     ),
     Story(
-        name="keys restore",
-        act=lambda home, at: key_file_backup.restore(
+        name="restore --key-file",
+        act=lambda home, at: backup.restore_key_file(
             given_key(home), home / "copy.json", KEY, at=at
         ),
-        command=("keys", "restore", "copy.json"),
+        command=("restore", "--key-file", "copy.json"),
         says="is active again",
         lead=_damage,
         judged=_restored,
         unflushed=(Broken.UNTRUE, Broken.UNTRUE),
     ),
     Story(
-        name="keys backup",
-        act=lambda home, at: key_file_backup.back_up(given_key(home), home / "copy.json", at=at),
-        command=("keys", "backup", "copy.json"),
-        says="is copied to",
+        name="backup",
+        act=lambda home, _at: _back_up(home),
+        command=("backup", "copy.zip"),
+        says="The backup is",
         judged=_backed_up,
         unflushed=(Broken.UNTRUE, Broken.UNTRUE),
     ),

@@ -15,7 +15,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from mcp_notarium.account import plaintext_migration
 from mcp_notarium.storage import database
 from support import power_stories
 from support.account_child import KILLED, forked
@@ -27,7 +26,6 @@ _CALLS = {
     os: ("fsync", "mkdir", "rename", "replace", "link", "unlink", "remove", "rmdir", "ftruncate"),
     shutil: ("copyfile",),
     fcntl: ("flock",),
-    plaintext_migration: ("overwrite",),
 }
 TAKES_ROOM = {"open", "write", "sync", "fsync", "mkdir", "link", "copyfile"}
 """Where a disk or a quota may say no; ``write`` and ``sync`` are steps that commands name.

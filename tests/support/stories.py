@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mcp_notarium.account import generation_writer, opener
+from mcp_notarium.account import generation, opener
 from mcp_notarium.domain.note import Tombstone
 from mcp_notarium.errors import Verdict
 from mcp_notarium.files.private_files import StepHook
@@ -114,9 +114,7 @@ def _lived_in(
             store(Cache(opened.database), [Tombstone(note_id) for (note_id,) in gone])
             # Nobody has moved the log into the database.
             shutil.copytree(config.data_dir, made.name, dirs_exist_ok=True)
-            return made, table_copy.content_digest(
-                opened.database, without=generation_writer.BINDING_KEYS
-            )
+            return made, table_copy.content_digest(opened.database, without=generation.BINDING_KEYS)
 
 
 def given_key(home: Path, **changes):

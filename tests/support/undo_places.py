@@ -17,7 +17,7 @@ from typing import Any
 from mcp import Client
 from mcp_types import Implementation
 
-from mcp_notarium.account.memory_account import open_in_memory
+from mcp_notarium.account.generation import open_in_memory
 from mcp_notarium.config import Config
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.local.store import LocalStore

@@ -23,9 +23,9 @@ CACHE = (
     ),
     Defence(
         "pages are looked at before the database is opened",
-        "account/startup_rows_before_open.py",
-        "        lambda o: _is_damaged(o) and not o.files.wal,\n",
-        "        lambda _o: False,\n",
+        "account/startup_table.py",
+        "lambda o: _is_damaged(o) and not o.files.wal),\n",
+        "lambda _o: False),\n",
         ("unit/account/test_startup_table.py::test_every_row_decides_its_case",),
         (11, 12),
     ),
@@ -41,8 +41,8 @@ CACHE = (
     ),
     Defence(
         "what only this database has is not given up by a repair of its own accord",
-        "account/repair.py",
-        "        if whole_state and not report.complete:\n",
+        "account/rescue.py",
+        "        if whole and not report.complete:\n",
         "        if False:\n",
         (
             "unit/account/test_automatic_repair.py::test_what_only_this_database_has_is_never_given_up",
@@ -51,7 +51,7 @@ CACHE = (
     ),
     Defence(
         "a database is repaired three times a day at most",
-        "account/automatic_repair.py",
+        "account/rescue.py",
         "since=since) < MOST_A_DAY\n",
         "since=since) < 1000\n",
         (
@@ -60,7 +60,7 @@ CACHE = (
     ),
     Defence(
         "versions begin above those that were given before a repair",
-        "account/repair.py",
+        "account/rescue.py",
         "        NoteTable(target).raise_version_floor(least=lowest)\n",
         "        assert lowest >= 0\n",
         (
@@ -87,17 +87,17 @@ CACHE = (
     ),
     Defence(
         "every page of a copy is verified before an older one goes",
-        "account/database_copies.py",
-        "        _verify(unfinished, data_key)\n",
-        "",
+        "account/copies.py",
+        "            require_authentic(unfinished, data_key)\n        except",
+        "            pass\n        except",
         (
             "unit/account/test_database_copies.py::test_a_copy_that_the_disk_gives_back_otherwise_is_none",
         ),
     ),
     Defence(
         "later copies do not push out the copy of before a repair that lost something",
-        "account/repair.py",
-        "            database_copies.keep_newest(writer.folder, data_key)\n",
+        "account/rescue.py",
+        "            copies.keep_newest(writer.folder, data_key)\n",
         "            pass\n",
         (
             "unit/account/test_database_copies.py::test_the_copy_of_before_a_repair_with_losses_is_never_pushed_out",
@@ -105,7 +105,7 @@ CACHE = (
     ),
     Defence(
         "numbers go on after a copy was restored",
-        "account/restoration.py",
+        "account/rescue.py",
         "            least=int(options.clock()),\n",
         "",
         (
@@ -144,9 +144,9 @@ CACHE = (
     ),
     Defence(
         "a lost database is not recreated",
-        "account/startup_rows_before_open.py",
-        "        lambda o: not o.files.current,\n",
-        "        lambda _o: False,\n",
+        "account/startup_table.py",
+        "lambda o: not o.files.current),\n",
+        "lambda _o: False),\n",
         (f"{_OPENING}::test_damage_is_distinguished_from_a_wrong_key_and_nothing_is_deleted",),
         (13,),
     ),
@@ -183,17 +183,17 @@ CACHE = (
     ),
     Defence(
         "a plain database in an encrypted one's place",
-        "account/startup_rows_before_open.py",
-        "o.sample.plaintext_magic and not o.sample.good,",
-        "False,",
+        "account/startup_table.py",
+        "o.sample.plaintext_magic and not o.sample.good),",
+        "False),",
         (f"{_OPENING}::test_a_plain_database_in_the_encrypted_ones_place_is_a_mismatch",),
         (14,),
     ),
     Defence(
         "an authentic page says more than a forged magic",
-        "account/startup_rows_before_open.py",
-        "o.sample.plaintext_magic and not o.sample.good,",
-        "o.sample.plaintext_magic,",
+        "account/startup_table.py",
+        "o.sample.plaintext_magic and not o.sample.good),",
+        "o.sample.plaintext_magic),",
         (
             "unit/account/test_startup_table.py::test_an_encrypted_file_made_to_look_plain_is_opened",
         ),
@@ -489,9 +489,9 @@ CACHE = (
     ),
     Defence(
         "an unsuitable driver is seen at the start",
-        "account/startup_rows_before_open.py",
-        "    lambda o: bool(o.driver_problem),\n",
-        "    lambda _o: False,\n",
+        "account/startup_table.py",
+        "lambda o: bool(o.driver_problem)),\n",
+        "lambda _o: False),\n",
         ("unit/account/test_startup_table.py::test_every_row_decides_its_case",),
         (49,),
     ),

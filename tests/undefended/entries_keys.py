@@ -119,7 +119,7 @@ KEYS = (
     Defence(
         "one bound for the cost of all slots",
         "crypto/key_file_codec.py",
-        "    if not bounds.permits_together(kdf_work(slots)):\n",
+        "    if not bounds.permits_together(slot.kdf for slot in slots):\n",
         "    if False:\n",
         (
             "property/test_keyfile_properties.py::test_a_bomb_is_refused_quickly_and_without_much_memory",
@@ -175,7 +175,7 @@ KEYS = (
     ),
     Defence(
         "the database remembers the newest key file",
-        "account/startup_actions.py",
+        "account/opener.py",
         "            record_key_sequence(found.database, found.keyfile)\n",
         "            pass\n",
         (
@@ -231,9 +231,9 @@ KEYS = (
     ),
     Defence(
         "what a full disk leaves half made is removed",
-        "account/generation_writer.py",
-        "            remove_prepared(self.folder, new_keyfile)\n            raise\n\n    def carry_audit",
-        "            raise\n\n    def carry_audit",
+        "account/generation.py",
+        "            remove_prepared(self.folder, new_keyfile)\n            raise\n\n    def switch(",
+        "            raise\n\n    def switch(",
         (
             "unit/account/test_reencryption.py::test_a_disk_that_fills_up_leaves_the_old_cache_and_nothing_else",
         ),
@@ -251,21 +251,11 @@ KEYS = (
     ),
     Defence(
         "a copy is compared before it counts",
-        "account/generation_writer.py",
+        "account/generation.py",
         "check=lambda target: compare(old, target)",
         "check=lambda target: None",
         ("unit/account/test_reencryption.py::test_a_copy_that_differs_never_counts",),
         (17,),
-    ),
-    Defence(
-        "what `migrate-plaintext` erases is overwritten",
-        "account/plaintext_migration.py",
-        "        left -= file.write(bytes(min(left, _CHUNK)))\n",
-        "        left -= min(left, _CHUNK)\n",
-        (
-            "crash/test_power_loss.py::test_every_plain_byte_is_overwritten_before_its_place_is_given_back",
-        ),
-        (48,),
     ),
     Defence(
         "keys are removed first",
@@ -278,7 +268,7 @@ KEYS = (
     Defence(
         "the last key that needs no keychain stays",
         "crypto/key_slots.py",
-        "    if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYCHAIN for s in slots):\n",
+        "    if all(slot.type is SlotType.KEYCHAIN for slot in slots):\n",
         "    if False:\n",
         (
             "unit/crypto/test_slot_changes.py::test_one_active_slot_that_needs_no_keychain_always_stays",
@@ -304,14 +294,14 @@ KEYS = (
         (46,),
     ),
     Defence(
-        "a disabled slot opens nothing",
-        "crypto/key_slots.py",
-        "or slot.state is SlotState.DISABLED:",
-        "or False:",
+        "a removed slot opens nothing",
+        "crypto/slot_changes.py",
+        "    kept = tuple(slot for slot in keyfile.slots if slot.id != gone.id)\n",
+        "    kept = keyfile.slots\n",
         (
-            "unit/crypto/test_key_slots.py::test_a_disabled_slot_opens_nothing",
+            "unit/crypto/test_slot_changes.py::test_a_removed_slot_is_gone_and_the_others_stay",
             "unit/account/test_slot_management.py::test_a_slot_taken_away_opens_nothing_and_the_others_do",
-            "security/test_adversary_keys.py::test_a_recovery_key_opens_until_it_is_disabled",
+            "security/test_adversary_keys.py::test_a_recovery_key_opens_until_it_is_removed",
         ),
         (47,),
     ),

@@ -120,7 +120,6 @@ def refused() -> dict[str, tuple[str, str, bytes]]:
         "wrong_slot_salt": ("wrong key", key, forged(raw, slot(salt=b64(bytes(16))))),
         "wrong_slot_id": ("wrong key", key, forged(raw, slot(id=2))),
         "wrong_vault": ("wrong key", key, forged(raw, top(vault="0" * 32))),
-        "disabled_slot": ("wrong key", key, forged(raw, slot(state="disabled"))),
         "forged_generation": ("damaged", key, forged(raw, top(generation="0" * 16))),
         "forged_sequence": ("damaged", key, forged(raw, top(sequence=9))),
         "forged_database_salt": ("damaged", key, forged(raw, top(database_salt=b64(bytes(16))))),

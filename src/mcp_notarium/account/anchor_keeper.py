@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from mcp_notarium.account import rollback
 from mcp_notarium.account.audit_anchor import Anchor, Anchored, AnchorUnusable
-from mcp_notarium.account.copy_search import Copies
+from mcp_notarium.account.copies import Copies
+from mcp_notarium.account.generation import OpenedCache
 from mcp_notarium.account.rollback import Rollback
-from mcp_notarium.account.startup_actions import OpenedCache
 from mcp_notarium.audit.chain import Head
 from mcp_notarium.config import Config
 from mcp_notarium.errors import CacheDamaged, CacheError, RollbackSeen

@@ -32,7 +32,7 @@ from mcp_notarium.files.private_files import (
 )
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import write_ahead_log
-from mcp_notarium.storage.audit_table import ANCHORED, AuditTable
+from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
 from mcp_notarium.storage.database import Database
 
 _FORMAT = "mcp-notarium-audit-anchor"
@@ -303,3 +303,37 @@ def _was_anchored(database: Database) -> bool:
 LOOK = "Run `mcp-notarium audit verify`."
 """Last sentence of every notice about an anchor, and of no other notice."""
 _MARK = "INSERT OR REPLACE INTO sync_metadata(key, value) VALUES (?, ?)"
+
+
+def carry_chain(
+    anchor: Anchor | None,
+    old: tuple[Database, AuditKeys],
+    new: tuple[Database, AuditKeys],
+    *,
+    at: float,
+    why: str,
+    rescuing: bool = False,
+) -> bool:
+    """Copy the chain of a database, with new MACs and a record of what is wrong with it or its ``anchor`` (None: do not ask it).
+
+    Return whether it is all that the anchor knows. ``rescuing``: the old database is damaged; copy what can be read.
+    """
+    source = AuditTable(old[0], old[1].chain_mac)
+    anchored, wrong, older = None, [], False
+    try:
+        said = None if anchor is None else anchor.read(old[0])
+        if said is not None:
+            anchored = said.head
+            older = bool(said.replaced) or said.head.count > source.head().count
+            if said.replaced:
+                wrong.append("another file was put in the place of the database")
+    except AnchorUnusable as error:
+        wrong.append(error.message)
+    except CacheError:
+        if not rescuing:
+            raise
+    target = AuditTable(new[0], new[1].chain_mac)
+    complete = carry_over(
+        source, target, at=at, why=why, anchored=anchored, wrong=wrong, rescuing=rescuing
+    )
+    return complete and not older

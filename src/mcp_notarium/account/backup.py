@@ -1,7 +1,8 @@
 """Write one file with all of an account that cannot be fetched again, and restore it, on another machine too.
 
 The file is a zip of two that are encrypted already: a verified copy of the database, and the key file, whose every
-key opens it. What is restored goes the way of the copies in ``copies/``.
+key opens it. What is restored goes the way of the copies in ``copies/``. Where the key file alone is lost or old,
+it alone is put back.
 """
 
 from __future__ import annotations
@@ -11,25 +12,27 @@ import os
 import re
 import secrets
 import shutil
+import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from mcp_notarium.account import database_copies, opener, restoration
-from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions
-from mcp_notarium.account.restoration import Restored
-from mcp_notarium.account.startup_actions import OpenedCache
+from mcp_notarium.account import copies, opener, rescue, startup_hints
+from mcp_notarium.account.generation import OpenedCache
+from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions, record_restored
+from mcp_notarium.account.rescue import Restored
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import canonical_json, key_file_codec, key_slots, recovery_keys
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, WrongKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
-from mcp_notarium.crypto.key_file_codec import KeyFile, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import KeyFile, SlotType
 from mcp_notarium.errors import (
+    CacheDamaged,
     CacheError,
     CacheFull,
     ConfigError,
@@ -40,13 +43,17 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder, create_folder
-from mcp_notarium.files.locks import exclusive_locks, key_lock
+from mcp_notarium.files.locks import ServerLock, exclusive_locks, key_lock
 from mcp_notarium.files.private_files import (
     FULL,
+    StepHook,
     disk_errors,
+    ignore_step,
     name_unfinished,
     open_regular,
+    read_private,
     remove_unfinished,
+    replace_private,
     sync_folder,
 )
 from mcp_notarium.keys import key_file_store
@@ -58,22 +65,17 @@ from mcp_notarium.storage.table_copy import OnProgress
 from mcp_notarium.stores.kind import LentTables
 
 _KEY_FILE = "notarium_keys.json"
+_ZIP = b"PK"
 _DATABASE = re.compile(r"\d{8}T\d{6}Z-\d+\.sqlite\.encrypted")
 _ROOM = 3
 """How many times the size of the database must be free while a backup is written."""
+_BINDING_ROWS = "SELECT key, value FROM sync_metadata WHERE key IN ('vault_id', 'key_sequence')"
 _ANEW = "`mcp-notarium purge`, `mcp-notarium setup --no-recovery`, and this command again."
 _IN_ORDER = (
     "In this order: `mcp-notarium export PATH` takes its notes out, `mcp-notarium purge` removes it, `mcp-notarium "
     "setup --no-recovery` makes it again, this command restores the backup, `mcp-notarium import PATH` adds the notes."
 )
-_BROKEN = (
-    zipfile.BadZipFile,
-    NotImplementedError,
-    RuntimeError,
-    EOFError,
-    UnicodeDecodeError,
-    KeyError,
-)
+_BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, UnicodeError, KeyError)
 
 
 def back_up(
@@ -94,15 +96,20 @@ def back_up(
     if data_key is None or keyfile is None or not key_slots.has_valid_mac(keyfile, data_key):
         raise ConfigError(
             "only an encrypted database with its key file can be backed up",
-            resolution_hint="Run `mcp-notarium migrate-plaintext` first, or `mcp-notarium doctor`.",
+            resolution_hint="Run `mcp-notarium export PATH` to have the notes of an unencrypted one elsewhere.",
         )
-    with _write_errors(to), _unfinished(to) as (copy, archive):
+    with _new_file(to) as (copy, archive):
         with closing(opened.database.open_another()) as source, source.snapshot():
-            _require_free(to, source.size_bytes())
-            change = 0 if tables is None else database_copies.read_last_change(source, tables)
+            free, size = shutil.disk_usage(to.parent).free, source.size_bytes()
+            if free < _ROOM * size:
+                raise CacheFull(
+                    "there is no space for a backup; nothing was written",
+                    details={"needed": _ROOM * size, "free": free},
+                )
+            change = 0 if tables is None else copies.read_last_change(source, tables)
             key = data_key.database_key(secrets.token_bytes(SALT_SIZE))
             database_opener.copy(source, copy, key, after_step=on_progress)
-        database_copies.require_authentic(copy, data_key)
+        copies.require_authentic(copy, data_key)
         stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
         with (
             os.fdopen(os.open(archive, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "r+b") as file,
@@ -113,58 +120,42 @@ def back_up(
             written.close()
             file.flush()
             os.fsync(file.fileno())
+        copy.unlink()
+        sync_folder(to.parent)  # a kill from here on leaves nothing beside the backup
         archive.rename(to)
         sync_folder(to.parent)
     return keyfile
 
 
-def _require_free(to: Path, size: int) -> None:
-    """Leave room for saves beside the copy and the file."""
-    free = shutil.disk_usage(to.parent).free
-    if free < _ROOM * size:
-        raise CacheFull(
-            "there is no space for a backup; nothing was written",
-            details={"needed": _ROOM * size, "free": free},
-        )
-
-
 def has_recovery_key(keyfile: KeyFile) -> bool:
     """Tell whether a recovery key opens the backup with this key file."""
-    return any(
-        slot.type is SlotType.RECOVERY and slot.state is not SlotState.DISABLED
-        for slot in keyfile.slots
-    )
+    return any(slot.type is SlotType.RECOVERY for slot in keyfile.slots)
 
 
 @contextmanager
-def _unfinished(to: Path) -> Iterator[tuple[Path, Path]]:
-    """Give the paths of two temporary files, and remove them at the end; first those of a killed call."""
-    if os.path.lexists(to):
-        raise FileExistsError(to)
-    remove_unfinished(to)
+def _new_file(to: Path) -> Iterator[tuple[Path, Path]]:
+    """Give the paths of two temporary files, and remove them at the end; first those of a killed call.
+
+    Raises ``ConfigError`` if something is there or it cannot be written.
+    """
     paths = name_unfinished(to), name_unfinished(to)
     try:
+        if os.path.lexists(to):
+            raise ConfigError(
+                f"{to} is there already; nothing was written",
+                resolution_hint="Give the path of a new file.",
+            )
+        remove_unfinished(to)
         yield paths
-    finally:
-        for path in paths:
-            path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _write_errors(to: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileExistsError:
-        raise ConfigError(
-            f"{to} is there already; nothing was written",
-            resolution_hint="Give the path of a new file.",
-        ) from None
     except OSError as error:
         raise ConfigError(
             f"the backup cannot be written: {os_errors.describe(error)}",
             resolution_hint="Give the path of a new file, in a folder you can write to and on a disk with "
             "free space.",
         ) from error
+    finally:
+        for path in paths:
+            path.unlink(missing_ok=True)
 
 
 def restore(
@@ -179,7 +170,7 @@ def restore(
     An account that is here keeps its key file if that is of the same data key. One with another, as `setup` makes
     it on a new machine, goes to the quarantine as a whole if it holds nothing of its own.
 
-    Raises as :func:`restoration.restore`, and ``InvalidRequest`` if it is no undamaged backup. A key file that
+    Raises as :func:`rescue.restore`, and ``InvalidRequest`` if it is no undamaged backup. A key file that
     was put in place stays, so that the restoration can be repeated.
     """
     folder = check_folder(settings.account_dir)
@@ -188,10 +179,7 @@ def restore(
             if any(one.compress_type for one in archive.infolist()):  # ours are not compressed
                 raise _no_backup(path)
             names = [name for name in archive.namelist() if _DATABASE.fullmatch(name)]
-            with archive.open(_KEY_FILE) as member:
-                keyfile = key_file_codec.parse(
-                    member.read(canonical_json.LARGEST + 1), bounds=options.bounds
-                )
+            keyfile = _read_member(archive, options.bounds)
             if len(names) != 1:
                 raise _no_backup(path)
             data_key, key = _unlock(settings, keyfile, options)
@@ -216,7 +204,7 @@ def restore(
         if replaces:
             _set_aside(folder, names[0], data_key, options, path)
         _place_key_file(folder, keyfile, data_key, options.bounds)
-        return restoration.restore(
+        return rescue.restore(
             settings, name=names[0], options=replace(options, old=key), on_progress=on_progress
         )
     finally:
@@ -261,7 +249,7 @@ def _unlock(settings: Config, keyfile: KeyFile, options: ChangeOptions) -> tuple
 
 
 def _place_copy(folder: AccountFolder, member: IO[bytes], name: str) -> None:
-    """Put the database of the backup among the copies, where ``restoration`` demands that each page is authentic."""
+    """Put the database of the backup among the copies, where ``rescue`` demands that each page is authentic."""
     folder.copies.mkdir(mode=0o700, exist_ok=True)
     unfinished = folder.copies / f".new-{secrets.token_hex(8)}"
     try:
@@ -297,7 +285,7 @@ def _require_unused(settings: Config, options: ChangeOptions) -> None:
             )
         ) as opened,
     ):
-        changed = tables is not None and database_copies.read_last_change(opened.database, tables)
+        changed = tables is not None and copies.read_last_change(opened.database, tables)
         if not changed and not JournalTable(opened.database).count():
             return
     raise InvalidRequest(
@@ -314,11 +302,11 @@ def _set_aside(
 ) -> None:
     """Move the account that is here to the quarantine, once every page of the backup is authentic."""
     try:
-        database_copies.require_authentic(folder.copies / copy, data_key)
+        copies.require_authentic(folder.copies / copy, data_key)
     except (CacheError, OSError) as error:
         raise _no_backup(backup) from error
     with disk_errors("the account here cannot be moved"), exclusive_locks(folder):
-        own = [one.path for one in database_copies.list_copies(folder) if one.path.name != copy]
+        own = [one.path for one in copies.list_copies(folder) if one.path.name != copy]
         quarantine.move(folder, [*own, *quarantine.list_files(folder)], now=options.clock())
 
 
@@ -335,3 +323,135 @@ def _place_key_file(
                 "the account here was given other keys meanwhile; nothing was changed",
                 resolution_hint="Run the command again.",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredKeyFile:
+    """Hold what was restored. ``quarantine``: where the key file that was there has gone, if any.
+
+    ``copied``: its copy was written; else the next start does that.
+    """
+
+    keyfile: KeyFile
+    quarantine: Path | None
+    copied: bool
+
+
+def restore_key_file(
+    settings: Config,
+    path: Path | None,
+    key: Secret,
+    *,
+    bounds: Bounds = PRODUCTION,
+    at: StepHook = ignore_step,
+) -> RestoredKeyFile:
+    """Restore the key file of a backup, or a copy of the file itself, once ``key`` has opened the database with it.
+
+    ``path`` None: the copy that lies beside the key file. A copy of another cache is refused, and one that is
+    older than what the database has been opened with: a key that was changed must not open it again. Raises
+    ``LockedError`` and ``ConfigError`` with the key file as it was.
+    """
+    folder = check_folder(settings.account_dir)
+    backup = _read_key_file(path or folder.key_copy, bounds)
+    data_key = key_slots.unlock(backup, key, bounds=bounds)
+    if not folder.database(backup.generation).exists():
+        raise LockedError(
+            Verdict.DATABASE_MISSING,
+            "the database that this key file belongs to is not here",
+            resolution_hint=f"Put `{folder.database(backup.generation).name}` back first, take another copy, or "
+            "restore a whole backup: `mcp-notarium restore --backup PATH`.",
+        )
+
+    def opens(changed: KeyFile) -> None:
+        if key_slots.unlock(changed, key, bounds=bounds) != data_key:
+            raise KeyFileDamaged("the new key file does not open")
+
+    with disk_errors("the key file cannot be put back"), key_lock(folder):
+        there = key_file_store.load(folder, bounds=bounds)
+        for found in (there.main.keyfile, there.copy.keyfile):
+            newer = found is not None and found.sequence > backup.sequence
+            if found is not None and newer and key_slots.has_valid_mac(found, data_key):
+                raise _older_error(backup, found.sequence, "that lies there")
+        _require_fit(folder, backup, data_key)
+        quarantined = _copy_to_quarantine(folder, now=time.time())
+        at("kept")
+        copied = key_file_store.store(folder, backup, check=opens, bounds=bounds, at=at)
+        record_restored(folder, backup, data_key, at=time.time())
+    return RestoredKeyFile(backup, quarantined, copied)
+
+
+def _older_error(backup: KeyFile, newest: int, which: str) -> LockedError:
+    return LockedError(
+        Verdict.ROLLBACK_SEEN,
+        f"this copy is older (number {backup.sequence}) than the key file {which} (number {newest})",
+        resolution_hint="Take a newer copy: keys that were changed or removed since this one "
+        "was made would open the notes again.",
+    )
+
+
+def _require_fit(folder: AccountFolder, backup: KeyFile, data_key: DataKey) -> None:
+    """Raise unless the database opens with this key file and was never opened with a newer one."""
+    server_lock = ServerLock(folder)
+    try:
+        server_lock.share()
+        path = folder.database(backup.generation)
+        with closing(
+            database_opener.connect(path, data_key.database_key(backup.database_salt))
+        ) as opened:
+            seen: dict[str, str] = dict(opened.rows(_BINDING_ROWS))
+    except CacheDamaged as error:
+        raise CacheDamaged(
+            "the database does not open with this copy: it is damaged, or of another cache",
+            resolution_hint=startup_hints.BEGIN_ANEW,
+        ) from error
+    finally:
+        server_lock.release()
+    if seen.get("vault_id") != backup.vault_id:
+        raise LockedError(
+            Verdict.ROLLBACK_SEEN,
+            "the database says that it belongs to another key file",
+            resolution_hint="Take a copy that was made of this cache.",
+        )
+    if int(seen.get("key_sequence", "0")) > backup.sequence:
+        raise _older_error(backup, int(seen["key_sequence"]), "the database was last opened with")
+
+
+def _copy_to_quarantine(folder: AccountFolder, *, now: float) -> Path | None:
+    """Copy what is there into the quarantine; the originals stay until they are replaced."""
+    found = {
+        path.name: content
+        for path in (folder.key_file, folder.key_copy)
+        if (content := read_private(path, most=canonical_json.LARGEST)) is not None
+    }
+    if not found:
+        return None
+    target = quarantine.create_folder(folder, now)
+    for name, content in found.items():
+        replace_private(target / name, content)
+    return target
+
+
+def _read_key_file(path: Path, bounds: Bounds) -> KeyFile:
+    """Read the key file in a backup, or a key file. Raises ``ConfigError``."""
+    try:
+        with open_regular(path, follow=True) as file:
+            raw = file.read(canonical_json.LARGEST + 1)
+            if raw.startswith(_ZIP):
+                with zipfile.ZipFile(file) as archive:
+                    return _read_member(archive, bounds)
+        return key_file_codec.parse(raw, bounds=bounds)
+    except OSError as error:
+        raise ConfigError(
+            f"the copy cannot be read: {os_errors.describe(error)}",
+            resolution_hint="Give the path of a file that `mcp-notarium backup` has written.",
+        ) from error
+    except (*_BROKEN, KeyFileDamaged) as error:
+        raise ConfigError(
+            f"the copy is damaged or no key file: {getattr(error, 'reason', 'it is no backup')}",
+            resolution_hint="Take another file that `mcp-notarium backup` has written. Nothing was changed.",
+        ) from error
+
+
+def _read_member(archive: zipfile.ZipFile, bounds: Bounds) -> KeyFile:
+    with archive.open(_KEY_FILE) as member:
+        return key_file_codec.parse(member.read(canonical_json.LARGEST + 1), bounds=bounds)

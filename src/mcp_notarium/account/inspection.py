@@ -2,8 +2,11 @@
 
 Inspection stops where it would not be safe: no file of an unsafe folder is read, and no database is
 opened before the key file has proven the key and some page of the file is authentic. It changes nothing,
-except that opening a database lets SQLite play back a left-over log, unless it is opened ``read_only``. A
-few pages are checked, or all of them if the caller asks or damage was met in this cache before.
+except that opening a database lets SQLite play back a left-over log, unless it is opened ``read_only``.
+
+A few pages are checked; all of them if the caller asks, or where ``damage_met.json`` lies: the database turned out to
+be damaged while it was open. The content of that marker does not matter: the examination decides. It goes when that
+finds nothing wrong, or with the old files into the quarantine.
 """
 
 from __future__ import annotations
@@ -11,18 +14,15 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mcp_notarium.account import (
-    damage_marker,
-    rollback,
-    startup_rows_before_open,
-    startup_table,
-)
-from mcp_notarium.account.copy_search import Copies
-from mcp_notarium.account.startup_facts import (
+from mcp_notarium.account import rollback, startup_table
+from mcp_notarium.account.copies import Copies
+from mcp_notarium.account.startup_outcomes import (
+    Decision,
     Files,
     Identity,
     KeySource,
@@ -31,15 +31,22 @@ from mcp_notarium.account.startup_facts import (
     SchemaSeen,
     Unwrap,
 )
-from mcp_notarium.account.startup_outcomes import Decision
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, user_key
+from mcp_notarium.crypto import (
+    canonical_json,
+    kdf,
+    key_file_codec,
+    key_slots,
+    recovery_keys,
+    user_key,
+)
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, WrongKey
-from mcp_notarium.crypto.key_file_codec import KeyFile, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import KeyFile, SlotType
 from mcp_notarium.errors import CacheBusy, CacheDamaged, LockedError
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem, folder_errors
+from mcp_notarium.files.private_files import replace_private, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.keys.credentials import KEYCHAIN, FoundKey, find_passphrase
 from mcp_notarium.keys.key_file_store import KeyFiles
@@ -47,6 +54,32 @@ from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.storage import database_opener, driver, integrity, migrations
 from mcp_notarium.storage.database_opener import Database
 from mcp_notarium.stores.kind import Truth
+
+_CONTENT = canonical_json.encode({"format": "mcp-notarium-damage-met", "version": 1})
+
+
+def is_damage_marked(folder: AccountFolder) -> bool:
+    """Check whether damage was met since the whole cache was last checked."""
+    return os.path.lexists(folder.damage_marker)
+
+
+def mark_damage(folder: AccountFolder) -> None:
+    """Write the marker; durable when it returns. Never raises for the disk's sake."""
+    if not is_damage_marked(folder):
+        with suppress(OSError):
+            replace_private(folder.damage_marker, _CONTENT)
+
+
+def unmark_damage(folder: AccountFolder) -> None:
+    """Remove the marker: the active cache is undamaged.
+
+    Never raises for the disk's sake: a marker that stays costs one examination.
+    """
+    if is_damage_marked(folder):
+        with suppress(OSError):
+            folder.damage_marker.unlink(missing_ok=True)
+            sync_folder(folder.path)
+
 
 _DAY = 86_400
 
@@ -98,9 +131,9 @@ class Inspector:
                 only_copy=settings.store.truth is Truth.LOCAL,
             )
         )
-        if not startup_rows_before_open.is_decided_before_open(seen):
+        if not seen.is_blocked:
             seen = replace(seen, path_problem=find_problem(folder))
-        if startup_rows_before_open.is_decided_before_open(seen):
+        if seen.is_blocked:
             return Inspection(seen, folder)
         folder = AccountFolder(Path(os.path.realpath(folder.path)))
         inspection = self._read_files(Inspection(seen, folder), now)
@@ -125,7 +158,6 @@ class Inspector:
                 unknown=len(generations - known),
                 prepared=prepared is not None,
                 plain=folder.plain_database.exists(),
-                plain_remains=folder.plain_remains.exists(),
                 wal=database_opener.has_log(
                     _database_path(folder, valid, plain=inspection.seen.plain)
                 ),
@@ -153,7 +185,7 @@ class Inspector:
         if found is None or data_key is None or not seen.owner_matches or not seen.files.current:
             return inspection
         path = inspection.folder.database(found.generation)
-        whole = self.whole or damage_marker.is_set(inspection.folder)
+        whole = self.whole or is_damage_marked(inspection.folder)
         sample = integrity.sample(path, data_key.page_mac_key(), found.database_salt, every=whole)
         if sample.bad and database_opener.has_log(path):  # a server may have begun one meanwhile
             seen = replace(seen, files=replace(seen.files, wal=True))
@@ -289,7 +321,7 @@ class Inspector:
         """Walk the database where the sampled pages do not prove it undamaged. Raises ``CacheDamaged``."""
         if not schema_seen.ours or schema_seen.version > schema_seen.program:
             return
-        marked, sample = damage_marker.is_set(inspection.folder), inspection.seen.sample
+        marked, sample = is_damage_marked(inspection.folder), inspection.seen.sample
         # Beside a log the file may lack pages that neither of them has.
         unproven = (
             inspection.seen.plain
@@ -311,11 +343,8 @@ def verdict(settings: Config, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> Decisio
 
 
 def _has_keychain_slot(found: KeyFile) -> bool:
-    """Check whether some slot that opens is a keychain's."""
-    return any(
-        slot.type is SlotType.KEYCHAIN and slot.state is not SlotState.DISABLED
-        for slot in found.slots
-    )
+    """Check whether some slot is a keychain's."""
+    return any(slot.type is SlotType.KEYCHAIN for slot in found.slots)
 
 
 def _database_path(folder: AccountFolder, valid: KeyFile | None, *, plain: bool) -> Path | None:

@@ -1,9 +1,10 @@
-"""Apply a change of slots to the key file under the key lock: check, write, record.
+"""Apply a change of slots to the key file under the key lock: check, write, record. List, add and remove slots.
 
 Only the key file is written; running servers keep the data key and notice nothing. It is opened before it
 is written, and read back before it is active. The database is opened before anything is written, because
 it alone knows whether the key file is the newest one, and once more afterwards. After a crash the folder
-has the old key file or the new one, and the next start cleans up.
+has the old key file or the new one, and the next start cleans up. The key that opened the cache must still open it
+afterwards, so no single command locks its user out.
 """
 
 from __future__ import annotations
@@ -15,18 +16,30 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mcp_notarium import __version__
-from mcp_notarium.account import startup_table
+from mcp_notarium.account import startup_hints, startup_table
 from mcp_notarium.account.audit_anchor import audit_keys
+from mcp_notarium.account.generation import kdf_policy, record_key_sequence
 from mcp_notarium.account.inspection import Inspection, Inspector
-from mcp_notarium.account.startup_actions import record_key_sequence
 from mcp_notarium.account.startup_outcomes import Locked, Open
 from mcp_notarium.audit.chain import AuditEntry, Facts
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import key_slots
+from mcp_notarium.crypto import key_slots, recovery_keys, slot_changes, user_key
 from mcp_notarium.crypto.data_key import DataKey
-from mcp_notarium.crypto.errors import KeyFileDamaged
-from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
-from mcp_notarium.crypto.key_file_codec import KeyFile, Slot
+from mcp_notarium.crypto.errors import (
+    KeyFileDamaged,
+    MalformedKey,
+    SlotsRefused,
+    WeakPassphrase,
+    WrongKey,
+)
+from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
+from mcp_notarium.crypto.key_file_codec import (
+    MOST_SLOTS,
+    KeyFile,
+    Slot,
+    SlotType,
+    is_label,
+)
 from mcp_notarium.crypto.slot_changes import KeyChangeStep
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
@@ -38,6 +51,7 @@ from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.database import Database
 
 CLIENT: Final = f"mcp-notarium {__version__} (command line)"
 """Name of the command line in the audit log."""
@@ -145,11 +159,12 @@ def _prove(
     try:
         inspector = replace(options, old=key).inspector(settings)
         with closing(inspector.inspect(now=now)) as inspection:
-            after, _, _ = require_openable(inspection)
+            after, data_key, _ = require_openable(inspection)
             if inspection.database is None:
                 return False
             record_key_sequence(inspection.database, after)
-            _record_change(inspection, before, at=now)
+            facts = _differences(before, after)
+            _record(inspection.database, data_key, "keys.changed", facts, at=now)
             return True
     except (CacheError, LockedError, OSError):
         return False
@@ -196,30 +211,26 @@ def missing_cache_error() -> LockedError:
     )
 
 
-def _record_change(inspection: Inspection, before: KeyFile, *, at: float) -> None:
-    """Record how the active key file differs from ``before``: which slots, never their secrets.
+def _record(
+    database: Database, data_key: DataKey | None, act: str, facts: Facts, *, at: float
+) -> None:
+    """Record a change of keys: which slots, never their secrets.
 
     A full disk or a busy database is ignored: the key file's number in the next record shows the gap.
     """
-    if inspection.database is None or inspection.keyfile is None:
-        return
-    table = AuditTable(inspection.database, audit_keys(inspection.data_key).chain_mac)
-    entry = AuditEntry(
-        at=at, act="keys.changed", client=CLIENT, facts=_differences(before, inspection.keyfile)
-    )
+    entry = AuditEntry(at=at, act=act, client=CLIENT, facts=facts)
     with suppress(CacheBusy, CacheFull):
-        table.append([entry], durable=True)
+        AuditTable(database, audit_keys(data_key).chain_mac).append([entry], durable=True)
 
 
 def _differences(before: KeyFile, after: KeyFile) -> Facts:
-    """List what changed between two key files: slots by number, type and state."""
+    """List what changed between two key files: slots by number and type."""
     old = {slot.id: slot for slot in before.slots}
     new = {slot.id: slot for slot in after.slots}
     facts: dict[str, Any] = {"sequence": after.sequence}
     parts = {
         "added": [new[number] for number in new.keys() - old.keys()],
         "removed": [old[number] for number in old.keys() - new.keys()],
-        "changed": [slot for number, slot in new.items() if old.get(number, slot) != slot],
     }
     return facts | {
         name: [_describe_slot(slot) for slot in sorted(slots, key=lambda slot: slot.id)]
@@ -229,22 +240,201 @@ def _differences(before: KeyFile, after: KeyFile) -> Facts:
 
 
 def _describe_slot(slot: Slot) -> str:
-    return f"{slot.id} {slot.type.value} {slot.state.value}"
+    return f"{slot.id} {slot.type.value}"
 
 
 def record_restored(
     folder: AccountFolder, restored: KeyFile, data_key: DataKey, *, at: float
 ) -> None:
     """Record that a copy of the key file was restored. Ignores a database that cannot be written."""
-    path = folder.database(restored.generation)
-    slots = [_describe_slot(slot) for slot in restored.slots]
-    facts = {"sequence": restored.sequence, "slots": slots}
+    key = data_key.database_key(restored.database_salt)
+    facts = {
+        "sequence": restored.sequence,
+        "slots": [_describe_slot(slot) for slot in restored.slots],
+    }
     with (
         suppress(CacheError, LockedError),
-        closing(
-            database_opener.connect(path, data_key.database_key(restored.database_salt))
-        ) as opened,
+        closing(database_opener.connect(folder.database(restored.generation), key)) as opened,
     ):
-        table = AuditTable(opened, audit_keys(data_key).chain_mac)
-        entry = AuditEntry(at=at, act="keys.restored", client=CLIENT, facts=facts)
-        table.append([entry], durable=True)
+        _record(opened, data_key, "keys.restored", facts, at=at)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotList:
+    """Hold the slots as they stand in the key file.
+
+    ``opened_by`` is the id of the slot that the given key opens; None: no key was given, or it
+    opens none. Without a key nothing proves that the list is as it was written; ``uncertain``: the
+    copy beside it says that it is newer, and no key tells whether that is true.
+    """
+
+    keyfile: KeyFile
+    opened_by: int | None
+    uncertain: bool = False
+
+
+def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCTION) -> SlotList:
+    """Read the key file (or its copy, if that is all there is). Changes nothing.
+
+    Raises ``LockedError`` if there is none, it is lost, damaged or forged, or the folder is unsafe,
+    and if the key vouches for a copy that is newer.
+    """
+    folder = check_folder(settings.account_dir)
+    with disk_errors("the key file cannot be read"):
+        files = key_file_store.load(folder, bounds=bounds)
+    found = files.valid
+    if found is None:
+        # No key is tried here, so any will do; nothing is asked of a keychain.
+        inspector = Inspector(
+            settings, bounds=bounds, key=FoundKey(Secret("none is tried"), "a key")
+        )
+        require_openable(inspector.inspect(now=0, opens=False))
+        raise missing_cache_error()
+    opened = None
+    with suppress(MalformedKey):  # the configured key can be no key at all; it opens nothing then
+        if key is not None:
+            opened = _find_proven_slot(found, key, files.copy_ahead, bounds)
+    return SlotList(found, opened, uncertain=files.copy_ahead is not None and opened is None)
+
+
+def rollback_error() -> LockedError:
+    """Return the error for an old key file that was put back."""
+    return LockedError(
+        Verdict.ROLLBACK_SEEN,
+        "the key file is older than its copy `notarium_keys.json.bak`",
+        resolution_hint=startup_hints.COPY_BACK,
+    )
+
+
+def _find_proven_slot(
+    main: KeyFile, key: Secret, copy: KeyFile | None, bounds: Bounds
+) -> int | None:
+    """Find the slot that the key opens; return its id, None if it opens none.
+
+    Raises ``KeyFileDamaged`` (forged), and ``LockedError`` if the key proves a newer ``copy``: it opens
+    the copy, or the key file that the copy grew from.
+    """
+    opened, forged = None, None
+    try:
+        opened = key_slots.open_slot(main, key, bounds=bounds)
+    except WrongKey:
+        pass
+    except KeyFileDamaged as error:
+        forged = error
+    if copy is not None:
+        if opened is not None and key_slots.has_valid_mac(copy, opened.data_key):
+            raise rollback_error()
+        with suppress(WrongKey, KeyFileDamaged):
+            key_slots.unlock(copy, key, bounds=bounds)
+            raise rollback_error()
+    if forged is not None:
+        raise forged
+    return None if opened is None else opened.slot.id
+
+
+def add(
+    settings: Config,
+    new: Secret,
+    *,
+    label: str = "",
+    parameters: Parameters | None = None,
+    allow_weak: bool = False,
+    type_: SlotType | None = None,
+    options: ChangeOptions = DEFAULTS,
+) -> ChangeResult:
+    """Add a slot: a passphrase, a raw key or a recovery key.
+
+    ``parameters`` are those of a passphrase's KDF; None: as the settings say, and with the same algorithm at
+    least the cost of any passphrase that opens the cache.
+    ``type_`` KEYCHAIN: a raw key that only the keychain holds. Raises as ``apply_change`` does, and
+    ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` (it opens the cache already, there are too
+    many, or that is no label).
+    """
+    require_label(label)
+    require_strong(new, account=settings.account.name, allow_weak=allow_weak)
+
+    def make(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
+        if _find_opened_slot(before, new, options.bounds) is not None:
+            raise SlotsRefused("this key opens the cache already")
+        slot = key_slots.new_slot(
+            before,
+            data_key,
+            new,
+            parameters=parameters or _cost_of_costliest(before, settings),
+            type_=type_,
+            label=label,
+            bounds=options.bounds,
+        )
+        return key_slots.replace_slots(
+            before, data_key, slots=(*before.slots, slot), bounds=options.bounds
+        )
+
+    return apply_change(settings, make, also_opens=(new,), options=options)
+
+
+def require_strong(new: Secret, *, account: str, allow_weak: bool) -> None:
+    """Refuse a new passphrase that could be guessed. Raises ``WeakPassphrase``, ``MalformedKey``."""
+    reason = user_key.weakness(new, account=account)
+    if reason and not allow_weak:
+        raise WeakPassphrase(reason)
+
+
+def _cost_of_costliest(before: KeyFile, settings: Config) -> Parameters:
+    """Return the cost of one more passphrase: an attacker guesses the cheapest one."""
+    opening = (slot.kdf for slot in before.slots)
+    # The algorithm is that of the settings, because it replaces no other slot.
+    return replace(kdf_policy(settings), explicit=True).parameters_for(opening)
+
+
+def require_free_slot(found: KeyFile) -> None:
+    """Check that a slot can be added, before anybody types or writes. Raises ``SlotsRefused``."""
+    if len(found.slots) >= MOST_SLOTS:
+        raise SlotsRefused(
+            f"a key file has at most {MOST_SLOTS} slots, and all are in use",
+            resolution_hint="`mcp-notarium keys list` shows them, `mcp-notarium keys remove N` takes "
+            "one away; nothing was changed.",
+        )
+
+
+def require_label(label: str) -> None:
+    """Check a slot's label, before anybody types or writes. Raises ``SlotsRefused``."""
+    if not is_label(label):
+        raise SlotsRefused(
+            "a label has at most 64 ASCII characters, all of which can be seen",
+            resolution_hint="Give another one; nothing was changed.",
+        )
+
+
+def remove(settings: Config, slot_id: int, *, options: ChangeOptions = DEFAULTS) -> ChangeResult:
+    """Remove a slot. Raises as ``apply_change``, and ``SlotsRefused``."""
+
+    def make(before: KeyFile, data_key: DataKey, key: Secret) -> KeyFile:
+        after = slot_changes.remove(before, data_key, slot_id)
+        if _find_opened_slot(after, key, options.bounds) is None:
+            raise SlotsRefused(
+                f"slot {slot_id} is the slot that your key opened",
+                resolution_hint="Use --ask-key and give another key that opens the cache: that proves "
+                "that one is left.",
+            )
+        return after
+
+    return apply_change(settings, make, options=options)
+
+
+def recovery_slot(settings: Config, typed: str, *, bounds: Bounds = PRODUCTION) -> Slot:
+    """Find the slot that a recovery key opens, by opening it. Changes nothing.
+
+    Raises ``MalformedKey`` for a typing error, ``WrongKey``, and as :func:`list_slots` does.
+    """
+    key = recovery_keys.write(recovery_keys.read(typed).reveal())
+    found = list_slots(settings, key, bounds=bounds)
+    if found.opened_by is None:
+        raise WrongKey
+    return slot_changes.find_slot(found.keyfile, found.opened_by)
+
+
+def _find_opened_slot(found: KeyFile, key: Secret, bounds: Bounds) -> int | None:
+    try:
+        return key_slots.open_slot(found, key, bounds=bounds).slot.id
+    except WrongKey:
+        return None

@@ -160,7 +160,7 @@ def _describe_remains(folder: AccountFolder, options: ChangeOptions) -> str:
         opens = key_file_store.load(folder, bounds=options.bounds).valid
     if opens is not None and folder.database(opens.generation).exists():
         return "the cache is still there, with a key file that opens it"
-    if folder.plain_database.exists() or folder.plain_remains.exists():
+    if folder.plain_database.exists():
         return "unencrypted files are left"
     if opens is not None:
         return "the database is gone, and a key file is left"

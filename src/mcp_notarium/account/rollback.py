@@ -22,8 +22,8 @@ from mcp_notarium.account.audit_anchor import (
     audit_keys,
     continues,
 )
-from mcp_notarium.account.copy_search import Copies
-from mcp_notarium.account.startup_outcomes import SEE_STATUS
+from mcp_notarium.account.copies import Copies
+from mcp_notarium.account.startup_hints import SEE_STATUS
 from mcp_notarium.audit.chain import ActName, AuditEntry, Head
 from mcp_notarium.audit.verification import Fault, FaultKind
 from mcp_notarium.errors import CacheError, LockedError, RollbackSeen, Verdict

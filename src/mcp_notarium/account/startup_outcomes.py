@@ -1,162 +1,183 @@
-"""Define the outcomes of a start (open, create, migrate, rebuild, refuse) and the rows of its table.
+"""Define what a start has seen, and what it can decide: open, create, migrate, rebuild or refuse. Pure.
 
-A refusal has a verdict, a sentence and the exact way out. Some refusals turn into ``Rebuild`` if the
-settings ask for it and nothing can be lost; ``startup_table`` says which, row by row.
+``inspection`` fills in the facts; each has a "not looked at" default. ``startup_table`` decides on them, row by row.
+A refusal has a verdict, a sentence and the exact way out. Some refusals turn into ``Rebuild`` if the settings ask
+for it and nothing can be lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
 
-from mcp_notarium.account.startup_facts import Observations
+from mcp_notarium.account import startup_hints
 from mcp_notarium.config.settings import OnUnreadable
-from mcp_notarium.errors import ASK_DOCTOR, ONE_MORE_TRY, REINSTALL, LockedError, Verdict
+from mcp_notarium.crypto.key_file_codec import FileState
+from mcp_notarium.errors import ASK_DOCTOR, LockedError, Verdict
+from mcp_notarium.files.account_folder import Problem
 from mcp_notarium.keys import credentials
+from mcp_notarium.storage.integrity import PageSample
+
+
+class KeySource(StrEnum):
+    """Name the result of looking for a key in the first source that is present."""
+
+    ABSENT = "absent"
+    FOUND = "found"
+    MALFORMED = "malformed"
+    KEYCHAIN_UNUSABLE = "keychain_unusable"
+
+
+class Unwrap(StrEnum):
+    """Name what the key does to the key file. ``FORGED``: a slot opens and the MAC does not fit."""
+
+    NOT_TRIED = "not_tried"
+    OPENED = "opened"
+    WRONG_KEY = "wrong_key"
+    FORGED = "forged"
+
+
+class Opening(StrEnum):
+    """Name what happened when the database was opened with a key that is proven right.
+
+    ``MIXED``: it cannot be read, and lacks what was confirmed: an older file was put in its place or beside its log.
+    """
+
+    NOT_TRIED = "not_tried"
+    OPENED = "opened"
+    DAMAGED = "damaged"
+    MIXED = "mixed"
+    BUSY = "busy"
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Hold which files exist.
+
+    ``current``: the database of the generation the key file names. ``unknown``: encrypted
+    databases that neither the key file nor a prepared one names. ``prepared``: a whole key file
+    that was never switched on.
+    ``wal``: a write-ahead log that is not empty lies beside the database in question.
+    """
+
+    current: bool = False
+    unknown: int = 0
+    prepared: bool = False
+    plain: bool = False
+    wal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Hold what key file and database must agree on; a plain database has only the owner's hash."""
+
+    owner_hash: str
+    vault_id: str = ""
+    generation: str = ""
+    sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaSeen:
+    """Hold the database's schema version and the program's."""
+
+    version: int
+    program: int
+    ours: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """Hold everything start-up decides on.
+
+    - ``plain``: DB_ENCRYPTION is off. ``driver_problem``: why the driver is unsuitable.
+    - ``source``: the name of the key source. ``reason``: why it, or the keychain, failed. ``weakness``: why
+      the key given makes no new cache. ``typo``: what is wrong with a key meant as a recovery key.
+    - ``keychain``: why the keychain has no key, '' if it was not asked. ``keychain_slot``: the keychain of
+      some active slot could open the cache, if it were asked.
+    - ``change_unfinished``: a crash came between key file and copy, or left temporary files.
+      ``copy_ahead``: the key vouches for a copy that is newer than the key file. ``rotated``: the day of
+      the key's last change, if known.
+    - ``lacks``: what a mixture of two states lacks. ``copy_back``: the copy that has it, ``newest_copy``: the newest one, a
+      sentence or ''.
+    - ``only_copy``: the notes are in this database and nowhere else.
+    """
+
+    plain: bool = False
+    driver_problem: str = ""
+    cipher_major: int = 4
+    path_problem: Problem | None = None
+    key: KeySource = KeySource.ABSENT
+    source: str = ""
+    reason: str = ""
+    weakness: str | None = None
+    typo: str = ""
+    keychain: str = ""
+    keychain_slot: bool = False
+    main: FileState = FileState.MISSING
+    copy: FileState = FileState.MISSING
+    change_unfinished: bool = False
+    copy_ahead: bool = False
+    newer_version: int | None = None
+    rotated: str | None = None
+    cipher_floor: int = 0
+    schema_floor: int = 0
+    unwrap: Unwrap = Unwrap.NOT_TRIED
+    owner_matches: bool = False
+    files: Files = field(default_factory=Files)
+    sample: PageSample | None = None
+    opening: Opening = Opening.NOT_TRIED
+    lacks: str = "the database is a mixture of two states"
+    copy_back: str = ""
+    newest_copy: str = ""
+    expected: Identity | None = None
+    found: Identity | None = None
+    schema: SchemaSeen | None = None
+    only_copy: bool = False
+    on_unreadable: OnUnreadable = "refuse"
+    rebuilt_recently: bool = False
+
+    @property
+    def is_blocked(self) -> bool:
+        """Check whether driver or paths already decide, so that nothing more is to be inspected."""
+        return bool(self.driver_problem) or self.path_problem is not None
+
+    @property
+    def key_file_usable(self) -> bool:
+        """Check whether the key file or its copy reads well."""
+        return self.main is FileState.OK or self.only_copy_readable
+
+    @property
+    def only_copy_readable(self) -> bool:
+        """Check whether only the copy of the key file reads well."""
+        broken = self.main in {FileState.MISSING, FileState.DAMAGED}
+        return broken and self.copy is FileState.OK
+
+    @property
+    def no_key_file(self) -> bool:
+        """Check whether neither the key file nor its copy is there."""
+        return self.main is FileState.MISSING and self.copy is FileState.MISSING
+
+    @property
+    def anything_encrypted(self) -> bool:
+        """Check whether any trace of an encrypted cache lies in the folder."""
+        files = self.files
+        return not self.no_key_file or files.current or files.unknown > 0 or files.prepared
+
 
 _NAMED_PAGES = 8
 
-OR_RESET = (
-    " Or run `mcp-notarium reset-cache`: it moves the old cache to the quarantine and fills a new one "
-    "from the note store."
-)
-RESET_IF_FETCHED = (
-    " If the notes are at a note store, `mcp-notarium reset-cache` moves the old cache to the quarantine "
-    "and fills a new one; if they are nowhere else, `mcp-notarium restore` puts a copy of them back."
-)
-"""The same, for who does not know where the notes are."""
-_OR_BACKUP = " Or restore a backup: `mcp-notarium restore --backup PATH`."
-BEGIN_AGAIN = f"Run{OR_RESET.removeprefix(' Or run')}{_OR_BACKUP}"
-BEGIN_ANEW = RESET_IF_FETCHED.strip() + _OR_BACKUP
-"""The same, for who does not know where the notes are."""
-_WITHOUT_KEYS = (
-    " If all are lost, `mcp-notarium reset-cache` moves the old cache to the quarantine and fills a new "
-    "one, under the key that is configured then, from the note store."
-)
-_WITHOUT_COPIES = (
-    " Without any copy, `mcp-notarium reset-cache` moves the old cache to the quarantine and fills a new "
-    "one from the note store."
-)
-_REST_IS_FETCHED = f" The next sync fetches the rest.{OR_RESET}"
-_ONLY_COPY: Mapping[str, str] = MappingProxyType(
-    {
-        BEGIN_AGAIN: f"Put the newest copy of the notebook back: `mcp-notarium restore`.{_OR_BACKUP}",
-        _WITHOUT_KEYS: " If all are lost, nobody can read the notes.",
-        _WITHOUT_COPIES: " Without any copy, nobody can read the notes.",
-        _REST_IS_FETCHED: " Or put a copy of the notebook back: `mcp-notarium restore`.",
-        OR_RESET: " Or put a copy of the notebook back: `mcp-notarium restore`.",
-    }
-)
-"""Replaces these hints where the notes are in this database alone. Longer sentences come first."""
-MAKE_KEY = (
-    "Run `mcp-notarium setup` in a terminal: it makes a key and tells your clients where it is. Or run "
-    "`mcp-notarium generate-key --file PATH` and set DB_ENCRYPTION_KEY_FILE=PATH in the client's configuration. "
-    "DB_ENCRYPTION=off keeps the notes unencrypted instead."
-)
-STRONGER_KEY = (
-    "Run `mcp-notarium generate-key --file PATH` and set DB_ENCRYPTION_KEY_FILE=PATH in the client's "
-    "configuration instead. A passphrase has at least 15 characters that nobody would guess: four or "
-    "five random words do. `mcp-notarium login --allow-weak` takes this one all the same."
-)
-GIVE_KEY = (
-    "Give the key this cache was made with, as DB_ENCRYPTION_KEY or in the file named by "
-    "DB_ENCRYPTION_KEY_FILE. If it is lost, `mcp-notarium rotate-key --ask-old` asks for the recovery "
-    "key, or any other key of the cache, and puts a new one in its place." + _WITHOUT_KEYS
-)
-ANOTHER_KEY = (
-    "{first}" + GIVE_KEY + " If the key was changed and this is the new one, an old "
-    "`notarium_keys.json` may have been put back: `mcp-notarium keys restore FILE`."
-)
 _NAMED_KEYS = {"the key given", "the key source", credentials.TYPED}
 _TYPE_ANEW = "Run the command again and type it anew. Otherwise: "
 _KEYCHAIN_TOO = (
     "A keychain has a key of this cache, too: remove {source} from the client's configuration, and it "
     "is asked. Otherwise: "
 )
-TYPE_AGAIN = (
-    "If it is the recovery key, compare it with the paper and give it again: nine groups of four, with "
-    "or without hyphens, large or small letters. "
-)
-UNLOCK_KEYCHAIN = (
-    "Unlock the keychain and start again, or give the key in DB_ENCRYPTION_KEY or "
-    "DB_ENCRYPTION_KEY_FILE of the client's server entry."
-)
-KEYCHAIN_AGAIN = (
-    "Start the client in the session where that keychain runs, or set `keyring` back to it. Or give "
-    "another key of the cache in DB_ENCRYPTION_KEY or DB_ENCRYPTION_KEY_FILE; "
-    "`mcp-notarium keychain enable` then puts a new one into the keychain of today."
-)
-REINSTALL_DRIVER = f"{REINSTALL} `mcp-notarium doctor` shows which driver is loaded."
-RESTORE = (
-    "Put a copy of the key file back: `mcp-notarium keys restore PATH`, with what `mcp-notarium keys "
-    "backup` or a backup of the folder has kept of `notarium_keys.json`." + _WITHOUT_COPIES
-)
-COPY_BACK = (
-    "An old `notarium_keys.json` was put back, perhaps with a key that was exchanged for a reason. "
-    "Run `mcp-notarium keys restore`: it puts the newer copy that lies beside it in its place, and "
-    "keeps the old one in `quarantine/`."
-)
-KEY_FILE_BEHIND = "the key file is older than the one this database was last opened with"
-PUT_NEWEST_BACK = (
-    "An old copy of `notarium_keys.json` was put back, perhaps with a key that was exchanged for a "
-    "reason. Put the newest one back with `mcp-notarium keys restore FILE`."
-)
-NEWEST_BACK = PUT_NEWEST_BACK + OR_RESET
-REPAIR = "Run `mcp-notarium repair`: it saves what can be read into a new cache." + _REST_IS_FETCHED
-COPY_OR_REPAIR = "{copy_back}" + REPAIR
-REPAIR_OR_COPY = REPAIR + "{newest_copy}"
-UPDATE = "Update MCP Notarium the way you installed it." + OR_RESET
-OTHER_ACCOUNT = (
-    "Check the store and the account in the client's configuration. If the folder was copied here by mistake, "
-    "move it out of the data folder; `mcp-notarium doctor` names it."
-)
-WAIT = "Wait a few seconds and try again; close other MCP clients if it stays like this."
-UNREADABLE = "the database is damaged: it cannot be read, and that is not the key's fault"
 _REBUILD_OFFER = (
     " Or start once with DB_ON_UNREADABLE=rebuild: the old files move to `quarantine/`, with writes "
     "that never reached the note store; nothing is deleted."
 )
-SEE_STATUS = "Ask the user to run `mcp-notarium status`: it says what is missing, and the ways out."
-_AGENT_GIVE_KEY = (
-    "Ask the user to set DB_ENCRYPTION_KEY(_FILE) to the right key and to restart the client; "
-    "`mcp-notarium doctor` helps if it is lost."
-)
-_AGENT_MAKE_KEY = (
-    "Ask the user to run `mcp-notarium setup` in a terminal (or `mcp-notarium generate-key --file PATH`, and to set "
-    "DB_ENCRYPTION_KEY_FILE=PATH) and to restart the client."
-)
-_AGENT_STRONGER_KEY = (
-    "Ask the user to run `mcp-notarium generate-key --file PATH`, to set DB_ENCRYPTION_KEY_FILE=PATH in "
-    "the client's configuration, and to restart the client."
-)
-_AGENT_REPAIR = "Ask the user to run `mcp-notarium repair` in a terminal and to restart the client."
-_AGENT_HINTS: Mapping[str, str] = MappingProxyType(
-    {
-        MAKE_KEY: _AGENT_MAKE_KEY,
-        STRONGER_KEY: _AGENT_STRONGER_KEY,
-        GIVE_KEY: _AGENT_GIVE_KEY,
-        ANOTHER_KEY: _AGENT_GIVE_KEY,
-        TYPE_AGAIN + GIVE_KEY: _AGENT_GIVE_KEY,
-        UNLOCK_KEYCHAIN: "Ask the user to unlock the keychain, if it is locked, and to restart the "
-        "client; `mcp-notarium doctor` names other ways.",
-        KEYCHAIN_AGAIN: "Ask the user to start the client in the session where that keychain runs; "
-        "`mcp-notarium doctor` names other ways.",
-        RESTORE: "Ask the user to put a copy of the key file back: `mcp-notarium keys restore PATH`; "
-        "`mcp-notarium doctor` helps where there is none.",
-        COPY_BACK: "Ask the user to run `mcp-notarium keys restore`, which puts the newer copy back.",
-        NEWEST_BACK: "Ask the user to put the newest `notarium_keys.json` back: `mcp-notarium keys "
-        "restore FILE`.",
-        REPAIR: _AGENT_REPAIR,
-        COPY_OR_REPAIR: SEE_STATUS,
-        REPAIR_OR_COPY: _AGENT_REPAIR,
-        UPDATE: "Ask the user to update MCP Notarium; `mcp-notarium doctor` says more.",
-        OTHER_ACCOUNT: "Ask the user to check the store and the account in the client's configuration; "
-        "`mcp-notarium doctor` says more.",
-        WAIT: ONE_MORE_TRY,
-    }
-)
-"""Agent's hint by the user's hint: one way out, which deletes no file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +249,9 @@ def refuse(name: str, verdict: Verdict, message: str, hint: str, when: Condition
     """Build a row that refuses, whatever the settings say."""
 
     def locked(seen: Observations) -> Decision:
-        return Locked(verdict, _fill(message, seen), _fill(hint, seen), _agent_hint(hint))
+        return Locked(
+            verdict, _fill(message, seen), _fill(hint, seen), startup_hints.agent_hint(hint)
+        )
 
     return Row(name, locked, when)
 
@@ -241,11 +264,14 @@ def refuse_or_rebuild(name: str, verdict: Verdict, message: str, hint: str, when
         obstacle = _obstacle(seen)
         if seen.on_unreadable != "rebuild":
             return Locked(
-                verdict, sentence, way_out + ("" if obstacle else _REBUILD_OFFER), _agent_hint(hint)
+                verdict,
+                sentence,
+                way_out + ("" if obstacle else _REBUILD_OFFER),
+                startup_hints.agent_hint(hint),
             )
         if obstacle:
             refused = f" DB_ON_UNREADABLE=rebuild was not followed: {obstacle}."
-            return Locked(verdict, sentence, way_out + refused, _agent_hint(hint))
+            return Locked(verdict, sentence, way_out + refused, startup_hints.agent_hint(hint))
         return Rebuild(sentence)
 
     return Row(name, locked_or_rebuilt, when)
@@ -253,26 +279,17 @@ def refuse_or_rebuild(name: str, verdict: Verdict, message: str, hint: str, when
 
 def decide_on_damage(*, plain: bool, on_unreadable: OnUnreadable, only_copy: bool) -> Locked:
     """Decide on damage that is met while the cache is open: refuse. Arguments as in ``Observations``."""
-    hint = BEGIN_AGAIN if plain else REPAIR
-    way_out = _fit_hint(hint, only_copy=only_copy) + " Then restart the client."
+    hint = startup_hints.BEGIN_AGAIN if plain else startup_hints.REPAIR
+    way_out = startup_hints.fit_hint(hint, only_copy=only_copy) + " Then restart the client."
     if on_unreadable == "rebuild" and not only_copy:
         way_out = (
             "Restart the client: DB_ON_UNREADABLE=rebuild then moves the old cache to the quarantine and "
             "makes a new one. Writes that never reached the note store may be in the old one. "
             f"Otherwise: {way_out}"
         )
-    return Locked(Verdict.DATABASE_DAMAGED, UNREADABLE, way_out, _agent_hint(hint))
-
-
-def _fit_hint(hint: str, *, only_copy: bool) -> str:
-    """Return the hint without what is refused where the notes are in this database alone."""
-    for sentence, instead in _ONLY_COPY.items() if only_copy else ():
-        hint = hint.replace(sentence, instead)
-    return hint
-
-
-def _agent_hint(hint: str) -> str:
-    return _AGENT_HINTS.get(hint, ASK_DOCTOR)
+    return Locked(
+        Verdict.DATABASE_DAMAGED, startup_hints.UNREADABLE, way_out, startup_hints.agent_hint(hint)
+    )
 
 
 def _obstacle(seen: Observations) -> str | None:
@@ -288,7 +305,7 @@ def _obstacle(seen: Observations) -> str | None:
 
 def _fill(template: str, seen: Observations) -> str:
     source = seen.source or "the key source"
-    return _fit_hint(template, only_copy=seen.only_copy).format(
+    return startup_hints.fit_hint(template, only_copy=seen.only_copy).format(
         driver=seen.driver_problem,
         reason=seen.reason,
         lacks=seen.lacks,

@@ -25,7 +25,7 @@ from typing import Any
 from mcp_notarium.account import opener, rollback
 from mcp_notarium.account.anchor_keeper import AnchorWitness
 from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable, audit_keys
-from mcp_notarium.account.copy_search import Copies
+from mcp_notarium.account.copies import Copies
 from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.account.rollback import Rollback
 from mcp_notarium.audit import export

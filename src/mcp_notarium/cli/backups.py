@@ -1,4 +1,4 @@
-"""Write an encrypted backup of the account, and restore one, or a copy of the local notebook: ``backup``, ``restore``."""
+"""Run ``backup`` and ``restore``: write an encrypted backup of the account, restore one, its key file, or a copy."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from mcp_notarium.account import backup, database_copies, opener, restoration, slot_management
+from mcp_notarium.account import backup, copies, key_changes, opener, rescue
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.app import open_app
-from mcp_notarium.cli import calibrate, command_context, console, signals
+from mcp_notarium.cli import command_context, console, signals
 from mcp_notarium.cli.cache import INDEX_AGAIN, confirm
+from mcp_notarium.cli.keys import find_key
 from mcp_notarium.cli.terminal import ask_secret, print_data, say_unless_copied, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import NotariumError
@@ -35,11 +36,13 @@ def run_restore(args: argparse.Namespace) -> int:
         asyncio.run(_open_and_close(config))
     if args.list or args.make:
         folder = AccountFolder(config.account_dir)
-        found = database_copies.list_copies(folder)
+        found = copies.list_copies(folder)
         lines = [f"{one.path.name}  {one.path.stat().st_size / 1e6:,.1f} MB" for one in found]
         facts = {"folder": str(folder.copies), "copies": [one.path.name for one in found]}
         print_data(facts, "\n".join(lines) or "There are no copies.", as_json=args.json)
         return 0
+    if args.key_file is not False:
+        return _restore_key_file(config, args)
     which = f"the copy {args.copy}" if args.copy else f"the backup {args.backup}"
     which = which if args.copy or args.backup else "the newest copy"
     if not confirm(
@@ -52,12 +55,12 @@ def run_restore(args: argparse.Namespace) -> int:
     )
     with console.progress("Restoring the account") as report:
         if args.backup:
-            key = calibrate.find_key(config, options.old)
+            key = find_key(config, options.old)
             done = backup.restore(
                 config, args.backup, options=replace(options, old=key), on_progress=report
             )
         else:
-            done = restoration.restore(config, name=args.copy, options=options, on_progress=report)
+            done = rescue.restore(config, name=args.copy, options=options, on_progress=report)
     for copy in done.unsound:
         talk(f"WARNING: {copy.path.name} cannot be read; it was passed over.")
     active = "The backup" if args.backup else done.copy.path.name
@@ -78,14 +81,28 @@ def run_restore(args: argparse.Namespace) -> int:
     return 0
 
 
+def _restore_key_file(config: Config, args: argparse.Namespace) -> int:
+    asked = ask_secret("Key: ") if args.ask_key else None
+    key = find_key(config, asked) or ask_secret("Key: ")
+    done = backup.restore_key_file(config, args.key_file, key)
+    talk(f"Key file number {done.keyfile.sequence} is active again; it opens the database.")
+    say_unless_copied(done.copied)
+    if done.quarantine is not None:
+        talk(f"What was there before is kept in {done.quarantine}.")
+    if args.json:
+        kept = str(done.quarantine) if done.quarantine else None
+        print_data({"sequence": done.keyfile.sequence, "quarantine": kept}, "", as_json=True)
+    return 0
+
+
 def _add_own_key(config: Config, options: ChangeOptions) -> None:
     """Let the configured key open what was restored with a typed one, so that servers can."""
     try:
         own = credentials.find_passphrase(config)
         if own is None:
             talk(_NEW_KEY)
-        elif slot_management.list_slots(config, own.passphrase).opened_by is None:
-            slot_management.add(config, own.passphrase, options=options)
+        elif key_changes.list_slots(config, own.passphrase).opened_by is None:
+            key_changes.add(config, own.passphrase, options=options)
             talk(f"The key in {own.origin} opens it from now on, and every key of the backup does.")
     except NotariumError as error:
         talk(f"The configured key could not be added: {error.message}. {_NEW_KEY}")
@@ -139,8 +156,18 @@ def _add_backup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
         "--backup", type=Path, metavar="PATH", help="restore a file that `backup` has written"
+    )
+    source.add_argument(
+        "--key-file",
+        type=Path,
+        nargs="?",
+        default=False,
+        metavar="PATH",
+        help="restore the key file alone: of a backup or a copy of `notarium_keys.json`; the copy beside it if "
+        "PATH is missing",
     )
     parser.add_argument(
         "copy",

@@ -1,11 +1,10 @@
-"""Replace or destroy the local database: ``reset-cache``, ``repair``, ``migrate-plaintext``, ``purge``.
+"""Replace or destroy the local database: ``reset-cache``, ``repair``, ``purge``.
 
 ``reset-cache`` empties the index of an undamaged database in place: its login and its unfinished writes stay. One
 that cannot be opened, has a damaged page, or holds the notes of another account is moved to the quarantine as
 a whole, and a new one is made, unless the notes are nowhere else. ``repair`` recovers what can be read of a
 damaged one; the store has the rest.
-``migrate-plaintext`` encrypts an unencrypted one. ``purge`` destroys it permanently; the notes stay at the
-store.
+``purge`` destroys it permanently; the notes stay at the store.
 """
 
 from __future__ import annotations
@@ -14,15 +13,8 @@ import argparse
 import asyncio
 from dataclasses import replace
 
-from mcp_notarium.account import (
-    database_copies,
-    plaintext_migration,
-    purge,
-    repair,
-    slot_rotation,
-    startup_outcomes,
-)
-from mcp_notarium.account.key_changes import ChangeOptions
+from mcp_notarium.account import copies, purge, rescue, startup_hints
+from mcp_notarium.account.key_changes import ChangeOptions, require_strong
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, install, notes, setup_key, signals
 from mcp_notarium.cli.terminal import (
@@ -122,11 +114,9 @@ def _require_key(config: Config) -> None:
         raise LockedError(
             Verdict.KEY_MISSING,
             "there is no key for a new cache; nothing was changed",
-            resolution_hint=startup_outcomes.MAKE_KEY,
+            resolution_hint=startup_hints.MAKE_KEY,
         )
-    slot_rotation.require_strong(
-        key.passphrase, account=config.account.name, allow_weak=config.allow_weak
-    )
+    require_strong(key.passphrase, account=config.account.name, allow_weak=config.allow_weak)
 
 
 def _end_sentence(error: NotariumError) -> str:
@@ -170,7 +160,7 @@ def run_repair(args: argparse.Namespace) -> int:
         system=keychain.system_keychain() if config.keychain else None,
     )
     with console.progress("Repairing the cache") as report:
-        done = repair.repair(config, options=options, on_progress=report)
+        done = rescue.repair(config, options=options, on_progress=report)
     if done is None:
         talk("There is nothing to repair: every page is authentic, and the index fits the notes.")
         return 0
@@ -184,7 +174,7 @@ def run_repair(args: argparse.Namespace) -> int:
     talk(INDEX_AGAIN)
     if not found.complete:
         talk(_INCOMPLETE[config.store.truth is Truth.LOCAL])
-        for kept in database_copies.describe_kept(AccountFolder(config.account_dir)):
+        for kept in copies.describe_kept(AccountFolder(config.account_dir)):
             talk(kept)
     talk("Every key that opened the cache opens it as before.")
     say_unless_copied(done.state.copied)
@@ -194,37 +184,6 @@ def run_repair(args: argparse.Namespace) -> int:
         f"disk works again: it moves the rest to a folder of its own beside {done.quarantine}.",
     )
     talk(f"The old files are in {done.quarantine}, as they were.")
-    return 0
-
-
-def run_migrate(args: argparse.Namespace) -> int:
-    """Encrypt the cache with the configured key; exit code 0 when no plain file is left.
-
-    Raises ``Unfinished`` if the encrypted database is active and plain files are left.
-    """
-    config = command_context.prepare(args)
-    found = credentials.find_passphrase(config)
-    if found is None:
-        raise InvalidRequest(
-            "there is no key to encrypt with",
-            resolution_hint="Run `mcp-notarium generate-key --file PATH` and set "
-            "DB_ENCRYPTION_KEY_FILE=PATH.",
-        )
-    slot_rotation.require_strong(
-        found.passphrase, account=config.account.name, allow_weak=args.allow_weak
-    )
-    with console.progress("Encrypting the rows") as report:
-        done = plaintext_migration.encrypt_plain(config, found.passphrase, on_progress=report)
-    talk(f"The cache is encrypted and compared: {counted(done.notes, 'note')}.")
-    say_unless_copied(done.state.copied)
-    done.state.require_finished(
-        "the encrypted cache is active, but the unencrypted files are not all erased",
-        hint="Nothing is lost. Run `mcp-notarium migrate-plaintext` again when the disk lets them be "
-        "erased; until then they can be read.",
-    )
-    talk(f"The unencrypted files were overwritten and removed. {plaintext_migration.SURVIVES}")
-    if not config.db_encryption:
-        talk("Now take DB_ENCRYPTION=off out of the clients' configurations.")
     return 0
 
 
@@ -278,6 +237,5 @@ def _require_consent(config: Config) -> None:
 COMMANDS = {
     "reset-cache": (command_context.options("--yes", "--allow-weak"), run_reset),
     "repair": (command_context.options("--ask-key"), run_repair),
-    "migrate-plaintext": (command_context.options("--allow-weak"), run_migrate),
     "purge": (command_context.options("--yes"), run_purge),
 }

@@ -18,7 +18,8 @@ from rich.console import Group
 from rich.text import Text
 
 from mcp_notarium import __version__
-from mcp_notarium.account import audit_anchor, damage_marker, database_copies, opener
+from mcp_notarium.account import audit_anchor, copies, opener
+from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, doctor_checks, status
 from mcp_notarium.cli.doctor_checks import (
@@ -198,7 +199,7 @@ def _check_pages(config: Config, database: Database, *, deep: bool) -> Finding:
         return Finding("pages", NOT_CHECKED, seen)
     wrong, compared = status.check_pages(config, database)
     if wrong:
-        damage_marker.write(folder)
+        mark_damage(folder)
         return Finding("pages", BAD, f"{counted(len(wrong), 'fault')}, first: {wrong[0]}")
     agree = "search index and tables agree" if compared else f"every index{status.WITHOUT_SEARCH}"
     return Finding("pages", OK, f"every page is authentic, {agree}")
@@ -244,7 +245,7 @@ def _check_place(app: App) -> list[Finding]:
 
 
 def _check_copy_age(app: App) -> list[Finding]:
-    notice = database_copies.find_age_notice(app.notices)
+    notice = copies.find_age_notice(app.notices)
     return [Finding("age of copies", WARN, notice)] if notice else []
 
 

@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from mcp_notarium.account import slot_management
-from mcp_notarium.account.database_copies import describe_kept, list_copies
+from mcp_notarium.account import key_changes
+from mcp_notarium.account.copies import describe_kept, list_copies
 from mcp_notarium.cli import keys
 from mcp_notarium.config import Config, Sandbox
 from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy
-from mcp_notarium.crypto.key_file_codec import KeyFile, SlotState
+from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.errors import ConfigError, LockedError
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem
 from mcp_notarium.files.locks import find_holders
 from mcp_notarium.files.os_errors import display_path
-from mcp_notarium.report.words import counted, key
+from mcp_notarium.report.words import KEYS, counted
 from mcp_notarium.sandbox.confinement import describe_effect
 
 if TYPE_CHECKING:
@@ -76,22 +76,20 @@ def _check_keys(config: Config, folder: AccountFolder) -> Iterator[Finding]:
     if not config.db_encryption:
         return
     with suppress(LockedError):
-        found = slot_management.list_slots(config, None).keyfile
+        found = key_changes.list_slots(config, None).keyfile
         yield check_slots(found, now=time.time())
         yield _check_databases(folder, found.generation)
 
 
 def check_slots(found: KeyFile, *, now: float) -> Finding:
-    """Return which slots there are, how old they are, and whether a key is known to others."""
-    active = [s for s in found.slots if s.state is not SlotState.DISABLED]
+    """Return which slots there are, and how old they are."""
     days = max((int(now) - (found.rotated or found.created)) // _DAY, 0)
-    shown = ", ".join(key(one.type, one.state) for one in active)
+    shown = ", ".join(KEYS[one.type] for one in found.slots)
     seen = f"{shown}; last changed {counted(days, 'day')} ago"
-    compromised = any(s.state is SlotState.COMPROMISED for s in active)
     says = keys.advise(found.slots)
     if days >= OLD_DAYS:
         says.append("The key is old: replace it with `mcp-notarium rotate-key`.")
-    return Finding("keys", WARN if compromised or days >= OLD_DAYS else OK, seen, " ".join(says))
+    return Finding("keys", WARN if days >= OLD_DAYS else OK, seen, " ".join(says))
 
 
 def _check_databases(folder: AccountFolder, generation: str) -> Finding:

@@ -10,16 +10,13 @@ import argparse
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
 
-from mcp_notarium.account import key_file_backup, keychain_slot, slot_management, slot_rotation
-from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.account.slot_management import SlotChange, SlotList
-from mcp_notarium.cli import calibrate, command_context, console, new_key_input
-from mcp_notarium.cli.calibrate import describe_cost
+from mcp_notarium.account import key_changes, key_rotation
+from mcp_notarium.account.key_changes import ChangeOptions, SlotList
+from mcp_notarium.cli import command_context, console, new_key_input
 from mcp_notarium.cli.terminal import (
     ask_line,
     ask_secret,
@@ -30,11 +27,11 @@ from mcp_notarium.cli.terminal import (
     talk,
 )
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import recovery_keys, slot_changes
+from mcp_notarium.crypto import kdf, recovery_keys
 from mcp_notarium.crypto.errors import MalformedKey, WrongKey
-from mcp_notarium.crypto.key_file_codec import Slot, SlotState, SlotType
-from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
-from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.crypto.key_file_codec import Slot, SlotType
+from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.secret import Secret
 
@@ -42,14 +39,8 @@ _TRIES = 3
 _COPIES = "Older copies of the key file still contain what was removed here."
 _UNCERTAIN = (
     "The copy of the key file claims to be newer. If it is, an old key file was put back. "
-    "To use the copy, run `mcp-notarium keys restore`."
+    "To use the copy, run `mcp-notarium restore --key-file`."
 )
-_STATES: dict[str, SlotChange] = {
-    "disable": slot_changes.disable,
-    "enable": slot_changes.enable,
-    "remove": slot_changes.remove,
-    "mark-compromised": slot_changes.mark_compromised,
-}
 
 
 def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,13 +52,8 @@ def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
     adding = actions.add_parser("add", help="let one more key open the cache")
     new_key_input.add_arguments(adding)
     adding.add_argument("--label", default="", help="a name for it, up to 64 ASCII characters")
-    for name, says in (
-        ("disable", "keep a slot, but stop it from opening the cache"),
-        ("enable", "let a disabled slot open the cache again"),
-        ("remove", "remove a slot from the key file"),
-        ("mark-compromised", "record that others know a key, so that it must be removed"),
-    ):
-        actions.add_parser(name, help=says).add_argument("slot", type=int, metavar="SLOT")
+    removing = actions.add_parser("remove", help="remove a slot from the key file")
+    removing.add_argument("slot", type=int, metavar="SLOT")
     paper = actions.add_parser("recovery", help="a key on paper, in case the other one is lost")
     paper.add_argument(
         "what",
@@ -75,33 +61,17 @@ def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ACTION",
         help="create: make one; test: prove that it opens",
     )
-    calibrate.add_arguments(
-        actions.add_parser(
-            "calibrate",
-            help="raise the cost of guessing the passphrase to what this machine can afford",
-        )
-    )
-    actions.add_parser("backup", help="copy the key file to PATH").add_argument(
-        "path", type=Path, metavar="PATH"
-    )
-    actions.add_parser("restore", help="put a copy back").add_argument(
-        "path",
-        type=Path,
-        nargs="?",
-        metavar="PATH",
-        help="a file made by `keys backup` (without it: the copy beside the key file)",
-    )
 
 
 def run_keys(args: argparse.Namespace) -> int:
     """Run the action ``args.action``."""
     config = command_context.prepare(args)
     asked = ask_secret("Key: ") if args.ask_key else None
-    return _ACTIONS.get(args.action, _change_state)(config, asked, args)
+    return _ACTIONS[args.action](config, asked, args)
 
 
 def _list(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    found = slot_management.list_slots(config, calibrate.find_key(config, asked))
+    found = key_changes.list_slots(config, find_key(config, asked))
     print_data(_as_json(found), _table(found), as_json=args.json)
     if found.uncertain:
         talk(f"note: {_UNCERTAIN}")
@@ -118,7 +88,6 @@ def _as_json(found: SlotList) -> dict[str, Any]:
             {
                 "slot": slot.id,
                 "type": slot.type.value,
-                "state": slot.state.value,
                 "label": slot.label,
                 "cost": describe_cost(slot.kdf),
                 "opened_by_this_key": slot.id == found.opened_by,
@@ -132,7 +101,7 @@ def _table(found: SlotList) -> list[RenderableType]:
     """Return the slots as a table, with advice about them."""
     rows = [
         (
-            str(s.id), s.type.value, s.state.value, describe_cost(s.kdf),
+            str(s.id), s.type.value, describe_cost(s.kdf),
             f"{s.label or '-'}{'   <- this key' if s.id == found.opened_by else ''}",
         )
         for s in found.keyfile.slots
@@ -143,31 +112,26 @@ def _table(found: SlotList) -> list[RenderableType]:
     lines = ["", f"{made}; key file number {found.keyfile.sequence}."]
     if found.opened_by is None:
         lines.append("No available key opens it, so nothing proves that this list is true.")
-    headings = ("slot", "type", "state", "cost", "label")
+    headings = ("slot", "type", "cost", "label")
     return [console.table(headings, rows), *lines, *map(name_account, advise(found.keyfile.slots))]
 
 
 def advise(found: tuple[Slot, ...]) -> list[str]:
     """Return what a person should know about these slots."""
-    says = [
-        f"Slot {slot.id} is known to others: remove it (`mcp-notarium keys remove {slot.id}`)."
-        for slot in found
-        if slot.state is SlotState.COMPROMISED
-    ]
-    if not any(s.type is SlotType.RECOVERY and s.state is SlotState.ACTIVE for s in found):
-        says.append("There is no recovery key: `mcp-notarium keys recovery create` makes one.")
-    return says
+    if any(slot.type is SlotType.RECOVERY for slot in found):
+        return []
+    return ["There is no recovery key: `mcp-notarium keys recovery create` makes one."]
 
 
 def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    slot_management.require_label(args.label)
+    key_changes.require_label(args.label)
     # Before anybody types a new key twice.
-    current = slot_rotation.prove_key(config, options=ChangeOptions(old=asked))
-    slot_management.require_free_slot(current.keyfile)
+    current = key_rotation.prove_key(config, options=ChangeOptions(old=asked))
+    key_changes.require_free_slot(current.keyfile)
     new = new_key_input.read(args, account=config.account.name)
     options = ChangeOptions(old=asked, at=new.at)
     with new.in_change("the key is added"):
-        done = slot_management.add(
+        done = key_changes.add(
             config, new.secret, label=args.label, allow_weak=args.allow_weak, options=options
         )
     made = done.after.slots[-1]
@@ -178,14 +142,11 @@ def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     return 0
 
 
-def _change_state(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    done = slot_management.change_slot(
-        config, args.slot, _STATES[args.action], options=ChangeOptions(old=asked)
-    )
-    talk(f"Slot {args.slot}: done ({args.action}).")
+def _remove(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
+    done = key_changes.remove(config, args.slot, options=ChangeOptions(old=asked))
+    talk(f"Slot {args.slot} is removed.")
     say_unless_copied(done.copied)
-    if args.action in {"disable", "remove"}:
-        talk(f"note: {_COPIES}")
+    talk(f"note: {_COPIES}")
     return 0
 
 
@@ -195,8 +156,8 @@ def _recovery(config: Config, asked: Secret | None, args: argparse.Namespace) ->
 
 def make_recovery(config: Config, asked: Secret | None) -> int:
     """Show a new recovery key, have a part of it typed back, and activate it."""
-    slot_management.require_free_slot(
-        slot_rotation.prove_key(config, options=ChangeOptions(old=asked)).keyfile
+    key_changes.require_free_slot(
+        key_rotation.prove_key(config, options=ChangeOptions(old=asked)).keyfile
     )
     made = recovery_keys.generate()
     show_once(
@@ -205,7 +166,7 @@ def make_recovery(config: Config, asked: Secret | None) -> int:
         made,
     )
     _require_typed_back(made)
-    done = slot_management.add(config, made, label="on paper", options=ChangeOptions(old=asked))
+    done = key_changes.add(config, made, label="on paper", options=ChangeOptions(old=asked))
     talk(
         f"It is active, in slot {done.after.slots[-1].id}. Try it: mcp-notarium keys recovery test"
     )
@@ -228,7 +189,7 @@ def _require_typed_back(made: Secret) -> None:
 def _test_recovery(config: Config) -> int:
     typed = ask_secret("Recovery key: ").reveal_text()
     try:
-        slot = slot_management.recovery_slot(config, typed)
+        slot = key_changes.recovery_slot(config, typed)
     except MalformedKey as error:
         raise InvalidRequest(
             error.reason,
@@ -238,35 +199,28 @@ def _test_recovery(config: Config) -> int:
     except WrongKey as error:
         raise InvalidRequest(
             "this recovery key is well formed, and it opens no slot of this cache",
-            resolution_hint="It is another cache's, or its slot was removed or disabled "
+            resolution_hint="It is another cache's, or its slot was removed "
             "(`mcp-notarium keys list`). `mcp-notarium keys recovery create` makes a new one.",
         ) from error
     talk(f"It opens the cache (slot {slot.id}).")
     return 0
 
 
-def _back_up(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    try:
-        copied = key_file_backup.back_up(config, args.path)
-    except LockedError as error:
-        if error.verdict is not Verdict.ROLLBACK_SEEN:
-            raise
-        # Only a key tells whether the copy is really newer.
-        copied = key_file_backup.back_up(config, args.path, key=calibrate.find_key(config, asked))
-    talk(f"The key file (number {copied.sequence}) is copied to {args.path}.")
-    talk("note: it opens with every key that opens the cache today, also after you change them.")
-    return 0
+def find_key(config: Config, asked: Secret | None) -> Secret | None:
+    """Return the key that was asked for, else the configured one; a cache without encryption has none."""
+    found = find_passphrase(config) if asked is None and config.db_encryption else None
+    return found.passphrase if found else asked
 
 
-def _restore(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
-    key = calibrate.find_key(config, asked) or ask_secret("Key: ")
-    beside = AccountFolder(config.account_dir).key_copy
-    done = key_file_backup.restore(config, args.path or beside, key)
-    talk(f"Key file number {done.keyfile.sequence} is active again; it opens the database.")
-    say_unless_copied(done.copied)
-    if done.quarantine is not None:
-        talk(f"What was there before is kept in {done.quarantine}.")
-    return 0
+def describe_cost(parameters: kdf.Parameters) -> str:
+    """Describe the key derivation in a few words."""
+    match parameters:
+        case kdf.Argon2id(memory_kib, time_cost, lanes):
+            return f"Argon2id {memory_kib // 1024} MiB, {time_cost} passes, {lanes} lanes"
+        case kdf.Pbkdf2Sha512(iterations):
+            return f"PBKDF2-SHA512, {iterations:,} rounds"
+        case kdf.HkdfSha256():
+            return "none needed (random key)"
 
 
 def _format_day(epoch: int) -> str:
@@ -277,9 +231,7 @@ _ACTIONS: dict[str, Callable[[Config, Secret | None, argparse.Namespace], int]] 
     "list": _list,
     "add": _add,
     "recovery": _recovery,
-    "calibrate": calibrate.run,
-    "backup": _back_up,
-    "restore": _restore,
+    "remove": _remove,
 }
 
 
@@ -301,13 +253,13 @@ def run_keychain(args: argparse.Namespace) -> int:
         )
     options = ChangeOptions(old=ask_secret("Key: ") if args.ask_key else None)
     if args.action == "enable":
-        done = keychain_slot.enable(config, system_keychain(), options=options)
+        done = key_rotation.enable_keychain(config, system_keychain(), options=options)
         slot = done.after.slots[-1]
         talk(f"{slot.label} opens the cache from now on (slot {slot.id}).")
         talk("You may remove DB_ENCRYPTION_KEY from the clients' configurations. Keep it in a safe")
         talk("place: if the keychain is ever lost, you need it to open the cache.")
         return 0
-    changed = keychain_slot.disable(config, system_keychain(), options=options)
+    changed = key_rotation.disable_keychain(config, system_keychain(), options=options)
     talk("The keychain no longer opens the cache.")
     if changed is None:
         talk("note: its entry opened nothing and was removed.")

@@ -82,9 +82,10 @@ GROUPS = {
     "Cache": {
         "repair": Command("cache", "recover what can be read of a damaged cache"),
         "backup": Command("backups", "write what cannot be fetched again to one encrypted file"),
-        "restore": Command("backups", "put a copy of the local notebook, or a backup, back"),
+        "restore": Command(
+            "backups", "put a backup, its key file, or a copy of the local notebook back"
+        ),
         "reset-cache": Command("cache", "empty the cache and load it again"),
-        "migrate-plaintext": Command("cache", "encrypt an unencrypted cache"),
         "purge": Command("cache", "destroy the local cache permanently"),
     },
     "Server": {

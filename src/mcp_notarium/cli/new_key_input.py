@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mcp_notarium.account.slot_rotation import require_strong
+from mcp_notarium.account.key_changes import require_strong
 from mcp_notarium.cli import command_context
 from mcp_notarium.cli.terminal import ask_secret, talk
 from mcp_notarium.crypto import user_key

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium import __version__
-from mcp_notarium.account import slot_management
+from mcp_notarium.account import key_changes
 from mcp_notarium.audit.chain import Head, Record
 from mcp_notarium.audit.verification import Verification
 from mcp_notarium.cli import command_context, console, doctor
@@ -154,12 +154,12 @@ def _read_keys(config: Config, now: float) -> KeyRing | None:
     if not config.db_encryption:
         return None
     try:
-        found = slot_management.list_slots(config, None).keyfile
+        found = key_changes.list_slots(config, None).keyfile
     except LockedError as error:
         if error.verdict is not Verdict.DATABASE_MISSING:
             raise
         return KeyRing((), "", "")
-    slots = tuple((one.type.value, one.state.value, one.label) for one in found.slots)
+    slots = tuple((one.type.value, one.label) for one in found.slots)
     made, changed = (
         "" if at is None else f"on {_local(at):%Y-%m-%d} ({words.age(now - at)})"
         for at in (found.created, found.rotated)

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mcp_notarium.account import keychain_slot, reencryption, slot_rotation
-from mcp_notarium.account.database_creation import kdf_policy
+from mcp_notarium.account import key_rotation, rewrite
+from mcp_notarium.account.generation import kdf_policy
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.account.slot_rotation import ProvenKey
+from mcp_notarium.account.key_rotation import ProvenKey
 from mcp_notarium.cli import command_context, console, keys, new_key_input, setup_key
-from mcp_notarium.cli.calibrate import describe_cost
+from mcp_notarium.cli.keys import describe_cost
 from mcp_notarium.cli.new_key_input import NewKey
 from mcp_notarium.cli.terminal import (
     ask_secret,
@@ -91,7 +91,7 @@ def _rotate(config: Config, account: Account | None, args: argparse.Namespace) -
     )
     if args.reencrypt:
         return _reencrypt(config, account, options, args)
-    current = slot_rotation.prove_key(config, options=options)
+    current = key_rotation.prove_key(config, options=options)
     if args.keychain:
         return _into_keychain(config, current, options, args)
     return _rewrap(config, account, current, options, args)
@@ -106,7 +106,7 @@ def _check_options(config: Config, args: argparse.Namespace) -> None:
     if args.keep_key and (args.kdf is None or args.reencrypt or args.slot):
         raise InvalidRequest(
             "--keep-key requires --kdf, and cannot be combined with --reencrypt or --slot",
-            resolution_hint="`mcp-notarium keys calibrate` raises the cost of guessing the same passphrase.",
+            resolution_hint="`--kdf argon2id --keep-key` keeps the passphrase and changes its key derivation.",
         )
     if args.kdf and (args.generate or args.keychain):
         raise InvalidRequest(
@@ -132,7 +132,7 @@ def _rewrap(
         _announce_replacement(current, gone)
     new = _new_passphrase(config, current, args)
     with new.in_change():
-        done = slot_rotation.rotate_passphrase(
+        done = key_rotation.rotate_passphrase(
             config,
             new=new.secret,
             parameters=kdf_policy(config, args.kdf),
@@ -149,7 +149,7 @@ def _rewrap(
         talk("note: another process is busy with the database; it was not opened as a proof.")
     _tell_remaining_slots(done.others)
     for notice in done.notices:
-        if not (args.keep_key and notice == slot_rotation.NEEDED_BY_CLIENTS):
+        if not (args.keep_key and notice == key_rotation.NEEDED_BY_CLIENTS):
             talk(f"note: {notice}")
     if not args.keep_key:
         kept = _keep_new(account, current, done.gone, new.secret, args)
@@ -166,8 +166,8 @@ def _new_passphrase(config: Config, current: ProvenKey, args: argparse.Namespace
             resolution_hint="Leave out --kdf, or give a passphrase. Nothing is changed.",
         )
     if not (args.keep_key or new.generated):
-        slot_rotation.require_new(new.secret, account=account, allow_weak=args.allow_weak)
-        slot_rotation.require_unused(current, new.secret)
+        key_rotation.require_new(new.secret, account=account, allow_weak=args.allow_weak)
+        key_rotation.require_unused(current, new.secret)
     return new
 
 
@@ -190,7 +190,7 @@ def _into_keychain(
         )
     gone = (current.slot,) if current.by_keychain else current.slots_to_replace(args.slot)
     system = keychain.system_keychain()
-    after = keychain_slot.rotate_into_keychain(
+    after = key_rotation.rotate_into_keychain(
         config,
         system,
         from_keychain=current.by_keychain,
@@ -199,8 +199,8 @@ def _into_keychain(
     )
     talk(f"The key of this cache is changed (key file number {after.sequence}).")
     talk(f"The new one is in {system.name} and nowhere else; leave DB_ENCRYPTION_KEY unset.")
-    _tell_remaining_slots(slot_rotation.still_opening(current.keyfile, after))
-    talk(f"note: {slot_rotation.OLD_COPIES}")
+    _tell_remaining_slots(key_rotation.still_opening(current.keyfile, after))
+    talk(f"note: {key_rotation.OLD_COPIES}")
     if not current.by_keychain:
         _tell_old_key_places(config, current, gone, then="take it out there")
     for notice in keys.advise(after.slots):
@@ -212,13 +212,13 @@ def _reencrypt(
     config: Config, account: Account | None, options: ChangeOptions, args: argparse.Namespace
 ) -> int:
     replacing = new_key_input.is_given(args)
-    current, dropped = reencryption.find_dropped_slots(config, replacing=replacing, options=options)
+    current, dropped = rewrite.find_dropped_slots(config, replacing=replacing, options=options)
     if dropped and not args.drop_other_keys:
         _confirm_dropped(dropped)
     new = _new_passphrase(config, current, args) if replacing else None
     doing = new or NewKey(current.key.passphrase)
     with doing.in_change("the cache is re-encrypted"), console.progress("Encrypting") as report:
-        done = reencryption.reencrypt(
+        done = rewrite.reencrypt(
             config,
             new=new.secret if new else None,
             parameters=kdf_policy(config, args.kdf),
@@ -243,7 +243,7 @@ def _reencrypt(
     talk("note: backups of the old database still open with old copies of the key file.")
     if done.slot is not None and new is not None:
         _tell_cost(config, (*done.gone, *done.dropped), done.slot)
-        talk(f"note: {slot_rotation.NEEDED_BY_CLIENTS}")
+        talk(f"note: {key_rotation.NEEDED_BY_CLIENTS}")
         kept = _keep_new(account, current, done.gone, new.secret, args)
         _tell_old_key_places(config, current, done.gone, kept=kept)
     done.state.require_finished(
@@ -258,7 +258,7 @@ def _reencrypt(
 def _confirm_dropped(dropped: tuple[Slot, ...]) -> None:
     """Name the slots that would be dropped, and raise unless the user agrees."""
     if not can_ask():
-        raise reencryption.dropped_slots_error(dropped)
+        raise rewrite.dropped_slots_error(dropped)
     talk("These cannot be kept under a new data key, because their keys are not available:")
     for slot in dropped:
         talk(f"  {describe_slot(slot)}")

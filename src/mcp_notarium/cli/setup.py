@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from mcp_notarium.account import slot_management
+from mcp_notarium.account import key_changes
 from mcp_notarium.app import open_app
 from mcp_notarium.cli import (
     console,
@@ -25,7 +25,7 @@ from mcp_notarium.cli.terminal import can_ask, can_show
 from mcp_notarium.clients.known_clients import CLIENTS
 from mcp_notarium.config import Config
 from mcp_notarium.config.accounts import Account
-from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import SlotType
 from mcp_notarium.errors import ConfigError, InvalidRequest, LoginRequired, NotariumError
 from mcp_notarium.report.words import counted
 from mcp_notarium.stores import registry
@@ -181,8 +181,8 @@ def _offer_recovery(config: Config, args: argparse.Namespace) -> None:
     """Make a recovery key if there is none and the user wants one."""
     if not config.db_encryption or args.recovery is False:
         return
-    slots = slot_management.list_slots(config, None).keyfile.slots
-    if any(one.type is SlotType.RECOVERY and one.state is SlotState.ACTIVE for one in slots):
+    slots = key_changes.list_slots(config, None).keyfile.slots
+    if any(one.type is SlotType.RECOVERY for one in slots):
         return
     only_here = config.store.truth is Truth.LOCAL
     lost = (

@@ -14,7 +14,7 @@ from typing import cast
 
 from mcp_notarium import config
 from mcp_notarium.account import inspection
-from mcp_notarium.account.slot_rotation import require_strong
+from mcp_notarium.account.key_changes import require_strong
 from mcp_notarium.account.startup_outcomes import Locked
 from mcp_notarium.cli import command_context, console, questions, signals
 from mcp_notarium.cli.questions import Choice

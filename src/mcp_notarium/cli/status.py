@@ -24,20 +24,19 @@ from rich.text import Text
 
 from mcp_notarium import __version__
 from mcp_notarium.account import (
-    damage_marker,
     inspection,
+    key_changes,
     opener,
-    schema_migration,
-    slot_management,
-    startup_outcomes,
+    rewrite,
+    startup_hints,
 )
-from mcp_notarium.account.database_copies import describe_kept
+from mcp_notarium.account.copies import describe_kept
+from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded, accounts
-from mcp_notarium.crypto.key_file_codec import SlotState
 from mcp_notarium.domain.note import WriteState
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
@@ -45,7 +44,7 @@ from mcp_notarium.files.locks import ServerLock, find_holders
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys import credentials
-from mcp_notarium.report.words import counted, key
+from mcp_notarium.report.words import KEYS, counted
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.database_opener import Database, has_log
 
@@ -59,8 +58,7 @@ _OTHER_RULES = (
 _FREE_BYTES = 64 * 1024
 """Free bytes that SQLite needs beside a database to open it, with a margin."""
 _AGAIN = (
-    f"Try again. If it stays like this: {startup_outcomes.BEGIN_ANEW}"
-    f"{startup_outcomes.RESET_IF_FETCHED}"
+    f"Try again. If it stays like this: {startup_hints.BEGIN_ANEW}{startup_hints.RESET_IF_FETCHED}"
 )
 
 
@@ -118,7 +116,7 @@ def _decision_facts(
                 )
             return _ok_facts("not made yet")
         case Migrate(version, program):
-            schema_migration.rehearse(config)
+            rewrite.rehearse(config)
             return _ok_facts(f"schema {version}; the next start migrates it to {program}")
         case Rebuild():
             return _decision_facts(config, inspection.verdict(config), deep=deep, whole=whole)
@@ -160,10 +158,9 @@ def _key_facts(config: Config) -> dict[str, Any]:
     """Return what opens the database, and since when."""
     if not config.db_encryption:
         return {}
-    keyfile = slot_management.list_slots(config, None).keyfile
-    active = [slot for slot in keyfile.slots if slot.state is not SlotState.DISABLED]
+    keyfile = key_changes.list_slots(config, None).keyfile
     return {
-        "keys": ", ".join(key(slot.type, slot.state) for slot in active),
+        "keys": ", ".join(KEYS[slot.type] for slot in keyfile.slots),
         "key_changed_at": _format_time(keyfile.rotated or keyfile.created),
     }
 
@@ -189,7 +186,7 @@ async def _open_facts(config: Config, *, deep: bool, whole: bool) -> dict[str, A
         return facts
     wrong, compared = check_pages(config, app.cache.database)
     if wrong:
-        damage_marker.write(AccountFolder(config.account_dir))
+        mark_damage(AccountFolder(config.account_dir))
         raise opener.damage_error(config)
     return facts | {"checked": f"every page, every index{'' if compared else WITHOUT_SEARCH}"}
 

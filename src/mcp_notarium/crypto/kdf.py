@@ -1,16 +1,15 @@
 """Derive a wrapping key from a passphrase: Argon2id, PBKDF2-HMAC-SHA512, or HKDF for random keys.
 
 Parameters read from disk are hostile: :func:`derive` checks floor and ceiling before any work and
-never retries with weaker ones. Nothing here reads a clock, a file or a setting: the caller measures for
-:func:`propose`.
+never retries with weaker ones. Nothing here reads a clock, a file or a setting.
 """
 
 from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 
 from mcp_notarium.crypto.errors import KdfOutOfMemory, KeyFileDamaged
@@ -19,9 +18,6 @@ from mcp_notarium.secret import Secret
 KEY_SIZE = 32
 SALT_SIZE = 16
 _SLOT_LABEL = b"mcp-notarium/v1/slot"
-
-Measure = Callable[["Argon2id"], float]
-"""Seconds that one derivation takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +65,10 @@ class Bounds:
 
     def permits_together(self, parameters: Iterable[Parameters]) -> bool:
         """Tell whether slots with these parameters may be in one key file."""
-        return self._shares(parameters) <= self.slots_at_ceiling
-
-    def argon2_work_left(self, beside: Iterable[Parameters]) -> int:
-        """Return the KiB times passes that a slot may cost beside these in one key file."""
-        ceiling = self.argon2_ceiling.work
-        return min(ceiling, int((self.slots_at_ceiling - self._shares(beside)) * ceiling))
-
-    def _shares(self, parameters: Iterable[Parameters]) -> Fraction:
-        """Return their work, in slots at the ceiling."""
-        return sum(map(self._share, parameters), start=Fraction(0))
+        return sum(map(self._share, parameters)) <= self.slots_at_ceiling
 
     def _share(self, parameters: Parameters) -> Fraction:
+        """Return their work, in slots at the ceiling."""
         match parameters:
             case Argon2id():
                 return Fraction(parameters.work, self.argon2_ceiling.work)
@@ -193,8 +181,7 @@ def _argon2id(passphrase: Secret, salt: bytes, parameters: Argon2id) -> Secret:
 class KdfPolicy:
     """Hold the least cost of each algorithm, and the ``algorithm`` for a new passphrase.
 
-    A new passphrase never costs less than the one it replaces: somebody has raised the cost on purpose
-    (``keys calibrate``) or needs an approved algorithm.
+    A new passphrase never costs less than the one it replaces, which somebody may have made expensive on purpose.
 
     ``algorithm`` is ``argon2id`` or ``pbkdf2-sha512``. Unless it is ``explicit``, the algorithm of the
     old passphrase stays.
@@ -219,44 +206,3 @@ class KdfPolicy:
                 lanes=max(one.lanes for one in every),
             )
         return Pbkdf2Sha512(max(self.pbkdf2.iterations, *rounds, 0))
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """Hold the costliest parameters within the limits, and the seconds they took."""
-
-    parameters: Argon2id
-    seconds: float
-
-
-def propose(
-    measure: Measure,
-    *,
-    target: float,
-    most_memory_kib: int,
-    beside: Iterable[Parameters] = (),
-) -> Proposal:
-    """Return the costliest Argon2id within ``target`` seconds and ``most_memory_kib``.
-
-    Memory is raised first, then passes: memory makes guessing expensive for special hardware.
-    ``beside`` are the other slots of the key file, whose work counts against the same ceiling. The floor
-    is returned if even that takes longer.
-    """
-    floor, ceiling = PRODUCTION.argon2_floor, PRODUCTION.argon2_ceiling
-    memory_limit = max(floor.memory_kib, min(most_memory_kib, ceiling.memory_kib))
-    work_limit = PRODUCTION.argon2_work_left(beside)
-    best = Proposal(floor, measure(floor))
-    for memory_factor, more_passes in ((2, 0), (1, 1)):
-        while True:
-            cost = best.parameters
-            costlier = replace(
-                cost,
-                memory_kib=cost.memory_kib * memory_factor,
-                time_cost=cost.time_cost + more_passes,
-            )
-            if costlier.memory_kib > memory_limit or costlier.time_cost > ceiling.time_cost:
-                break
-            if costlier.work > work_limit or (seconds := measure(costlier)) > target:
-                break
-            best = Proposal(costlier, seconds)
-    return best

@@ -10,7 +10,6 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -40,14 +39,6 @@ class SlotType(StrEnum):
     RECOVERY = "recovery"
 
 
-class SlotState(StrEnum):
-    """Name the states of a slot: ``COMPROMISED`` opens and should go, ``DISABLED`` never opens."""
-
-    ACTIVE = "active"
-    DISABLED = "disabled"
-    COMPROMISED = "compromised"
-
-
 class FileState(StrEnum):
     """Name the results of reading a key file (or its copy) without a key."""
 
@@ -63,7 +54,6 @@ class Slot:
 
     id: int
     type: SlotType
-    state: SlotState
     label: str
     kdf: kdf.Parameters
     salt: bytes
@@ -95,11 +85,6 @@ class KeyFile:
 def is_label(text: str) -> bool:
     """Check whether a text may be a slot's label: at most 64 printable ASCII characters."""
     return _LABEL.fullmatch(text) is not None
-
-
-def kdf_work(slots: Iterable[Slot]) -> list[kdf.Parameters]:
-    """Return the parameters that one key may be tried with: those of all slots not disabled."""
-    return [slot.kdf for slot in slots if slot.state is not SlotState.DISABLED]
 
 
 def slot_aad(*, vault_id: str, slot: Slot) -> bytes:
@@ -173,7 +158,6 @@ def _slot_fields(slot: Slot) -> dict[str, Any]:
         "label": slot.label,
         "nonce": _b64(slot.nonce),
         "salt": _b64(slot.salt),
-        "state": slot.state.value,
         "type": slot.type.value,
         "wrapped": _b64(slot.wrapped),
     }
@@ -216,7 +200,7 @@ def _slots(found: Any, bounds: kdf.Bounds) -> tuple[Slot, ...]:
     ids = [slot.id for slot in slots]
     if ids != sorted(set(ids)):
         raise KeyFileDamaged("its slots are not in order")
-    if not bounds.permits_together(kdf_work(slots)):
+    if not bounds.permits_together(slot.kdf for slot in slots):
         raise KeyFileDamaged("its slots cost too much work together")
     return slots
 
@@ -230,7 +214,6 @@ def _slot(found: Any, bounds: kdf.Bounds) -> Slot:
     return Slot(
         id=_number(found["id"], least=1),
         type=type_,
-        state=_parse_word(SlotState, found["state"]),
         label=found["label"],
         kdf=_parameters(found["kdf"], type_, bounds),
         salt=_bytes(found["salt"], kdf.SALT_SIZE),

@@ -17,9 +17,7 @@ from mcp_notarium.crypto.key_file_codec import (
     MOST_SLOTS,
     KeyFile,
     Slot,
-    SlotState,
     SlotType,
-    kdf_work,
     slot_aad,
 )
 from mcp_notarium.secret import Secret
@@ -81,10 +79,10 @@ def unlock(keyfile: KeyFile, passphrase: Secret, *, bounds: kdf.Bounds = kdf.PRO
 def open_slot(
     keyfile: KeyFile, passphrase: Secret, *, bounds: kdf.Bounds = kdf.PRODUCTION
 ) -> OpenedSlot:
-    """Return the data key and the slot that opened. A disabled slot is not tried."""
+    """Return the data key and the slot that opened. Raises as :func:`unlock`."""
     key = user_key.read(passphrase)
     for slot in keyfile.slots:
-        if slot.type not in _OPENED_BY[key.kind] or slot.state is SlotState.DISABLED:
+        if slot.type not in _OPENED_BY[key.kind]:
             continue
         wrapping_key = kdf.derive(key.material, salt=slot.salt, parameters=slot.kdf, bounds=bounds)
         aad = slot_aad(vault_id=keyfile.vault_id, slot=slot)
@@ -119,20 +117,19 @@ def replace_slots(
     """Replace the slots of a key file; next sequence, new MAC.
 
     Raises ``SlotsRefused`` if there are too many slots, if they cost more work together than the reader
-    accepts, or if no active slot opens without the OS keychain: resetting a keychain must never lose
+    accepts, or if no slot opens without the OS keychain: resetting a keychain must never lose
     the notes.
     """
     if len(slots) > MOST_SLOTS:
         raise SlotsRefused(f"a key file has at most {MOST_SLOTS} slots")
-    if not bounds.permits_together(kdf_work(slots)):
+    if not bounds.permits_together(slot.kdf for slot in slots):
         raise SlotsRefused(
             "deriving a key for every slot of the key file would take too long",
             resolution_hint="Take a random key (`mcp-notarium generate-key`) for one more slot, "
-            "disable or remove a slot with a passphrase, or make them cheaper with `mcp-notarium "
-            "keys calibrate --seconds`; nothing was changed.",
+            "or remove a slot with a passphrase; nothing was changed.",
         )
-    if not any(s.state is SlotState.ACTIVE and s.type is not SlotType.KEYCHAIN for s in slots):
-        raise SlotsRefused("an active slot that needs no keychain must remain")
+    if all(slot.type is SlotType.KEYCHAIN for slot in slots):
+        raise SlotsRefused("a slot that needs no keychain must remain")
     changed = replace(
         keyfile,
         slots=slots,
@@ -175,7 +172,6 @@ def new_slot(
     slot = Slot(
         id=max((slot.id for slot in keyfile.slots), default=0) + 1,
         type=chosen,
-        state=SlotState.ACTIVE,
         label=label,
         kdf=parameters if chosen is SlotType.PASSPHRASE else kdf.HkdfSha256(),
         salt=secrets.token_bytes(kdf.SALT_SIZE),
@@ -193,7 +189,7 @@ def rewrap_slot(
     *,
     bounds: kdf.Bounds = kdf.PRODUCTION,
 ) -> Slot:
-    """Wrap the data key of another key file in a slot; its number, state, label and cost stay.
+    """Wrap the data key of another key file in a slot; its number, label and cost stay.
 
     ``secret`` opens the slot. Raises ``MalformedKey``.
     """

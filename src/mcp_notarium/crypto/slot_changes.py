@@ -1,21 +1,20 @@
 """Change the slots of a key file, one pure function per change; name the steps of writing it.
 
 Each function returns the next key file (sequence + 1, new MAC) or raises ``SlotsRefused`` and changes
-nothing. A slot never changes its secret; it is added, disabled, replaced or removed. The data key and the
+nothing. A slot never changes its secret; it is added, replaced or removed. The data key and the
 database stay as they are. ``account/key_changes`` runs the steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import StrEnum
 
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.kdf import KdfPolicy
-from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotType
 from mcp_notarium.secret import Secret
 
 PERSONAL_SLOTS = (SlotType.PASSPHRASE, SlotType.RAW)
@@ -66,23 +65,7 @@ def describe_slot(slot: Slot) -> str:
     """
     words = [f'"{slot.label}"'] if slot.label else []
     words += [slot.type.value]
-    words += [slot.state.value] if slot.state is not SlotState.ACTIVE else []
     return f"slot {slot.id} ({', '.join(words)})"
-
-
-def disable(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
-    """Disable a slot; it stays and opens nothing any more."""
-    return _set_state(keyfile, data_key, slot_id, SlotState.DISABLED)
-
-
-def enable(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
-    """Make a disabled or compromised slot active again."""
-    return _set_state(keyfile, data_key, slot_id, SlotState.ACTIVE)
-
-
-def mark_compromised(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
-    """Mark a slot as compromised; it still opens, and every listing says that it should go."""
-    return _set_state(keyfile, data_key, slot_id, SlotState.COMPROMISED)
 
 
 def remove(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
@@ -90,14 +73,6 @@ def remove(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
     gone = find_slot(keyfile, slot_id)
     kept = tuple(slot for slot in keyfile.slots if slot.id != gone.id)
     return key_slots.replace_slots(keyfile, data_key, slots=kept)
-
-
-def _set_state(keyfile: KeyFile, data_key: DataKey, slot_id: int, state: SlotState) -> KeyFile:
-    before = find_slot(keyfile, slot_id)
-    if before.state is state:
-        raise SlotsRefused(f"slot {slot_id} is {state.value} already")
-    after = tuple(replace(s, state=state) if s.id == slot_id else s for s in keyfile.slots)
-    return key_slots.replace_slots(keyfile, data_key, slots=after)
 
 
 def slots_to_replace(
@@ -122,11 +97,7 @@ def slots_to_replace(
         return named
     if slot.type in PERSONAL_SLOTS and not by_keychain:
         return (slot,)
-    beside = tuple(
-        one
-        for one in keyfile.slots
-        if one.type in PERSONAL_SLOTS and one.state is not SlotState.DISABLED and one.id != slot.id
-    )
+    beside = tuple(one for one in keyfile.slots if one.type in PERSONAL_SLOTS and one.id != slot.id)
     if len(beside) > 1:
         candidates = "; ".join(map(describe_slot, beside))
         raise SlotsRefused(

@@ -31,12 +31,12 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class KeyRing:
-    """Hold the keys that open the account: type, state and label of each, and when they were made.
+    """Hold the keys that open the account: type and label of each, and when they were made.
 
     ``changed`` is '' if they are as they were made; no slot: there is no account yet.
     """
 
-    slots: tuple[tuple[str, str, str], ...]
+    slots: tuple[tuple[str, str], ...]
     made: str
     changed: str
 

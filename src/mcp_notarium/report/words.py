@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Final
 
 from mcp_notarium.audit.chain import Decision
-from mcp_notarium.crypto.key_file_codec import SlotState
 from mcp_notarium.report.activity import Result
 
 RESULTS: Final = {
@@ -93,11 +92,6 @@ KEYS: Final = {
     "keychain": "the keychain of this system",
     "recovery": "a recovery key on paper",
 }
-
-
-def key(type_: str, state: str) -> str:
-    """Return what sort of key opens the cache, and whether it has to go."""
-    return KEYS.get(type_, type_) + (f" ({state})" if state == SlotState.COMPROMISED else "")
 
 
 def size(count: int) -> str:

@@ -174,7 +174,6 @@ def carry_over(
         "why": why,
         "old_count": found.head.count,
         "old_head": found.head.mac,
-        "old_keyed": source.chain_mac.keyed,
         "faults": faults,
     }
     target.append([AuditEntry(at=at, act=ActName.CARRIED, facts=facts)], durable=True)

@@ -43,14 +43,6 @@ class SchemaState:
         """Tell whether this is a database of this program (of any version)."""
         return self.version > 0 and self.application_id == APPLICATION_ID
 
-    def newer_than(self, known: int = SCHEMA_VERSION) -> bool:
-        """Tell whether a later release of the program made it."""
-        return self.version > known
-
-    def older_than(self, known: int = SCHEMA_VERSION) -> bool:
-        """Tell whether :func:`migrate` has steps to run."""
-        return self.ours and self.version < known
-
 
 def state(database: Database) -> SchemaState:
     """Read version and application id."""

@@ -6,26 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import (
-    audit_anchor,
-    key_file_backup,
-    plaintext_migration,
-    reencryption,
-    repair,
-    slot_management,
-    slot_rotation,
-)
+from mcp_notarium.account import audit_anchor, key_changes, key_rotation, rescue, rewrite
 from mcp_notarium.account import key_changes as recording
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.audit.chain import ActName, AuditEntry
 from mcp_notarium.audit.verification import FaultKind
 from mcp_notarium.cli import audit as audit_cli
-from mcp_notarium.crypto import kdf, slot_changes
+from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.errors import CacheFull
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_log import AuditLog
-from support.account import BOUNDS, OTHER, PASSPHRASE, account, folder_of, open_cheaply
+from support.account import BOUNDS, OTHER, account, folder_of, open_cheaply
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
 
@@ -220,7 +212,7 @@ def test_anchor_continues_after_pruning(config):
 def test_head_noted_before_is_known_after_a_new_data_key_was_made(tmp_path):
     config = account(tmp_path)
     head = worked(config)
-    reencryption.reencrypt(config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN)
+    rewrite.reencrypt(config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN)
     config = replace(config, db_key=Secret(OTHER))
     found = verdict(config, expected=head)
     assert found.whole
@@ -237,7 +229,7 @@ def test_new_data_key_has_an_anchor_at_once_that_misses_what_is_cut(tmp_path):
     folder = folder_of(config)
     left = folder.path / ".audit_anchor.json.0123456789ab.tmp"  # by a server that was killed
     left.touch(mode=0o600)
-    reencryption.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
+    rewrite.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
     (generation,) = folder.generations()
     said = json.loads(folder.audit_anchor.read_bytes())
     found = verdict(config)
@@ -262,7 +254,7 @@ def test_new_data_key_counts_without_its_anchor_until_one_is_written(tmp_path, s
 
     options = replace(GIVEN, at=crash)
     with pytest.raises(KeyboardInterrupt):
-        reencryption.reencrypt(config, parameters=kdf.CHEAPEST, options=options)
+        rewrite.reencrypt(config, parameters=kdf.CHEAPEST, options=options)
     assert verdict(config).whole
     worked(config)
     found = verdict(config)
@@ -278,7 +270,7 @@ def test_anchor_that_the_disk_does_not_take_undoes_no_new_data_key(tmp_path, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(audit_anchor, "replace_private", full)
-        reencryption.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
+        rewrite.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
     found = verdict(config)
     assert found.whole
     assert "no anchor yet" in found.notes[0]
@@ -288,7 +280,7 @@ def test_new_data_key_does_not_make_a_cut_chain_good(tmp_path):
     config = account(tmp_path)
     worked(config)
     cut(config, 1)
-    reencryption.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
+    rewrite.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
     (fault,) = verdict(config).faults
     assert fault.kind is FaultKind.CARRIED
     assert "tail_cut" in fault.words
@@ -298,22 +290,9 @@ def test_new_data_key_does_not_make_up_for_a_missing_anchor(tmp_path):
     config = account(tmp_path)
     worked(config)
     folder_of(config).audit_anchor.unlink()
-    reencryption.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
+    rewrite.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
     (fault,) = verdict(config).faults
     assert (fault.kind, "missing" in fault.words) == (FaultKind.CARRIED, True)
-
-
-def test_plain_chain_is_carried_into_the_encrypted_cache(tmp_path):
-    plain = account(tmp_path, db_encryption=False)
-    head = worked(plain)
-    plaintext_migration.encrypt_plain(
-        plain, Secret(PASSPHRASE), parameters=kdf.CHEAPEST, options=GIVEN
-    )
-    config = account(tmp_path)
-    found = verdict(config, expected=head)
-    assert found.whole
-    assert not any("not encrypted" in note for note in found.notes)
-    assert acts(config)[-1] == ActName.CARRIED
 
 
 def test_repair_carries_over_what_can_be_read(tmp_path):
@@ -327,7 +306,7 @@ def test_repair_carries_over_what_can_be_read(tmp_path):
     damaged = bytearray(path.read_bytes())
     damaged[-4096 * 3] ^= 1
     path.write_bytes(bytes(damaged))
-    repair.repair(config, options=GIVEN)
+    rescue.repair(config, options=GIVEN)
     found = verdict(config, expected=head)
     assert found.whole or {fault.kind for fault in found.faults} <= {
         FaultKind.CARRIED,
@@ -341,41 +320,36 @@ def test_a_change_that_could_not_be_recorded_counts_and_the_next_record_shows_th
 ):
     config = account(tmp_path)
     worked(config, 1)
-    slot_management.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN)
+    key_changes.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN)
 
     def full(*_args, **_options):
         raise CacheFull("no room")
 
     with monkeypatch.context() as patch:
         patch.setattr(recording.AuditTable, "append", full)
-        slot_management.change_slot(config, 2, slot_changes.disable, options=GIVEN)
-    slot_management.change_slot(config, 2, slot_changes.remove, options=GIVEN)
+        key_changes.remove(config, 2, options=GIVEN)
+    key_changes.add(config, user_key.generate(), options=GIVEN)
     with chain(config) as made:
         facts = [json.loads(record.facts) for record in made.audit_log.table.records()][1:]
     assert [one["sequence"] for one in facts] == [2, 4]
-    assert facts[1]["removed"] == ["2 passphrase disabled"]
+    assert facts[1]["added"] == ["2 raw"]
 
 
 def test_every_change_of_keys_is_on_record(tmp_path):
     config = account(tmp_path)
     worked(config, 1)
-    slot_management.add(
-        config, Secret(OTHER), parameters=kdf.CHEAPEST, label="my diary", options=GIVEN
-    )
-    key_file_backup.back_up(config, tmp_path / "copy", bounds=BOUNDS)
-    slot_management.change_slot(config, 2, slot_changes.disable, options=GIVEN)
-    slot_management.change_slot(config, 2, slot_changes.remove, options=GIVEN)
-    slot_rotation.rotate_passphrase(
+    key_changes.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, label="my diary", options=GIVEN)
+    key_changes.remove(config, 2, options=GIVEN)
+    key_rotation.rotate_passphrase(
         config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
     )
     config = replace(config, db_key=Secret(OTHER))
     with chain(config) as made:
         records = list(made.audit_log.table.records())[1:]
     facts = [json.loads(record.facts) for record in records]
-    assert [record.act for record in records] == ["keys.changed"] * 4
-    assert facts[0] == {"sequence": 2, "added": ["2 passphrase active"]}
-    assert facts[1] == {"sequence": 3, "changed": ["2 passphrase disabled"]}
-    assert facts[2] == {"sequence": 4, "removed": ["2 passphrase disabled"]}
-    assert facts[3]["sequence"] == 5
+    assert [record.act for record in records] == ["keys.changed"] * 3
+    assert facts[0] == {"sequence": 2, "added": ["2 passphrase"]}
+    assert facts[1] == {"sequence": 3, "removed": ["2 passphrase"]}
+    assert facts[2]["sequence"] == 4
     assert "diary" not in repr(records)
     assert verdict(config).whole

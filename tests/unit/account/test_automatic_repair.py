@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import automatic_repair, damage_marker
+from mcp_notarium.account import rescue
 from mcp_notarium.account.audit_anchor import audit_keys
-from mcp_notarium.account.generation_writer import Step
+from mcp_notarium.account.generation import Step
+from mcp_notarium.account.inspection import is_damage_marked, mark_damage
 from mcp_notarium.audit.chain import AuditEntry
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import LockedError, Verdict
@@ -29,7 +30,7 @@ from support.long import dice, sample
 PAGE = 4096
 NOTES = 40
 RECORDS = 30
-NEVER = {Step.RETIRE, Step.ANCHOR}
+NEVER = {Step.ANCHOR}
 """Steps of other changes."""
 WRITE = make_unfinished(Content("unsaved text " * 2000), "nobody")
 
@@ -65,7 +66,7 @@ def spoil(config, *pages):
     for page in pages:
         body[(page - 1) * PAGE : page * PAGE] = dice(f"page {page}").randbytes(PAGE)
     path.write_bytes(body)
-    damage_marker.write(folder_of(config))
+    mark_damage(folder_of(config))
 
 
 def require_all_state(opened):
@@ -98,7 +99,7 @@ def test_any_damaged_page_is_repaired_without_loss_or_refused(config, tmp_path):
         try:
             with closing(open_cheaply(copy, heal=True)) as opened:
                 require_all_state(opened)
-                assert not damage_marker.is_set(folder_of(copy))
+                assert not is_damage_marked(folder_of(copy))
                 healed += 1
         except LockedError as error:
             refused = error
@@ -156,7 +157,7 @@ def test_what_cannot_be_repaired_is_rebuilt_if_the_settings_ask_for_that(copy):
 
 
 def test_a_disk_that_damages_again_and_again_is_not_repaired_for_ever(copy):
-    for _ in range(automatic_repair.MOST_A_DAY):
+    for _ in range(rescue.MOST_A_DAY):
         spoil(copy, 4)
         open_cheaply(copy, heal=True).close()
     spoil(copy, 4)
@@ -166,7 +167,7 @@ def test_a_disk_that_damages_again_and_again_is_not_repaired_for_ever(copy):
 
 
 def test_only_databases_in_the_quarantine_count_against_a_repair(copy):
-    for _ in range(automatic_repair.MOST_A_DAY):  # as `keys restore` does
+    for _ in range(rescue.MOST_A_DAY):  # as `restore --key-file` does
         target = quarantine.create_folder(folder_of(copy), time.time())
         (target / "notarium_keys.json").write_bytes(b"{}")
     spoil(copy, 4)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcp_notarium.account import backup, database_copies
+from mcp_notarium.account import backup, copies
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import recovery_keys
 from mcp_notarium.errors import (
@@ -120,7 +120,7 @@ def test_a_backup_that_cannot_be_made_leaves_nothing(config, tmp_path, monkeypat
         raise CacheDamaged("a page of the copy is not authentic")
 
     with monkeypatch.context() as patch:
-        patch.setattr(database_copies, "require_authentic", damaged)
+        patch.setattr(copies, "require_authentic", damaged)
         with pytest.raises(CacheDamaged):
             back_up(config, tmp_path / "b")
     with pytest.raises(ConfigError):

@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 
 from mcp_notarium import logs
-from mcp_notarium.account import copy_schedule, database_copies
-from mcp_notarium.account.copy_schedule import CopySchedule
+from mcp_notarium.account import copies
+from mcp_notarium.account.copies import CopySchedule
 from mcp_notarium.app import open_app
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import LockedError
@@ -59,11 +59,11 @@ def test_a_stop_without_the_time_leaves_the_copy_to_the_next_start(opened, monke
         assert scheduled(opened).finish(0.0) is None
     assert [one["event"] for one in events] == ["cache.copy_left"]
     assert in_folder(opened) == []
-    monkeypatch.setattr(copy_schedule, "FIRST_SECONDS", 0)
+    monkeypatch.setattr(copies, "FIRST_SECONDS", 0)
     following = scheduled(opened)
     thread = threading.Thread(target=following.work)
     thread.start()
-    until(lambda: database_copies.list_copies(opened.anchor.folder))
+    until(lambda: copies.list_copies(opened.anchor.folder))
     following.leave()
     thread.join(20)
     assert not thread.is_alive()
@@ -71,7 +71,7 @@ def test_a_stop_without_the_time_leaves_the_copy_to_the_next_start(opened, monke
 
 
 def test_a_copy_in_the_background_ends_within_a_step_when_the_server_leaves(opened, monkeypatch):
-    monkeypatch.setattr(copy_schedule, "FIRST_SECONDS", 0)
+    monkeypatch.setattr(copies, "FIRST_SECONDS", 0)
     schedule = scheduled(opened)
     steps = []
     usual = schedule._yield_to_calls
@@ -96,15 +96,15 @@ def test_a_copy_in_the_background_ends_within_a_step_when_the_server_leaves(open
 def test_a_server_copies_what_one_before_it_has_left(config, monkeypatch):
     with closing(open_cheaply(config)) as killed:
         OtherProcess(Cache(killed.database)).put("n1", "of a killed server")
-    monkeypatch.setattr(copy_schedule, "FIRST_SECONDS", 0)
+    monkeypatch.setattr(copies, "FIRST_SECONDS", 0)
 
     async def scenario():
         async with open_app(config) as app:
-            await asyncio.to_thread(until, lambda: database_copies.list_copies(folder_of(config)))
+            await asyncio.to_thread(until, lambda: copies.list_copies(folder_of(config)))
             await app.writer.save(note=None, content=Content("of this one"))
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
-    assert [one.change for one in database_copies.list_copies(folder_of(config))] == [2, 1]
+    assert [one.change for one in copies.list_copies(folder_of(config))] == [2, 1]
 
 
 @pytest.mark.parametrize("syncing", [True, False], ids=["in the background", "at the stop"])
@@ -114,12 +114,12 @@ def test_damage_that_a_copy_meets_is_known_to_the_server(config, monkeypatch, sy
             await app.writer.save(note=None, content=Content(LONG))
 
     asyncio.run(save())
-    (copy,) = database_copies.list_copies(folder_of(config))
+    (copy,) = copies.list_copies(folder_of(config))
     copy.path.unlink()
     with database_of(config).open("r+b") as file:
         file.seek(PAGE_SIZE * 300)
         file.write(b"spoilt!!")
-    monkeypatch.setattr(copy_schedule, "FIRST_SECONDS", 0)
+    monkeypatch.setattr(copies, "FIRST_SECONDS", 0)
     met = asyncio.Queue()
 
     async def scenario():
@@ -132,4 +132,4 @@ def test_damage_that_a_copy_meets_is_known_to_the_server(config, monkeypatch, sy
         asyncio.run(asyncio.wait_for(scenario(), 20))
     assert met.qsize() == 1
     assert folder_of(config).damage_marker.exists()
-    assert not database_copies.list_copies(folder_of(config))
+    assert not copies.list_copies(folder_of(config))

@@ -9,14 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcp_notarium.account import (
-    database_copies,
-    purge,
-    reencryption,
-    repair,
-    restoration,
-    slot_management,
-)
+from mcp_notarium.account import copies, key_changes, purge, rescue, rewrite
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import (
@@ -65,7 +58,7 @@ def change(config, **notes):
 
 
 def copied(opened, *, keep=3, now=NOW, **others):
-    return database_copies.copy_after_changes(opened, TABLES, keep=keep, now=now, **others)
+    return copies.copy_after_changes(opened, TABLES, keep=keep, now=now, **others)
 
 
 def texts(config):
@@ -82,7 +75,7 @@ def spoil(path, *pages):
 
 
 def names(config):
-    return [one.path.name for one in database_copies.list_copies(folder_of(config))]
+    return [one.path.name for one in copies.list_copies(folder_of(config))]
 
 
 def test_a_copy_is_made_after_changes_only_and_the_oldest_go(config):
@@ -119,7 +112,7 @@ def test_a_copy_is_one_state_of_a_database_that_another_process_writes_to(config
 
         made = copied(opened, after_step=write)
     assert len(steps) > 2, "each step was followed by writes"
-    restoration.restore(config, name=made.name, options=GIVEN)
+    rescue.restore(config, name=made.name, options=GIVEN)
     assert texts(config) == {note_id: content.text for note_id, content in whole.items()}
 
 
@@ -144,7 +137,7 @@ def test_a_copy_that_the_disk_gives_back_otherwise_is_none(config):
 def test_a_changed_notebook_whose_copy_is_old_is_reported(config):
     assert change(config, n1="x") is not None
     with closing(open_cheaply(config)) as opened:
-        describe = partial(database_copies.describe_age, opened, TABLES, began=NOW)
+        describe = partial(copies.describe_age, opened, TABLES, began=NOW)
         assert describe(now=NOW + 70 * DAY) is None, "nothing has changed since"
         OtherProcess(Cache(opened.database)).put("n1", "y")
         assert describe(now=NOW + 7 * DAY - 1) is None
@@ -171,13 +164,11 @@ def test_a_full_disk_and_a_killed_copy_leave_the_older_ones(config, monkeypatch)
     before = change(config, n1="x")
     (folder_of(config).copies / ".new-00").write_bytes(b"of a killed process")
     with monkeypatch.context() as patch:
-        patch.setattr(database_copies.shutil, "disk_usage", lambda _: FULL)
+        patch.setattr(copies.shutil, "disk_usage", lambda _: FULL)
         with pytest.raises(CacheFull):
             change(config, n1="y")
         size = database_of(config).stat().st_size
-        patch.setattr(
-            database_copies.shutil, "disk_usage", lambda _: SimpleNamespace(free=size + size // 2)
-        )
+        patch.setattr(copies.shutil, "disk_usage", lambda _: SimpleNamespace(free=size + size // 2))
         with pytest.raises(CacheFull):
             change(config, n1="z")
     assert list(folder_of(config).copies.iterdir()) == [before]
@@ -188,7 +179,7 @@ def test_the_newest_sound_copy_is_restored_and_numbers_go_on(config):
     change(config, n1="three")
     spoil(change(config, n1="four"), 2)
     old = fingerprint(config.account_dir)
-    done = restoration.restore(config, options=GIVEN)
+    done = rescue.restore(config, options=GIVEN)
     assert [one.change for one in done.unsound] == [4]
     assert done.copy.change == 3
     assert texts(config) == {"n1": "three", "n2": "two"}
@@ -215,28 +206,28 @@ def test_a_copy_is_restored_whatever_the_database_is(config, harm):
         open_cheaply(config)
     assert "mcp-notarium restore" in refused.value.resolution_hint
     assert "reset-cache" not in refused.value.resolution_hint
-    restoration.restore(config, options=GIVEN)
+    rescue.restore(config, options=GIVEN)
     assert texts(config) == {"n1": "one"}
 
 
 def test_a_named_copy_is_restored_and_a_name_that_is_none_is_refused(config):
     first = change(config, n1="one")
     change(config, n1="two")
-    restoration.restore(config, name=first.name, options=GIVEN)
+    rescue.restore(config, name=first.name, options=GIVEN)
     assert texts(config) == {"n1": "one"}
     for name in ("no-such-copy", "../notarium_keys.json"):
         with pytest.raises(InvalidRequest):
-            restoration.restore(config, name=name, options=GIVEN)
+            rescue.restore(config, name=name, options=GIVEN)
 
 
 def test_a_wrong_key_and_a_server_that_runs_are_refused_and_nothing_changes(config):
     change(config, n1="one")
     before = fingerprint(config.account_dir)
     with pytest.raises(LockedError) as refused:
-        restoration.restore(replace(config, db_key=Secret(OTHER)), options=GIVEN)
+        rescue.restore(replace(config, db_key=Secret(OTHER)), options=GIVEN)
     assert refused.value.verdict is Verdict.WRONG_KEY
     with closing(open_cheaply(config)), pytest.raises(LockedError) as refused:
-        restoration.restore(config, options=GIVEN)
+        rescue.restore(config, options=GIVEN)
     assert refused.value.verdict is Verdict.BUSY
     assert fingerprint(config.account_dir) == before
 
@@ -245,32 +236,32 @@ def test_no_sound_copy_changes_nothing(config):
     spoil(change(config, n1="one"), 3)
     before = fingerprint(config.account_dir)
     with pytest.raises(CacheDamaged, match="no copy can be read"):
-        restoration.restore(config, options=GIVEN)
+        rescue.restore(config, options=GIVEN)
     assert fingerprint(config.account_dir) == before
 
 
 def test_every_key_opens_a_copy_of_before_it_was_added(config):
     change(config, n1="one")
-    slot_management.add(config, Secret(OTHER), label="", parameters=kdf.CHEAPEST, options=GIVEN)
-    restoration.restore(replace(config, db_key=Secret(OTHER)), options=GIVEN)
+    key_changes.add(config, Secret(OTHER), label="", parameters=kdf.CHEAPEST, options=GIVEN)
+    rescue.restore(replace(config, db_key=Secret(OTHER)), options=GIVEN)
     assert texts(config) == {"n1": "one"}
 
 
 def test_re_encryption_leaves_one_copy_that_the_new_data_key_opens(config):
     change(config, n1="one")
     change(config, n1="two")
-    reencryption.reencrypt(config, options=GIVEN)
+    rewrite.reencrypt(config, options=GIVEN)
     assert len(names(config)) == 1
     assert change(config) is None
     database_of(config).unlink()
-    restoration.restore(config, options=GIVEN)
+    rescue.restore(config, options=GIVEN)
     assert texts(config) == {"n1": "two"}
 
 
 def test_a_copy_under_another_data_key_is_no_reason_to_make_none(config):
     made = change(config, n1="one")
     content = made.read_bytes()
-    reencryption.reencrypt(config, options=GIVEN)
+    rewrite.reencrypt(config, options=GIVEN)
     for path in folder_of(config).copies.iterdir():
         path.unlink()
     made.touch(mode=0o600)
@@ -314,7 +305,7 @@ def filled(config, *, length=900):
 def test_a_note_whose_page_is_damaged_comes_from_the_index(config, share):
     whole = filled(config)
     spoil(database_of(config), int(database_of(config).stat().st_size // PAGE_SIZE * share))
-    done = repair.repair(config, options=GIVEN)
+    done = rescue.repair(config, options=GIVEN)
     assert done.salvaged.complete
     with closing(open_cheaply(config)) as opened:
         assert OtherProcess(Cache(opened.database)).contents() == whole
@@ -324,7 +315,7 @@ def cut_and_repair(config):
     """Lose the last quarter of the database, and repair what is left."""
     path = database_of(config)
     os.truncate(path, path.stat().st_size * 3 // 4 // PAGE_SIZE * PAGE_SIZE)
-    done = repair.repair(config, options=GIVEN)
+    done = rescue.repair(config, options=GIVEN)
     assert not done.salvaged.complete
 
 
@@ -340,9 +331,9 @@ def test_the_copy_of_before_a_repair_with_losses_is_never_pushed_out(config):
         change(config, after=f"text {number}")
     assert [name for name in names(config) if "kept" in name] == [kept.name]
     assert len(names(config)) == 4, "as many others as ever"
-    (said,) = database_copies.describe_kept(folder_of(config))
+    (said,) = copies.describe_kept(folder_of(config))
     assert f"mcp-notarium restore {kept.name}" in said
-    restoration.restore(config, name=kept.name, options=GIVEN)
+    rescue.restore(config, name=kept.name, options=GIVEN)
     assert texts(config) == {note_id: content.text for note_id, content in whole.items()}
     assert kept.exists()
 
@@ -352,13 +343,13 @@ def test_a_kept_copy_is_not_lost_by_a_re_encryption(config):
     change(config)
     cut_and_repair(config)
     (kept,) = [name for name in names(config) if "kept" in name]
-    for act in (reencryption.reencrypt, partial(reencryption.find_dropped_slots, replacing=False)):
+    for act in (rewrite.reencrypt, partial(rewrite.find_dropped_slots, replacing=False)):
         with pytest.raises(InvalidRequest, match="nothing was changed") as refusal:
             act(config, options=GIVEN)
         assert f"restore {kept}" in refusal.value.resolution_hint
     assert kept in names(config)
     (folder_of(config).copies / kept).unlink()
-    reencryption.reencrypt(config, options=GIVEN)
+    rewrite.reencrypt(config, options=GIVEN)
 
 
 def test_the_newest_copy_is_kept_where_none_can_be_read(config):
@@ -377,6 +368,6 @@ def test_a_repair_that_loses_nothing_keeps_no_copy(config):
     filled(config)
     made = change(config)
     spoil(database_of(config), int(database_of(config).stat().st_size // PAGE_SIZE * 0.6))
-    assert repair.repair(config, options=GIVEN).salvaged.complete
+    assert rescue.repair(config, options=GIVEN).salvaged.complete
     assert names(config) == [made.name]
-    assert database_copies.describe_kept(folder_of(config)) == ()
+    assert copies.describe_kept(folder_of(config)) == ()

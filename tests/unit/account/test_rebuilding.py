@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import damage_marker, purge
+from mcp_notarium.account import purge
+from mcp_notarium.account.inspection import is_damage_marked, mark_damage
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CacheDamaged, LockedError, Verdict
 from mcp_notarium.files import quarantine
@@ -126,7 +127,7 @@ def test_a_rebuild_that_was_killed_while_it_moved_files_is_finished_and_reported
     folder = folder_of(config)
     folder.audit_anchor.touch(mode=0o600)
     folder.audit_anchor.write_bytes(b"the old anchor")
-    damage_marker.write(folder)
+    mark_damage(folder)
     before = fingerprint(config.account_dir)
 
     rename, count = Path.rename, itertools.count()
@@ -243,7 +244,7 @@ def test_a_start_looks_at_every_page_only_where_damage_was_met(tmp_path):
     config = made(tmp_path)
     overwrite(database_of(config), 7)
     open_cheaply(config).close()
-    damage_marker.write(folder_of(config))
+    mark_damage(folder_of(config))
     for _ in range(2):
         with pytest.raises(LockedError) as refused:
             open_cheaply(config)
@@ -256,10 +257,10 @@ def test_damage_that_is_met_marks_the_folder_and_a_rebuild_takes_the_mark_along(
     overwrite(database_of(config), 4)
     with closing(open_cheaply(config)) as opened, pytest.raises(CacheDamaged):
         opened.database.rows("SELECT * FROM notes")
-    assert damage_marker.is_set(folder_of(config))
+    assert is_damage_marked(folder_of(config))
     with closing(open_cheaply(config, **at(LATER))) as again:
         assert again.created
-    assert not damage_marker.is_set(folder_of(config))
+    assert not is_damage_marked(folder_of(config))
     assert list(folder_of(config).quarantine.rglob("damage_met.json"))
 
 
@@ -284,17 +285,17 @@ def test_a_log_mends_a_page_for_the_whole_look_too(tmp_path):
         file.touch(mode=0o600)
         file.write_bytes(content)
     overwrite(path, 3)
-    damage_marker.write(folder_of(config))
+    mark_damage(folder_of(config))
     with closing(open_cheaply(config, whole=True)) as again:
         assert again.database.row("SELECT value FROM sync_metadata WHERE key = 'k'") == ("v",)
-    assert not damage_marker.is_set(folder_of(config))
+    assert not is_damage_marked(folder_of(config))
 
 
 def test_a_mark_that_means_nothing_goes_with_the_start(tmp_path):
     config = made(tmp_path)
     folder_of(config).damage_marker.touch(mode=0o600)
     open_cheaply(config).close()
-    assert not damage_marker.is_set(folder_of(config))
+    assert not is_damage_marked(folder_of(config))
 
 
 def test_a_folder_in_the_quarantine_with_the_name_of_no_day_is_none_of_ours(tmp_path):

@@ -6,26 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import (
-    key_file_backup,
-    keychain_slot,
-    purge,
-    reencryption,
-    slot_management,
-    slot_rotation,
-)
+from mcp_notarium.account import backup, key_changes, key_rotation, purge, rewrite
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli import doctor_checks
 from mcp_notarium.crypto import (
     kdf,
     key_slots,
     recovery_keys,
-    slot_changes,
     user_key,
 )
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase
 from mcp_notarium.crypto.kdf import KdfPolicy
-from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import SlotType
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError, NotariumError, Verdict
 from mcp_notarium.keys import keychain
@@ -75,7 +67,7 @@ def filled(folder):
 
 def reencrypted(config, options=GIVEN, **others):
     others = {"parameters": kdf.CHEAPEST} | others
-    return reencryption.reencrypt(config, options=options, **others)
+    return rewrite.reencrypt(config, options=options, **others)
 
 
 def texts(config, **options):
@@ -135,10 +127,10 @@ def test_no_file_of_the_old_generation_is_in_the_folder(tmp_path):
 def test_an_old_copy_of_the_key_file_opens_nothing_any_more(tmp_path):
     config = filled(tmp_path)
     copy = tmp_path / "copy"
-    key_file_backup.back_up(config, copy, bounds=BOUNDS)
+    shutil.copy(folder_of(config).key_file, copy)
     reencrypted(config)
     with pytest.raises(LockedError) as error:
-        key_file_backup.restore(config, copy, Secret(PASSPHRASE), bounds=BOUNDS)
+        backup.restore_key_file(config, copy, Secret(PASSPHRASE), bounds=BOUNDS)
     assert error.value.verdict is Verdict.DATABASE_MISSING
 
 
@@ -163,7 +155,7 @@ def test_the_wrong_key_changes_nothing(tmp_path):
 
 def test_keys_that_are_not_at_hand_are_named_before_they_are_dropped(tmp_path):
     config, paper = filled(tmp_path), recovery_keys.generate()
-    slot_management.add(config, paper, options=GIVEN)
+    key_changes.add(config, paper, options=GIVEN)
     error = refused(config, SlotsRefused)
     assert "slot 2 (recovery)" in error.message
     done = reencrypted(config, drop_others=True)
@@ -174,7 +166,7 @@ def test_keys_that_are_not_at_hand_are_named_before_they_are_dropped(tmp_path):
 def test_the_slot_of_the_keychain_follows(tmp_path):
     config, system = filled(tmp_path), keychains.working()
     options = replace(GIVEN, system=system)
-    keychain_slot.enable(config, system, options=GIVEN)
+    key_rotation.enable_keychain(config, system, options=GIVEN)
     notes = texts(config)
     done = reencrypted(config, options=options)
     assert done.dropped == ()
@@ -186,26 +178,24 @@ def test_the_slot_of_the_keychain_follows(tmp_path):
 
 
 def described(config):
-    return [(slot.id, slot.type, slot.state, slot.label) for slot in keyfile_of(config).slots]
+    return [(slot.id, slot.type, slot.label) for slot in keyfile_of(config).slots]
 
 
 def test_what_is_known_of_a_slot_is_kept(tmp_path):
     config, system = filled(tmp_path), keychains.working()
     options = replace(GIVEN, system=system, clock=lambda: 1_700_000_000.0)
     change = {"parameters": kdf.Pbkdf2Sha512(7), "options": options}
-    slot_rotation.rotate_passphrase(config, new=OLD, **change)
+    key_rotation.rotate_passphrase(config, new=OLD, **change)
     by_old = replace(config, db_key=OLD)
-    slot_rotation.rotate_passphrase(by_old, new=Secret(PASSPHRASE), **change)
-    keychain_slot.enable(config, system, options=options)
-    slot_management.change_slot(config, 4, slot_changes.mark_compromised, options=options)
+    key_rotation.rotate_passphrase(by_old, new=Secret(PASSPHRASE), **change)
+    key_rotation.enable_keychain(config, system, options=options)
     before = keyfile_of(config)
     done = reencrypted(config, options=replace(options, clock=lambda: 1_800_000_000.0))
     after = keyfile_of(config)
-    for name in ("id", "type", "state", "label", "kdf"):
+    for name in ("id", "type", "label", "kdf"):
         assert [getattr(one, name) for one in after.slots] == [
             getattr(one, name) for one in before.slots
         ]
-    assert after.slots[1].state is SlotState.COMPROMISED
     assert (after.created, after.rotated) == (before.created, 1_700_000_000)
     assert [slot.id for slot in done.carried] == [3, 4]
     assert (done.gone, done.slot, done.dropped) == ((), None, ())
@@ -213,42 +203,23 @@ def test_what_is_known_of_a_slot_is_kept(tmp_path):
 
 def test_a_new_key_has_the_label_of_the_old_one_and_the_day_of_today(tmp_path):
     config = filled(tmp_path)
-    slot_management.add(config, OLD, label="the laptop", parameters=kdf.CHEAPEST, options=GIVEN)
+    key_changes.add(config, OLD, label="the laptop", parameters=kdf.CHEAPEST, options=GIVEN)
     options = replace(GIVEN, old=OLD, clock=lambda: 1_800_000_000.0)
     done = reencrypted(config, new=NEW, drop_others=True, options=options)
-    assert described(config) == [(3, "passphrase", "active", "the laptop")]
+    assert described(config) == [(3, "passphrase", "the laptop")]
     assert keyfile_of(config).rotated == 1_800_000_000
     assert ([slot.id for slot in done.gone], done.slot.id) == ([2], 3)
 
 
-def test_a_slot_that_is_disabled_is_named_too_before_it_is_dropped(tmp_path):
-    config = filled(tmp_path)
-    slot_management.add(config, OLD, label="spare", parameters=kdf.CHEAPEST, options=GIVEN)
-    slot_management.change_slot(config, 2, slot_changes.disable, options=GIVEN)
-    error = refused(config, SlotsRefused)
-    assert 'slot 2 ("spare", passphrase, disabled)' in error.message
-    assert [slot.id for slot in reencrypted(config, drop_others=True).dropped] == [2]
-
-
-def test_a_key_that_others_know_is_not_the_key_of_the_new_cache(tmp_path):
-    config = filled(tmp_path)
-    slot_management.add(config, OLD, parameters=kdf.CHEAPEST, options=GIVEN)
-    slot_management.change_slot(config, 1, slot_changes.mark_compromised, options=GIVEN)
-    error = refused(config, SlotsRefused, drop_others=True)
-    assert "slot 1 (passphrase, compromised)" in error.message
-    reencrypted(config, new=NEW, drop_others=True)
-    assert described(config) == [(3, "passphrase", "active", "")]
-
-
 def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path):
     config, paper = filled(tmp_path), recovery_keys.generate()
-    slot_management.add(config, paper, label="on paper", options=GIVEN)
+    key_changes.add(config, paper, label="on paper", options=GIVEN)
     options = replace(GIVEN, old=paper)
     assert "only one" in refused(config, SlotsRefused, drop_others=True, options=options).message
     done = reencrypted(config, new=NEW, drop_others=True, options=options)
     assert described(config) == [
-        (2, "recovery", "active", "on paper"),
-        (3, "passphrase", "active", ""),
+        (2, "recovery", "on paper"),
+        (3, "passphrase", ""),
     ]
     assert [slot.id for slot in done.dropped] == [1]
     for key in (paper, NEW):
@@ -258,7 +229,7 @@ def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path
 def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
     config, system = filled(tmp_path), keychains.working()
     options = replace(GIVEN, system=system)
-    keychain_slot.enable(config, system, options=GIVEN)
+    key_rotation.enable_keychain(config, system, options=GIVEN)
     kept = system.read_back(keychain.KEY, config.owner_hash)
     alone = replace(config, db_key=None, db_key_origin="", keychain=True)
     reencrypted(alone, new=NEW, drop_others=True, options=options)
@@ -269,7 +240,7 @@ def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
 
 def test_a_key_of_the_keychain_that_opens_nothing_blocks_no_other_key(tmp_path):
     config, system = filled(tmp_path), keychains.working()
-    keychain_slot.enable(config, system, options=GIVEN)
+    key_rotation.enable_keychain(config, system, options=GIVEN)
     system.set(keychain.KEY, config.owner_hash, user_key.generate())
     options = replace(GIVEN, system=system)
     assert [slot.id for slot in reencrypted(config, drop_others=True, options=options).dropped] == [
@@ -279,12 +250,12 @@ def test_a_key_of_the_keychain_that_opens_nothing_blocks_no_other_key(tmp_path):
 
 def test_slots_that_would_not_follow_are_known_before_the_work_begins(tmp_path):
     config, paper = filled(tmp_path), recovery_keys.generate()
-    slot_management.add(config, paper, options=GIVEN)
+    key_changes.add(config, paper, options=GIVEN)
     before = fingerprint(config.account_dir)
-    came, dropped = reencryption.find_dropped_slots(config, replacing=False, options=GIVEN)
+    came, dropped = rewrite.find_dropped_slots(config, replacing=False, options=GIVEN)
     assert (came.slot.id, [slot.id for slot in dropped]) == (1, [2])
     options = replace(GIVEN, old=paper)
-    came, dropped = reencryption.find_dropped_slots(config, replacing=True, options=options)
+    came, dropped = rewrite.find_dropped_slots(config, replacing=True, options=options)
     assert (came.slot.id, [slot.id for slot in dropped]) == (2, [1])
     assert fingerprint(config.account_dir) == before
 
@@ -390,15 +361,15 @@ def test_databases_in_the_quarantine_are_named(tmp_path):
 def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_path, by):
     config, system, paper = filled(tmp_path), keychains.working(), recovery_keys.generate()
     dear = replace(kdf.CHEAPEST, memory_kib=kdf.CHEAPEST.memory_kib * 2, time_cost=2)
-    slot_management.add(config, OLD, label="mine", parameters=dear, options=GIVEN)
+    key_changes.add(config, OLD, label="mine", parameters=dear, options=GIVEN)
     by_old = replace(GIVEN, old=OLD)
-    slot_management.change_slot(config, 1, slot_changes.remove, options=by_old)
-    slot_management.add(config, paper, label="on paper", options=by_old)
+    key_changes.remove(config, 1, options=by_old)
+    key_changes.add(config, paper, label="on paper", options=by_old)
     if by == "keychain":
-        keychain_slot.enable(config, system, options=by_old)
+        key_rotation.enable_keychain(config, system, options=by_old)
     came = {"recovery": replace(GIVEN, old=paper), "passphrase": by_old}
     options = came.get(by, replace(GIVEN, system=system))
-    done = reencryption.reencrypt(
+    done = rewrite.reencrypt(
         replace(config, db_key=None, db_key_origin="", keychain=True)
         if by == "keychain"
         else config,

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import damage_marker, purge, slot_management
-from mcp_notarium.account import repair as repairing
+from mcp_notarium.account import key_changes, purge
+from mcp_notarium.account import rescue as repairing
+from mcp_notarium.account.inspection import is_damage_marked, mark_damage
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, recovery_keys, slot_changes
+from mcp_notarium.crypto import kdf, recovery_keys
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import CacheFull, InvalidRequest, LockedError, NotariumError, Verdict
 from mcp_notarium.files import quarantine
@@ -138,10 +139,10 @@ def test_damage_in_the_full_text_alone_is_rebuilt_in_place(copy):
         generation = opened.generation
         opened.database.run("UPDATE notes SET text = 'words that are not in it' WHERE pk = 1")
         assert integrity.check(opened.database) != ()
-    damage_marker.write(folder_of(copy))
+    mark_damage(folder_of(copy))
     found = repair(copy)
     assert found.quarantine is None
-    assert not damage_marker.is_set(folder_of(copy))
+    assert not is_damage_marked(folder_of(copy))
     assert not list(folder_of(copy).quarantine.iterdir())
     with closing(open_cheaply(copy)) as opened:
         assert opened.generation == generation
@@ -236,7 +237,7 @@ def test_an_unencrypted_cache_is_refused_with_the_way_out_that_works(tmp_path):
 @pytest.mark.parametrize(
     ("lost", "verdict", "way_out"),
     [
-        ("key files", Verdict.KEY_FILE_DAMAGED, "mcp-notarium keys restore"),
+        ("key files", Verdict.KEY_FILE_DAMAGED, "mcp-notarium restore --key-file"),
         ("database", Verdict.DATABASE_MISSING, "mcp-notarium reset-cache"),
         ("content", Verdict.DATABASE_MISSING, "mcp-notarium reset-cache"),
     ],
@@ -282,14 +283,13 @@ def test_files_of_a_killed_repair_are_removed_by_the_next(copy, step):
 
 
 def test_every_key_opens_the_repaired_cache_and_every_slot_is_as_it_was(copy):
-    slot_management.add(copy, Secret(OTHER), label="spare", parameters=kdf.CHEAPEST, options=GIVEN)
+    key_changes.add(copy, Secret(OTHER), label="spare", parameters=kdf.CHEAPEST, options=GIVEN)
     paper = recovery_keys.generate()
-    slot_management.add(copy, paper, label="on paper", options=GIVEN)
-    slot_management.change_slot(copy, 2, slot_changes.mark_compromised, options=GIVEN)
-    before = slot_management.list_slots(copy, None, bounds=BOUNDS).keyfile
+    key_changes.add(copy, paper, label="on paper", options=GIVEN)
+    before = key_changes.list_slots(copy, None, bounds=BOUNDS).keyfile
     damage(copy, [40, 41])
     repairing.repair(copy, options=GIVEN)
-    after = slot_management.list_slots(copy, None, bounds=BOUNDS).keyfile
+    after = key_changes.list_slots(copy, None, bounds=BOUNDS).keyfile
     assert (after.slots, after.vault_id) == (before.slots, before.vault_id)
     assert after.sequence == before.sequence + 1
     assert after.generation != before.generation

@@ -3,7 +3,7 @@ from contextlib import closing
 
 import pytest
 
-from mcp_notarium.account import schema_migration
+from mcp_notarium.account import rewrite
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.storage import migrations
 from support.account import account, fingerprint, folder_of, made, open_cheaply
@@ -90,7 +90,7 @@ def test_nothing_is_migrated_under_a_running_server(tmp_path, release):
 def test_a_copy_that_differs_stops_the_migration(tmp_path, release, monkeypatch, encrypted):
     config = made(tmp_path, db_encryption=encrypted)
     release(GOOD)
-    real = schema_migration._copy_database
+    real = rewrite._copy_database
 
     def spoiled(path, copy):
         real(path, copy)
@@ -98,7 +98,7 @@ def test_a_copy_that_differs_stops_the_migration(tmp_path, release, monkeypatch,
         copy.write_bytes(bytes([*body, last ^ 1]))
         return copy
 
-    monkeypatch.setattr(schema_migration, "_copy_database", spoiled)
+    monkeypatch.setattr(rewrite, "_copy_database", spoiled)
     with pytest.raises(LockedError) as refused:
         open_cheaply(config)
     assert refused.value.verdict is Verdict.MIGRATION_FAILED
@@ -111,7 +111,7 @@ def test_a_full_disk_while_copying_leaves_the_old_schema(tmp_path, release, monk
     def full(_path, _copy):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(schema_migration, "_copy_database", full)
+    monkeypatch.setattr(rewrite, "_copy_database", full)
     with pytest.raises(CacheFull):
         open_cheaply(config)
 
@@ -139,6 +139,6 @@ def test_a_log_that_is_left_stops_the_migration(tmp_path):
     path = folder_of(config).database(generation)
     path.with_name(path.name + "-wal").write_bytes(b"x" * 100)
     with pytest.raises(LockedError) as refused:
-        schema_migration.migrate(folder_of(config), path, None, None, now=0.0)
+        rewrite.migrate(folder_of(config), path, None, None, now=0.0)
     assert refused.value.verdict is Verdict.MIGRATION_FAILED
     assert not folder_of(config).quarantine.exists()

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import slot_management
+from mcp_notarium.account import key_changes
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_file_codec, recovery_keys, slot_changes, user_key
+from mcp_notarium.crypto import kdf, key_file_codec, recovery_keys, user_key
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase, WrongKey
-from mcp_notarium.crypto.key_file_codec import MOST_SLOTS, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import MOST_SLOTS, SlotType
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
 from support import cheap_stretching
@@ -34,7 +34,7 @@ COPYING = [
 
 
 def add(config, key=NEW, **options):
-    return slot_management.add(
+    return key_changes.add(
         config, key, **({"parameters": kdf.CHEAPEST, "options": GIVEN} | options)
     )
 
@@ -42,19 +42,10 @@ def add(config, key=NEW, **options):
 def test_a_free_slot_is_demanded_before_anybody_types(tmp_path):
     config = made(tmp_path)
     for number in range(2, MOST_SLOTS + 1):
-        slot_management.require_free_slot(
-            slot_management.list_slots(config, None, bounds=BOUNDS).keyfile
-        )
+        key_changes.require_free_slot(key_changes.list_slots(config, None, bounds=BOUNDS).keyfile)
         add(config, Secret(f"{OTHER} {number}"))
     with pytest.raises(SlotsRefused, match="all are in use"):
-        slot_management.require_free_slot(
-            slot_management.list_slots(config, None, bounds=BOUNDS).keyfile
-        )
-
-
-def states(config):
-    found = slot_management.list_slots(config, None, bounds=BOUNDS).keyfile
-    return {slot.id: (slot.type.value, slot.state.value) for slot in found.slots}
+        key_changes.require_free_slot(key_changes.list_slots(config, None, bounds=BOUNDS).keyfile)
 
 
 def refused(config, error, action):
@@ -83,7 +74,7 @@ def test_a_server_that_is_running_notices_nothing(tmp_path):
     config = made(tmp_path)
     with closing(open_cheaply(config)) as opened:
         add(config)
-        slot_management.change_slot(config, 1, slot_changes.remove, options=replace(GIVEN, old=NEW))
+        key_changes.remove(config, 1, options=replace(GIVEN, old=NEW))
         opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('mark', 'written')")
     with closing(open_cheaply(replace(config, db_key=NEW))) as again:
         assert again.database.row("SELECT value FROM sync_metadata WHERE key = 'mark'")
@@ -92,18 +83,17 @@ def test_a_server_that_is_running_notices_nothing(tmp_path):
 def test_the_listing_says_which_slot_the_key_opens(tmp_path):
     config = made(tmp_path)
     add(config)
-    assert slot_management.list_slots(config, Secret(PASSPHRASE), bounds=BOUNDS).opened_by == 1
-    assert slot_management.list_slots(config, NEW, bounds=BOUNDS).opened_by == 2
+    assert key_changes.list_slots(config, Secret(PASSPHRASE), bounds=BOUNDS).opened_by == 1
+    assert key_changes.list_slots(config, NEW, bounds=BOUNDS).opened_by == 2
     assert (
-        slot_management.list_slots(config, Secret("some other words"), bounds=BOUNDS).opened_by
-        is None
+        key_changes.list_slots(config, Secret("some other words"), bounds=BOUNDS).opened_by is None
     )
-    assert slot_management.list_slots(config, None, bounds=BOUNDS).opened_by is None
+    assert key_changes.list_slots(config, None, bounds=BOUNDS).opened_by is None
 
 
 def test_without_a_cache_there_is_nothing_to_list(tmp_path):
     with pytest.raises(LockedError) as error:
-        slot_management.list_slots(account(tmp_path), None, bounds=BOUNDS)
+        key_changes.list_slots(account(tmp_path), None, bounds=BOUNDS)
     assert error.value.verdict is Verdict.DATABASE_MISSING
 
 
@@ -115,7 +105,7 @@ def test_a_forged_key_file_is_not_listed_as_if_it_were_true(tmp_path):
     forged = replace(keyfile, slots=(keyfile.slots[0],))
     folder.key_file.write_bytes(key_file_codec.serialise(forged))
     with pytest.raises(LockedError) as error:
-        slot_management.list_slots(config, Secret(PASSPHRASE), bounds=BOUNDS)
+        key_changes.list_slots(config, Secret(PASSPHRASE), bounds=BOUNDS)
     assert error.value.verdict is Verdict.KEY_FILE_DAMAGED
 
 
@@ -141,50 +131,26 @@ def test_there_are_at_most_eight_slots(tmp_path):
 
 
 @pytest.mark.attack(47)
-@pytest.mark.parametrize("how", [slot_changes.disable, slot_changes.remove])
-def test_a_slot_taken_away_opens_nothing_and_the_others_do(tmp_path, how):
+def test_a_slot_taken_away_opens_nothing_and_the_others_do(tmp_path):
     config = made(tmp_path)
     add(config)
-    slot_management.change_slot(config, 2, how, options=GIVEN)
+    key_changes.remove(config, 2, options=GIVEN)
     assert not opens(config, NEW)
     assert opens(config, Secret(PASSPHRASE))
 
 
-@pytest.mark.parametrize("how", [slot_changes.disable, slot_changes.remove])
-def test_the_slot_that_opened_the_cache_cannot_be_removed(tmp_path, how):
+def test_the_slot_that_opened_the_cache_cannot_be_removed(tmp_path):
     config = made(tmp_path)
     add(config)
-    error = refused(
-        config, SlotsRefused, lambda: slot_management.change_slot(config, 1, how, options=GIVEN)
-    )
+    error = refused(config, SlotsRefused, lambda: key_changes.remove(config, 1, options=GIVEN))
     assert "--ask-key" in error.resolution_hint
-    slot_management.change_slot(config, 1, how, options=replace(GIVEN, old=NEW))
+    key_changes.remove(config, 1, options=replace(GIVEN, old=NEW))
     assert not opens(config, Secret(PASSPHRASE))
 
 
-@pytest.mark.parametrize("how", [slot_changes.disable, slot_changes.remove])
-def test_the_last_slot_stays(tmp_path, how):
+def test_the_last_slot_stays(tmp_path):
     config = made(tmp_path)
-    refused(
-        config, SlotsRefused, lambda: slot_management.change_slot(config, 1, how, options=GIVEN)
-    )
-
-
-def test_a_disabled_slot_is_enabled_again(tmp_path):
-    config = made(tmp_path)
-    add(config)
-    slot_management.change_slot(config, 2, slot_changes.disable, options=GIVEN)
-    assert states(config)[2] == ("passphrase", "disabled")
-    slot_management.change_slot(config, 2, slot_changes.enable, options=GIVEN)
-    assert opens(config, NEW)
-
-
-def test_a_compromised_slot_is_remembered(tmp_path):
-    config = made(tmp_path)
-    add(config)
-    slot_management.change_slot(config, 2, slot_changes.mark_compromised, options=GIVEN)
-    assert states(config)[2] == ("passphrase", SlotState.COMPROMISED.value)
-    assert opens(config, NEW)
+    refused(config, SlotsRefused, lambda: key_changes.remove(config, 1, options=GIVEN))
 
 
 @pytest.mark.parametrize("key", ["not the key at all", OTHER])
@@ -230,17 +196,17 @@ def test_a_recovery_key_is_proven_by_opening(tmp_path):
     config, paper = made(tmp_path), recovery_keys.generate()
     add(config, paper, label="on paper")
     typed = paper.reveal_text().lower().replace("-", " ")
-    slot = slot_management.recovery_slot(config, typed, bounds=BOUNDS)
+    slot = key_changes.recovery_slot(config, typed, bounds=BOUNDS)
     assert (slot.id, slot.type) == (2, SlotType.RECOVERY)
     with pytest.raises(WrongKey):
-        slot_management.recovery_slot(config, recovery_keys.generate().reveal_text(), bounds=BOUNDS)
+        key_changes.recovery_slot(config, recovery_keys.generate().reveal_text(), bounds=BOUNDS)
     with pytest.raises(MalformedKey):
-        slot_management.recovery_slot(
+        key_changes.recovery_slot(
             config, typed[:-1] + ("y" if typed[-1] == "z" else "z"), bounds=BOUNDS
         )
-    slot_management.change_slot(config, 2, slot_changes.disable, options=GIVEN)
+    key_changes.remove(config, 2, options=GIVEN)
     with pytest.raises(WrongKey):
-        slot_management.recovery_slot(config, typed, bounds=BOUNDS)
+        key_changes.recovery_slot(config, typed, bounds=BOUNDS)
 
 
 def test_a_lost_passphrase_is_replaced_with_the_recovery_key(tmp_path):
@@ -248,7 +214,7 @@ def test_a_lost_passphrase_is_replaced_with_the_recovery_key(tmp_path):
     add(config, paper)
     back_in = replace(GIVEN, old=paper)
     add(config, NEW, options=back_in)
-    slot_management.change_slot(config, 1, slot_changes.remove, options=back_in)
+    key_changes.remove(config, 1, options=back_in)
     assert opens(config, NEW)
     assert opens(config, paper)
     assert not opens(config, Secret(PASSPHRASE))
@@ -266,40 +232,40 @@ def test_a_lost_key_file_is_named_as_such_with_the_way_back(tmp_path, lost, on_u
     if lost == "both gone":
         folder.key_copy.unlink()
     for action in (
-        lambda: slot_management.list_slots(config, None, bounds=BOUNDS),
+        lambda: key_changes.list_slots(config, None, bounds=BOUNDS),
         lambda: add(config),
     ):
         error = refused(config, LockedError, action)
         assert error.verdict is Verdict.KEY_FILE_DAMAGED
-        assert "mcp-notarium keys restore" in error.resolution_hint
+        assert "mcp-notarium restore --key-file" in error.resolution_hint
 
 
 def test_an_unencrypted_cache_has_no_slots(tmp_path):
     config = made(tmp_path, db_encryption=False)
     error = refused(
-        config, LockedError, lambda: slot_management.list_slots(config, None, bounds=BOUNDS)
+        config, LockedError, lambda: key_changes.list_slots(config, None, bounds=BOUNDS)
     )
     assert error.verdict is Verdict.MODE_MISMATCH
 
 
 @pytest.mark.parametrize(
-    ("state", "then"),
+    ("stays", "then"),
     [
-        (None, kdf.Argon2id(memory_kib=65_536, time_cost=4, lanes=4)),
-        (slot_changes.disable, kdf.Argon2id()),
+        (True, kdf.Argon2id(memory_kib=65_536, time_cost=4, lanes=4)),
+        (False, kdf.Argon2id()),
     ],
 )
 def test_one_more_passphrase_is_as_dear_as_the_dearest_that_opens(
-    tmp_path, monkeypatch, state, then
+    tmp_path, monkeypatch, stays, then
 ):
     cheap_stretching.install(monkeypatch.setattr)
     bounds = replace(BOUNDS, argon2_ceiling=kdf.PRODUCTION.argon2_ceiling)
     config, options = made(tmp_path), ChangeOptions(bounds=bounds)
     dear = kdf.Argon2id(memory_kib=16, time_cost=4, lanes=1)
     add(config, Secret("two slow trains cross the valley"), parameters=dear, options=options)
-    if state is not None:
-        slot_management.change_slot(config, 2, state, options=options)
-    done = slot_management.add(config, NEW, options=options)
+    if not stays:
+        key_changes.remove(config, 2, options=options)
+    done = key_changes.add(config, NEW, options=options)
     assert done.after.slots[-1].kdf == then
 
 

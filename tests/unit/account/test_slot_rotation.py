@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import slot_management, slot_rotation
+from mcp_notarium.account import key_changes, key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, slot_changes
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase
@@ -40,7 +40,7 @@ def change(config, **options):
         if name in options
     }
     options = ChangeOptions(**({"bounds": BOUNDS, "clock": lambda: float(NOW)} | options))
-    return slot_rotation.rotate_passphrase(config, **asked, options=options)
+    return key_rotation.rotate_passphrase(config, **asked, options=options)
 
 
 def unchanged(config, error, **options):
@@ -149,7 +149,7 @@ def test_an_old_key_file_put_back_is_refused_and_its_newer_copy_is_not_overwritt
     with pytest.raises(LockedError) as refused:
         open_cheaply(config)
     assert refused.value.verdict is Verdict.ROLLBACK_SEEN
-    assert "keys restore`" in refused.value.resolution_hint
+    assert "restore --key-file`" in refused.value.resolution_hint
     assert fingerprint(config.account_dir) == before
 
 
@@ -330,7 +330,7 @@ def with_recovery_key(tmp_path, *others):
     """A cache with a passphrase, a recovery key, and more."""
     config = made(tmp_path)
     for key, label in ((RECOVERY_KEY, "on paper"), *others):
-        slot_management.add(
+        key_changes.add(
             config, key, label=label, parameters=kdf.CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
         )
     return config
@@ -342,7 +342,7 @@ def test_the_recovery_key_sets_a_new_passphrase_and_stays(tmp_path):
     assert [opens(config, key) for key in (*LOST, NEW)] == [False, True, True]
     found = {slot.type: slot for slot in keyfile_of(config).slots}
     assert (found["recovery"].id, found["recovery"].label) == (2, "on paper")
-    assert (found["passphrase"].label, found["passphrase"].state) == ("", "active")
+    assert found["passphrase"].label == ""
     assert [slot.id for slot in done.gone] == [1]
     assert [slot.id for slot in done.others] == [2]
     assert done.proven
@@ -351,7 +351,7 @@ def test_the_recovery_key_sets_a_new_passphrase_and_stays(tmp_path):
 def test_without_a_passphrase_beside_the_recovery_key_the_new_key_is_added(tmp_path):
     config = with_recovery_key(tmp_path)
     options = ChangeOptions(bounds=BOUNDS, old=RECOVERY_KEY)
-    slot_management.change_slot(config, 1, slot_changes.remove, options=options)
+    key_changes.remove(config, 1, options=options)
     done = change(config, old=RECOVERY_KEY)
     assert done.gone == ()
     assert [opens(config, key) for key in (RECOVERY_KEY, NEW)] == [True, True]
@@ -385,9 +385,9 @@ def test_a_disk_that_fails_after_the_switch_fails_nothing_that_counts(tmp_path):
 def test_the_old_key_is_proven_before_a_new_one_is_asked_for(tmp_path):
     config = with_recovery_key(tmp_path)
     before = fingerprint(config.account_dir)
-    found = slot_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=RECOVERY_KEY))
+    found = key_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=RECOVERY_KEY))
     assert (found.slot.id, found.by_keychain) == (2, False)
     with pytest.raises(LockedError) as refused:
-        slot_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=NEW))
+        key_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=NEW))
     assert refused.value.verdict is Verdict.WRONG_KEY
     assert fingerprint(config.account_dir) == before

@@ -6,17 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.account import startup_outcomes, startup_rows_before_open, startup_table
-from mcp_notarium.account.startup_facts import (
+from mcp_notarium.account import startup_outcomes, startup_table
+from mcp_notarium.account.startup_outcomes import (
+    Create,
     Files,
     Identity,
     KeySource,
+    Locked,
+    Migrate,
     Observations,
+    Open,
     Opening,
+    Rebuild,
     SchemaSeen,
     Unwrap,
 )
-from mcp_notarium.account.startup_outcomes import Create, Locked, Migrate, Open, Rebuild
 from mcp_notarium.account.startup_table import decide, row_for
 from mcp_notarium.cli import main
 from mcp_notarium.crypto.key_file_codec import FileState
@@ -77,7 +81,6 @@ CASES = [
     ("plain mode beside an encrypted cache", replace(PLAIN, files=Files(plain=True, unknown=1)), 22, "DB_ENCRYPTION_KEY"),
     ("plain mode beside an encrypted cache", replace(PLAIN, main=FileState.DAMAGED), 22, "reset-cache"),
     ("encrypted mode beside a plain cache", replace(NOTHING, files=Files(plain=True)), 22, "DB_ENCRYPTION=off"),
-    ("a plain cache was not erased to its end", replace(GOOD, files=Files(current=True, plain_remains=True)), 22, "migrate-plaintext"),
     ("no plain cache yet", replace(PLAIN, files=Files(), sample=None, **UNOPENED), Create, None),
     ("the plain database is empty", replace(PLAIN, sample=PageSample(size=0), **UNOPENED), 14, "reset-cache"),
     ("the plain database is no database", replace(PLAIN, sample=PageSample(size=99), **UNOPENED), 13, "reset-cache"),
@@ -95,14 +98,14 @@ CASES = [
     ("the key of a new cache is weak", replace(NOTHING, weakness="it is short"), 10, "generate-key"),
     ("no cache yet", replace(NOTHING, files=Files(prepared=True)), Create, None),
     ("no cache yet", NOTHING, Create, None),
-    ("the key file is gone", replace(GOOD, **NO_KEY_FILE, files=Files(unknown=1)), 12, "keys restore"),
+    ("the key file is gone", replace(GOOD, **NO_KEY_FILE, files=Files(unknown=1)), 12, "restore --key-file"),
     ("the key file is gone", replace(GOOD, **NO_KEY_FILE, files=Files(unknown=1, prepared=True)), 12, "reset-cache"),
-    ("the key file and its copy are damaged", replace(GOOD, main=FileState.DAMAGED, copy=FileState.DAMAGED), 12, "keys restore"),
-    ("the key file and its copy are damaged", replace(GOOD, main=FileState.DAMAGED, copy=FileState.MISSING), 12, "keys restore"),
-    ("the key file and its copy are damaged", replace(GOOD, main=FileState.MISSING, copy=FileState.DAMAGED), 12, "keys restore"),
+    ("the key file and its copy are damaged", replace(GOOD, main=FileState.DAMAGED, copy=FileState.DAMAGED), 12, "restore --key-file"),
+    ("the key file and its copy are damaged", replace(GOOD, main=FileState.DAMAGED, copy=FileState.MISSING), 12, "restore --key-file"),
+    ("the key file and its copy are damaged", replace(GOOD, main=FileState.MISSING, copy=FileState.DAMAGED), 12, "restore --key-file"),
     ("the key file was tampered with", replace(GOOD, unwrap=Unwrap.FORGED), 12, "backup"),
-    ("the key file is older than its copy", replace(GOOD, copy_ahead=True), 19, "keys restore`"),
-    ("the key file is older than its copy", replace(GOOD, copy_ahead=True, unwrap=Unwrap.WRONG_KEY), 19, "keys restore`"),
+    ("the key file is older than its copy", replace(GOOD, copy_ahead=True), 19, "restore --key-file`"),
+    ("the key file is older than its copy", replace(GOOD, copy_ahead=True, unwrap=Unwrap.WRONG_KEY), 19, "restore --key-file`"),
     ("the key is wrong and meant as a recovery key", replace(GOOD, unwrap=Unwrap.WRONG_KEY, typo="too short"), 11, "nine groups of four"),
     ("the key is wrong", replace(GOOD, unwrap=Unwrap.WRONG_KEY, rotated="2025-11-20"), 11, "DB_ENCRYPTION_KEY"),
     ("the key file is somebody else's", replace(GOOD, owner_matches=False), 15, "the store and the account"),
@@ -126,7 +129,7 @@ CASES = [
     ("the database belongs to another key file", replace(GOOD, found=replace(ME, generation="h")), 13, "reset-cache"),
     ("the database is somebody else's", replace(GOOD, found=replace(ME, owner_hash="you")), 15, "the store and the account"),
     ("the database is somebody else's", replace(PLAIN, found=Identity("you")), 15, "the store and the account"),
-    ("the key file is older than the database has seen", replace(GOOD, found=replace(ME, sequence=4)), 19, "keys restore FILE"),
+    ("the key file is older than the database has seen", replace(GOOD, found=replace(ME, sequence=4)), 19, "restore --key-file PATH"),
     ("the schema is older than the key file allows", replace(GOOD, schema=SchemaSeen(1, 3), schema_floor=2), 19, "backup"),
     ("the schema is older", replace(GOOD, schema=SchemaSeen(1, 2)), Migrate, None),
     ("the schema is older", replace(PLAIN, schema=SchemaSeen(1, 2)), Migrate, None),
@@ -276,7 +279,7 @@ def test_files_left_by_a_crash_are_cleaned_up(left):
 def test_a_wrong_key_error_names_every_way_out():
     wrong = replace(GOOD, unwrap=Unwrap.WRONG_KEY, source="DB_ENCRYPTION_KEY")
     assert "rotate-key --ask-old" in decide(wrong).hint
-    assert "keys restore FILE" in decide(wrong).hint
+    assert "restore --key-file PATH" in decide(wrong).hint
     assert "keychain" not in decide(wrong).hint
     hint = decide(replace(wrong, keychain_slot=True)).hint
     assert "remove DB_ENCRYPTION_KEY from the client's configuration" in hint
@@ -376,11 +379,9 @@ def test_the_rebuild_is_offered_only_where_it_would_be_done():
 
 
 def test_looking_stops_at_driver_and_paths():
-    assert startup_rows_before_open.is_decided_before_open(replace(NOTHING, driver_problem="gone"))
-    assert startup_rows_before_open.is_decided_before_open(
-        replace(NOTHING, path_problem=Problem("a", "b"))
-    )
-    assert not startup_rows_before_open.is_decided_before_open(NOTHING)
+    assert replace(NOTHING, driver_problem="gone").is_blocked
+    assert replace(NOTHING, path_problem=Problem("a", "b")).is_blocked
+    assert not NOTHING.is_blocked
 
 
 YES_NO = (False, True)
@@ -401,9 +402,7 @@ VALUES = {
     "schema_floor": [0, 1, 2],
     "unwrap": [*Unwrap, Unwrap.OPENED, Unwrap.OPENED],
     "owner_matches": YES_NO,
-    "files": [
-        Files(*part) for part in itertools.product(YES_NO, (0, 1), YES_NO, YES_NO, YES_NO, YES_NO)
-    ],
+    "files": [Files(*part) for part in itertools.product(YES_NO, (0, 1), YES_NO, YES_NO, YES_NO)],
     "sample": [
         None,
         *(

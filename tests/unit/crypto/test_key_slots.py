@@ -4,7 +4,7 @@ import pytest
 
 from mcp_notarium.crypto import kdf, key_file_codec, key_slots
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, SlotsRefused, WrongKey
-from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import SlotType
 from mcp_notarium.errors import Verdict
 from mcp_notarium.secret import Secret
 from support.account import OWNER, PASSPHRASE
@@ -106,34 +106,11 @@ def test_every_slot_opens_the_same_data_key():
     assert both.sequence == 3
 
 
-@pytest.mark.parametrize(
-    ("state", "opens"),
-    [(SlotState.ACTIVE, True), (SlotState.COMPROMISED, True), (SlotState.DISABLED, False)],
-)
-def test_a_disabled_slot_opens_nothing(state, opens):
-    both = add(cheap(), OTHER)
-    changed = (replace(both.slots[0], state=state), both.slots[1])
-    keyfile = key_slots.replace_slots(both, DATA_KEY, slots=changed)
-    if opens:
-        assert unlock(keyfile) == DATA_KEY
-    else:
-        with pytest.raises(WrongKey):
-            unlock(keyfile)
-    assert unlock(keyfile, OTHER) == DATA_KEY
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"state": SlotState.DISABLED},
-        {"state": SlotState.COMPROMISED},
-        {"type": SlotType.KEYCHAIN},
-    ],
-)
-def test_the_last_active_slot_that_needs_no_keychain_stays(change):
+def test_the_last_slot_that_needs_no_keychain_stays():
     keyfile = cheap()
+    only = replace(keyfile.slots[0], type=SlotType.KEYCHAIN)
     with pytest.raises(SlotsRefused):
-        key_slots.replace_slots(keyfile, DATA_KEY, slots=(replace(keyfile.slots[0], **change),))
+        key_slots.replace_slots(keyfile, DATA_KEY, slots=(only,))
 
 
 def test_there_are_at_most_eight_slots():
@@ -147,11 +124,10 @@ def test_there_are_at_most_eight_slots():
 FORGERIES = {
     "another generation": lambda f: f.update(generation="0" * 16),
     "another database salt": lambda f: f.update(database_salt="A" * 22 + "=="),
-    "an older sequence": lambda f: f.update(sequence=2),
+    "an older sequence": lambda f: f.update(sequence=1),
     "another owner": lambda f: f.update(owner_tag="A" * 43 + "="),
     "a lower floor": lambda f: f.update(schema_floor=0),
     "another time": lambda f: f.update(created=5),
-    "a disabled slot made active": lambda f: f["slots"][1].update(state="active"),
     "another label": lambda f: f["slots"][0].update(label="mine"),
     "another MAC": lambda f: f.update(mac="A" * 43 + "="),
     "a slot removed": lambda f: f["slots"].pop(),
@@ -162,8 +138,6 @@ FORGERIES = {
 @pytest.mark.parametrize("case", FORGERIES)
 def test_without_a_key_nothing_around_the_slots_can_be_changed(case):
     both = add(cheap(), OTHER)
-    slots = (both.slots[0], replace(both.slots[1], state=SlotState.DISABLED))
-    both = key_slots.replace_slots(both, DATA_KEY, slots=slots)
     raw = forged(key_file_codec.serialise(both), FORGERIES[case])
     with pytest.raises(KeyFileDamaged, match="changed by somebody"):
         unlock(key_file_codec.parse(raw, bounds=kdf.TEST_BOUNDS))

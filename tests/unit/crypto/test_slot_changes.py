@@ -1,6 +1,4 @@
-"""Slots added, taken out of use and removed: pure functions on key files."""
-
-from dataclasses import replace
+"""Slots added and removed: pure functions on key files."""
 
 import pytest
 
@@ -14,7 +12,7 @@ from mcp_notarium.crypto import (
 )
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
-from mcp_notarium.crypto.key_file_codec import SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import SlotType
 from mcp_notarium.secret import Secret
 from support.keyfiles import add_slot
 
@@ -73,21 +71,6 @@ def test_a_passphrase_makes_no_slot_of_the_keychain():
         )
 
 
-def test_a_disabled_slot_opens_nothing_until_it_is_enabled():
-    off = slot_changes.disable(made(), DATA_KEY, 1)
-    assert not opens(off, PASSPHRASE)
-    assert opens(off, PAPER)
-    on = slot_changes.enable(off, DATA_KEY, 1)
-    assert opens(on, PASSPHRASE)
-    assert (off.sequence, on.sequence) == (made().sequence + 1, made().sequence + 2)
-
-
-def test_a_compromised_slot_still_opens():
-    marked = slot_changes.mark_compromised(made(), DATA_KEY, 1)
-    assert marked.slots[0].state is SlotState.COMPROMISED
-    assert opens(marked, PASSPHRASE)
-
-
 def test_a_removed_slot_is_gone_and_the_others_stay():
     left = slot_changes.remove(made(), DATA_KEY, 1)
     assert [slot.id for slot in left.slots] == [2, 3]
@@ -95,32 +78,10 @@ def test_a_removed_slot_is_gone_and_the_others_stay():
     assert opens(left, RAW)
 
 
-@pytest.mark.parametrize("change", [slot_changes.disable, slot_changes.remove])
-def test_one_active_slot_that_needs_no_keychain_always_stays(change):
+def test_one_active_slot_that_needs_no_keychain_always_stays():
     left = slot_changes.remove(made(), DATA_KEY, 1)
     with pytest.raises(SlotsRefused, match="needs no keychain"):
-        change(left, DATA_KEY, 3)
-
-
-def test_a_compromised_slot_does_not_count_as_the_one_that_stays():
-    left = slot_changes.mark_compromised(made(), DATA_KEY, 3)
-    with pytest.raises(SlotsRefused):
-        slot_changes.remove(left, DATA_KEY, 1)
-
-
-@pytest.mark.parametrize(
-    ("change", "state"),
-    [
-        (slot_changes.disable, SlotState.DISABLED),
-        (slot_changes.enable, SlotState.ACTIVE),
-        (slot_changes.mark_compromised, SlotState.COMPROMISED),
-    ],
-)
-def test_what_is_so_already_is_said(change, state):
-    keyfile = made()
-    same = replace(keyfile, slots=(replace(keyfile.slots[0], state=state), *keyfile.slots[1:]))
-    with pytest.raises(SlotsRefused, match="already"):
-        change(same, DATA_KEY, 1)
+        slot_changes.remove(left, DATA_KEY, 3)
 
 
 def test_a_slot_that_is_not_there_is_named_with_those_that_are():

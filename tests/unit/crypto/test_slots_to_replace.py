@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.crypto import kdf, slot_changes
 from mcp_notarium.crypto.errors import SlotsRefused
-from mcp_notarium.crypto.key_file_codec import Slot, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import Slot, SlotType
 from mcp_notarium.logs.redactor import Redactor
 from support.keyfiles import cheap
 
@@ -14,14 +14,13 @@ PASSPHRASE, RAW = SlotType.PASSPHRASE, SlotType.RAW
 KEYRING, RECOVERY = SlotType.KEYCHAIN, SlotType.RECOVERY
 
 
-def slot(number, type_, state=SlotState.ACTIVE, label=""):
-    return Slot(number, type_, state, label, kdf.HkdfSha256(), b"", b"", b"")
+def slot(number, type_, label=""):
+    return Slot(number, type_, label, kdf.HkdfSha256(), b"", b"", b"")
 
 
 def keyfile(*types):
-    """A key file with slots of these types, numbered from 1; a pair gives a state too."""
-    pairs = [each if isinstance(each, tuple) else (each, SlotState.ACTIVE) for each in types]
-    slots = tuple(slot(number, *pair) for number, pair in enumerate(pairs, 1))
+    """A key file with slots of these types, numbered from 1."""
+    slots = tuple(slot(number, each) for number, each in enumerate(types, 1))
     return replace(cheap(), slots=slots)
 
 
@@ -44,9 +43,6 @@ def gone(types, came, **options):
         ([PASSPHRASE, RECOVERY, KEYRING, RECOVERY], 2, [1]),
         ([RECOVERY], 1, []),
         ([KEYRING, RECOVERY], 1, []),
-        ([(PASSPHRASE, SlotState.DISABLED), RECOVERY], 2, []),
-        ([(PASSPHRASE, SlotState.COMPROMISED), RECOVERY], 2, [1]),
-        ([(PASSPHRASE, SlotState.DISABLED), PASSPHRASE, RECOVERY], 3, [2]),
     ],
 )
 def test_a_typed_key_replaces_itself_and_the_ways_back_stay(types, came, then):
@@ -85,12 +81,11 @@ def test_what_cannot_give_way_is_refused_with_the_way_that_can(types, wanted, op
 def test_a_slot_is_named_with_all_that_a_person_knows_it_by():
     named = slot_changes.describe_slot
     assert named(slot(2, RECOVERY, label="on paper")) == 'slot 2 ("on paper", recovery)'
-    assert named(slot(3, RAW, SlotState.DISABLED)) == "slot 3 (raw, disabled)"
+    assert named(slot(3, RAW)) == "slot 3 (raw)"
 
 
-@pytest.mark.parametrize("state", SlotState)
 @pytest.mark.parametrize("type_", SlotType)
-def test_a_label_survives_the_redaction(type_, state):
-    said = f"{slot_changes.describe_slot(slot(3, type_, state, label='the laptop'))} still opens the cache"
+def test_a_label_survives_the_redaction(type_):
+    said = f"{slot_changes.describe_slot(slot(3, type_, label='the laptop'))} still opens the cache"
     assert Redactor(bytes(16)).redact_text(said) == said
     assert "the laptop" in said

@@ -128,7 +128,7 @@ def test_servers_commands_and_gaps_are_counted_apart() -> None:
             call("cli.undo", outcome=OPEN),
             call("cli.undo", refers=2),
             call("chain.gap", facts={"not_recorded": 7}),
-            call("keys.changed", facts={"added": ["2 recovery active"]}),
+            call("keys.changed", facts={"added": ["2 recovery"]}),
             call("server.stop"),
         ]
     )

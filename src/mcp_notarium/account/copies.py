@@ -1,8 +1,11 @@
 """Keep verified copies of a database whose notes are nowhere else, in ``copies/`` of the account's folder.
 
-A copy is a database under the same data key: every key of the account opens it. ``copy_schedule`` says when
-one is made. The name tells when that was, and the number of the notes' last change. The oldest go first. One
-that a repair with losses has *kept* stays until the user removes it.
+A copy is a database under the same data key: every key of the account opens it. Its name tells when it was made, and
+the number of the notes' last change. The oldest go first. One that a repair with losses has *kept* stays until
+the user removes it.
+
+A copy is made beside the calls after the start and once a day, and when the server stops. A stop has little time: what
+it cannot copy is copied after the next start, so each change gets into a copy, however large the notebook is.
 """
 
 from __future__ import annotations
@@ -10,15 +13,18 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcp_notarium.account.audit_anchor import audit_keys
-from mcp_notarium.account.startup_actions import OpenedCache
+from mcp_notarium.account.generation import OpenedCache
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.files.account_folder import AccountFolder
@@ -29,6 +35,10 @@ from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.integrity import SALT_SIZE
 from mcp_notarium.stores.kind import LentTables
+
+if TYPE_CHECKING:
+    from mcp_notarium.logs import Logger
+
 
 OLD = 7
 """Days after which a changed notebook needs a new copy."""
@@ -44,6 +54,13 @@ _ALL = 1_000_000
 _ROOM = 2
 """How many times its size must be free: a copy must not take the space that saves need."""
 
+FIRST_SECONDS = 30.0
+"""Seconds after the start until what was not copied before is copied: the first calls come first."""
+EVERY_SECONDS = 86_400.0
+"""Seconds between two copies of a server that does not stop."""
+_VERIFYING = 1.6
+"""How many times as long as copying it takes to copy and verify."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class DatabaseCopy:
@@ -56,6 +73,19 @@ class DatabaseCopy:
     at: float
     path: Path
     kept: bool = False
+
+    def open(self, data_key: DataKey) -> Database:
+        """Open the copy without changing it. Raises ``CacheError`` and ``OSError``."""
+        key = data_key.database_key(read_salt(self.path))
+        return database_opener.connect(self.path, key, read_only=True)
+
+    def is_authentic(self, data_key: DataKey) -> bool:
+        """Tell whether every page can be read and was written under the data key."""
+        try:
+            require_authentic(self.path, data_key)
+        except (CacheError, OSError):
+            return False
+        return True
 
 
 def list_copies(folder: AccountFolder) -> list[DatabaseCopy]:
@@ -101,7 +131,7 @@ def copy_after_changes(
         )
 
 
-def rescue(
+def copy_displaced(
     opened: OpenedCache,
     tables: LentTables,
     *,
@@ -165,7 +195,10 @@ def make_copy(
         with source.snapshot():
             change = read_last_change(source, tables)
             database_opener.copy(source, unfinished, key, after_step=after_step)
-        _verify(unfinished, data_key)
+        try:
+            require_authentic(unfinished, data_key)
+        except CacheDamaged as error:  # the database itself is undamaged
+            raise CacheError("the copy cannot be read back as it was written") from error
         if demand is not None:
             with closing(database_opener.connect(unfinished, key, read_only=True)) as copy:
                 demand(copy)
@@ -187,14 +220,6 @@ def _being_copied() -> LockedError:
     return busy_error("another process is copying the database")
 
 
-def _verify(unfinished: Path, data_key: DataKey) -> None:
-    """Demand that the disk gives back every page. Raises ``CacheError``: the database itself is undamaged."""
-    try:
-        require_authentic(unfinished, data_key)
-    except CacheDamaged as error:
-        raise CacheError("the copy cannot be read back as it was written") from error
-
-
 def describe_age(
     opened: OpenedCache, tables: LentTables, *, began: float, now: float
 ) -> str | None:
@@ -211,24 +236,6 @@ def describe_age(
     return f"Notes have changed since the newest copy of the notebook, {days} days ago: {MAKE}"
 
 
-def find_newer(folder: AccountFolder, database: Database, tables: LentTables) -> str:
-    """Return the name of the newest copy if its notes are newer than those of the database, else ''."""
-    newest = next(iter(list_copies(folder)), None)
-    newer = newest is not None and newest.change > read_last_change(database, tables)
-    return newest.path.name if newest is not None and newer else ""
-
-
-def find_longest(folder: AccountFolder, data_key: DataKey, upto: int) -> tuple[str, int]:
-    """Return the name of the copy with the most audit records, and the last one's number; '' if that is not above ``upto``."""
-    best = "", upto
-    for copy in list_copies(folder):
-        with suppress(CacheError, LockedError, OSError):
-            key = data_key.database_key(read_salt(copy.path))
-            with closing(database_opener.connect(copy.path, key, read_only=True)) as opened:
-                best = max(best, (copy.path.name, opened.number(_RECORDS)), key=itemgetter(1))
-    return best
-
-
 def find_age_notice(notices: Iterable[str]) -> str | None:
     """Return what :func:`describe_age` has said of a database, if that is among the notices of its opening."""
     return next((one for one in notices if one.endswith(MAKE)), None)
@@ -240,7 +247,7 @@ def keep_newest(folder: AccountFolder, data_key: DataKey) -> None:
     It may be the only one with what a repair could not read. Raises ``OSError``.
     """
     found = list_copies(folder)
-    copy = next((one for one in found if _is_authentic(one, data_key)), next(iter(found), None))
+    copy = next((one for one in found if one.is_authentic(data_key)), next(iter(found), None))
     if copy is not None and not copy.kept:
         copy.path.rename(copy.path.with_name(copy.path.name.removesuffix(_END) + _KEPT + _END))
         sync_folder(folder.copies)
@@ -277,14 +284,6 @@ def require_authentic(path: Path, data_key: DataKey) -> None:
         raise CacheDamaged("a page of the copy is not authentic")
 
 
-def _is_authentic(copy: DatabaseCopy, data_key: DataKey) -> bool:
-    try:
-        require_authentic(copy.path, data_key)
-    except (CacheError, OSError):
-        return False
-    return True
-
-
 def describe_failure(error: CacheError | LockedError | OSError) -> str:
     """Return why no copy was made, without a path."""
     if not isinstance(error, OSError):
@@ -311,3 +310,127 @@ def _remove_unfinished(folder: AccountFolder) -> None:
     with suppress(FileNotFoundError):
         for path in folder.copies.glob(f"{_UNFINISHED}*"):
             path.unlink(missing_ok=True)
+
+
+class _OutOfTime(Exception):
+    """End a copy that would not be ready in time."""
+
+
+class CopySchedule:
+    """Make the copies of one open database. ``keep``: how many are kept, 0: none is made."""
+
+    def __init__(self, opened: OpenedCache, tables: LentTables, *, keep: int, log: Logger) -> None:
+        self._opened = opened
+        self._tables = tables
+        self._keep = keep
+        self._log = log
+        self._leaving = threading.Event()
+
+    def work(self) -> None:
+        """Make copies until :meth:`leave`. Raises ``CacheDamaged``. Call it in a thread of its own."""
+        pause = FIRST_SECONDS
+        while not self._leaving.wait(pause):
+            self._copy(self._yield_to_calls())
+            pause = EVERY_SECONDS
+
+    def leave(self) -> None:
+        """End :meth:`work` within one step of copying."""
+        self._leaving.set()
+
+    def finish(self, seconds: float) -> Path | None:
+        """Make a copy if that takes less time than this. Raises ``CacheDamaged``."""
+        return self._copy(_give_up_after(seconds))
+
+    def rescue(self, seconds: float) -> None:
+        """Copy the open database in whose place another file was put, if that takes less time than this.
+
+        Never raises. Call it when nothing else uses the database; it answers no statement of others any more.
+        """
+        try:
+            path = copy_displaced(
+                self._opened, self._tables, now=time.time(), after_step=_give_up_after(seconds)
+            )
+        except _OutOfTime:
+            self._log.warning("cache.not_copied", message="there was no time for it")
+        except (CacheError, LockedError, OSError) as error:
+            message = describe_failure(error)
+            self._log.warning("cache.not_copied", message=message)
+        else:
+            if path is not None:
+                self._log.warning("cache.rescued", message=f"The newest notes are in {path.name}.")
+
+    def _copy(self, after_step: Callable[[int, int], object]) -> Path | None:
+        try:
+            return copy_after_changes(
+                self._opened, self._tables, keep=self._keep, now=time.time(), after_step=after_step
+            )
+        except _OutOfTime:
+            self._log.info("cache.copy_left")
+        except CacheDamaged:
+            raise
+        except (CacheError, OSError) as error:
+            message = describe_failure(error)
+            self._log.warning("cache.not_copied", message=message)
+        return None
+
+    def _yield_to_calls(self) -> Callable[[int, int], object]:
+        """Return what takes as long a pause after each step as the step took."""
+        began = time.monotonic()
+
+        def pause(_copied: int, _pages: int) -> None:
+            nonlocal began
+            if self._leaving.wait(time.monotonic() - began):
+                raise _OutOfTime
+            began = time.monotonic()
+
+        return pause
+
+
+def _give_up_after(seconds: float) -> Callable[[int, int], object]:
+    """Return what ends a copy as soon as its speed shows that it takes longer."""
+    began = time.monotonic()
+
+    def look(copied: int, pages: int) -> None:
+        taken = (time.monotonic() - began) / max(copied, 1) * pages
+        if copied < pages and taken * _VERIFYING > seconds:
+            raise _OutOfTime
+
+    return look
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Find the copy of a local notebook (``tables``) that has what its database lacks; other stores have none."""
+
+    folder: AccountFolder
+    data_key: DataKey | None
+    tables: LentTables | None
+
+    @property
+    def fetched(self) -> bool:
+        """Tell whether the notes are at a store, too."""
+        return self.tables is None
+
+    def newest(self) -> str:
+        """Return the name of the newest copy, '' if there is none."""
+        return next((one.path.name for one in self._list()), "")
+
+    def with_newer_notes(self, database: Database) -> str:
+        """Return the name of the newest copy if its notes are newer than those of the database, else ''."""
+        newest = next(iter(self._list()), None)
+        if newest is None or self.tables is None:
+            return ""
+        return newest.path.name if newest.change > read_last_change(database, self.tables) else ""
+
+    def with_records_after(self, upto: int) -> tuple[str, int]:
+        """Return the name of the copy with the most audit records, and its last number; '' if that is none after ``upto``."""
+        key, best = self.data_key, ("", upto)
+        if key is None:
+            return best
+        for copy in self._list():
+            with suppress(CacheError, LockedError, OSError), closing(copy.open(key)) as opened:
+                best = max(best, (copy.path.name, opened.number(_RECORDS)), key=itemgetter(1))
+        return best
+
+    def _list(self) -> list[DatabaseCopy]:
+        return [] if self.tables is None else list_copies(self.folder)

@@ -1,13 +1,14 @@
-"""Copies of the key file: made privately, put back only where they fit."""
+"""The key file of a backup, or a copy of the file, put back only where it fits."""
 
 import shutil
-import stat
-from contextlib import suppress
+import zipfile
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import key_file_backup, slot_management, slot_rotation
+from mcp_notarium.account import backup, key_changes, key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_file_codec
 from mcp_notarium.crypto.errors import WrongKey
@@ -17,25 +18,34 @@ from support.account import (
     BOUNDS,
     OTHER,
     PASSPHRASE,
-    account,
     fingerprint,
     folder_of,
     made,
     open_cheaply,
 )
-from support.small_disk import SmallDisk
 
 KEY = Secret(PASSPHRASE)
 GIVEN = ChangeOptions(bounds=BOUNDS)
 
 
-def copied(config, path):
-    key_file_backup.back_up(config, path, bounds=BOUNDS)
+def backed_up(config, path):
+    with closing(open_cheaply(config)) as opened:
+        backup.back_up(opened, None, path, now=1_763_683_200.0, bounds=BOUNDS)
     return path
 
 
+def kept_alone(config, path):
+    return Path(shutil.copy(folder_of(config).key_file, path))
+
+
+@pytest.fixture(params=[backed_up, kept_alone])
+def copied(request):
+    """What makes a backup, or a copy of the key file."""
+    return request.param
+
+
 def restore(config, path, key=KEY, **options):
-    return key_file_backup.restore(config, path, key, bounds=BOUNDS, **options)
+    return backup.restore_key_file(config, path, key, bounds=BOUNDS, **options)
 
 
 def refused(config, error, path, key=KEY):
@@ -46,29 +56,11 @@ def refused(config, error, path, key=KEY):
     return caught.value
 
 
-def test_a_copy_is_the_key_file_to_the_byte_and_private(tmp_path):
-    config = made(tmp_path)
-    copy = copied(config, tmp_path / "copy")
-    assert copy.read_bytes() == folder_of(config).key_file.read_bytes()
-    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
-
-
-def test_a_copy_is_never_written_over_something(tmp_path):
-    config = made(tmp_path)
-    (tmp_path / "copy").write_text("precious")
-    with pytest.raises(ConfigError):
-        copied(config, tmp_path / "copy")
-    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ConfigError):
-        copied(config, tmp_path / "link")
-    assert (tmp_path / "copy").read_text() == "precious"
-    assert not (tmp_path / "elsewhere").exists()
-
-
 @pytest.mark.parametrize("damage", ["gone", "cut", "copy gone too"])
-def test_a_lost_or_damaged_key_file_is_put_back(tmp_path, damage):
+def test_a_lost_or_damaged_key_file_is_put_back(copied, tmp_path, damage):
     config = made(tmp_path)
     copy, folder = copied(config, tmp_path / "copy"), folder_of(config)
+    whole = folder.key_file.read_bytes()
     if damage == "cut":
         folder.key_file.write_bytes(folder.key_file.read_bytes()[:100])
         folder.key_copy.write_bytes(b"")
@@ -78,11 +70,11 @@ def test_a_lost_or_damaged_key_file_is_put_back(tmp_path, damage):
         folder.key_copy.unlink()
     done = restore(config, copy)
     open_cheaply(config).close()
-    assert folder.key_file.read_bytes() == folder.key_copy.read_bytes() == copy.read_bytes()
+    assert folder.key_file.read_bytes() == folder.key_copy.read_bytes() == whole
     assert (done.quarantine is None) is (damage == "copy gone too")
 
 
-def test_what_was_there_is_kept(tmp_path):
+def test_what_was_there_is_kept(copied, tmp_path):
     config = made(tmp_path)
     copy, folder = copied(config, tmp_path / "copy"), folder_of(config)
     folder.key_file.write_bytes(b"damaged")
@@ -90,10 +82,10 @@ def test_what_was_there_is_kept(tmp_path):
     assert (done.quarantine / folder.key_file.name).read_bytes() == b"damaged"
 
 
-def test_a_replaced_key_cannot_be_restored_from_an_older_copy(tmp_path):
+def test_a_replaced_key_cannot_be_restored_from_an_older_copy(copied, tmp_path):
     config = made(tmp_path)
     copy = copied(config, tmp_path / "copy")
-    slot_rotation.rotate_passphrase(
+    key_rotation.rotate_passphrase(
         config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
     )
     error = refused(config, LockedError, copy)
@@ -102,11 +94,11 @@ def test_a_replaced_key_cannot_be_restored_from_an_older_copy(tmp_path):
     assert "number 2" in error.message
 
 
-def test_a_newer_copy_than_the_key_file_is_taken(tmp_path):
+def test_a_newer_copy_than_the_key_file_is_taken(copied, tmp_path):
     config = made(tmp_path)
     folder = folder_of(config)
     old = folder.key_file.read_bytes()
-    slot_management.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN)
+    key_changes.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN)
     copy = copied(config, tmp_path / "copy")
     folder.key_file.write_bytes(old)
     folder.key_copy.write_bytes(old)
@@ -114,17 +106,17 @@ def test_a_newer_copy_than_the_key_file_is_taken(tmp_path):
     open_cheaply(replace(config, db_key=Secret(OTHER))).close()
 
 
-def test_a_copy_of_another_cache_is_refused(tmp_path):
+def test_a_copy_of_another_cache_is_refused(copied, tmp_path):
     config = made(tmp_path)
     other = made(tmp_path / "other")
     error = refused(config, LockedError, copied(other, tmp_path / "copy"))
     assert error.verdict is Verdict.DATABASE_MISSING
 
 
-def test_a_copy_that_names_our_database_and_is_of_another_cache_is_refused(tmp_path):
+def test_a_copy_that_names_our_database_and_is_of_another_cache_is_refused(copied, tmp_path):
     config, other = made(tmp_path), made(tmp_path / "other")
     copy = copied(other, tmp_path / "copy")
-    foreign = key_file_codec.parse(copy.read_bytes(), bounds=BOUNDS)
+    foreign = key_file_codec.parse(folder_of(other).key_file.read_bytes(), bounds=BOUNDS)
     ours = key_file_codec.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
     shutil.copy(
         folder_of(config).database(ours.generation), folder_of(config).database(foreign.generation)
@@ -132,7 +124,7 @@ def test_a_copy_that_names_our_database_and_is_of_another_cache_is_refused(tmp_p
     refused(config, CacheDamaged, copy)
 
 
-def test_the_wrong_key_and_a_damaged_copy_are_distinguished(tmp_path):
+def test_the_wrong_key_and_a_damaged_copy_are_distinguished(copied, tmp_path):
     config = made(tmp_path)
     copy = copied(config, tmp_path / "copy")
     refused(config, WrongKey, copy, Secret(OTHER))
@@ -141,7 +133,7 @@ def test_the_wrong_key_and_a_damaged_copy_are_distinguished(tmp_path):
     refused(config, ConfigError, tmp_path / "nowhere")
 
 
-def test_a_copy_that_the_disk_does_not_take_is_written_by_the_next_start(tmp_path):
+def test_a_copy_that_the_disk_does_not_take_is_written_by_the_next_start(copied, tmp_path):
     config = made(tmp_path)
     copy = copied(config, tmp_path / "copy")
 
@@ -157,7 +149,7 @@ def test_a_copy_that_the_disk_does_not_take_is_written_by_the_next_start(tmp_pat
 
 
 @pytest.mark.parametrize("step", ["kept", "write", "verify", "switch"])
-def test_a_disk_that_fills_up_leaves_a_cache_that_opens(tmp_path, step):
+def test_a_disk_that_fills_up_leaves_a_cache_that_opens(copied, tmp_path, step):
     config = made(tmp_path)
     copy = copied(config, tmp_path / "copy")
 
@@ -170,30 +162,7 @@ def test_a_disk_that_fills_up_leaves_a_cache_that_opens(tmp_path, step):
     open_cheaply(config).close()
 
 
-def test_where_there_is_no_key_file_nothing_is_copied(tmp_path):
-    with pytest.raises(LockedError):
-        copied(account(tmp_path), tmp_path / "copy")
-    assert not (tmp_path / "copy").exists()
-
-
-def test_a_disk_that_is_full_leaves_no_empty_copy(tmp_path):
-    config = made(tmp_path)
-    disk = SmallDisk(tmp_path / "disk", "64k")
-    if not disk.mounted:
-        pytest.skip("only root may mount a disk")
-    try:
-        with suppress(OSError), (disk.folder / "filler").open("wb", buffering=0) as filler:
-            while filler.write(bytes(4096)):
-                pass
-        with pytest.raises(ConfigError) as error:
-            copied(config, disk.folder / "copy")
-        assert "no space left" in error.value.message
-        assert [path.name for path in disk.folder.iterdir()] == ["filler"]
-    finally:
-        disk.unmount()
-
-
-def test_where_neither_key_file_nor_database_is_whole_the_way_out_is_named(tmp_path):
+def test_where_neither_key_file_nor_database_is_whole_the_way_out_is_named(copied, tmp_path):
     config = made(tmp_path)
     copy, folder = copied(config, tmp_path / "copy"), folder_of(config)
     (generation,) = folder.generations()
@@ -202,3 +171,10 @@ def test_where_neither_key_file_nor_database_is_whole_the_way_out_is_named(tmp_p
     folder.database(generation).write_bytes(bytes(8192))
     error = refused(config, CacheDamaged, copy)
     assert "mcp-notarium reset-cache" in error.resolution_hint
+
+
+def test_the_key_file_in_a_backup_is_the_one_in_force_to_the_byte(tmp_path):
+    config = made(tmp_path)
+    with zipfile.ZipFile(backed_up(config, tmp_path / "copy")) as archive:
+        folder = folder_of(config)
+        assert archive.read(folder.key_file.name) == folder.key_file.read_bytes()

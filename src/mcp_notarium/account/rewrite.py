@@ -1,20 +1,27 @@
-"""Re-encrypt a cache under a new data key: a new database, row by row, and a new key file that opens it.
+"""Rewrite a whole database: re-encrypt it under a new data key, or migrate it to the program's schema.
 
-The old generation is active until the prepared key file is renamed, the new one from then on; there is
-no moment with neither. No other process may have the cache open. Afterwards old copies of the key file,
-with whatever key, open nothing that is in use; they may still open what is in the quarantine.
+Nobody else may have the cache open. Re-encrypting makes a new generation, row by row, and a new key file that opens it.
+The old one is active until the prepared key file is renamed, the new one from then on. Afterwards old copies of the
+key file, with whatever key, open nothing that is in use; they may still open what is in the quarantine.
+
+A migration changes the database in place, after copying it to the quarantine and checking the copy, which stays.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
+import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.account import generation_writer
-from mcp_notarium.account.database_copies import list_copies, make_copy, remove_others
-from mcp_notarium.account.database_creation import kdf_policy
-from mcp_notarium.account.generation_writer import GenerationWriter, Step, SwitchResult
+from mcp_notarium.account import generation, startup_table
+from mcp_notarium.account.audit_anchor import Anchor, audit_keys
+from mcp_notarium.account.copies import list_copies, make_copy, remove_others
+from mcp_notarium.account.generation import GenerationWriter, Step, SwitchResult, kdf_policy
+from mcp_notarium.account.inspection import Inspector
 from mcp_notarium.account.key_changes import (
     DEFAULTS,
     ChangeOptions,
@@ -22,22 +29,33 @@ from mcp_notarium.account.key_changes import (
     missing_cache_error,
     require_openable,
 )
-from mcp_notarium.account.slot_rotation import ProvenKey, prove_key, require_new
+from mcp_notarium.account.key_rotation import ProvenKey, prove_key, require_new
+from mcp_notarium.account.startup_hints import RESET_IF_FETCHED
+from mcp_notarium.account.startup_outcomes import Migrate
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
-from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotState, SlotType
+from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotType
 from mcp_notarium.crypto.slot_changes import PERSONAL_SLOTS, describe_slot
-from mcp_notarium.errors import CacheError, InvalidRequest
+from mcp_notarium.errors import (
+    CacheBusy,
+    CacheError,
+    CacheFull,
+    InvalidRequest,
+    LockedError,
+    Verdict,
+)
 from mcp_notarium.files import quarantine
-from mcp_notarium.files.account_folder import AccountFolder, check_folder
+from mcp_notarium.files.account_folder import AccountFolder, check_folder, folder_errors
 from mcp_notarium.files.locks import ServerLock
 from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_opener
+from mcp_notarium.storage import database_opener, integrity, migrations
+from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.database_opener import companions
 from mcp_notarium.storage.table_copy import OnProgress
 
@@ -97,7 +115,7 @@ def reencrypt(
 ) -> ReencryptionResult:
     """Re-encrypt the cache under a new data key, which ``new`` (None: the same key) opens.
 
-    Slots whose secret is known are kept, with number, label, state and cost: the one that opened the
+    Slots whose secret is known are kept, with number, label and cost: the one that opened the
     cache, unless ``new`` replaces it, and the keychain's. ``drop_others`` permits dropping the rest.
     Raises ``SlotsRefused`` otherwise, ``CacheFull``, and ``LockedError`` (start-up's verdicts; BUSY
     names who has the cache open), with the old cache as it was. Once the new one is active, what
@@ -106,7 +124,7 @@ def reencrypt(
     if new is not None:
         require_new(new, account=settings.account.name, allow_weak=allow_weak)
     folder = find_account(settings)
-    with generation_writer.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
+    with generation.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
         return _reencrypt(writer, new, parameters or kdf_policy(settings), drop_others=drop_others)
 
 
@@ -140,7 +158,7 @@ def _reencrypt(
         if inspection.database is None or inspection.files is None:
             raise missing_cache_error()
         key_file_store.finish_interrupted_change(folder, inspection.files, now=now)
-        generation_writer.remove_retired(folder, inspection.database, before)
+        generation.remove_retired(folder, inspection.database, before)
         writer.quarantine_unknown(before)
         slot = key_slots.open_slot(before, found.passphrase, bounds=options.bounds).slot
         current = ProvenKey(before, found, slot)
@@ -158,7 +176,6 @@ def _reencrypt(
             data_key,
             old_key=old_key,
             replaces=before.generation,
-            why="reencrypted",
         )
     replaced = companions(folder.database(before.generation))
 
@@ -170,7 +187,7 @@ def _reencrypt(
 
     had_copies = bool(list_copies(folder))
     state = writer.switch(new_keyfile, replaced=replaced, clear=clear)
-    writer.write_anchor(new_keyfile, data_key)
+    _write_anchor(folder, new_keyfile, data_key)
     options.at(Step.ANCHOR)
     if had_copies:
         _renew_copies(writer, new_keyfile, data_key)
@@ -184,6 +201,27 @@ def _reencrypt(
         old=folder.database(before.generation),
         quarantined=quarantined,
     )
+
+
+def _write_anchor(folder: AccountFolder, new_keyfile: KeyFile, data_key: DataKey) -> None:
+    """Write the anchor of the active generation, alone in the folder. Never raises.
+
+    The old anchor is that of the generation before. If the new one cannot be written, the next clean
+    stop of a server writes it.
+    """
+    path, key = (
+        folder.database(new_keyfile.generation),
+        data_key.database_key(new_keyfile.database_salt),
+    )
+    keys = audit_keys(data_key)
+    with (
+        suppress(CacheError, LockedError, OSError),
+        closing(database_opener.connect(path, key)) as opened,
+    ):
+        anchor = Anchor(folder, new_keyfile.generation, keys.anchor)
+        anchor.write(AuditTable(opened, keys.chain_mac), opened)
+        opened.set_checkpointer(True)
+        opened.checkpoint()
 
 
 def _renew_copies(writer: GenerationWriter, new_keyfile: KeyFile, data_key: DataKey) -> None:
@@ -247,14 +285,12 @@ def _is_added_beside(current: ProvenKey) -> bool:
 def _replaced_slots(current: ProvenKey, carried: _Carried) -> tuple[Slot, ...]:
     """List the slots for whose secrets people now type the new key: the one that was used comes first.
 
-    Dropped slots count, too: a calibrated cost must not be lost with its passphrase.
+    Dropped slots count, too: a cost that was raised must not be lost with its passphrase.
     """
     typed = (
         slot
         for slot in current.keyfile.slots
-        if slot.id not in carried
-        and slot.type in PERSONAL_SLOTS
-        and slot.state is not SlotState.DISABLED
+        if slot.id not in carried and slot.type in PERSONAL_SLOTS
     )
     return tuple(sorted(typed, key=lambda slot: slot.id != current.slot.id))
 
@@ -306,15 +342,103 @@ def _require_worth_it(current: ProvenKey, *, replacing: bool) -> None:
     """Refuse where the same key alone would be a bad key for the new cache. Raises ``SlotsRefused``."""
     if replacing:
         return
-    if current.slot.state is SlotState.COMPROMISED:
-        raise SlotsRefused(
-            f"{describe_slot(current.slot)} is the slot that your key opened: whoever knows that key would "
-            "open the new cache too",
-            resolution_hint=f"{_GIVE} --ask-old lets you open the cache with another key.",
-        )
     if current.slot.type in {SlotType.KEYCHAIN, SlotType.RECOVERY}:
         which = "keychain's" if current.slot.type is SlotType.KEYCHAIN else "recovery"
         raise SlotsRefused(
             f"the {which} key would be the only one that opens the new cache",
             resolution_hint=f"{_GIVE} --ask-old lets you come in by another key.",
         )
+
+
+def migrate(
+    folder: AccountFolder,
+    path: Path,
+    data_key: DataKey | None,
+    keyfile: KeyFile | None,
+    *,
+    now: float,
+) -> Path:
+    """Migrate a database after checking a copy; return the copy. Raises ``LockedError`` (MIGRATION_FAILED).
+
+    The database was closed by its last user, which has moved the log into it.
+    """
+    if database_opener.has_log(path):
+        raise _migration_error("a write-ahead log is left beside it")
+    key = None
+    if data_key is not None and keyfile is not None:
+        key = data_key.database_key(keyfile.database_salt)
+    try:
+        copy = _copy_database(path, quarantine.create_folder(folder, now) / path.name)
+        _check(path, copy, data_key, keyfile)
+        with closing(database_opener.connect(path, key)) as opened:
+            migrations.migrate(opened)
+    except CacheError as error:
+        raise _migration_error(error.message) from error
+    return copy
+
+
+def rehearse(settings: Config) -> None:
+    """Take every step of the migration and undo it, so that a failure is known before a start.
+
+    The database is as before. Does nothing where it is in use or needs no migration. Raises
+    ``LockedError`` (MIGRATION_FAILED) if it does not go through, ``CacheFull`` if there is no space for
+    it, and ``LockedError`` (BUSY) while another process holds the folder alone.
+    """
+    folder = check_folder(settings.account_dir)
+    with folder_errors(folder):
+        server_lock = ServerLock(folder)
+        try:
+            server_lock.share()
+            with closing(Inspector(settings).inspect(now=time.time())) as inspection:
+                if inspection.database is not None and isinstance(
+                    startup_table.decide(inspection.seen), Migrate
+                ):
+                    _rehearse(inspection.database)
+        finally:
+            server_lock.release()
+
+
+def _rehearse(database: Database) -> None:
+    try:
+        migrations.rehearse(database)
+    except CacheBusy:
+        return
+    except CacheFull:
+        raise
+    except CacheError as error:
+        raise _migration_error(error.message) from error
+
+
+def _copy_database(path: Path, copy: Path) -> Path:
+    descriptor = os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with path.open("rb") as source, os.fdopen(descriptor, "wb") as target:
+        shutil.copyfileobj(source, target)
+        target.flush()
+        os.fsync(target.fileno())
+    sync_folder(copy.parent)
+    return copy
+
+
+def _check(path: Path, copy: Path, data_key: DataKey | None, keyfile: KeyFile | None) -> None:
+    if _digest(path) != _digest(copy):
+        raise _migration_error("the copy differs from the original")
+    if data_key is None or keyfile is None:
+        return
+    found = integrity.sample(copy, data_key.page_mac_key(), keyfile.database_salt, every=True)
+    if found.bad:
+        raise _migration_error("the database has damaged pages")
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def _migration_error(reason: str) -> LockedError:
+    """Return the error for a cache that cannot be migrated."""
+    return LockedError(
+        Verdict.MIGRATION_FAILED,
+        f"the database could not be brought to this release's schema: {reason}",
+        resolution_hint="Nothing was lost. Go back to the release you had before."
+        + RESET_IF_FETCHED,
+    )
