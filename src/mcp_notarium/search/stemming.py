@@ -87,7 +87,7 @@ def _stem_word(word: str) -> str:
 
 
 def _plural(word: str) -> str:
-    if word.endswith("sses") or (word.endswith("ies") and word != "ies"):
+    if word.endswith(("sses", "ies")) and word not in {"sses", "ies"}:
         return word[:-2]
     return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
 

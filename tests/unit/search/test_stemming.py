@@ -23,13 +23,14 @@ def _made_up_words():
     words = {
         "".join(chance.choices(letters, k=chance.randint(1, 9)))
         + chance.choice(["", *ENDINGS.split()])
-        for _ in range(5_000)
+        for _ in range(30_000)
     }
     words |= {root + ending for root in ROOTS.split() for ending in ENDINGS.split()}
     return sorted(
         words
         | {
             "ies",
+            "sses",
             "eed",
             "eeds",
             "yyed",
