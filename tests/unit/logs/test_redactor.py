@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.errors import StoreUnavailable
-from mcp_notarium.logs import redaction_rules
-from mcp_notarium.logs.redaction_rules import REDACTED
-from mcp_notarium.logs.redactor import MAXIMUM_ITEMS, Redactor
+from mcp_notarium.logs import redaction
+from mcp_notarium.logs.redaction import MAXIMUM_ITEMS, REDACTED, Redactor
 from mcp_notarium.secret import Secret
 
 PLAIN = Redactor(email_key=b"k")
@@ -204,6 +203,6 @@ def test_learning_a_known_secret_again_changes_nothing():
 
 
 def test_no_listed_name_is_a_secrets_name_or_names_a_notes_content():
-    listed = redaction_rules.WORDS | redaction_rules.IDS
-    assert not [name for name in listed if redaction_rules.is_secret(name)]
+    listed = redaction.WORDS | redaction.IDS
+    assert not [name for name in listed if redaction.is_secret(name)]
     assert not listed & {"text", "title", "tag", "tags", "query", "content", "preview", "body"}
