@@ -155,7 +155,7 @@ def _spellings(secret: bytes) -> Iterator[str]:
         # The characters that depend on the secret alone after ``shift`` other bytes.
         whole = encoded[-(-shift * 8 // 6) : (shift + len(secret)) * 8 // 6]
         yield _quoted(whole).replace(r"\+", "[+-]").replace("(?:/|", "(?:[/_]|")
-    yield r"[:\s-]?".join(f"{byte:02x}" for byte in secret)
+    yield rf"(?:[:\s+-]|{_PERCENT}(?:20|3a))?".join(f"{byte:02x}" for byte in secret)
     if len(text) >= _LONG_ENOUGH_FOR_HEAD:
         yield _quoted(text[:HEAD_LENGTH]) + rf"[^\s\"'\\<>&]{{0,{len(text)}}}"
     if "\n" in text:  # standard error is read by lines
@@ -173,11 +173,20 @@ def _run(run: str) -> str:
         return rf"(?>(?:\\|{_PERCENT}5c){{{len(run)},{len(run) * 16}}})"
     if run.isascii() and run.isalnum():
         return run
-    octets = run.encode("utf-8", "surrogateescape")
-    forms = [run, json.dumps(run)[1:-1], ascii(run)[1:-1], repr(octets)[2:-1]]
-    forms += ["".join(f"%{octet:02x}" for octet in octets), *(["+", "%2b"] if run == " " else [])]
-    told = "|".join(dict.fromkeys(_loose(form.removeprefix("\\")) for form in forms))
-    return f"{_BACKSLASHES}(?:{told})"
+    # Regular expressions fold the case of a letter, but not of the letter that an escape stands for.
+    cases = (case for case in (run, run.lower(), run.upper()) if len(case) == 1)
+    forms = dict.fromkeys(_loose(form) for case in cases for form in _forms(case))
+    return f"{_BACKSLASHES}(?:{'|'.join(forms)})"
+
+
+def _forms(char: str) -> Iterator[str]:
+    """Yield a character as text, JSON, ``repr`` (of bytes, too) and URLs have it, without a leading backslash."""
+    octets = char.encode("utf-8", "surrogateescape")
+    escaped = (json.dumps(char)[1:-1], ascii(char)[1:-1], repr(octets)[2:-1])
+    yield from (char, *(form.removeprefix("\\") for form in escaped))
+    yield "".join(f"%{octet:02x}" for octet in octets)
+    if char == " ":
+        yield from ("+", "%2b")
 
 
 def _loose(form: str) -> str:
