@@ -311,7 +311,7 @@ def switch_off():
     """The same ways out with the redaction removed: what the search must then find."""
     redaction.Redactor.redact_text = lambda self, text: text
     redaction.Redactor.redact_line = lambda self, text: text
-    redaction.Redactor.redact_value = lambda self, name, value, depth=0: (
+    redaction.Redactor.redact_value = lambda self, name, value: (
         redaction.describe(value) if isinstance(value, BaseException) else _shown(value)
     )
     redaction.describe_message = lambda error: f"{error} {error.__dict__}"

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from mcp_notarium.config import Config
     from mcp_notarium.logs.redaction import Redactor
     from mcp_notarium.secret import Secret
@@ -51,7 +53,8 @@ class LoggingState:
     configured: bool = False
     sinks: tuple[Sink, ...] = ()
     redactor: Redactor | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: AbstractContextManager[bool] = field(default_factory=threading.RLock)
+    """Reentrant: a finaliser may log while it is held."""
 
 
 STATE = LoggingState()

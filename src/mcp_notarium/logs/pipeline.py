@@ -38,11 +38,15 @@ _HOST = re.compile(r"(?i)https?://[^\s/?#'\"<>]*")
 _STEP = re.compile(r"[a-z0-9_]{1,50}\.(?:started|complete|failed)\b")
 _DROPPED_LINE = json.dumps({"level": LEVEL_NAMES[ERROR], "event": DROPPED}) + "\n"
 _writing = threading.RLock()
-"""Lines do not mix. Reentrant: a value's own methods may log."""
+"""Lines do not mix. Reentrant: a finaliser may log while a line is written."""
 
 
 class RecordHandler(logging.Handler):
     """Write the records of other libraries as events."""
+
+    def createLock(self) -> None:  # noqa: N802 - the name is the stdlib's
+        """Take the one lock of all lines: a second one could be waited for in the other order."""
+        self.lock = _writing
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record. Never raises."""

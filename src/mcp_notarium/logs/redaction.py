@@ -17,9 +17,8 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from types import TracebackType
 from typing import Any
@@ -30,9 +29,6 @@ from mcp_notarium.secret import Secret
 REDACTED = "[redacted]"
 
 # --- names ---
-
-IDS = frozenset({"id", "note_id"})
-"""Opaque identifiers: only their first characters are shown, enough to find them again."""
 
 WORDS = frozenset(
     {
@@ -197,10 +193,6 @@ def _loose(form: str) -> str:
 
 # --- values ---
 
-ID_LENGTH = 12
-"""Identifiers are cut to this many characters: enough to find a note, too short to hide a secret."""
-MAXIMUM_DEPTH = 6
-MAXIMUM_ITEMS = 50
 MAXIMUM_TEXT = 2000
 MAXIMUM_FRAMES = 30
 MAXIMUM_CHAIN = 6
@@ -267,22 +259,19 @@ class Redactor:
         """Return an event's facts as plain JSON values, filtered by the allow-list."""
         return {name: self.redact_value(name, value) for name, value in facts.items()}
 
-    def redact_value(self, name: str, value: object, *, depth: int = 0) -> Any:
-        """Return one fact as it may be shown under ``name``; of unknown objects only the type."""
+    def redact_value(self, name: str, value: object) -> Any:
+        """Return one fact as it may be shown under ``name``; of anything else than words and numbers the type."""
         if value is None or isinstance(value, bool):
             return value
         if is_secret(name) or isinstance(value, Secret):
             return REDACTED
-        plain = value.value if isinstance(value, Enum) else value
-        if isinstance(plain, (int, float)):
-            return self._redact_number(plain)
-        if isinstance(plain, str):
-            return self._redact_words(name, plain)
-        return (
-            "[too deep]"
-            if depth > MAXIMUM_DEPTH
-            else self._redact_object(name, plain, depth=depth + 1)
-        )
+        if isinstance(value, (int, float)):
+            return self._redact_number(value)
+        if isinstance(value, str):
+            return self._redact_words(name, value)
+        if isinstance(value, BaseException):
+            return self._redact_description(describe(value))
+        return f"[{type(value).__qualname__}]"
 
     def _redact_number(self, number: float) -> Any:
         if not -_LARGEST_NUMBER < number < _LARGEST_NUMBER:  # also NaN and the infinities
@@ -290,45 +279,11 @@ class Redactor:
         return number if self.redact_line(str(number)) == str(number) else REDACTED
 
     def _redact_words(self, name: str, text: str) -> str:
-        if name not in WORDS | IDS:
+        if name not in WORDS:
             return f"[hidden: {len(text)} characters]"
-        if name in IDS and len(text) > ID_LENGTH and self.remove_secrets(text) == text:
-            text = text[:ID_LENGTH] + "…"
         # Cut after redacting: half a secret would not be recognised.
         clean = self.redact_text(text[:_LOOKED_AT])
         return clean if len(clean) <= MAXIMUM_TEXT else clean[:MAXIMUM_TEXT] + "…"
-
-    def _redact_object(self, name: str, value: object, *, depth: int) -> Any:
-        if isinstance(value, BaseException):
-            return self._redact_description(describe(value))
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            return f"[bytes: {len(value)}]"
-        if isinstance(value, Mapping):
-            return self._redact_mapping(value, depth=depth)
-        if isinstance(value, (list, tuple, set, frozenset)):
-            return self._redact_items(name, value, depth=depth)
-        if isinstance(value, type):
-            return value.__qualname__
-        path = getattr(type(value), "__fspath__", None)
-        return self._redact_words(name, str(value)) if path else f"[{type(value).__qualname__}]"
-
-    def _redact_items(self, name: str, items: Iterable[object], *, depth: int) -> list[Any]:
-        shown: list[Any] = []
-        for item in items:
-            if len(shown) == MAXIMUM_ITEMS:
-                return [*shown, "[more]"]
-            shown.append(self.redact_value(name, item, depth=depth))
-        return shown
-
-    def _redact_mapping(self, mapping: Mapping[Any, object], *, depth: int) -> dict[str, Any]:
-        # The names inside a mapping do not come from our source: they may be tags or titles.
-        shown = {
-            key: self.redact_value(key, value, depth=depth)
-            for key, value in mapping.items()
-            if isinstance(key, str) and (key in WORDS | IDS or is_secret(key))
-        }
-        hidden = len(mapping) - len(shown)
-        return shown | ({"[other names]": hidden} if hidden else {})
 
     def _redact_description(self, part: Any) -> Any:
         if isinstance(part, str):
