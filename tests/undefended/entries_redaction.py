@@ -48,7 +48,7 @@ REDACTION = (
     Defence(
         "names: text only under listed ones",
         "logs/redaction.py",
-        "        if name not in WORDS:\n",
+        "        if name not in WORDS | IDS:\n",
         "        if False:\n",
         (
             f"{_REDACTOR}::test_text_under_a_name_that_is_not_listed_becomes_its_length",

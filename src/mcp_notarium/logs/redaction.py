@@ -37,6 +37,9 @@ WORDS = frozenset(
     }
 )
 """Names whose values are the program's own words."""
+IDS = frozenset({"id", "note_id"})
+"""Names whose values are cut: the first characters find a note again and are too few to hide a secret."""
+ID_LENGTH = 12
 
 _SECRET_NAME = re.compile(
     r"(?:^|[_\-. ])(?:pass(?:word|phrase|wd|code)?|pwd|pw|token|secret|authorization|cookie|key|"
@@ -279,8 +282,10 @@ class Redactor:
         return number if self.redact_line(str(number)) == str(number) else REDACTED
 
     def _redact_words(self, name: str, text: str) -> str:
-        if name not in WORDS:
+        if name not in WORDS | IDS:
             return f"[hidden: {len(text)} characters]"
+        if name in IDS and len(text) > ID_LENGTH and self.remove_secrets(text) == text:
+            text = text[:ID_LENGTH] + "…"
         # Cut after redacting: half a secret would not be recognised.
         clean = self.redact_text(text[:_LOOKED_AT])
         return clean if len(clean) <= MAXIMUM_TEXT else clean[:MAXIMUM_TEXT] + "…"

@@ -59,6 +59,17 @@ def test_a_secret_is_redacted_under_every_name():
     }
 
 
+def test_identifiers_are_cut_and_short_ones_kept():
+    facts = PLAIN.redact_facts({"note_id": "0123456789abcdef0123456789abcdef", "id": "short"})
+    assert facts == {"note_id": "0123456789ab…", "id": "short"}
+
+
+def test_a_secret_logged_as_an_identifier_is_redacted_whole():
+    for secret in ("5f" * 16, "fourteen-chars"):
+        redactor = PLAIN.with_secret(Secret(secret))
+        assert redactor.redact_facts({"note_id": secret}) == {"note_id": REDACTED}
+
+
 class Named(str):
     __slots__ = ()
 
@@ -181,6 +192,6 @@ def test_learning_a_known_secret_again_changes_nothing():
 
 
 def test_no_listed_name_is_a_secrets_name_or_names_a_notes_content():
-    listed = redaction.WORDS
+    listed = redaction.WORDS | redaction.IDS
     assert not [name for name in listed if redaction.is_secret(name)]
     assert not listed & {"text", "title", "tag", "tags", "query", "content", "preview", "body"}
