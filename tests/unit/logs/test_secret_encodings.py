@@ -106,13 +106,17 @@ AWKWARD_SECRETS = [
     "      +++++z",
     "x27'x27'x27'z",
     "\\" * 9 + "z",
+    "%5c%5c%5c%5cz",
+    r"\é\é\é\éz",
+    "\n\n\n\n\nz",
 ]
 
 
 @pytest.mark.parametrize("secret", AWKWARD_SECRETS)
 def test_a_hostile_line_does_not_stop_the_search(secret):
     redactor = Redactor(email_key=b"k").with_secret(Secret(secret))
-    pieces = ["'", "\\", r"\'", "%255c", "%25", "&amp;#39;", "&amp;", "a'", " ", "+ ", r"\x27"]
+    pieces = ["'", "\\", r"\'", "%255c", "%25", "&amp;#39;", "&amp;", "a'", " ", "+ ", r"\x27", "%5c",
+              r"\é", r"\n"]  # fmt: skip
     started = time.process_time()
     for piece in pieces:
         redactor.redact_line(piece * 800)
