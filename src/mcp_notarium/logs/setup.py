@@ -188,7 +188,9 @@ def _write_to_stream(stream: TextIO, line: str) -> None:
 
 def _check_folder(folder: Path) -> None:
     mode = folder.stat().st_mode
-    if sys.platform != "win32" and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+    if sys.platform == "win32":
+        return
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise _log_file_error("everybody may write to its folder")
 
 
