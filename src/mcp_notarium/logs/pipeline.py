@@ -91,8 +91,7 @@ def stop() -> None:
 def drop() -> None:
     """Write to every sink that an event was dropped, and nothing else about it."""
     for sink in _sinks():
-        with suppress(OSError, ValueError):
-            sink.write(_DROPPED_LINE)
+        _send(sink, _DROPPED_LINE)
 
 
 def describe_record(record: logging.LogRecord) -> dict[str, object]:

@@ -188,24 +188,22 @@ def _write_to_stream(stream: TextIO, line: str) -> None:
 
 def _check_folder(folder: Path) -> None:
     mode = folder.stat().st_mode
-    if sys.platform == "win32":
-        return
-    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        raise _log_file_error("everybody may write to its folder")
+    if sys.platform != "win32":
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise _log_file_error("everybody may write to its folder")
 
 
 def _check_file(descriptor: int) -> None:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise _log_file_error("it is not a regular file")
-    if sys.platform == "win32":
-        return
-    if status.st_uid != os.geteuid():
-        raise _log_file_error("it belongs to another user")
-    if status.st_nlink > 1:
-        raise _log_file_error("it has a second name (hard link)")
-    if stat.S_IMODE(status.st_mode) & 0o077:
-        os.fchmod(descriptor, 0o600)
+    if sys.platform != "win32":
+        if status.st_uid != os.geteuid():
+            raise _log_file_error("it belongs to another user")
+        if status.st_nlink > 1:
+            raise _log_file_error("it has a second name (hard link)")
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            os.fchmod(descriptor, 0o600)
 
 
 def _log_file_error(reason: str) -> ConfigError:
