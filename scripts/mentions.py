@@ -52,8 +52,8 @@ BY_NAME = {
     "mcp_notarium.cli.policy: getattr(policy.limits, one.name)": "the fields of a dataclass",
     "mcp_notarium.cli.standard_streams: getattr(self._stream, name)": "a stream that stands for another",
     "mcp_notarium.files.private_files: getattr(os, name, 0)": _A_FLAG,
-    "mcp_notarium.logs.sinks: getattr(os, name, 0)": _A_FLAG,
-    "mcp_notarium.logs.sinks: getattr(self.stream, name)": "a stream that stands for another",
+    "mcp_notarium.logs.setup: getattr(os, name, 0)": _A_FLAG,
+    "mcp_notarium.logs.setup: getattr(self.stream, name)": "a stream that stands for another",
     "mcp_notarium.protocol.server: getattr(signal, name, None)": _A_FLAG,
 }
 """``module: expression`` -> why it looks up an attribute by a name that is not a literal."""

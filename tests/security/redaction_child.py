@@ -23,7 +23,7 @@ import structlog
 from mcp_notarium import logs
 from mcp_notarium.cli import main as cli
 from mcp_notarium.errors import StoreError
-from mcp_notarium.logs import logger, redactor, third_party
+from mcp_notarium.logs import logger, pipeline, redaction
 from mcp_notarium.protocol import call_pipeline, sdk_server
 from mcp_notarium.protocol.consent import Call
 from mcp_notarium.secret import Secret
@@ -189,6 +189,13 @@ def library_with_structlog(text):
 
 
 @sink
+def library_request(text):
+    logging.getLogger("httpx").warning(
+        'HTTP Request: %s %s "%s %d %s"', "GET", f"https://h.example/{text}?{text}", text, 200, text
+    )
+
+
+@sink
 def warning(text):
     warnings.warn(text, stacklevel=1)
 
@@ -309,14 +316,14 @@ def _to_the_client(text):
 
 def switch_off():
     """The same ways out with the redaction removed: what the search must then find."""
-    redactor.Redactor.redact_text = lambda self, text: text
-    redactor.Redactor.redact_line = lambda self, text: text
-    redactor.Redactor.redact_value = lambda self, name, value, depth=0: (
-        redactor.describe(value) if isinstance(value, BaseException) else _shown(value)
+    redaction.Redactor.redact_text = lambda self, text: text
+    redaction.Redactor.redact_line = lambda self, text: text
+    redaction.Redactor.redact_value = lambda self, name, value: (
+        redaction.describe(value) if isinstance(value, BaseException) else _shown(value)
     )
-    redactor.describe_message = lambda error: f"{error} {error.__dict__}"
-    third_party._message = lambda record, template, args: template % args if args else template
-    redactor.Redactor.remove_secrets = lambda self, text: text
+    redaction.describe_message = lambda error: f"{error} {error.__dict__}"
+    pipeline._message = logging.LogRecord.getMessage
+    redaction.Redactor.remove_secrets = lambda self, text: text
     logger.scrub = lambda text: text
 
 
@@ -332,7 +339,7 @@ def main():
     logs.configure("trace", file, divert_stdout=True)
     warnings.simplefilter("always")
     logs.protect(*(Secret(secret) for secret in work["secrets"]))
-    logs.configure_full()
+    logs.listen_to_libraries()
     marks = os.open(file, os.O_WRONLY | os.O_APPEND)
     for name, push in SINKS.items():
         for descriptor in (2, marks):

@@ -95,7 +95,7 @@ def test_no_file_in_the_working_folder_is_run_or_obeyed(simulator, tmp_path):
         "usercustomize",
         "json",
         "httpx",
-        "structlog",
+        "cryptography",
         "keyring",
         "mcp",
     ):
@@ -117,9 +117,9 @@ def test_no_file_in_the_working_folder_is_run_or_obeyed(simulator, tmp_path):
 
 def test_a_module_in_the_working_folder_would_be_run_if_python_were_told_to(tmp_path):
     """The control: what lies there is fit to be imported."""
-    (tmp_path / "structlog.py").write_text("print('taken')\n")
+    (tmp_path / "cryptography.py").write_text("print('taken')\n")
     done = subprocess.run(
-        [sys.executable, "-c", "import structlog"], cwd=tmp_path, capture_output=True, check=True
+        [sys.executable, "-c", "import cryptography"], cwd=tmp_path, capture_output=True, check=True
     )
     assert done.stdout == b"taken\n"
 

@@ -3,7 +3,6 @@
 import json
 from contextlib import contextmanager
 
-from mcp_notarium.logs import pipeline
 from mcp_notarium.logs.logger import LEVELS, STATE, Sink
 
 
@@ -12,13 +11,9 @@ def capture():
     """The events logged inside, redacted, newest last. Nothing reaches the usual sinks."""
     events = []
     before = (STATE.sinks, STATE.level)
-    attached = pipeline.stop()
     STATE.sinks = (Sink(lambda line: events.append(json.loads(line)), as_json=True),)
     STATE.level = LEVELS["trace"]
     try:
         yield events
     finally:
-        pipeline.stop()
         STATE.sinks, STATE.level = before
-        if attached:
-            pipeline.start()

@@ -27,7 +27,7 @@ from mcp_notarium.audit.chain import OPEN, Decision, Record
 from mcp_notarium.cli import console
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files import os_errors
-from mcp_notarium.logs.redaction_rules import one_line
+from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report import words
 from mcp_notarium.report.activity import Result, classify
 

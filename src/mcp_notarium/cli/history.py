@@ -30,7 +30,7 @@ from mcp_notarium.domain.lines import split_lines
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import Limits
 from mcp_notarium.errors import InvalidRequest, NotariumError, NoteNotFound
-from mcp_notarium.logs.redaction_rules import one_line, several_lines
+from mcp_notarium.logs.redaction import one_line, several_lines
 from mcp_notarium.search import parser as search_parser
 from mcp_notarium.search.query import Query, with_all_words
 from mcp_notarium.storage.audit_log import Act

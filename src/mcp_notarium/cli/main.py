@@ -23,8 +23,7 @@ from mcp_notarium import __version__, config, logs
 from mcp_notarium.cli import signals, standard_streams, terminal
 from mcp_notarium.config.accounts import ONLY
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.logs.redaction_rules import several_lines
-from mcp_notarium.logs.redactor import describe
+from mcp_notarium.logs.redaction import describe, several_lines
 from mcp_notarium.sandbox import confinement
 
 USAGE_EXIT = 2

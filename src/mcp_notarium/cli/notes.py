@@ -29,7 +29,7 @@ from mcp_notarium.cli.history import (
 )
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.errors import InvalidRequest, LoginRequired, NotariumError
-from mcp_notarium.logs.redaction_rules import one_line, several_lines
+from mcp_notarium.logs.redaction import one_line, several_lines
 from mcp_notarium.report.words import counted
 from mcp_notarium.search import parser
 from mcp_notarium.stores.contract import Changes

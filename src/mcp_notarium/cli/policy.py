@@ -31,7 +31,7 @@ from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import TOOLS, Policy
 from mcp_notarium.errors import ConfigError, NotPermitted
 from mcp_notarium.files.os_errors import display_path
-from mcp_notarium.logs.redaction_rules import one_line
+from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.words import listed
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import with_all_words

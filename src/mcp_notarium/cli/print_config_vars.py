@@ -18,7 +18,7 @@ from mcp_notarium import config, logs
 from mcp_notarium.cli import console
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Setting
-from mcp_notarium.logs.redaction_rules import one_line
+from mcp_notarium.logs.redaction import one_line
 
 HEADINGS = ("NAME", "VALUE", "FROM", "PURPOSE")
 

@@ -25,7 +25,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note_archive import ArchivedNote, archive
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.logs.redaction_rules import one_line
+from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.words import counted
 from mcp_notarium.stores.kind import StoreKind
 from mcp_notarium.transfer import formats, import_plan, import_run

@@ -1,8 +1,7 @@
 """Log events: named loggers, one redacted line per event, to stderr and a file.
 
-No other package configures logging. stdout belongs to the protocol and is never written to. The
-import is cheap: structlog and the stdlib's logging are loaded with the first line that is really
-written, or by :func:`configure_full`.
+No other package configures logging. stdout belongs to the protocol and is never written to. The import is
+cheap: the stdlib's logging is loaded with the first line that is really written.
 
 ::
 
@@ -11,8 +10,8 @@ written, or by :func:`configure_full`.
     _log.error("sync.failed", exc=error)
 
 Event names are dotted and constant, facts are keywords. An allow-list in
-``logs/redaction_rules.py`` names the facts that may carry text. ``exc`` takes an exception and shows
-its type and place.
+``logs/redaction.py`` names the facts that may carry text. ``exc`` takes an exception and shows its type
+and place.
 """
 
 from mcp_notarium.logs.logger import (
@@ -25,14 +24,14 @@ from mcp_notarium.logs.logger import (
     scrub_for_pipe,
     scrub_for_terminal,
 )
-from mcp_notarium.logs.setup import close, configure, configure_full, watch_loop
+from mcp_notarium.logs.setup import close, configure, listen_to_libraries, watch_loop
 
 __all__ = [
     "Logger",
     "close",
     "configure",
-    "configure_full",
     "get",
+    "listen_to_libraries",
     "protect",
     "protect_config",
     "scrub",

@@ -1,10 +1,8 @@
 """Define the logger that modules hold, and the state of logging, one per process.
 
-The state: the active level, the sinks, the redactor. Only ``setup`` and :func:`protect` change it. The
-redactor is built on first use: compiling its patterns takes longer than everything else a start does before
-the handshake. The levels stand here by number and by every name they may be configured with, so that the
-stdlib's logging is not needed. Creating a logger costs nothing, and a call below the level costs one
-comparison. It never raises: a log line is not worth a failed call.
+Only ``setup`` and :func:`protect` change the state. The redactor is built on first use: compiling its patterns
+takes longer than everything else a start does before the handshake. A logger costs nothing, a call below
+the level one comparison. It never raises: a log line is not worth a failed call.
 """
 
 from __future__ import annotations
@@ -16,8 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from mcp_notarium.config import Config
-    from mcp_notarium.logs.redactor import Redactor
+    from mcp_notarium.logs.redaction import Redactor
     from mcp_notarium.secret import Secret
 
 TRACE = 5
@@ -27,15 +27,11 @@ WARNING = 30
 ERROR = 40
 CRITICAL = 50
 
-LEVEL_NAMES = {
-    TRACE: "trace",
-    DEBUG: "debug",
-    INFO: "info",
-    WARNING: "warning",
-    ERROR: "error",
-    CRITICAL: "critical",
-}
-LEVELS = {name: level for level, name in LEVEL_NAMES.items()} | {"warn": WARNING}
+LEVELS = {
+    "trace": TRACE, "debug": DEBUG, "info": INFO, "warn": WARNING, "warning": WARNING,
+    "error": ERROR, "critical": CRITICAL,
+}  # fmt: skip
+LEVEL_NAMES = {level: name for name, level in LEVELS.items()}
 
 DROPPED = "[dropped]"
 """Replaces everything that could not be made safe to show."""
@@ -51,17 +47,14 @@ class Sink:
 
 @dataclass(slots=True)
 class LoggingState:
-    """Hold the process's logging. ``configured`` False: warnings and worse go to stderr, no hooks.
-
-    ``wire_words``: names in the store's protocol that are the same for every account and may be shown.
-    """
+    """Hold the process's logging. ``configured`` False: warnings and worse go to stderr, no hooks."""
 
     level: int = WARNING
     configured: bool = False
     sinks: tuple[Sink, ...] = ()
     redactor: Redactor | None = None
-    wire_words: frozenset[str] = frozenset()
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: AbstractContextManager[bool] = field(default_factory=threading.RLock)
+    """Reentrant: a finaliser may log while it is held."""
 
 
 STATE = LoggingState()
@@ -98,7 +91,7 @@ class Logger:
     def _log(self, level: int, event: str, facts: dict[str, object]) -> None:
         if level < STATE.level:
             return
-        from mcp_notarium.logs import pipeline  # noqa: PLC0415 - imports structlog: not before it is used
+        from mcp_notarium.logs import pipeline  # noqa: PLC0415 - imports the stdlib's logging
 
         pipeline.emit(self.name, level, event, facts)
 
@@ -110,43 +103,39 @@ def get(name: str) -> Logger:
 
 def current_redactor() -> Redactor:
     """Return the redactor with every secret known so far."""
-    redactor = STATE.redactor
-    return redactor if redactor is not None else _add_secrets(())
+    return STATE.redactor or _add_secrets(())
 
 
 def protect(*secrets: Secret | None) -> None:
-    """Remove these secrets from every line from now on, in every encoding."""
+    """Remove these secrets from every line from now on."""
     _add_secrets(tuple(secret for secret in secrets if secret))
 
 
 def protect_config(config: Config) -> None:
-    """Protect every secret of a configuration, and take over what of its store's protocol may be shown."""
-    STATE.wire_words = config.store.wire_words
+    """Protect every secret of a configuration."""
     raw = _raw_key(config.db_key)
     protect(*config.store_settings.secrets.values(), config.db_key, *raw)
 
 
 def scrub(text: str) -> str:
     """Return ``text`` without secrets, for error texts and whatever else leaves the process."""
-    try:
-        return current_redactor().redact_text(text)
-    except Exception:  # noqa: BLE001 - fails closed: nothing is better than a secret
-        return DROPPED
+    return _fail_closed(lambda redactor: redactor.redact_text(text))
 
 
 def scrub_for_pipe(text: str) -> str:
     """Return ``text`` as :func:`scrub` does, with the ids of notes: the user names notes by them."""
-    try:
-        return current_redactor().redact_text(text, ids=True)
-    except Exception:  # noqa: BLE001 - as above
-        return DROPPED
+    return _fail_closed(lambda redactor: redactor.redact_text(text, ids=True))
 
 
 def scrub_for_terminal(text: str) -> str:
     """Return ``text`` without the secrets themselves, for the user whose addresses are in it."""
+    return _fail_closed(lambda redactor: redactor.remove_secrets(text))
+
+
+def _fail_closed(clean: Callable[[Redactor], str]) -> str:
     try:
-        return current_redactor().remove_secrets(text)
-    except Exception:  # noqa: BLE001 - as above
+        return clean(current_redactor())
+    except Exception:  # noqa: BLE001 - nothing is better than a secret
         return DROPPED
 
 
@@ -162,7 +151,7 @@ def scrub_for_client(value: Any) -> Any:
 
 
 def _add_secrets(secrets: tuple[Secret, ...]) -> Redactor:
-    from mcp_notarium.logs.redactor import Redactor  # noqa: PLC0415 - slow to import
+    from mcp_notarium.logs.redaction import Redactor  # noqa: PLC0415 - slow to import
 
     with STATE.lock:
         known = STATE.redactor or Redactor(email_key=os.urandom(16))

@@ -1,21 +1,23 @@
-"""Process every event: allow-list, redaction, rendering, the last filter, the sinks.
+"""Write events and the log records of other libraries: allow-list, rendering, the last filter, the sinks.
 
-Our own events go through structlog into the stdlib's loggers. Records of other libraries start
-there, so they reach the same handlers and the same filter. If anything raises on the way, the event is
-dropped and ``[dropped]`` is written in its place.
+Our own events run through a chain of structlog's processors, one for each sink. A library's message may hold note text (a rejected request, an exception's text), and redaction knows secrets,
+not notes. So only the constant template of a message is shown, or only its length. Three say more: libraries
+for files, httpx (method, host and status of a request) and httpcore (the name of a step).
+
+``[dropped]`` is written in place of an event that raises anything on the way.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
-from collections.abc import Callable
+import threading
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
-from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, Processor
 
 from mcp_notarium.logs.logger import (
@@ -24,111 +26,161 @@ from mcp_notarium.logs.logger import (
     ERROR,
     LEVEL_NAMES,
     STATE,
-    TRACE,
     WARNING,
     Sink,
     current_redactor,
 )
-from mcp_notarium.logs.redaction_rules import one_line
-from mcp_notarium.logs.third_party import describe_record
+from mcp_notarium.logs.redaction import one_line
 
-OWN = "mcp_notarium"
 NOISY = ("httpx", "httpcore", "mcp", "asyncio", "keyring", "filelock", "hpack", "dotenv")
 """Libraries we load: logged from WARNING on, and in full only at debug and trace."""
 
-Renderer = Callable[[Any, str, EventDict], str]
-
-_attached: list[tuple[logging.Logger, logging.Handler]] = []
-_stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-_as_json: Renderer = structlog.processors.JSONRenderer()  # type: ignore[assignment]  # str, for str
-
-
-class _Bound(structlog.BoundLoggerBase):
-    """Extend structlog's logger by a numeric level, so that TRACE is one of them."""
-
-    def emit(self, level: int, event: str, facts: dict[str, object]) -> None:
-        positional, keywords = self._process_event(LEVEL_NAMES[level], event, facts)
-        self._logger.log(level, *positional, **keywords)
+_FILE_LIBRARIES = ("filelock", "keyring")
+_HOST = re.compile(r"(?i)https?://[^\s/?#'\"<>]*")
+_STEP = re.compile(r"[a-z0-9_]{1,50}\.(?:started|complete|failed)\b")
+_DROPPED_LINE = json.dumps({"level": LEVEL_NAMES[ERROR], "event": DROPPED}) + "\n"
+_writing = threading.RLock()
+"""Lines do not mix. Reentrant: a finaliser may log while a line is written."""
 
 
-class LineHandler(logging.Handler):
-    """Format a record through the redacting pipeline and write it as one line."""
+class RecordHandler(logging.Handler):
+    """Write the records of other libraries as events."""
 
-    def __init__(self, sink: Sink) -> None:
-        super().__init__()
-        self._write = sink.write
-        render = _as_json if sink.as_json else for_people
-        self.setFormatter(
-            ProcessorFormatter(
-                foreign_pre_chain=[describe_record, _stamp_and_order, _permit_facts],
-                processors=[ProcessorFormatter.remove_processors_meta, _filter_lines(render)],
-                pass_foreign_args=True,
-                use_get_message=False,
-            )
-        )
+    def createLock(self) -> None:  # noqa: N802 - the name is the stdlib's
+        """Take the one lock of all lines: a second one could be waited for in the other order."""
+        self.lock = _writing
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the record. What cannot be made safe is dropped, what cannot be written is lost."""
+        """Write the record. Never raises."""
         try:
-            line = self.format(record)
-        except Exception:  # noqa: BLE001 - fails closed, whatever a value's methods raised
-            line = dropped_line()
-        with suppress(OSError, ValueError):
-            self._write(line + "\n")
+            level = record.levelname.casefold()
+            _write(level, record.name, "library.message", describe_record(record))
+        except Exception:  # noqa: BLE001 - fails closed, and logging never breaks the caller
+            drop()
+
+
+_handler = RecordHandler()
 
 
 def emit(name: str, level: int, event: str, facts: dict[str, object]) -> None:
-    """Log one event of our own. Never raises."""
+    """Write one event of our own. Never raises."""
     try:
         start()
-        _bound(name).emit(level, event, facts)
+        error = facts.pop("exc", None)
+        told = facts if error is None else facts | {"exception": error}
+        _write(LEVEL_NAMES[level], name, event, told)
     except Exception:  # noqa: BLE001 - fails closed, and logging never breaks the caller
         drop()
 
 
 def start() -> None:
-    """Attach the handlers for the current sinks, once; without a configuration only to our own."""
+    """Listen to other libraries if logging is configured. Idempotent."""
+    root = logging.getLogger()
     with STATE.lock:
-        if _attached:
+        if not STATE.configured or _handler in root.handlers:
             return
-        target = logging.getLogger() if STATE.configured else logging.getLogger(OWN)
-        logging.getLogger(OWN).setLevel(TRACE)
-        for sink in _sinks():
-            handler = LineHandler(sink)
-            target.addHandler(handler)
-            _attached.append((target, handler))
-    if STATE.configured:
-        _listen_to_libraries()
+        root.addHandler(_handler)
+    structlog.configure(processors=[_hide])
+    level = DEBUG if STATE.level <= DEBUG else max(STATE.level, WARNING)
+    for name in (None, *NOISY):
+        logging.getLogger(name).setLevel(level)
 
 
-def stop() -> bool:
-    """Detach what :func:`start` attached. Return whether there was anything."""
-    with STATE.lock:
-        found = bool(_attached)
-        for target, handler in _attached:
-            target.removeHandler(handler)
-        _attached.clear()
+def stop() -> None:
+    """End what :func:`start` began."""
+    logging.getLogger().removeHandler(_handler)
     structlog.reset_defaults()
-    return found
 
 
 def drop() -> None:
     """Write to every sink that an event was dropped, and nothing else about it."""
     for sink in _sinks():
-        with suppress(OSError, ValueError):
-            sink.write(dropped_line() + "\n")
+        _send(sink, _DROPPED_LINE)
 
 
-def dropped_line() -> str:
-    """Return the line that stands for a dropped event; it needs no redactor."""
-    return json.dumps({"level": LEVEL_NAMES[ERROR], "event": DROPPED})
+def describe_record(record: logging.LogRecord) -> dict[str, object]:
+    """Return what may be shown of a library's record: the facts of an event."""
+    facts: dict[str, object] = {
+        "where": f"{record.module}:{record.lineno}",
+        "message": _message(record),
+    }
+    if record.exc_info and record.exc_info[1] is not None:
+        facts["exception"] = record.exc_info[1]
+    return facts
 
 
-def for_people(_logger: Any, _method: str, event: EventDict) -> str:
+def _message(record: logging.LogRecord) -> str:
+    library, template = record.name.partition(".")[0], str(record.msg)
+    if library in _FILE_LIBRARIES:
+        return record.getMessage()
+    if library == "httpcore" and (step := _STEP.match(template)):
+        return step[0]
+    if library == "httpx" and isinstance(record.args, tuple):
+        match record.args:
+            case (str(method), address, _, int(status), _) if host := _HOST.match(str(address)):
+                return f"{method} {host[0]} {status}"
+    # If there are arguments, the template is a constant in the library's source.
+    return template if record.args else f"[hidden: {len(template)} characters]"
+
+
+def _write(level: str, logger: str, event: str, facts: dict[str, object]) -> None:
+    for sink in _sinks():
+        line = _Event(None, _chain(logger, as_json=sink.as_json), {}).line(level, event, facts)
+        _send(sink, line + "\n")
+
+
+class _Event(structlog.BoundLoggerBase):
+    """Run one event through its chain, whose last processor makes the line."""
+
+    def line(self, level: str, event: str, facts: dict[str, object]) -> str:
+        (line,), _ = self._process_event(level, event, facts)
+        return str(line)
+
+
+def _chain(name: str, *, as_json: bool) -> list[Processor]:
+    def order(_logger: object, level: str, event: EventDict) -> EventDict:
+        told = {"timestamp": event.pop("timestamp"), "level": level, "logger": name}
+        return {**told, "event": event.pop("event"), **event}
+
+    return [_stamp, order, _permit_facts, _as_json if as_json else _for_people, _filter_line]
+
+
+_stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+_as_json = structlog.processors.JSONRenderer()
+
+
+def _permit_facts(_logger: object, _level: str, event: EventDict) -> EventDict:
+    # The current redactor: a secret learnt later is removed from every later line.
+    return current_redactor().redact_facts(dict(event))
+
+
+def _for_people(_logger: object, _level: str, event: EventDict) -> str:
+    return for_people(dict(event))
+
+
+def _filter_line(_logger: object, _level: str, line: Any) -> str:
+    return one_line(current_redactor().redact_line(line))
+
+
+def _hide(_logger: object, level: str, event: EventDict) -> NoReturn:
+    """Write the event of a library that uses structlog itself: its default would print all of it."""
+    message = f"[hidden: {len(str(event.get('event')))} characters]"
+    try:
+        _write(level, "structlog", "library.message", {"message": message})
+    except Exception:  # noqa: BLE001 - fails closed, and logging never breaks the caller
+        drop()
+    raise structlog.DropEvent
+
+
+def _send(sink: Sink, line: str) -> None:
+    with _writing, suppress(OSError, ValueError):
+        sink.write(line)
+
+
+def for_people(event: dict[str, Any]) -> str:
     """Render a line for a terminal: time, level, source, event, facts."""
     facts = dict(event)
-    time = str(facts.pop("timestamp", ""))[11:19]
-    level = str(facts.pop("level", "")).upper()
+    time, level = str(facts.pop("timestamp", ""))[11:19], str(facts.pop("level", "")).upper()
     head = f"{time} {level:<8} {facts.pop('logger', '')}: {facts.pop('event', '')}"
     return " ".join([head, *(f"{name}={_short(value)}" for name, value in facts.items())])
 
@@ -137,69 +189,6 @@ def _short(value: object) -> str:
     if isinstance(value, str) and value and not any(char in value for char in ' ="'):
         return value
     return json.dumps(value, ensure_ascii=False)
-
-
-def _listen_to_libraries() -> None:
-    logging.raiseExceptions = False
-    logging.addLevelName(TRACE, "TRACE")
-    level = DEBUG if STATE.level <= DEBUG else max(STATE.level, WARNING)
-    for name in (None, *NOISY):
-        logging.getLogger(name).setLevel(level)
-    # For a library that uses structlog itself: its default would print to stdout.
-    structlog.configure(
-        processors=[_library_event, _permit_facts, ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-    )
-
-
-def _permit_facts(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Pass every fact through the allow-list: :meth:`Redactor.redact_facts`.
-
-    The current redactor is asked each time: a secret learnt later is removed from every later line.
-    """
-    return current_redactor().redact_facts({str(name): value for name, value in event.items()})
-
-
-def _filter_lines(render: Renderer) -> Renderer:
-    """Return ``render`` with its line filtered once more and kept to one line."""
-
-    def process(logger: Any, method: str, event: EventDict) -> str:
-        return one_line(current_redactor().redact_line(render(logger, method, event)))
-
-    return process
-
-
-def _stamp_and_order(logger: Any, method: str, event: EventDict) -> EventDict:
-    stamped = _stamp(logger, method, event)
-    first = {name: stamped.pop(name) for name in ("timestamp", "level", "logger", "event")}
-    return first | dict(stamped)
-
-
-def _library_event(logger: Any, method: str, event: EventDict) -> EventDict:
-    words = f"[hidden: {len(str(event.get('event')))} characters]"
-    told = {"level": method, "logger": getattr(logger, "name", "structlog"), "message": words}
-    return _stamp_and_order(logger, method, told | {"event": "library.message"})
-
-
-def _make_event_processor(name: str) -> Processor:
-    def process(logger: Any, method: str, event: EventDict) -> EventDict:
-        event["logger"] = name
-        event["level"] = method
-        if (error := event.pop("exc", None)) is not None:
-            event["exception"] = error
-        return _stamp_and_order(logger, method, event)
-
-    return process
-
-
-def _bound(name: str) -> _Bound:
-    processors: list[Processor] = [
-        _make_event_processor(name),
-        _permit_facts,
-        ProcessorFormatter.wrap_for_formatter,
-    ]
-    return _Bound(logging.getLogger(f"{OWN}.{name}"), processors, {})
 
 
 def _sinks() -> tuple[Sink, ...]:

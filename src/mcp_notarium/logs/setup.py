@@ -1,20 +1,23 @@
-"""Configure logging for this process, in two steps: cheap before the handshake, full after it.
+"""Configure logging for this process: the destinations, a stderr that removes secrets, and the last-resort hooks.
 
-Also turns the interpreter's last-resort hooks into redacted log events. Uncaught exceptions (main thread,
-other threads, finalisers, asyncio) and warnings would otherwise print messages, and some of them values,
-straight to stderr.
+Uncaught exceptions (main thread, other threads, finalisers, asyncio) and warnings become redacted events: Python
+would print their messages, and some of their values, straight to stderr. Nothing slow is imported.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import stat
 import sys
 import threading
 import warnings
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from mcp_notarium.errors import ConfigError
 from mcp_notarium.logs.logger import (
     LEVELS,
     STATE,
@@ -25,7 +28,6 @@ from mcp_notarium.logs.logger import (
     scrub_for_pipe,
     scrub_for_terminal,
 )
-from mcp_notarium.logs.sinks import RedactingStream, open_log_file, writer_to, writer_to_stream
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,6 +36,7 @@ _log = Logger("python")
 _saved: list[tuple[Any, Any, Any, Any]] = []
 _opened: list[int] = []
 _diverted: list[TextIO] = []
+_MOST_BUFFERED = 64 * 1024
 
 
 def configure(
@@ -53,9 +56,9 @@ def configure(
     descriptor = open_log_file(file) if file else None
     close()
     stderr = stream or sys.stderr
-    sinks = [Sink(writer_to_stream(stderr), as_json=not stderr.isatty())]
+    sinks = [Sink(partial(_write_to_stream, stderr), as_json=not stderr.isatty())]
     if descriptor is not None:
-        sinks.append(Sink(writer_to(descriptor), as_json=True))
+        sinks.append(Sink(partial(_append_to, descriptor), as_json=True))
         _opened.append(descriptor)
     STATE.sinks = tuple(sinks)
     STATE.level = LEVELS[level.casefold()]
@@ -68,13 +71,6 @@ def configure(
         _diverted.append(sys.stdout)
         sys.stdout = sys.stderr
     atexit.register(close)
-
-
-def configure_full() -> None:
-    """Load the pipeline and listen to other libraries, before they are first used. Idempotent."""
-    from mcp_notarium.logs import pipeline  # noqa: PLC0415 - imports structlog
-
-    pipeline.start()
 
 
 def close() -> None:
@@ -99,7 +95,6 @@ def close() -> None:
 
 
 def _install_hooks() -> None:
-    """Replace the interpreter's hooks; the ones found are kept for :func:`_remove_hooks`."""
     _saved.append((sys.excepthook, sys.unraisablehook, threading.excepthook, warnings.showwarning))
     sys.excepthook = _uncaught
     sys.unraisablehook = _unraisable
@@ -109,14 +104,21 @@ def _install_hooks() -> None:
 
 def _remove_hooks() -> None:
     while _saved:
-        sys.excepthook, sys.unraisablehook, threading.excepthook, warnings.showwarning = (
-            _saved.pop()
-        )
+        hooks = _saved.pop()
+        sys.excepthook, sys.unraisablehook, threading.excepthook, warnings.showwarning = hooks
 
 
 def watch_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Log what the loop reports (exceptions nobody awaited) instead of letting asyncio print it."""
+    """Log what the loop reports (exceptions nobody awaited), and what libraries log from now on."""
     loop.set_exception_handler(_unhandled_in_loop)
+    listen_to_libraries()
+
+
+def listen_to_libraries() -> None:
+    """Write what other libraries log as events of ours. Without it the first event begins that. Idempotent."""
+    from mcp_notarium.logs import pipeline  # noqa: PLC0415 - imports the stdlib's logging
+
+    pipeline.start()
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: Any) -> None:
@@ -150,3 +152,130 @@ def _warning(  # noqa: PLR0917 - the signature is the interpreter's
     del message, file, line  # they may quote the values the warning is about
     place = "/".join(filename.replace("\\", "/").rsplit("/", 2)[-2:])
     _log.warning("python.warning", type=category.__qualname__, where=f"{place}:{lineno}")
+
+
+def open_log_file(path: Path) -> int:
+    """Return a descriptor that appends to ``path``, mode 0600. Raises ``ConfigError``.
+
+    The folder must exist. A link, another user's file or anything that is not a regular file is
+    refused. If others may read an existing file of ours, that permission is removed.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK"):
+        flags |= getattr(os, name, 0)
+    try:
+        _check_folder(path.parent)
+        descriptor = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise _log_file_error(error.strerror or type(error).__name__) from error
+    try:
+        _check_file(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _append_to(descriptor: int, line: str) -> None:
+    # One system call: lines of several servers do not mix.
+    os.write(descriptor, line.encode("utf-8", "backslashreplace"))
+
+
+def _write_to_stream(stream: TextIO, line: str) -> None:
+    stream.write(line)
+    stream.flush()
+
+
+def _check_folder(folder: Path) -> None:
+    mode = folder.stat().st_mode
+    if sys.platform != "win32":
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise _log_file_error("everybody may write to its folder")
+
+
+def _check_file(descriptor: int) -> None:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise _log_file_error("it is not a regular file")
+    if sys.platform != "win32":
+        if status.st_uid != os.geteuid():
+            raise _log_file_error("it belongs to another user")
+        if status.st_nlink > 1:
+            raise _log_file_error("it has a second name (hard link)")
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            os.fchmod(descriptor, 0o600)
+
+
+def _log_file_error(reason: str) -> ConfigError:
+    return ConfigError(
+        f"the log file named by LOG_FILE_PATH cannot be used: {reason}",
+        resolution_hint="Point LOG_FILE_PATH to a file of your own in an existing folder, "
+        "or remove it.",
+    )
+
+
+class RedactingStream:
+    """Pass whole lines on to a text stream, without secrets.
+
+    Text without a newline is held back until the line is complete (a secret may come in pieces). The
+    exception is ``flush`` on a terminal, which shows it: prompts have no newline. If redaction raises,
+    ``[dropped]`` is written instead.
+    """
+
+    def __init__(self, stream: TextIO, scrub: Callable[[str], str]) -> None:
+        self.stream = stream
+        self._scrub = scrub
+        self._pending = ""
+        self.buffer = _BytesSide(self)
+
+    def write(self, text: str) -> int:
+        """Hold the text; pass on the lines it completes."""
+        whole, newline, self._pending = (self._pending + text).rpartition("\n")
+        if newline:
+            self._write_clean(whole + newline)
+        if len(self._pending) > _MOST_BUFFERED:
+            self._write_pending()
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write each line."""
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Flush what was passed on; on a terminal also what is held."""
+        if self.stream.isatty():
+            self._write_pending()
+        self.stream.flush()
+
+    def finish(self) -> None:
+        """Pass on what is held, at the end of the program."""
+        self._write_pending()
+        self.stream.flush()
+
+    def _write_pending(self) -> None:
+        held, self._pending = self._pending, ""
+        if held:
+            self._write_clean(held)
+
+    def _write_clean(self, text: str) -> None:
+        shown = self._scrub(text)
+        ended = shown.endswith("\n") or not text.endswith("\n")
+        self.stream.write(shown if ended else shown + "\n")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+class _BytesSide:
+    """Stand in for ``sys.stderr.buffer`` of a :class:`RedactingStream`: bytes are redacted as text."""
+
+    def __init__(self, stream: RedactingStream) -> None:
+        self._redacting = stream
+
+    def write(self, content: bytes) -> int:
+        self._redacting.write(bytes(content).decode("utf-8", "backslashreplace"))
+        return len(content)
+
+    def flush(self) -> None:
+        self._redacting.flush()

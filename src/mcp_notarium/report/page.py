@@ -17,7 +17,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from mcp_notarium.audit.verification import Verification
-from mcp_notarium.logs.redaction_rules import one_line
+from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report import plots, words
 from mcp_notarium.report.activity import MOST_LATEST, Activity, NoteUse, Result
 from mcp_notarium.report.concerns import Check, Concern, KeyRing, find_concerns, worst

@@ -105,7 +105,6 @@ class StoreKind:
     ``place``: where its notes live, in a few words, for who chooses; needed only if they can be chosen in `setup`.
     ``login`` None: there is nothing to log in to. ``tables``: those it has in the database, if it has any;
     ``StoreContext.database`` reaches them. ``copies``: how many verified copies of the database are kept.
-    ``wire_words``: parts of paths and names of headers that are the same for every account; the log shows no others.
     ``titles``, ``trash``, ``properties``: its traits, known before it is open.
     ``paths``: the ids of its notes are paths, parts with ``/`` between them; only there may a policy or a query
     name paths. Such a store has titles. Each attempt at the path of a new note differs in its last part alone.
@@ -129,7 +128,6 @@ class StoreKind:
     login: Login | None = None
     tables: LentTables | None = None
     copies: Callable[[StoreSettings], int] = _no_copies
-    wire_words: frozenset[str] = frozenset()
     titles: bool = False
     trash: bool = False
     paths: bool = False

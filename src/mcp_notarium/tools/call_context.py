@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import ConfirmationRequired
-from mcp_notarium.logs.redaction_rules import one_line
+from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.tools.untrusted_text import is_foreign
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from mcp_notarium.crypto import kdf, slot_changes
 from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
-from mcp_notarium.logs.redactor import Redactor
+from mcp_notarium.logs.redaction import Redactor
 from support.keyfiles import cheap
 
 PASSPHRASE, RAW = SlotType.PASSPHRASE, SlotType.RAW

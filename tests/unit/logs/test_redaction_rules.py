@@ -4,9 +4,8 @@ from math import inf
 
 import pytest
 
-from mcp_notarium.logs import redaction_rules
-from mcp_notarium.logs.redaction_rules import REDACTED, one_line, several_lines
-from mcp_notarium.logs.redactor import Redactor
+from mcp_notarium.logs import redaction
+from mcp_notarium.logs.redaction import REDACTED, Redactor, one_line, several_lines
 from support.patterns import length_of_a_match, ways_to_match
 
 REDACTOR = Redactor(email_key=b"k")
@@ -79,11 +78,11 @@ def test_a_rendered_json_line_stays_json():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, it in vars(redaction_rules).items() if isinstance(it, re.Pattern)]
+    "name", [name for name, it in vars(redaction).items() if isinstance(it, re.Pattern)]
 )
 def test_a_hostile_line_costs_no_more_than_its_length(name):
     """From each place on there are so many steps at most, however long the line is."""
-    pattern = getattr(redaction_rules, name)
+    pattern = getattr(redaction, name)
     assert length_of_a_match(pattern) < 20_000
     assert ways_to_match(pattern) < 5_000
 

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
 from functools import cache
+from pathlib import Path
+from pydoc_data.topics import topics
 
 import pytest
 import sqlcipher3.dbapi2
 
+from mcp_notarium.search.folding import fold
 from mcp_notarium.search.stemming import completions, spelling, stem
 
+DOCS = Path(__file__).parents[3] / "docs"
 ROOTS = "abandon bubbl communic databas easi form gener happi ident jump kiss logic motion nation"
 ENDINGS = """
 a able ably al alize ally ance ant ate ated ation ational ed eed eing ement ence ency er
@@ -45,9 +50,16 @@ def _made_up_words():
     )
 
 
+def _written_words():
+    """Words of Python's manual and of the pages of this project."""
+    pages = [page.read_text("utf-8") for page in DOCS.rglob("*.md")]
+    return set(re.findall(r"[^\W_]+", fold(" ".join([*topics.values(), *pages]))))
+
+
 @pytest.mark.parametrize("driver", [sqlite3, sqlcipher3.dbapi2])
 def test_stems_are_those_of_the_index(driver):
-    words = _made_up_words()
+    words = sorted(_written_words() | set(_made_up_words()))
+    assert len(words) > 30_000
     db = driver.connect(":memory:")
     db.execute("CREATE VIRTUAL TABLE t USING fts5(x, tokenize='porter unicode61')")
     db.execute("CREATE VIRTUAL TABLE v USING fts5vocab(t, instance)")

@@ -12,7 +12,7 @@ from mcp_notarium.config_variable import Kind, Trust, Variable
 from mcp_notarium.crypto.account_identity import AccountIdentity
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.kind import Login, StoreKind, StoreSettings, Truth, is_plain_id
-from mcp_notarium.stores.simplenote.urls import APP_ID, Urls
+from mcp_notarium.stores.simplenote.urls import Urls
 
 if TYPE_CHECKING:
     from mcp_notarium.domain.note_archive import DocumentFormat
@@ -28,13 +28,6 @@ LOGIN_HINT = (
 )
 _API_KEY = "e2f0978acfea407aa23fdf557478d3f2"
 """The application key of the Simplenote applications; it identifies the program, not a person."""
-_WIRE_WORDS = frozenset(
-    {
-        "1", APP_ID, "note", "tag", "index", "changes", "i", "authorize", "account", "request-login",
-        "complete-login", "x-simperium-version",
-    }
-)  # fmt: skip
-"""Add a new one deliberately."""
 
 VARIABLES = (
     Variable(
@@ -168,7 +161,6 @@ KIND = StoreKind(
     properties=frozenset({"pinned", "markdown"}),
     takes_id=is_plain_id,
     export_format=_export_format,
-    wire_words=_WIRE_WORDS,
     clock=_clock,
     login=Login(
         get_token=_log_in,

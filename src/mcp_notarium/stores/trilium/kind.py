@@ -24,13 +24,6 @@ LOGIN_HINT = (
     "Run `mcp-notarium login` in a terminal, or make a token in Trilium "
     "(Options > ETAPI) and set TRILIUM_TOKEN in the client's configuration."
 )
-_WIRE_WORDS = frozenset(
-    {
-        "etapi", "api", "setup", "status", "auth", "login", "app-info", "notes", "content", "create-note",
-        "revision", "revisions", "attributes", "attachments", "metrics", "trilium-max-entity-change-id",
-    }
-)  # fmt: skip
-"""Add a new one deliberately."""
 
 VARIABLES = (
     Variable(
@@ -121,7 +114,6 @@ KIND = StoreKind(
     identity=_identity,
     open=_open,
     access=_access,
-    wire_words=_WIRE_WORDS,
     titles=True,
     describe=_describe,
     clock=_clock,
