@@ -19,14 +19,7 @@ from mcp_notarium.account import (
     slot_rotation,
 )
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import (
-    kdf,
-    key_file_codec,
-    key_slots,
-    recovery_keys,
-    slot_changes,
-    user_key,
-)
+from mcp_notarium.crypto import kdf, key_file_codec, key_slots, slot_changes, user_key
 from mcp_notarium.crypto.slot_changes import KeyChangeStep
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import key_file_store
@@ -52,7 +45,7 @@ COMMANDS = {
         c, new=THIRD, parameters=kdf.CHEAPEST, options=GIVEN
     ),
     "add": lambda c: slot_management.add(c, THIRD, parameters=kdf.CHEAPEST, options=GIVEN),
-    "recovery": lambda c: slot_management.add(c, recovery_keys.generate(), options=GIVEN),
+    "recovery": lambda c: slot_management.add(c, user_key.generate_recovery_key(), options=GIVEN),
     "disable": lambda c: slot_management.change_slot(c, 2, slot_changes.disable, options=GIVEN),
     "enable": lambda c: slot_management.change_slot(c, 2, slot_changes.enable, options=GIVEN),
     "remove": lambda c: slot_management.change_slot(c, 2, slot_changes.remove, options=GIVEN),

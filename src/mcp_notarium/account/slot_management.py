@@ -23,7 +23,7 @@ from mcp_notarium.account.key_changes import (
 )
 from mcp_notarium.account.slot_rotation import require_strong
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import key_slots, recovery_keys, slot_changes
+from mcp_notarium.crypto import key_slots, slot_changes, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
@@ -208,7 +208,7 @@ def recovery_slot(settings: Config, typed: str, *, bounds: Bounds = PRODUCTION) 
 
     Raises ``MalformedKey`` for a typing error, ``WrongKey``, and as :func:`list_slots` does.
     """
-    key = recovery_keys.write(recovery_keys.read(typed).reveal())
+    key = user_key.write_recovery_key(user_key.read_recovery_key(typed).reveal())
     found = list_slots(settings, key, bounds=bounds)
     if found.opened_by is None:
         raise WrongKey

@@ -30,7 +30,7 @@ from mcp_notarium.cli.terminal import (
     talk,
 )
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import recovery_keys, slot_changes
+from mcp_notarium.crypto import slot_changes, user_key
 from mcp_notarium.crypto.errors import MalformedKey, WrongKey
 from mcp_notarium.crypto.key_file_codec import Slot, SlotState, SlotType
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
@@ -198,7 +198,7 @@ def make_recovery(config: Config, asked: Secret | None) -> int:
     slot_management.require_free_slot(
         slot_rotation.prove_key(config, options=ChangeOptions(old=asked)).keyfile
     )
-    made = recovery_keys.generate()
+    made = user_key.generate_recovery_key()
     show_once(
         "Your recovery key. Write it on paper and keep it where you keep your passport; it is not "
         "shown again and opens the notes here like any other key:",

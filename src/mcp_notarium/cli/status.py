@@ -1,9 +1,12 @@
-"""Run ``mcp-notarium status``: show the state of the database, in a few lines or as JSON.
+"""Show the state of the account (``status``), all accounts, or every variable (``--print-config-vars``).
 
-Checks every page, with ``--deep`` also what is on them, and changes no file; only damage that it finds
-is marked, so that the next start knows it too. Tries a pending migration and undoes it. Exit code: 0,
-the verdict's (10-23), or 1 if the disk is full. Asks the store nothing, and never moves anything to
-the quarantine, whatever DB_ON_UNREADABLE says.
+``status`` checks every page, with ``--deep`` also what is on them, and changes no file; only damage that it
+finds is marked, so that the next start knows it too. It tries a pending migration and undoes it. It asks the
+store nothing, and moves nothing to the quarantine, whatever DB_ON_UNREADABLE says. Exit code: 0, the
+verdict's (10-23), or 1 if the disk is full.
+
+The list of variables works with an incomplete or wrong configuration too: that is when people call it.
+Secrets appear as their length, never in part.
 """
 
 from __future__ import annotations
@@ -11,18 +14,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
-from mcp_notarium import __version__
+from mcp_notarium import __version__, config, logs
 from mcp_notarium.account import (
     damage_marker,
     inspection,
@@ -34,20 +39,29 @@ from mcp_notarium.account import (
 from mcp_notarium.account.database_copies import describe_kept
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_context, console
+from mcp_notarium.cli import command_context, console, setup_key, terminal
 from mcp_notarium.cli.terminal import name_account, print_data
-from mcp_notarium.config import Config, Loaded, accounts
+from mcp_notarium.config import Config, Loaded, Setting, accounts
 from mcp_notarium.crypto.key_file_codec import SlotState
 from mcp_notarium.domain.note import WriteState
-from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
+from mcp_notarium.errors import (
+    CacheBusy,
+    CacheError,
+    CacheFull,
+    LockedError,
+    NotariumError,
+    Verdict,
+)
 from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
 from mcp_notarium.files.locks import ServerLock, find_holders
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys import credentials
+from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.report.words import counted, key
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.database_opener import Database, has_log
+from mcp_notarium.stores import registry
 
 IN_ORDER = "in order"
 WITHOUT_SEARCH = (
@@ -57,7 +71,7 @@ _OTHER_RULES = (
     "The cache is kept under other rules of what agents may see until a server is restarted."
 )
 _FREE_BYTES = 64 * 1024
-"""Free bytes that SQLite needs beside a database to open it, with a margin."""
+"""Free bytes that SQLite needs besides a database to open it, with a margin."""
 _AGAIN = (
     f"Try again. If it stays like this: {startup_outcomes.BEGIN_ANEW}"
     f"{startup_outcomes.RESET_IF_FETCHED}"
@@ -197,8 +211,8 @@ async def _open_facts(config: Config, *, deep: bool, whole: bool) -> dict[str, A
 def check_pages(config: Config, database: Database) -> tuple[tuple[str, ...], bool]:
     """Return the faults in every page and index, and whether the search index was compared with the notes.
 
-    ``database`` is closed. SQLite compares through a connection that may write, and whoever closes the
-    last one moves the log into the file. So this is not done if a killed process has left a log, nor on a
+    ``database`` is closed. SQLite compares through a connection that may write, and closing the last one
+    moves the log into the file. So nothing is compared if a killed process has left a log, nor on a
     read-only disk. Raises ``LockedError`` (BUSY).
     """
     folder = AccountFolder(config.account_dir)
@@ -315,3 +329,68 @@ def _format_time(epoch: float | None) -> str | None:
 
 
 COMMANDS = {"status": (add_arguments, run)}
+
+
+def show_accounts() -> int:
+    """Print one line for each account, and what to do next. Opens nothing."""
+    known = accounts.read_accounts(accounts.config_dir(os.environ))
+    sys.stdout.write("\n")
+    if not known:
+        console.say("No account is remembered yet. Begin with `mcp-notarium setup`.", style="bold")
+        return 0
+    rows = []
+    for one in known.values():
+        try:
+            folder = setup_key.account_folder(one)
+            there = "ready" if folder.generations() else "not loaded yet"
+            servers = len(find_holders(folder.server_lock))
+        except NotariumError as error:
+            there, servers = error.message, 0
+        title = registry.kind(one.store).title
+        rows.append((one.name, title, f"{there}, servers: {servers or 'none'}"))
+    console.show([console.table(("Account", "Store", "State"), rows)])
+    terminal.account = "NAME" if len(known) > 1 else ""
+    console.say()
+    console.say("`mcp-notarium status` tells more; `mcp-notarium search WORDS` finds notes.")
+    return 0
+
+
+HEADINGS = ("NAME", "VALUE", "FROM", "PURPOSE")
+
+
+def print_variables(args: argparse.Namespace) -> int:
+    """Print the table (or JSON) to stdout and the warnings to stderr; exit code 0."""
+    logs.protect(*config.secrets_here())  # a secret may be in a wrong variable, too
+    inspected = config.inspect_here(env_file=args.env_file, account=args.account)
+    settings = inspected.settings
+    facts = [asdict(one) for one in settings]
+    print_data(
+        logs.scrub_for_client(facts),
+        _rendered(settings),
+        as_json=args.json,
+    )
+    problem = inspected.source_problem
+    for note in [*([problem.message] if problem else []), *inspected.warnings]:
+        sys.stderr.write(f"note: {logs.scrub_for_client(one_line(note))}\n")
+    return 0
+
+
+def _rendered(settings: tuple[Setting, ...]) -> list[RenderableType]:
+    """Return a paragraph for each setting at a terminal, else a table with a line for each."""
+    if not sys.stdout.isatty():
+        rows = [(one.name, _value(one), one.origin, _about(one)) for one in settings]
+        return [console.table(HEADINGS, rows)]
+    lines: list[RenderableType] = []
+    for one in settings:
+        name = Text.assemble((one.name, "bold"), " = ", _value(one), (f"  ({one.origin})", "dim"))
+        lines += [name, Padding(Text(_about(one)), (0, 0, 0, 4))]
+    return lines
+
+
+def _value(one: Setting) -> str:
+    return logs.scrub_for_client(one_line(one.value)) or "-"
+
+
+def _about(one: Setting) -> str:
+    problem = f"! {logs.scrub_for_client(one_line(one.problem))} " if one.problem else ""
+    return f"{problem}{one.purpose}"

@@ -12,7 +12,7 @@ import pytest
 from mcp_notarium.account import damage_marker, purge, slot_management
 from mcp_notarium.account import repair as repairing
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, recovery_keys, slot_changes
+from mcp_notarium.crypto import kdf, slot_changes, user_key
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import CacheFull, InvalidRequest, LockedError, NotariumError, Verdict
 from mcp_notarium.files import quarantine
@@ -283,7 +283,7 @@ def test_files_of_a_killed_repair_are_removed_by_the_next(copy, step):
 
 def test_every_key_opens_the_repaired_cache_and_every_slot_is_as_it_was(copy):
     slot_management.add(copy, Secret(OTHER), label="spare", parameters=kdf.CHEAPEST, options=GIVEN)
-    paper = recovery_keys.generate()
+    paper = user_key.generate_recovery_key()
     slot_management.add(copy, paper, label="on paper", options=GIVEN)
     slot_management.change_slot(copy, 2, slot_changes.mark_compromised, options=GIVEN)
     before = slot_management.list_slots(copy, None, bounds=BOUNDS).keyfile

@@ -7,7 +7,7 @@ import pytest
 
 from mcp_notarium.account import slot_management
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_file_codec, recovery_keys, slot_changes, user_key
+from mcp_notarium.crypto import kdf, key_file_codec, slot_changes, user_key
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase, WrongKey
 from mcp_notarium.crypto.key_file_codec import MOST_SLOTS, SlotState, SlotType
 from mcp_notarium.errors import LockedError, Verdict
@@ -66,7 +66,9 @@ def refused(config, error, action):
 
 
 @pytest.mark.parametrize(
-    "key", [NEW, user_key.generate(), recovery_keys.generate()], ids=["words", "raw", "paper"]
+    "key",
+    [NEW, user_key.generate(), user_key.generate_recovery_key()],
+    ids=["words", "raw", "paper"],
 )
 def test_an_added_key_opens_and_so_does_the_one_before(tmp_path, key):
     config = made(tmp_path)
@@ -226,13 +228,15 @@ def test_a_change_that_fails_at_any_step_leaves_a_cache_that_opens(tmp_path, row
 
 
 def test_a_recovery_key_is_proven_by_opening(tmp_path):
-    config, paper = made(tmp_path), recovery_keys.generate()
+    config, paper = made(tmp_path), user_key.generate_recovery_key()
     add(config, paper, label="on paper")
     typed = paper.reveal_text().lower().replace("-", " ")
     slot = slot_management.recovery_slot(config, typed, bounds=BOUNDS)
     assert (slot.id, slot.type) == (2, SlotType.RECOVERY)
     with pytest.raises(WrongKey):
-        slot_management.recovery_slot(config, recovery_keys.generate().reveal_text(), bounds=BOUNDS)
+        slot_management.recovery_slot(
+            config, user_key.generate_recovery_key().reveal_text(), bounds=BOUNDS
+        )
     with pytest.raises(MalformedKey):
         slot_management.recovery_slot(
             config, typed[:-1] + ("y" if typed[-1] == "z" else "z"), bounds=BOUNDS
@@ -243,7 +247,7 @@ def test_a_recovery_key_is_proven_by_opening(tmp_path):
 
 
 def test_a_lost_passphrase_is_replaced_with_the_recovery_key(tmp_path):
-    config, paper = made(tmp_path), recovery_keys.generate()
+    config, paper = made(tmp_path), user_key.generate_recovery_key()
     add(config, paper)
     back_in = replace(GIVEN, old=paper)
     add(config, NEW, options=back_in)
