@@ -1,23 +1,29 @@
-"""Render for a person with rich, and ask with questionary, both on stderr.
+"""Render for a person with rich, ask with questionary, and list every variable (``--print-config-vars``).
 
-Text is wrapped at the terminal's width, and coloured if the terminal asks for colour and ``NO_COLOR`` is unset.
-Data for programs goes to stdout by ``terminal.print_data``; passwords are asked by ``terminal.ask_secret``.
-Questions raise ``ConfigError`` without a terminal, ``InvalidRequest`` without an answer, and
-``KeyboardInterrupt`` for Ctrl+C.
+Messages and questions stand on stderr, wrapped at the terminal's width, and coloured if the terminal asks for
+colour and ``NO_COLOR`` is unset. Data for programs goes to stdout by ``terminal.print_data``; passwords are asked
+by ``terminal.ask_secret``. Questions raise ``ConfigError`` without a terminal, ``InvalidRequest`` without an
+answer, and ``KeyboardInterrupt`` for Ctrl+C.
+
+The list of variables works with an incomplete or wrong configuration too: that is when people call it.
+Secrets appear as their length, never in part.
 """
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import re
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.progress import (
     BarColumn,
     Progress,
@@ -28,12 +34,16 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from mcp_notarium.cli.terminal import can_ask, columns, name_account, wrap
+from mcp_notarium import config, logs
+from mcp_notarium.cli.terminal import can_ask, columns, name_account, print_data, wrap
+from mcp_notarium.config import Setting
 from mcp_notarium.errors import ConfigError, InvalidRequest
+from mcp_notarium.logs.redaction_rules import one_line
 
 Report = Callable[[int, int | None], None]
 """Takes how many are done, and of how many; None: nobody knows yet."""
 
+_HEADINGS = ("NAME", "VALUE", "FROM", "PURPOSE")
 _HEIGHT = 25
 _UNWRAPPED = 10_000
 """Columns of a line that is read by a program."""
@@ -261,3 +271,41 @@ def _ask(kind: Any, question: str, below: str = "", **options: Any) -> Any:
         raise InvalidRequest(
             "no answer was given", resolution_hint="Run the command again and answer its questions."
         ) from None
+
+
+def print_variables(args: argparse.Namespace) -> int:
+    """Print the table (or JSON) to stdout and the warnings to stderr; exit code 0."""
+    logs.protect(*config.secrets_here())  # a secret may be in a wrong variable, too
+    inspected = config.inspect_here(env_file=args.env_file, account=args.account)
+    settings = inspected.settings
+    facts = [asdict(one) for one in settings]
+    print_data(
+        logs.scrub_for_client(facts),
+        _rendered(settings),
+        as_json=args.json,
+    )
+    problem = inspected.source_problem
+    for note in [*([problem.message] if problem else []), *inspected.warnings]:
+        sys.stderr.write(f"note: {logs.scrub_for_client(one_line(note))}\n")
+    return 0
+
+
+def _rendered(settings: tuple[Setting, ...]) -> list[RenderableType]:
+    """Return a paragraph for each setting at a terminal, else a table with a line for each."""
+    if not sys.stdout.isatty():
+        rows = [(one.name, _value(one), one.origin, _about(one)) for one in settings]
+        return [table(_HEADINGS, rows)]
+    lines: list[RenderableType] = []
+    for one in settings:
+        name = Text.assemble((one.name, "bold"), " = ", _value(one), (f"  ({one.origin})", "dim"))
+        lines += [name, Padding(Text(_about(one)), (0, 0, 0, 4))]
+    return lines
+
+
+def _value(one: Setting) -> str:
+    return logs.scrub_for_client(one_line(one.value)) or "-"
+
+
+def _about(one: Setting) -> str:
+    problem = f"! {logs.scrub_for_client(one_line(one.problem))} " if one.problem else ""
+    return f"{problem}{one.purpose}"

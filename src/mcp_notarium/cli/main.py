@@ -222,9 +222,9 @@ def _dispatch(arguments: list[str]) -> int:
     confinement.harden_process()
     confinement.hide_secrets(*config.secret_names())  # before anything asks or works
     if options.print_config_vars:
-        from mcp_notarium.cli import status  # noqa: PLC0415 - as for every command
+        from mcp_notarium.cli import console  # noqa: PLC0415 - as for every command
 
-        return status.print_variables(options)
+        return console.print_variables(options)
     if options.json:
         _parser().error("--json here requires --print-config-vars")
     if options.command is None:  # at a terminal: without one the server runs

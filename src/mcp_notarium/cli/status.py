@@ -1,12 +1,9 @@
-"""Show the state of the account (``status``), all accounts, or every variable (``--print-config-vars``).
+"""Show the state of the account (``status``), or one line for each account.
 
 ``status`` checks every page, with ``--deep`` also what is on them, and changes no file; only damage that it
 finds is marked, so that the next start knows it too. It tries a pending migration and undoes it. It asks the
 store nothing, and moves nothing to the quarantine, whatever DB_ON_UNREADABLE says. Exit code: 0, the
 verdict's (10-23), or 1 if the disk is full.
-
-The list of variables works with an incomplete or wrong configuration too: that is when people call it.
-Secrets appear as their length, never in part.
 """
 
 from __future__ import annotations
@@ -18,16 +15,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
-from mcp_notarium import __version__, config, logs
+from mcp_notarium import __version__
 from mcp_notarium.account import (
     damage_marker,
     inspection,
@@ -41,7 +37,7 @@ from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migr
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, setup_key, terminal
 from mcp_notarium.cli.terminal import name_account, print_data
-from mcp_notarium.config import Config, Loaded, Setting, accounts
+from mcp_notarium.config import Config, Loaded, accounts
 from mcp_notarium.crypto.key_file_codec import SlotState
 from mcp_notarium.domain.note import WriteState
 from mcp_notarium.errors import (
@@ -57,7 +53,6 @@ from mcp_notarium.files.locks import ServerLock, find_holders
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys import credentials
-from mcp_notarium.logs.redaction_rules import one_line
 from mcp_notarium.report.words import counted, key
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.database_opener import Database, has_log
@@ -353,44 +348,3 @@ def show_accounts() -> int:
     console.say()
     console.say("`mcp-notarium status` tells more; `mcp-notarium search WORDS` finds notes.")
     return 0
-
-
-HEADINGS = ("NAME", "VALUE", "FROM", "PURPOSE")
-
-
-def print_variables(args: argparse.Namespace) -> int:
-    """Print the table (or JSON) to stdout and the warnings to stderr; exit code 0."""
-    logs.protect(*config.secrets_here())  # a secret may be in a wrong variable, too
-    inspected = config.inspect_here(env_file=args.env_file, account=args.account)
-    settings = inspected.settings
-    facts = [asdict(one) for one in settings]
-    print_data(
-        logs.scrub_for_client(facts),
-        _rendered(settings),
-        as_json=args.json,
-    )
-    problem = inspected.source_problem
-    for note in [*([problem.message] if problem else []), *inspected.warnings]:
-        sys.stderr.write(f"note: {logs.scrub_for_client(one_line(note))}\n")
-    return 0
-
-
-def _rendered(settings: tuple[Setting, ...]) -> list[RenderableType]:
-    """Return a paragraph for each setting at a terminal, else a table with a line for each."""
-    if not sys.stdout.isatty():
-        rows = [(one.name, _value(one), one.origin, _about(one)) for one in settings]
-        return [console.table(HEADINGS, rows)]
-    lines: list[RenderableType] = []
-    for one in settings:
-        name = Text.assemble((one.name, "bold"), " = ", _value(one), (f"  ({one.origin})", "dim"))
-        lines += [name, Padding(Text(_about(one)), (0, 0, 0, 4))]
-    return lines
-
-
-def _value(one: Setting) -> str:
-    return logs.scrub_for_client(one_line(one.value)) or "-"
-
-
-def _about(one: Setting) -> str:
-    problem = f"! {logs.scrub_for_client(one_line(one.problem))} " if one.problem else ""
-    return f"{problem}{one.purpose}"
