@@ -54,8 +54,8 @@ _A_TABLE = "from a table of constants there"
 _KERNEL = "the C library, for calls that confine or harden the process"
 _AS_A_CLIENT = "`install` starts the server as a client does; no server imports this module"
 PERMITTED = {
-    "mcp_notarium.cli.server_check: import subprocess": _AS_A_CLIENT,
-    "mcp_notarium.cli.server_check: subprocess.Popen": _AS_A_CLIENT,
+    "mcp_notarium.cli.server: import subprocess": _AS_A_CLIENT,
+    "mcp_notarium.cli.server: subprocess.Popen": _AS_A_CLIENT,
     "mcp_notarium.protocol.startup_checks: 'uvicorn'": "kept from being imported",
     "mcp_notarium.stores.registry: import_module(module)": _A_TABLE,
     "mcp_notarium.tools.toolsets: import_module(f'{__name__}.{module}')": _A_TABLE,

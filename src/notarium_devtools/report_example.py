@@ -18,8 +18,8 @@ from mcp_notarium.audit.chain import (
 )
 from mcp_notarium.audit.verification import Verification
 from mcp_notarium.report.activity import Activity, ActivityCounter
-from mcp_notarium.report.concerns import Check, KeyRing
-from mcp_notarium.report.page import PageFacts, render
+from mcp_notarium.report.page import KeyRing, PageFacts, render
+from mcp_notarium.report.words import Check
 
 NOW = datetime(2026, 11, 23, 14, 5, tzinfo=UTC).timestamp()
 SINCE, TODAY = date(2026, 11, 17), date(2026, 11, 23)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.crypto import recovery_keys
+from mcp_notarium.crypto import user_key
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
 from support import cheap_stretching
@@ -115,7 +115,7 @@ def test_a_recovery_key_is_shown_once_typed_back_tried_and_is_the_way_back(
 def test_a_recovery_key_that_does_not_open_is_distinguished_from_one_with_a_typo(
     env: dict[str, str], slip: bool
 ) -> None:
-    typed = recovery_keys.generate().reveal_text()
+    typed = user_key.generate_recovery_key().reveal_text()
     if slip:
         typed = ("1" if typed[0] == "0" else "0") + typed[1:]
     with Terminal(env, "keys", "recovery", "test") as screen:

@@ -13,7 +13,7 @@ import pytest
 
 from mcp_notarium.account import key_changes, key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, recovery_keys
+from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.secret import Secret
 from support import cheap_stretching
 from support.account import USERNAME, account, fingerprint
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are
 WORDS = "violet kettle under seven maps"
 NEW = "nine hungry lamps by the river"
 THIRD = "two slow trains cross the valley"
-PAPER = recovery_keys.generate()
+PAPER = user_key.generate_recovery_key()
 FLOOR = "Argon2id 64 MiB, 3 passes, 4 lanes"
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from mcp_notarium.audit.chain import OPEN, AuditEntry, Head
 from mcp_notarium.audit.verification import Fault, FaultKind, Verification
-from mcp_notarium.report.concerns import Check, KeyRing
+from mcp_notarium.report.page import KeyRing
+from mcp_notarium.report.words import Check
 from notarium_devtools import report_example
 from notarium_devtools.report_example import NOW
 from notarium_devtools.simperium import Simulator

@@ -18,7 +18,7 @@ from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.note_transfer import NoteTransfer
-from mcp_notarium.transfer import formats, import_plan, import_run
+from mcp_notarium.transfer import formats, import_plan
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.trilium import TriliumSimulator
 from support.long import sample
@@ -145,7 +145,7 @@ async def bring(notes: list[ArchivedNote], client: Client, store: str) -> None:
     """Import, and check that every note is there as it was, or as the plan has said before."""
     transfer, kind = NoteTransfer(client.cache, client.remote, client.writer), registry.kind(store)
     planned = await import_plan.plan(notes, transfer, kind, now=NOW)
-    done = await import_run.carry_out(planned, transfer, kind, lambda _done, _total: None)
+    done = await import_plan.carry_out(planned, transfer, kind, lambda _done, _total: None)
     held = {one.id: one for one in await read(client, store)}
     refused = [note for note, why in done.refused if "too large" in why]
     assert len(refused) == len(done.refused) <= 1

@@ -12,7 +12,7 @@ from mcp_notarium.account import key_changes, rollback
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.audit.chain import AuditEntry
-from mcp_notarium.crypto import kdf, recovery_keys
+from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
@@ -128,7 +128,7 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
 
 @pytest.mark.attack(47)
 def test_a_recovery_key_opens_until_it_is_removed(tmp_path):
-    config, paper = made(tmp_path), recovery_keys.generate()
+    config, paper = made(tmp_path), user_key.generate_recovery_key()
     by_paper = replace(config, db_key=paper)
     options = ChangeOptions(bounds=BOUNDS)
     key_changes.add(config, paper, parameters=kdf.CHEAPEST, options=options)

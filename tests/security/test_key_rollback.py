@@ -16,7 +16,6 @@ from mcp_notarium.crypto import (
     kdf,
     key_file_codec,
     key_slots,
-    recovery_keys,
     user_key,
 )
 from mcp_notarium.crypto.slot_changes import KeyChangeStep
@@ -44,7 +43,7 @@ COMMANDS = {
         c, new=THIRD, parameters=kdf.CHEAPEST, options=GIVEN
     ),
     "add": lambda c: key_changes.add(c, THIRD, parameters=kdf.CHEAPEST, options=GIVEN),
-    "recovery": lambda c: key_changes.add(c, recovery_keys.generate(), options=GIVEN),
+    "recovery": lambda c: key_changes.add(c, user_key.generate_recovery_key(), options=GIVEN),
     "remove": lambda c: key_changes.remove(c, 2, options=GIVEN),
     "keychain": lambda c: key_rotation.enable_keychain(c, keychains.working(), options=GIVEN),
     "rotate into the keychain": lambda c: key_rotation.rotate_into_keychain(

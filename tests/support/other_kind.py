@@ -4,9 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from mcp_notarium.config_variable import Kind, Variable
-from mcp_notarium.crypto.account_identity import AccountIdentity
 from mcp_notarium.stores.context import Access, StoreContext
-from mcp_notarium.stores.kind import StoreKind, StoreSettings, Truth
+from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings, Truth
 from mcp_notarium.stores.simplenote import kind as simplenote
 from support.memory_client import MemoryClient
 from support.memory_store import MemoryStore

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mcp_notarium.account import backup, key_changes, key_rotation, opener
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, recovery_keys
+from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
 from mcp_notarium.errors import Verdict
 from mcp_notarium.files.private_files import StepHook
@@ -21,7 +21,7 @@ from support.found import KEY, KEYCHAIN, NEW, THIRD, Broken, Found, Violation, d
 from support.stories import Story, given_key
 
 WORDS = Secret(PASSPHRASE)
-PAPER = recovery_keys.write(bytes(range(20)))
+PAPER = user_key.write_recovery_key(bytes(range(20)))
 DEARER = kdf.Argon2id(memory_kib=16, time_cost=2, lanes=1)
 _GARBAGE = (b"damaged " * 80, b"and so is the copy " * 30)
 

@@ -29,11 +29,11 @@ START = (
     ),
     Defence(
         "accounts of two stores, or at two services, never meet",
-        "crypto/account_identity.py",
+        "stores/kind.py",
         "        for text in (self.kind, self.endpoint, self.name):\n",
         "        for text in (self.name,):\n",
         (
-            "unit/crypto/test_account_identity.py::test_two_accounts_have_two_hashes",
+            "unit/stores/test_account_identity.py::test_two_accounts_have_two_hashes",
             "unit/account/test_opener.py::test_somebody_elses_account_in_the_folder_is_refused",
         ),
     ),

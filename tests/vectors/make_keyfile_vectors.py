@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, slot_changes
+from mcp_notarium.crypto import kdf, key_file_codec, key_slots, slot_changes, user_key
 from mcp_notarium.crypto.key_file_codec import KeyFile, SlotType
 from mcp_notarium.secret import Secret
 from support.account import OTHER, OWNER, PASSPHRASE
@@ -29,7 +29,7 @@ from support.keyfiles import (
 FOLDER = Path(__file__).parent / "keyfiles"
 UMLAUTS = "f\u00fcnf leise M\u00f6wen am Kai"
 WORDS = Secret(PASSPHRASE)
-PAPER = recovery_keys.write(bytes(range(100, 120)))
+PAPER = user_key.write_recovery_key(bytes(range(100, 120)))
 
 
 def build(passphrase: Secret = WORDS, parameters: kdf.Parameters | None = None) -> KeyFile:
@@ -115,7 +115,11 @@ def refused() -> dict[str, tuple[str, str, bytes]]:
     return {
         "wrong_key": ("wrong key", "raw:" + "00" * 32, raw),
         "wrong_kind_of_key": ("wrong key", PASSPHRASE, raw),
-        "wrong_recovery_key": ("wrong key", recovery_keys.write(bytes(20)).reveal_text(), argon),
+        "wrong_recovery_key": (
+            "wrong key",
+            user_key.write_recovery_key(bytes(20)).reveal_text(),
+            argon,
+        ),
         "wrong_slot_type": ("wrong key", key, forged(raw, slot(type="keychain"))),
         "wrong_slot_salt": ("wrong key", key, forged(raw, slot(salt=b64(bytes(16))))),
         "wrong_slot_id": ("wrong key", key, forged(raw, slot(id=2))),

@@ -26,7 +26,7 @@ from mcp_notarium.account.generation import OpenedCache
 from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions, record_restored
 from mcp_notarium.account.rescue import Restored
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import canonical_json, key_file_codec, key_slots, recovery_keys
+from mcp_notarium.crypto import canonical_json, key_file_codec, key_slots, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, WrongKey
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
@@ -230,7 +230,7 @@ def _unlock(settings: Config, keyfile: KeyFile, options: ChangeOptions) -> tuple
     try:
         data_key = key_slots.unlock(keyfile, key, bounds=options.bounds)
     except WrongKey:
-        typo = recovery_keys.explain_typo(key.reveal_text())
+        typo = user_key.explain_typo(key.reveal_text())
         raise LockedError(
             Verdict.WRONG_KEY,
             "the key does not open this backup"

@@ -37,7 +37,6 @@ from mcp_notarium.crypto import (
     kdf,
     key_file_codec,
     key_slots,
-    recovery_keys,
     user_key,
 )
 from mcp_notarium.crypto.data_key import DataKey
@@ -244,7 +243,7 @@ class Inspector:
         if inspection.files is not None and self._is_copy_ahead(inspection.files, key, opened):
             seen = replace(seen, copy_ahead=True)
         if isinstance(opened, Unwrap):
-            typo = recovery_keys.explain_typo(key.passphrase.reveal_text())
+            typo = user_key.explain_typo(key.passphrase.reveal_text())
             asked = key is self.key or key.origin == KEYCHAIN or key.from_working_folder
             unasked = self.settings.keychain and not asked and _has_keychain_slot(found)
             seen = replace(seen, unwrap=opened, typo=typo, keychain_slot=unasked)

@@ -23,7 +23,7 @@ from mcp_notarium.account.inspection import Inspection, Inspector
 from mcp_notarium.account.startup_outcomes import Locked, Open
 from mcp_notarium.audit.chain import AuditEntry, Facts
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import key_slots, recovery_keys, slot_changes, user_key
+from mcp_notarium.crypto import key_slots, slot_changes, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import (
     KeyFileDamaged,
@@ -426,7 +426,7 @@ def recovery_slot(settings: Config, typed: str, *, bounds: Bounds = PRODUCTION) 
 
     Raises ``MalformedKey`` for a typing error, ``WrongKey``, and as :func:`list_slots` does.
     """
-    key = recovery_keys.write(recovery_keys.read(typed).reveal())
+    key = user_key.write_recovery_key(user_key.read_recovery_key(typed).reveal())
     found = list_slots(settings, key, bounds=bounds)
     if found.opened_by is None:
         raise WrongKey

@@ -1,10 +1,10 @@
 """Run ``mcp-notarium audit``: verify, show and export the audit log.
 
-``verify`` checks every record, the anchor beside the database, and a head that you noted elsewhere;
+``verify`` checks every record, the anchor next to the database, and a head that you noted elsewhere;
 exit code 3 means that something is wrong. No command can change a record. ``accept`` adds a record that
 a person knows why the anchor does not fit.
 
-Exports are signed with detached Ed25519 signatures: base64 in a separate file beside the export. Keys are
+Exports are signed with detached Ed25519 signatures: base64 in a separate file next to the export. Keys are
 PEM files, as ``openssl genpkey -algorithm ed25519`` and ``openssl pkey -pubout`` make them.
 """
 
@@ -88,14 +88,14 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OpenChain:
-    """Hold the chain of the account and the anchor beside it."""
+    """Hold the chain of the account and its anchor."""
 
     audit_log: AuditLog
     anchor: Anchor
     database: Database
     copies: Copies | None = None
     had_log: bool = False
-    """A log lay beside the database when it was opened."""
+    """A log lay next to the database when it was opened."""
 
     def verify(
         self, expected: Head | None, *, also: Callable[[Record], None] | None = None

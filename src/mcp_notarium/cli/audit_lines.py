@@ -38,7 +38,7 @@ _UNSAID = {Decision.ALLOWED, Decision.REFUSED}
 _TIME = 10
 """Columns of the time and what is behind it."""
 _LEAST_ABOUT = 32
-"""Columns that titles need; a terminal that has fewer beside the rest shows them in a line of their own."""
+"""Columns that titles need; a terminal with fewer columns left shows them in a line of their own."""
 _MOST_NAMED = 3
 _DIGEST = re.compile("[0-9a-f]{64}")
 _DIGEST_SHOWN = 8

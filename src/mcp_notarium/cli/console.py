@@ -1,20 +1,29 @@
-"""Render for a person with rich, on stderr: wrapped at the terminal's width, coloured if it asks for colour.
+"""Render for a person with rich, ask with questionary, and list every variable (``--print-config-vars``).
 
-``NO_COLOR`` and a terminal without colour are respected. Data for programs goes to stdout by ``terminal.print_data``.
+Messages and questions stand on stderr, wrapped at the terminal's width, and coloured if the terminal asks for
+colour and ``NO_COLOR`` is unset. Data for programs goes to stdout by ``terminal.print_data``; passwords are asked
+by ``terminal.ask_secret``. Questions raise ``ConfigError`` without a terminal, ``InvalidRequest`` without an
+answer, and ``KeyboardInterrupt`` for Ctrl+C.
+
+The list of variables works with an incomplete or wrong configuration too: that is when people call it.
+Secrets appear as their length, never in part.
 """
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import re
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.progress import (
     BarColumn,
     Progress,
@@ -25,11 +34,16 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from mcp_notarium.cli.terminal import columns, name_account, wrap
+from mcp_notarium import config, logs
+from mcp_notarium.cli.terminal import can_ask, columns, name_account, print_data, wrap
+from mcp_notarium.config import Setting
+from mcp_notarium.errors import ConfigError, InvalidRequest
+from mcp_notarium.logs.redaction import one_line
 
 Report = Callable[[int, int | None], None]
 """Takes how many are done, and of how many; None: nobody knows yet."""
 
+_HEADINGS = ("NAME", "VALUE", "FROM", "PURPOSE")
 _HEIGHT = 25
 _UNWRAPPED = 10_000
 """Columns of a line that is read by a program."""
@@ -84,7 +98,7 @@ def table(
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> Table:
-    """Return labels with their values, which are wrapped beside them."""
+    """Return labels with their values, wrapped in a column of their own."""
     made = Table.grid(padding=(0, 2, 0, 0))
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
@@ -187,3 +201,111 @@ def _marked(mark: str, colour: str, text: str) -> None:
     out.print(Text.assemble((mark, colour), f" {first}"), soft_wrap=True)
     for line in rest:
         out.print(f"{'':{len(mark)}} {line}", soft_wrap=True)
+
+
+_BESIDE = 9
+"""Columns of what stands before and behind a question."""
+
+
+class Choice(NamedTuple):
+    """Hold one answer to choose: its value, and how it is shown."""
+
+    value: str
+    title: str
+
+
+def choose(question: str, choices: Sequence[Choice], *, default: str, option: str) -> str:
+    """Ask for one of several answers. ``option`` gives the answer without a question."""
+    asked = _require(option)
+    shown = [asked.Choice(one.title, value=one.value) for one in choices]
+    return str(_ask(asked.select, question, choices=shown, default=default))
+
+
+def choose_some(question: str, choices: Sequence[Choice], *, option: str) -> list[str]:
+    """Ask for any number of answers; all are chosen at first."""
+    asked = _require(option)
+    shown = [asked.Choice(one.title, value=one.value, checked=True) for one in choices]
+    hint = "(space: on or off)"  # no longer: lines of questions break within words
+    return list(_ask(asked.checkbox, question, choices=shown, instruction=hint))
+
+
+def ask_text(
+    question: str, *, default: str, option: str, problem: Callable[[str], str | None]
+) -> str:
+    """Ask for a line until ``problem`` returns none; what is wrong with one is shown below it."""
+    asked = _require(option)
+    while True:
+        # It is typed in a line of its own: next to the question a path would be broken within a word.
+        typed = str(_ask(asked.text, question, below="\n ", default=default)).strip()
+        if (wrong := problem(typed)) is None:
+            return typed
+        warn(wrong)
+        default = typed
+
+
+def confirm(question: str, *, default: bool, option: str) -> bool:
+    """Ask a yes-or-no question, whose answer ends with Enter: a key typed too early answers no other one."""
+    return bool(_ask(_require(option).confirm, question, default=default, auto_enter=False))
+
+
+def _require(option: str) -> Any:
+    """Return questionary. Raises ``ConfigError`` if nobody can be asked."""
+    if not can_ask():
+        raise ConfigError(
+            "there is no terminal to ask on",
+            resolution_hint=f"Run the command in a terminal, or give `{option}`.",
+        )
+    import questionary  # noqa: PLC0415 - slow, and only for those who are asked
+
+    return questionary
+
+
+def _ask(kind: Any, question: str, below: str = "", **options: Any) -> Any:
+    from prompt_toolkit.output import create_output  # noqa: PLC0415 - the same
+
+    # A question that is too wide would be broken within a word.
+    question = "\n".join(wrap(question, console().width - _BESIDE)) + below
+    try:
+        return kind(question, output=create_output(stdout=sys.stderr), **options).unsafe_ask()
+    except (EOFError, OSError):  # Ctrl+D, or the terminal is gone
+        raise InvalidRequest(
+            "no answer was given", resolution_hint="Run the command again and answer its questions."
+        ) from None
+
+
+def print_variables(args: argparse.Namespace) -> int:
+    """Print the table (or JSON) to stdout and the warnings to stderr; exit code 0."""
+    logs.protect(*config.secrets_here())  # a secret may be in a wrong variable, too
+    inspected = config.inspect_here(env_file=args.env_file, account=args.account)
+    settings = inspected.settings
+    facts = [asdict(one) for one in settings]
+    print_data(
+        logs.scrub_for_client(facts),
+        _rendered(settings),
+        as_json=args.json,
+    )
+    problem = inspected.source_problem
+    for note in [*([problem.message] if problem else []), *inspected.warnings]:
+        sys.stderr.write(f"note: {logs.scrub_for_client(one_line(note))}\n")
+    return 0
+
+
+def _rendered(settings: tuple[Setting, ...]) -> list[RenderableType]:
+    """Return a paragraph for each setting at a terminal, else a table with a line for each."""
+    if not sys.stdout.isatty():
+        rows = [(one.name, _value(one), one.origin, _about(one)) for one in settings]
+        return [table(_HEADINGS, rows)]
+    lines: list[RenderableType] = []
+    for one in settings:
+        name = Text.assemble((one.name, "bold"), " = ", _value(one), (f"  ({one.origin})", "dim"))
+        lines += [name, Padding(Text(_about(one)), (0, 0, 0, 4))]
+    return lines
+
+
+def _value(one: Setting) -> str:
+    return logs.scrub_for_client(one_line(one.value)) or "-"
+
+
+def _about(one: Setting) -> str:
+    problem = f"! {logs.scrub_for_client(one_line(one.problem))} " if one.problem else ""
+    return f"{problem}{one.purpose}"

@@ -27,7 +27,6 @@ from mcp_notarium.cli.doctor_checks import (
     NOT_CHECKED,
     OK,
     WARN,
-    Finding,
     check_clock,
     check_folder,
 )
@@ -40,7 +39,7 @@ from mcp_notarium.files.locks import find_holders
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
-from mcp_notarium.report.words import counted
+from mcp_notarium.report.words import Check, counted
 from mcp_notarium.storage import driver
 from mcp_notarium.storage.database_opener import Database
 from mcp_notarium.sync.progress import describe_differences
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         loaded = command_context.load(args)
     except ConfigError as error:
-        found = [Finding("configuration", BAD, error.message, error.person_hint)]
+        found = [Check("configuration", BAD, error.message, error.person_hint)]
         return _print(found, 1, as_json=args.json)
     found, code = examine(loaded, deep=args.deep, offline=args.offline)
     return _print(found, code, as_json=args.json)
@@ -72,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 def examine(
     loaded: Loaded, *, deep: bool = False, offline: bool = False, pages: bool = True
-) -> tuple[list[Finding], int]:
+) -> tuple[list[Check], int]:
     """Return all findings, and the exit code of the worst.
 
     ``offline``: the store is not asked. ``pages`` False: neither pages nor indexes are read through.
@@ -84,7 +83,7 @@ def examine(
         if stored
         else f"{config.store.title}, no folder"
     )
-    found = [Finding("configuration", OK, where)]
+    found = [Check("configuration", OK, where)]
     found += [_check_libraries(), _check_keychain(config)]
     found += [
         doctor_checks.check_policy(loaded.policy),
@@ -101,7 +100,7 @@ def examine(
 
 def _check_cache(
     config: Config, *, deep: bool, offline: bool, pages: bool
-) -> tuple[list[Finding], int]:
+) -> tuple[list[Check], int]:
     """Return the findings about the database, its verdict first, and the exit code."""
     facts, inside = status.collect(config, whole=pages), check_folder(config)
     config = replace(config, on_unreadable="refuse")
@@ -120,7 +119,7 @@ def _check_cache(
     return [_verdict_finding(facts), *inside], facts["exit_code"]
 
 
-def _check_passphrase(config: Config) -> list[Finding]:
+def _check_passphrase(config: Config) -> list[Check]:
     """Return whether the key that opens the database can be guessed."""
     key = find_passphrase(config) if config.db_encryption else None
     if key is None:
@@ -129,16 +128,16 @@ def _check_passphrase(config: Config) -> list[Finding]:
     if reason is None:
         return []
     hint = "Replace it with `mcp-notarium rotate-key`."
-    return [Finding("passphrase", WARN, f"the one in {key.origin} can be guessed: {reason}", hint)]
+    return [Check("passphrase", WARN, f"the one in {key.origin} can be guessed: {reason}", hint)]
 
 
-def _check_libraries() -> Finding:
+def _check_libraries() -> Check:
     try:
         seen = driver.facts()
     except LockedError as error:
-        return Finding("libraries", BAD, error.message, error.person_hint)
+        return Check("libraries", BAD, error.message, error.person_hint)
     sqlite = ".".join(str(part) for part in seen.sqlite_version)
-    return Finding(
+    return Check(
         "libraries",
         OK,
         f"mcp-notarium {__version__}, {seen.distribution}: SQLCipher {seen.cipher_version}, "
@@ -146,29 +145,29 @@ def _check_libraries() -> Finding:
     )
 
 
-def _check_keychain(config: Config) -> Finding:
+def _check_keychain(config: Config) -> Check:
     if not config.keychain:
-        return Finding("keychain", OK, "switched off (NOTARIUM_KEYCHAIN=off)")
+        return Check("keychain", OK, "switched off (NOTARIUM_KEYCHAIN=off)")
     system = system_keychain()
     try:
         if system.missing:
-            return Finding("keychain", OK, "none here; a login is kept in the encrypted cache")
-        return Finding("keychain", OK, system.name)
+            return Check("keychain", OK, "none here; a login is kept in the encrypted cache")
+        return Check("keychain", OK, system.name)
     except LockedError as error:
-        return Finding("keychain", WARN, error.message, error.person_hint)
+        return Check("keychain", WARN, error.message, error.person_hint)
 
 
-def _verdict_finding(facts: dict[str, Any]) -> Finding:
+def _verdict_finding(facts: dict[str, Any]) -> Check:
     if facts["exit_code"]:
-        return Finding(
+        return Check(
             "cache", BAD, f"{facts['verdict']}: {facts['message']}", facts["resolution_hint"]
         )
-    return Finding("cache", OK, facts["cache"])
+    return Check("cache", OK, facts["cache"])
 
 
 async def _check_open_cache(
     config: Config, *, deep: bool, offline: bool, pages: bool
-) -> list[Finding]:
+) -> list[Check]:
     async with open_app(config, syncing=False, read_only=True) as app:
         found = [
             _check_sync(app),
@@ -185,105 +184,105 @@ async def _check_open_cache(
     return [_check_pages(config, app.cache.database, deep=deep), *found] if pages else found
 
 
-async def _check_without_cache(config: Config) -> list[Finding]:
+async def _check_without_cache(config: Config) -> list[Check]:
     """Check what the store needs before there is a cache. Makes none."""
     async with open_app(config, syncing=False, read_only=True, in_memory=True) as app:
         return [*_check_place(app), *await _check_service(app)]
 
 
-def _check_pages(config: Config, database: Database, *, deep: bool) -> Finding:
-    """Check the pages. Beside a server, which this would slow down, only if asked for."""
+def _check_pages(config: Config, database: Database, *, deep: bool) -> Check:
+    """Check the pages; only if asked for while a server runs, which this would slow down."""
     folder = AccountFolder(config.account_dir)
     if not deep and find_holders(folder.server_lock):
         seen = "not checked: a server is using this cache (add --deep to check)"
-        return Finding("pages", NOT_CHECKED, seen)
+        return Check("pages", NOT_CHECKED, seen)
     wrong, compared = status.check_pages(config, database)
     if wrong:
         mark_damage(folder)
-        return Finding("pages", BAD, f"{counted(len(wrong), 'fault')}, first: {wrong[0]}")
+        return Check("pages", BAD, f"{counted(len(wrong), 'fault')}, first: {wrong[0]}")
     agree = "search index and tables agree" if compared else f"every index{status.WITHOUT_SEARCH}"
-    return Finding("pages", OK, f"every page is authentic, {agree}")
+    return Check("pages", OK, f"every page is authentic, {agree}")
 
 
-def _check_sync(app: App) -> Finding:
+def _check_sync(app: App) -> Check:
     facts = app.cache.sync_state.metrics()
     if facts.last_error:
         way = to_person(facts.error_kind.resolution_hint) if facts.error_kind else ""
-        return Finding("sync", WARN, facts.last_error, way)
+        return Check("sync", WARN, facts.last_error, way)
     if facts.last_sync_at is None:
         other_way = ", or `mcp-notarium login`" if app.config.store.login else ""
-        return Finding("sync", WARN, "has never completed", f"Start a server{other_way}.")
+        return Check("sync", WARN, "has never completed", f"Start a server{other_way}.")
     left_out = app.scheduler.status().left_out
     if left_out:
         hint = f"Open them in {app.config.store.title}, and copy their text into new notes to have it here."
-        return Finding(
+        return Check(
             "sync",
             WARN,
             f"{counted(left_out, 'note has', 'notes have')} no usable id or readable text",
             hint,
         )
-    return Finding("sync", OK, f"last cycle: {facts.status}")
+    return Check("sync", OK, f"last cycle: {facts.status}")
 
 
-def _check_writes(app: App) -> Finding:
+def _check_writes(app: App) -> Check:
     writes = len(app.cache.journal.all())
     if not writes:
-        return Finding("writes", OK, "none unfinished")
+        return Check("writes", OK, "none unfinished")
     hint = "A server finishes them, with their own ids, as soon as it reaches the note store."
-    return Finding("writes", WARN, f"{writes} unfinished", hint)
+    return Check("writes", WARN, f"{writes} unfinished", hint)
 
 
-def _check_differences(app: App) -> list[Finding]:
+def _check_differences(app: App) -> list[Check]:
     seen = describe_differences(app.cache.sync_state)
     hint = f"Compare such a note in {app.config.store.title}; look for a proxy on the way."
-    return [Finding("texts", WARN, seen, hint)] if seen else []
+    return [Check("texts", WARN, seen, hint)] if seen else []
 
 
-def _check_place(app: App) -> list[Finding]:
+def _check_place(app: App) -> list[Check]:
     notices = app.config.store.notices(app.config.store_settings)
-    return [Finding("notes", WARN, notice) for notice in notices]
+    return [Check("notes", WARN, notice) for notice in notices]
 
 
-def _check_copy_age(app: App) -> list[Finding]:
+def _check_copy_age(app: App) -> list[Check]:
     notice = copies.find_age_notice(app.notices)
-    return [Finding("age of copies", WARN, notice)] if notice else []
+    return [Check("age of copies", WARN, notice)] if notice else []
 
 
-def _check_chain(app: App) -> Finding:
+def _check_chain(app: App) -> Check:
     """Check the end of the audit chain, as every start does; ``audit verify`` checks all of it."""
     notice = audit_anchor.find_chain_notice(app.notices)
     if notice is None:
         seen = "its end matches the anchor; `mcp-notarium audit verify` checks all of it"
-        return Finding("audit chain", OK, seen)
+        return Check("audit chain", OK, seen)
     hint = (
         f"{audit_anchor.LOOK} If you know why (you put back an older copy of the folder, say), "
         "`mcp-notarium audit accept` records that."
     )
-    return Finding("audit chain", WARN, notice.removesuffix(audit_anchor.LOOK).rstrip(), hint)
+    return Check("audit chain", WARN, notice.removesuffix(audit_anchor.LOOK).rstrip(), hint)
 
 
-async def _check_service(app: App) -> list[Finding]:
+async def _check_service(app: App) -> list[Check]:
     found = await _ask_service(app)
     clock = app.config.store.clock
     return [found, *check_clock(clock(app.store) if clock else None)]
 
 
-async def _ask_service(app: App) -> Finding:
+async def _ask_service(app: App) -> Check:
     try:
         await app.store.list_page(since=None, mark=None, limit=1, with_content=False)
         describe = app.config.store.describe
         seen = f"{await describe(app.store)} is reachable" if describe else "reachable"
     except NotariumError as error:
-        return Finding("service", WARN, error.message, error.person_hint)
+        return Check("service", WARN, error.message, error.person_hint)
     finally:
         await app.store.close()
     if app.store.traits.in_database:
-        return Finding("service", OK, "none: the notes are in this database")
+        return Check("service", OK, "none: the notes are in this database")
     accepted = ", and the login is accepted" if app.config.store.login else ""
-    return Finding("service", OK, f"{seen}{accepted}")
+    return Check("service", OK, f"{seen}{accepted}")
 
 
-def _print(found: list[Finding], code: int, *, as_json: bool) -> int:
+def _print(found: list[Check], code: int, *, as_json: bool) -> int:
     rows = [
         (
             Text(one.state, style=_COLOURS.get(one.state, "bold red")),

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,7 @@ from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem
 from mcp_notarium.files.locks import find_holders
 from mcp_notarium.files.os_errors import display_path
-from mcp_notarium.report.words import KEYS, counted
+from mcp_notarium.report.words import KEYS, Check, counted
 from mcp_notarium.sandbox.confinement import describe_effect
 
 if TYPE_CHECKING:
@@ -40,38 +39,25 @@ CLOCK_SECONDS = 60.0
 _DAY = 86_400
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Hold one check: its name, ``ok``, ``warn``, ``bad`` or ``-``, what was seen, what to do.
-
-    ``-``: it was not checked, and ``seen`` says why.
-    """
-
-    name: str
-    state: str
-    seen: str
-    hint: str = ""
-
-
-def check_folder(config: Config) -> list[Finding]:
+def check_folder(config: Config) -> list[Check]:
     """Return all findings of the folder that need no open database; reads no more than is safe."""
     folder = AccountFolder(config.account_dir)
     if not folder.path.is_dir():
         return []
-    checks: list[Callable[[Config, AccountFolder], Iterator[Finding]]] = [
+    checks: list[Callable[[Config, AccountFolder], Iterator[Check]]] = [
         _check_permissions,
         _check_locks,
     ]
     if find_problem(folder) is None:
         checks = [_check_keys, *checks, _check_quarantine, _check_copies]
-    found: list[Finding] = []
+    found: list[Check] = []
     for check in checks:
         with suppress(OSError):  # the verdict reports an unreadable folder
             found += check(config, folder)
     return found
 
 
-def _check_keys(config: Config, folder: AccountFolder) -> Iterator[Finding]:
+def _check_keys(config: Config, folder: AccountFolder) -> Iterator[Check]:
     """Check the key slots, and find databases that no key opens; the verdict reports a lost key file."""
     if not config.db_encryption:
         return
@@ -81,7 +67,7 @@ def _check_keys(config: Config, folder: AccountFolder) -> Iterator[Finding]:
         yield _check_databases(folder, found.generation)
 
 
-def check_slots(found: KeyFile, *, now: float) -> Finding:
+def check_slots(found: KeyFile, *, now: float) -> Check:
     """Return which slots there are, and how old they are."""
     days = max((int(now) - (found.rotated or found.created)) // _DAY, 0)
     shown = ", ".join(KEYS[one.type] for one in found.slots)
@@ -89,57 +75,57 @@ def check_slots(found: KeyFile, *, now: float) -> Finding:
     says = keys.advise(found.slots)
     if days >= OLD_DAYS:
         says.append("The key is old: replace it with `mcp-notarium rotate-key`.")
-    return Finding("keys", WARN if days >= OLD_DAYS else OK, seen, " ".join(says))
+    return Check("keys", WARN if days >= OLD_DAYS else OK, seen, " ".join(says))
 
 
-def _check_databases(folder: AccountFolder, generation: str) -> Finding:
+def _check_databases(folder: AccountFolder, generation: str) -> Check:
     generations = folder.generations()
     unknown = [folder.database(g).name for g in generations if g != generation]
     if unknown:
         hint = f"Delete it in {folder.path}, or keep it with the key file that opens it."
-        return Finding("databases", WARN, f"no key file here names {', '.join(unknown)}", hint)
+        return Check("databases", WARN, f"no key file here names {', '.join(unknown)}", hint)
     if not generations:
-        return Finding("databases", WARN, "the one that the key file names is missing")
-    return Finding("databases", OK, "one, and the key file names it")
+        return Check("databases", WARN, "the one that the key file names is missing")
+    return Check("databases", OK, "one, and the key file names it")
 
 
-def _check_permissions(config: Config, _folder: AccountFolder) -> Iterator[Finding]:
+def _check_permissions(config: Config, _folder: AccountFolder) -> Iterator[Check]:
     """Check the rest of the files too: start-up only refuses what it opens itself."""
     if os.name != "posix":
-        yield Finding("permissions", OK, "left to the system's own rules for your folder")
+        yield Check("permissions", OK, "left to the system's own rules for your folder")
         return
     places = [config.account_dir, *config.account_dir.rglob("*")]
     places += [config.log_file] if config.log_file is not None else []
     seen = [path for path in places if path.exists() and path.lstat().st_mode & 0o077]
     if not seen:
-        yield Finding(
+        yield Check(
             "permissions",
             OK,
             f"{counted(len(places), 'file or folder', 'files and folders')}, for you alone",
         )
         return
     commands = "; ".join(f"chmod go= {shlex.quote(str(path))}" for path in seen[:3])
-    yield Finding("permissions", WARN, f"{len(seen)} can be read by others", f"Run {commands}")
+    yield Check("permissions", WARN, f"{len(seen)} can be read by others", f"Run {commands}")
 
 
-def _check_locks(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
+def _check_locks(_config: Config, folder: AccountFolder) -> Iterator[Check]:
     """Return who has the account open, and who is changing its keys or moving its files."""
     users = "; ".join(str(one) for one in find_holders(folder.server_lock))
-    yield Finding("open by", OK, users or "nobody else that could be seen")
+    yield Check("open by", OK, users or "nobody else that could be seen")
     changers = "; ".join(str(one) for one in find_holders(folder.keys_lock))
-    yield Finding("changed by", OK, changers or "nobody that could be seen")
+    yield Check("changed by", OK, changers or "nobody that could be seen")
 
 
-def _check_quarantine(_config: Config, folder: AccountFolder) -> Iterator[Finding]:
+def _check_quarantine(_config: Config, folder: AccountFolder) -> Iterator[Check]:
     """Report the files in the quarantine; they stay until the user removes them."""
     place = folder.quarantine
     work = quarantine.work_folder(folder)
     if work.exists():
         hint = "Run `mcp-notarium repair` again to remove it. Leave it while a repair is running."
-        yield Finding("repair", WARN, "the work copy of a repair is still there", hint)
+        yield Check("repair", WARN, "the work copy of a repair is still there", hint)
     kept = sorted(one.name for one in place.iterdir() if one != work) if place.is_dir() else []
     if not kept:
-        yield Finding("quarantine", OK, "empty")
+        yield Check("quarantine", OK, "empty")
         return
     seen = f"{counted(len(kept), 'set')} of old files, newest {kept[-1]}"
     hint = f"Delete {place} when you are sure that nothing in it is needed."
@@ -147,36 +133,36 @@ def _check_quarantine(_config: Config, folder: AccountFolder) -> Iterator[Findin
     if databases:
         seen += f"; encrypted databases in {', '.join(databases)}"
         hint += " Old keys, with old copies of the key file, may still open its databases."
-    yield Finding("quarantine", OK, seen, hint)
+    yield Check("quarantine", OK, seen, hint)
 
 
-def _check_copies(config: Config, folder: AccountFolder) -> Iterator[Finding]:
+def _check_copies(config: Config, folder: AccountFolder) -> Iterator[Check]:
     """Report the copies of a database whose notes are nowhere else."""
     if config.store.tables is None:
         return
     found = list_copies(folder)
     for kept in describe_kept(folder):
-        yield Finding("kept copy", WARN, kept)
+        yield Check("kept copy", WARN, kept)
     if found:
         at = datetime.fromtimestamp(found[0].at, UTC)
-        yield Finding("copies", OK, f"{len(found)}, the newest of {at:%Y-%m-%d %H:%M} UTC")
+        yield Check("copies", OK, f"{len(found)}, the newest of {at:%Y-%m-%d %H:%M} UTC")
     elif not config.db_encryption:
-        yield Finding("copies", WARN, "none: only an encrypted notebook is copied")
+        yield Check("copies", WARN, "none: only an encrypted notebook is copied")
     else:
         seen = "none yet; one is made when a server stops after changes, as the only one that has it open"
-        yield Finding("copies", OK, seen)
+        yield Check("copies", OK, seen)
 
 
-def check_policy(found: FoundPolicy) -> Finding:
+def check_policy(found: FoundPolicy) -> Check:
     """Return the active policy file and the remaining tools; ``policy show`` prints its rules."""
     where = "no policy file" if found.path is None else display_path(found.path)
     if found.read_only:
         where += f", {READ_ONLY_VARIABLE}"
     tools = ", ".join(found.policy.tools) or "none"
-    return Finding("policy", OK, f"{where}; mode {found.policy.mode}; tools: {tools}")
+    return Check("policy", OK, f"{where}; mode {found.policy.mode}; tools: {tools}")
 
 
-def check_meaning(config: Config, app: App | None = None) -> list[Finding]:
+def check_meaning(config: Config, app: App | None = None) -> list[Check]:
     """Return whether the model for search by meaning loads; nothing without one.
 
     ``app``: also how many notes wait for it.
@@ -190,15 +176,15 @@ def check_meaning(config: Config, app: App | None = None) -> list[Finding]:
     try:
         model = Embedder(folder).model
     except ConfigError as error:
-        return [Finding("meaning", WARN, error.message, error.person_hint)]
+        return [Check("meaning", WARN, error.message, error.person_hint)]
     if app is None:
-        return [Finding("meaning", OK, "the model can be used")]
+        return [Check("meaning", OK, "the model can be used")]
     waiting = VectorTable(app.cache.database).count_missing(model)
     seen = f"{counted(waiting, 'note')} found by words only until a server has embedded them"
-    return [Finding("meaning", OK, seen if waiting else "every note is found by its meaning too")]
+    return [Check("meaning", OK, seen if waiting else "every note is found by its meaning too")]
 
 
-def check_clock(ahead: float | None) -> list[Finding]:
+def check_clock(ahead: float | None) -> list[Check]:
     """Report that the clocks of the store and of this computer differ by ``ahead`` seconds, if that is much."""
     if ahead is None or abs(ahead) < CLOCK_SECONDS:
         return []
@@ -207,22 +193,22 @@ def check_clock(ahead: float | None) -> list[Finding]:
         f"the store's clock is {size} {'ahead of' if ahead > 0 else 'behind'} that of this computer"
     )
     hint = "Set the one that is wrong: the dates of notes are by both."
-    return [Finding("clock", WARN, seen, hint)]
+    return [Check("clock", WARN, seen, hint)]
 
 
-def check_policy_digest(app: App) -> Finding:
+def check_policy_digest(app: App) -> Check:
     """Return the keyed digest that a server started now leaves in the audit log for this policy."""
     digest = app.audit.digest("policy", app.config.policy.meaning)
-    return Finding("policy digest", OK, digest or "none without encryption")
+    return Check("policy digest", OK, digest or "none without encryption")
 
 
-def check_sandbox(mode: Sandbox) -> Finding:
+def check_sandbox(mode: Sandbox) -> Check:
     """Return whether a server would confine itself, and to what, on this kernel."""
     try:
         effect = describe_effect(mode)
     except ConfigError as error:
-        return Finding("sandbox", BAD, error.message, error.person_hint)
+        return Check("sandbox", BAD, error.message, error.person_hint)
     if effect is None:
-        return Finding("sandbox", WARN, "off: a server keeps all its rights (NOTARIUM_SANDBOX=off)")
+        return Check("sandbox", WARN, "off: a server keeps all its rights (NOTARIUM_SANDBOX=off)")
     weak = "not confined" in effect and sys.platform == "linux"
-    return Finding("sandbox", WARN if weak else OK, f"{mode}: {effect}")
+    return Check("sandbox", WARN if weak else OK, f"{mode}: {effect}")

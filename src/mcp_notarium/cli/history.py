@@ -1,6 +1,6 @@
 """Show what a note was, and bring that back: ``history``, ``diff``, ``restore-version`` and ``undo``.
 
-They work beside running servers and without any. The note is synced first, if the store can be reached. The
+They work with and without running servers. The note is synced first, if the store can be reached. The
 rules on notes and the read-only mode of the policy hold; its limits and hidden parts are for agents.
 ``undo`` takes back the last change that was saved from here, by whatever program.
 """
@@ -59,7 +59,7 @@ _HINTS = {
 
 
 class _Person:
-    """Be the context of a tool's handler for whoever sits at the terminal."""
+    """Be the context of a tool's handler for the person at the terminal."""
 
     client = None
 
@@ -290,12 +290,12 @@ async def find_named(app: App, named: str) -> Note:
 
 
 def _unrecorded(app: App, named: str) -> str:
-    """Return the id of the note that the audit log calls so; else what was given."""
+    """Return the id of the note with this name in the audit log; else the name."""
     return find_recorded(named, app.library.history.find_ids(), app.audit.note_reference)
 
 
 def find_recorded(named: str, ids: Iterable[str], reference: Callable[[str], str]) -> str:
-    """Return which of the ids the audit log calls so, by its ``reference``; else what was given."""
+    """Return the id with this ``reference`` in the audit log; else the name."""
     if not _RECORDED.fullmatch(named):
         return named
     return next((one for one in ids if reference(one) == named), named)

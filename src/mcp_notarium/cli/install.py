@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.cli import console, questions, signals
-from mcp_notarium.cli.questions import Choice
-from mcp_notarium.cli.server_check import check_server
+from mcp_notarium.cli import console, signals
+from mcp_notarium.cli.console import Choice
+from mcp_notarium.cli.server import check_server
 from mcp_notarium.clients import client_files
 from mcp_notarium.clients.client_files import ClientFile
 from mcp_notarium.clients.known_clients import CLIENTS, Client, client
@@ -102,7 +102,7 @@ def pick_clients(names: Sequence[str] | None, *, yes: bool) -> list[Client]:
     if yes or not here:
         return here
     shown = [Choice(one.name, one.title) for one in here]
-    chosen = questions.choose_some(
+    chosen = console.choose_some(
         "Which programs shall use the notes?", shown, option="--yes` or `--client NAME"
     )
     return [one for one in here if one.name in chosen]
@@ -233,7 +233,7 @@ def _agreed(
 ) -> bool:
     ours = {entry["command"], *entry.get("args", ()), entry.get("type"), entry.get("source")}
     console.show_diff(file.text or "", after or "", name=display_path(file.path), ours=ours)
-    return yes or questions.confirm(question, default=True, option="--yes")
+    return yes or console.confirm(question, default=True, option="--yes")
 
 
 def _read(one: Client) -> ClientFile:

@@ -27,7 +27,7 @@ from mcp_notarium.cli.terminal import (
     talk,
 )
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import kdf, recovery_keys
+from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.errors import MalformedKey, WrongKey
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
 from mcp_notarium.errors import InvalidRequest
@@ -159,7 +159,7 @@ def make_recovery(config: Config, asked: Secret | None) -> int:
     key_changes.require_free_slot(
         key_rotation.prove_key(config, options=ChangeOptions(old=asked)).keyfile
     )
-    made = recovery_keys.generate()
+    made = user_key.generate_recovery_key()
     show_once(
         "Your recovery key. Write it on paper and keep it where you keep your passport; it is not "
         "shown again and opens the notes here like any other key:",

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from mcp_notarium import __version__, config, logs
-from mcp_notarium.cli import signals, standard_streams, terminal
+from mcp_notarium.cli import signals, terminal
 from mcp_notarium.config.accounts import ONLY
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.logs.redaction import describe, several_lines
@@ -76,7 +76,7 @@ GROUPS = {
         "keys": Command("keys", "list, add and remove the keys that open the cache", "list"),
         "rotate-key": Command("rotate_key", "change the passphrase of the cache"),
         "keychain": Command("keys", "let the system's keychain open the cache"),
-        "generate-key": Command("generate_key", "make a new random key"),
+        "generate-key": Command("new_key_input", "make a new random key"),
     },
     "Cache": {
         "repair": Command("cache", "recover what can be read of a damaged cache"),
@@ -88,7 +88,7 @@ GROUPS = {
         "purge": Command("cache", "destroy the local cache permanently"),
     },
     "Server": {
-        "serve": Command("serve", "serve an MCP client on stdin and stdout"),
+        "serve": Command("server", "serve an MCP client on stdin and stdout"),
     },
 }
 COMMANDS = {name: one for group in GROUPS.values() for name, one in group.items()}
@@ -122,7 +122,7 @@ _CHANGES = {"add", "create", "delete", "edit", "mv", "new", "remove", "rm", "sav
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return the exit code; never raises an error of ours."""
     try:
-        with signals.stop_on_signals(), standard_streams.usable_streams():
+        with signals.stop_on_signals(), terminal.usable_streams():
             code = _dispatch(list(arguments))
     except SystemExit as leaving:  # argparse: --help is 0, a wrong command line is 2
         code = leaving.code if isinstance(leaving.code, int) else USAGE_EXIT
@@ -222,16 +222,16 @@ def _dispatch(arguments: list[str]) -> int:
     confinement.harden_process()
     confinement.hide_secrets(*config.secret_names())  # before anything asks or works
     if options.print_config_vars:
-        from mcp_notarium.cli import print_config_vars  # noqa: PLC0415 - as for every command
+        from mcp_notarium.cli import console  # noqa: PLC0415 - as for every command
 
-        return print_config_vars.run(options)
+        return console.print_variables(options)
     if options.json:
         _parser().error("--json here requires --print-config-vars")
     if options.command is None:  # at a terminal: without one the server runs
-        from mcp_notarium.cli import overview  # noqa: PLC0415 - as for every command
+        from mcp_notarium.cli import status  # noqa: PLC0415 - as for every command
 
         _parser().print_help()
-        return overview.run()
+        return status.show_accounts()
     if options.command in _WORDS:
         return _dispatch(_WORDS[options.command](options.rest))
     command = COMMANDS.get(options.command)

@@ -1,7 +1,7 @@
-"""Read a new key or another secret on the command line: from a prompt, a file, standard input, or generated.
+"""Read a new key from a prompt, a file or standard input, or generate one (``generate-key``).
 
-Never from an argument: everybody on the machine can read those. A generated key is printed just before
-it takes effect: not for a change that is refused, and not after one that cannot be undone.
+A key is never an argument: everybody on the machine can read those. A changed key that was generated here
+is printed just before it takes effect, so a refused change prints none.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ from pathlib import Path
 from mcp_notarium.account.key_changes import require_strong
 from mcp_notarium.cli import command_context
 from mcp_notarium.cli.terminal import ask_secret, talk
+from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
 from mcp_notarium.crypto.slot_changes import KeyChangeStep
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.files import os_errors
+from mcp_notarium.files.os_errors import display_path
+from mcp_notarium.files.private_files import create_private
+from mcp_notarium.keys import keychain
 from mcp_notarium.secret import Secret
 
 _MOST = 64 * 1024
@@ -176,3 +180,76 @@ def _read_file(path: Path, option: str) -> Secret:
 
 def _without_line_end(read: bytes) -> Secret:
     return Secret(read.removesuffix(b"\n").removesuffix(b"\r"))
+
+
+_IF_LOST = "Without it nobody can open the database: notes at a note store can be loaded again, others are lost."
+
+
+def _add_generate_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where the key goes."""
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument(
+        "--file",
+        type=Path,
+        metavar="PATH",
+        help="write it to a new file that only you can read, for DB_ENCRYPTION_KEY_FILE",
+    )
+    place.add_argument(
+        "--keychain",
+        action="store_true",
+        help="keep it in the system's keychain for the configured account",
+    )
+    parser.epilog = "Without an option the key is printed on stdout, for a password manager."
+
+
+def generate(args: argparse.Namespace) -> int:
+    """Write one key to a new file, store it in an empty keychain entry, or print it."""
+    if args.keychain:
+        return _store_in_keychain(command_context.prepare(args))
+    if args.file is not None:
+        return _write_file(args.file.expanduser().absolute())
+    sys.stdout.write(user_key.generate().reveal_text() + "\n")
+    sys.stdout.flush()
+    talk(f"Set this as DB_ENCRYPTION_KEY and keep a copy in a safe place. {_IF_LOST}")
+    return 0
+
+
+def _write_file(path: Path) -> int:
+    """Write the key to a new file. An existing file may hold the only key of a database."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        create_private(path, user_key.generate().reveal() + b"\n")
+    except FileExistsError:
+        raise InvalidRequest(
+            f"{display_path(path)} exists already; nothing was changed",
+            resolution_hint="Use the key in it, or name another file.",
+        ) from None
+    except OSError as error:
+        raise InvalidRequest(
+            f"{display_path(path)} cannot be written: {os_errors.describe(error)}",
+            resolution_hint="Name a file in a folder of yours.",
+        ) from None
+    talk(
+        f"The key is in {display_path(path)}; only you can read it. Set DB_ENCRYPTION_KEY_FILE={path} and "
+        f"keep a copy in a safe place. {_IF_LOST}"
+    )
+    return 0
+
+
+def _store_in_keychain(config: Config) -> int:
+    """Store the key in the keychain. An existing key may be the only one of a database."""
+    system = keychain.system_keychain()
+    if system.get(keychain.KEY, config.owner_hash) is not None:
+        raise InvalidRequest(
+            "the keychain already has a key for this account; nothing was changed",
+            resolution_hint="To replace it, run `mcp-notarium rotate-key --keychain`.",
+        )
+    system.set(keychain.KEY, config.owner_hash, user_key.generate())
+    talk(
+        "The key is in the system's keychain; leave DB_ENCRYPTION_KEY unset. The keychain may "
+        f"be lost. {_IF_LOST}"
+    )
+    return 0
+
+
+COMMANDS = {"generate-key": (_add_generate_arguments, generate)}

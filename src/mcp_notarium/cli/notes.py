@@ -184,7 +184,7 @@ async def sync_all(app: App) -> None:
     """Sync with a bar, until every note is here. Raises ``LoginRequired`` and ``NotariumError``."""
     cycle = asyncio.create_task(app.scheduler.sync_now(_LONGEST_SYNC))
     counting: asyncio.Task[int | None] | None = None
-    # A SNAPSHOT store says how many there are, and its listings do not bear another one beside them.
+    # A SNAPSHOT store says how many there are, and its listings do not bear another one at the same time.
     # Under rules nothing tells how many notes they hide.
     countable = (
         sys.stderr.isatty()

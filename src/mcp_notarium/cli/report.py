@@ -27,8 +27,7 @@ from mcp_notarium.files import os_errors
 from mcp_notarium.files.private_files import create_private, read_private, replace_private
 from mcp_notarium.report import page, words
 from mcp_notarium.report.activity import Activity, ActivityCounter, Result
-from mcp_notarium.report.concerns import BAD, WARN, Check, KeyRing
-from mcp_notarium.report.page import PageFacts
+from mcp_notarium.report.page import BAD, WARN, KeyRing, PageFacts
 
 _PATH = Path("mcp-notarium-report.html")
 _DAYS = 7
@@ -114,11 +113,7 @@ def _collect(loaded: Loaded, since: date, today: date, *, titles: bool) -> PageF
         until=today,
         activity=counter.result(),
         chain=chain,
-        checks=[
-            Check(one.name, one.state, one.seen, one.hint)
-            for one in findings
-            if one.name != _CHAIN_CHECK
-        ],
+        checks=[one for one in findings if one.name != _CHAIN_CHECK],
         keys=_read_keys(config, now),
         titles=names if titles else None,
     )

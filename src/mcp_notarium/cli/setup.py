@@ -11,15 +11,7 @@ import asyncio
 
 from mcp_notarium.account import key_changes
 from mcp_notarium.app import open_app
-from mcp_notarium.cli import (
-    console,
-    install,
-    keys,
-    login,
-    questions,
-    setup_account,
-    setup_key,
-)
+from mcp_notarium.cli import console, install, keys, login, setup_key
 from mcp_notarium.cli.notes import sync_all
 from mcp_notarium.cli.terminal import can_ask, can_show
 from mcp_notarium.clients.known_clients import CLIENTS
@@ -89,11 +81,11 @@ def run(args: argparse.Namespace) -> int:
             resolution_hint="Leave out `--recovery`, then run `mcp-notarium keys recovery create` in a terminal.",
         )
     console.heading("Account")
-    chosen = setup_account.choose_account(args)
+    chosen = login.choose_account(args)
     try:
         return _run(chosen, args)
     except NotariumError as error:
-        known = setup_account.is_known(chosen)
+        known = login.is_known(chosen)
         then = _AGAIN.format(name=chosen.name) if known else _NOTHING_KEPT
         error.resolution_hint = f"{error.resolution_hint or ''} {then}".strip()
         raise
@@ -102,8 +94,8 @@ def run(args: argparse.Namespace) -> int:
 def _run(chosen: Account, args: argparse.Namespace) -> int:
     while True:
         try:
-            if not setup_account.is_known(chosen):
-                setup_account.require_reachable(chosen, args)
+            if not login.is_known(chosen):
+                login.require_reachable(chosen, args)
             config, account = _make(chosen, args)
             notes = _fetch(config, account, args)
             break
@@ -138,25 +130,25 @@ def _fetch(config: Config, account: Account, args: argparse.Namespace) -> int:
 
 def _correct(account: Account, error: NotariumError, args: argparse.Namespace) -> Account:
     """Ask again for what may have been mistyped, and return the account with that. Raises ``error``."""
-    refused = setup_account.given_logins(account) if isinstance(error, LoginRequired) else []
+    refused = login.given_logins(account) if isinstance(error, LoginRequired) else []
     if refused:
         error.resolution_hint = f"Give {' or '.join(refused)} anew (`--secret-file NAME=FILE`), or none: then `setup` asks for a login."
     needed = [one for one in registry.kind(account.store).variables if one.required]
     if not needed or args.yes or not can_ask() or isinstance(error, InvalidRequest):
         raise error
     console.warn(f"{error.message.rstrip('.')}. {error.person_hint}")
-    if refused and questions.confirm("Log in now instead?", default=True, option="--yes"):
-        return setup_account.without_logins(account)
-    if not questions.confirm("Correct the account and try again?", default=True, option="--yes"):
+    if refused and console.confirm("Log in now instead?", default=True, option="--yes"):
+        return login.without_logins(account)
+    if not console.confirm("Correct the account and try again?", default=True, option="--yes"):
         raise error
     console.heading("Account")
-    return setup_account.ask_again(account, needed)
+    return login.ask_again(account, needed)
 
 
 def _log_in(config: Config, account: Account, args: argparse.Namespace) -> None:
     """Log in if the store has a login, and none is stored or read from a file."""
     kind = config.store.login
-    if kind is None or setup_account.given_logins(account):
+    if kind is None or login.given_logins(account):
         return
     if asyncio.run(_is_logged_in(config)):
         console.done("Logged in already.")
@@ -196,7 +188,7 @@ def _offer_recovery(config: Config, args: argparse.Namespace) -> None:
         return
     if args.recovery is None:
         console.say(lost)
-    if args.recovery or questions.confirm(
+    if args.recovery or console.confirm(
         "Make a recovery key, to write on paper?",
         default=only_here,
         option="--recovery` or `--no-recovery",

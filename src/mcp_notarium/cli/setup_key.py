@@ -16,8 +16,8 @@ from mcp_notarium import config
 from mcp_notarium.account import inspection
 from mcp_notarium.account.key_changes import require_strong
 from mcp_notarium.account.startup_outcomes import Locked
-from mcp_notarium.cli import command_context, console, questions, signals
-from mcp_notarium.cli.questions import Choice
+from mcp_notarium.cli import command_context, console, signals
+from mcp_notarium.cli.console import Choice
 from mcp_notarium.cli.terminal import ask_secret, require_terminal
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import KEY_FILE, Account, KeyPlace
@@ -235,7 +235,7 @@ def _choose_place(account: Account, *, yes: bool) -> str:
         return default
     places = [place for place in _TITLES if usable or place != "keychain"]
     shown = [Choice(place, _TITLES[place]) for place in places]
-    return questions.choose("Encrypt with which key?", shown, default=default, option="--key")
+    return console.choose("Encrypt with which key?", shown, default=default, option="--key")
 
 
 def _store_in_keychain(found: Config, key: Secret) -> None:
@@ -258,7 +258,7 @@ def _take_passphrase(
         else:
             account = moved(account, "keychain")
             remember(account)
-    elif not args.yes and questions.confirm(
+    elif not args.yes and console.confirm(
         "Servers cannot ask for it. Keep it in a file that only you can read, for them?",
         default=True,
         option="--yes` (it is not kept then) or `--key file",

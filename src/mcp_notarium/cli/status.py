@@ -1,9 +1,9 @@
-"""Run ``mcp-notarium status``: show the state of the database, in a few lines or as JSON.
+"""Show the state of the account (``status``), or one line for each account.
 
-Checks every page, with ``--deep`` also what is on them, and changes no file; only damage that it finds
-is marked, so that the next start knows it too. Tries a pending migration and undoes it. Exit code: 0,
-the verdict's (10-23), or 1 if the disk is full. Asks the store nothing, and never moves anything to
-the quarantine, whatever DB_ON_UNREADABLE says.
+``status`` checks every page, with ``--deep`` also what is on them, and changes no file; only damage that it
+finds is marked, so that the next start knows it too. It tries a pending migration and undoes it. It asks the
+store nothing, and moves nothing to the quarantine, whatever DB_ON_UNREADABLE says. Exit code: 0, the
+verdict's (10-23), or 1 if the disk is full.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -34,11 +35,18 @@ from mcp_notarium.account.copies import describe_kept
 from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_context, console
+from mcp_notarium.cli import command_context, console, setup_key, terminal
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded, accounts
 from mcp_notarium.domain.note import WriteState
-from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
+from mcp_notarium.errors import (
+    CacheBusy,
+    CacheError,
+    CacheFull,
+    LockedError,
+    NotariumError,
+    Verdict,
+)
 from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
 from mcp_notarium.files.locks import ServerLock, find_holders
 from mcp_notarium.files.os_errors import display_path
@@ -47,6 +55,7 @@ from mcp_notarium.keys import credentials
 from mcp_notarium.report.words import KEYS, counted
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.database_opener import Database, has_log
+from mcp_notarium.stores import registry
 
 IN_ORDER = "in order"
 WITHOUT_SEARCH = (
@@ -56,7 +65,7 @@ _OTHER_RULES = (
     "The cache is kept under other rules of what agents may see until a server is restarted."
 )
 _FREE_BYTES = 64 * 1024
-"""Free bytes that SQLite needs beside a database to open it, with a margin."""
+"""Free bytes that SQLite needs besides a database to open it, with a margin."""
 _AGAIN = (
     f"Try again. If it stays like this: {startup_hints.BEGIN_ANEW}{startup_hints.RESET_IF_FETCHED}"
 )
@@ -194,8 +203,8 @@ async def _open_facts(config: Config, *, deep: bool, whole: bool) -> dict[str, A
 def check_pages(config: Config, database: Database) -> tuple[tuple[str, ...], bool]:
     """Return the faults in every page and index, and whether the search index was compared with the notes.
 
-    ``database`` is closed. SQLite compares through a connection that may write, and whoever closes the
-    last one moves the log into the file. So this is not done if a killed process has left a log, nor on a
+    ``database`` is closed. SQLite compares through a connection that may write, and closing the last one
+    moves the log into the file. So nothing is compared if a killed process has left a log, nor on a
     read-only disk. Raises ``LockedError`` (BUSY).
     """
     folder = AccountFolder(config.account_dir)
@@ -312,3 +321,27 @@ def _format_time(epoch: float | None) -> str | None:
 
 
 COMMANDS = {"status": (add_arguments, run)}
+
+
+def show_accounts() -> int:
+    """Print one line for each account, and what to do next. Opens nothing."""
+    known = accounts.read_accounts(accounts.config_dir(os.environ))
+    sys.stdout.write("\n")
+    if not known:
+        console.say("No account is remembered yet. Begin with `mcp-notarium setup`.", style="bold")
+        return 0
+    rows = []
+    for one in known.values():
+        try:
+            folder = setup_key.account_folder(one)
+            there = "ready" if folder.generations() else "not loaded yet"
+            servers = len(find_holders(folder.server_lock))
+        except NotariumError as error:
+            there, servers = error.message, 0
+        title = registry.kind(one.store).title
+        rows.append((one.name, title, f"{there}, servers: {servers or 'none'}"))
+    console.show([console.table(("Account", "Store", "State"), rows)])
+    terminal.account = "NAME" if len(known) > 1 else ""
+    console.say()
+    console.say("`mcp-notarium status` tells more; `mcp-notarium search WORDS` finds notes.")
+    return 0

@@ -28,9 +28,8 @@ from mcp_notarium.errors import NotariumError
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.words import counted
 from mcp_notarium.stores.kind import StoreKind
-from mcp_notarium.transfer import formats, import_plan, import_run
-from mcp_notarium.transfer.import_plan import ImportPlan
-from mcp_notarium.transfer.import_run import ImportResult
+from mcp_notarium.transfer import formats, import_plan
+from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
 
 _MOST_NAMED = 10
 _MOST_SHOWN = 3
@@ -118,7 +117,7 @@ async def _import(config: Config, args: argparse.Namespace) -> int:
 async def _carry_out(app: App, kind: StoreKind, planned: ImportPlan) -> ImportResult:
     try:
         with console.progress("Importing the notes") as report:
-            return await import_run.carry_out(planned, app.library.transfer, kind, report)
+            return await import_plan.carry_out(planned, app.library.transfer, kind, report)
     except NotariumError as error:
         error.resolution_hint = (
             "The notes imported so far stay. Run the same command again for the rest: no note is "

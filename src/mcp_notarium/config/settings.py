@@ -11,11 +11,10 @@ from typing import Literal, cast
 from mcp_notarium.config import policy_file
 from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.sources import DEFAULT, NOT_SET, Pick
-from mcp_notarium.crypto.account_identity import AccountIdentity
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
-from mcp_notarium.stores.kind import StoreKind, StoreSettings
+from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings
 
 _KEY = "DB_ENCRYPTION_KEY"
 

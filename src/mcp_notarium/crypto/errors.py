@@ -45,7 +45,7 @@ class WrongKey(LockedError):
 
 
 class MalformedKey(LockedError):
-    """The text given as a key cannot be one."""
+    """The text cannot be a key."""
 
     def __init__(self, reason: str, *, resolution_hint: str | None = None) -> None:
         super().__init__(

@@ -1,26 +1,253 @@
-"""Render the page: one file of HTML with its style and no script, which loads nothing from anywhere.
+"""Render the page: what a person should know first, the plot of acts by day, and the tables.
 
-Every value is escaped, and what cannot be seen in it is shown by its code. The page's own security policy
-(CSP) permits its style sheet, by hash, and nothing else.
+It is one file of HTML with its style and no script, which loads nothing from anywhere. Every value is
+escaped, and what cannot be seen in it is shown by its code. The page's own security policy (CSP) permits its
+style sheet, by hash, and nothing else. The plot is SVG without a view box, in percent of the width and pixels
+of the height, so letters keep their size on a narrow screen.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from importlib import resources
+from math import ceil
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from mcp_notarium.audit.chain import Decision
 from mcp_notarium.audit.verification import Verification
 from mcp_notarium.logs.redaction import one_line
-from mcp_notarium.report import plots, words
+from mcp_notarium.report import words
 from mcp_notarium.report.activity import MOST_LATEST, Activity, NoteUse, Result
-from mcp_notarium.report.concerns import Check, Concern, KeyRing, find_concerns, worst
+from mcp_notarium.report.words import Check, counted
+
+BAD: Final = "bad"
+WARN: Final = "warn"
+INFO: Final = "info"
+GOOD: Final = "ok"
+_ORDER: Final = (BAD, WARN, INFO)
+_MOST_NEW: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRing:
+    """Hold the keys that open the account: type and label of each, and when they were made.
+
+    ``changed`` is '' if they are as they were made; no slot: there is no account yet.
+    """
+
+    slots: tuple[tuple[str, str], ...]
+    made: str
+    changed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """Hold one sentence for the top of the page, and what to do. ``level``: bad, warn, info."""
+
+    level: str
+    says: str
+    hint: str = ""
+
+
+def find_concerns(
+    activity: Activity, chain: Verification, checks: Sequence[Check]
+) -> list[Concern]:
+    """Return all concerns, the worst first."""
+    found = [*_about_chain(chain), *_about_activity(activity), *_about_checks(checks)]
+    return sorted(found, key=lambda one: _ORDER.index(one.level))
+
+
+def worst(concerns: Sequence[Concern]) -> str:
+    """Return the level of the page: that of its worst concern; what is only new is no fault."""
+    levels = {one.level for one in concerns}
+    return next((level for level in (BAD, WARN) if level in levels), GOOD)
+
+
+def _about_chain(chain: Verification) -> Iterator[Concern]:
+    if not chain.whole:
+        first = chain.faults[0]
+        yield Concern(
+            BAD,
+            f"The audit log is not whole, so this page may not be complete or true. {first.kind.value} "
+            f"at record {first.number}: {first.words}",
+            "`mcp-notarium audit verify` lists all faults.",
+        )
+
+
+def _about_checks(checks: Sequence[Check]) -> Iterator[Concern]:
+    for check in checks:
+        if check.state in (BAD, WARN):
+            yield Concern(check.state, f"{check.name.capitalize()}: {check.seen}", check.hint)
+
+
+def _about_activity(activity: Activity) -> Iterator[Concern]:
+    if activity.lost:
+        yield Concern(
+            WARN,
+            f"{counted(activity.lost, 'act')} could not be recorded.",
+            "The disk was full or the database was busy for long; only reads can be among them.",
+        )
+    unsure = activity.tally.results[Result.UNSURE]
+    if unsure:
+        yield Concern(
+            WARN,
+            f"{counted(unsure, 'change was', 'changes were')} begun without an outcome on record.",
+            "A server ended in between, or is still at work. Sync finishes such a write by itself; "
+            "`mcp-notarium history NOTE` shows what a note has now.",
+        )
+    if activity.late:
+        yield Concern(
+            WARN,
+            f"{counted(activity.late, 'record')} of the log lie in the future and are not counted.",
+            "The clock of this computer was changed.",
+        )
+    new = [program.name for program in activity.programs.values() if program.new]
+    for name in new[:_MOST_NEW]:
+        yield Concern(
+            INFO,
+            f"New: {name} used your notes, and has no older act in this log.",
+            "If you do not know it, look for it in your MCP clients. `mcp-notarium uninstall` takes "
+            "the server out of them.",
+        )
+    by_word = activity.decisions[Decision.BY_ARGUMENT]
+    if by_word:
+        yield Concern(
+            INFO,
+            f"For {counted(by_word, 'act')} you have only the assistant's word that you agreed.",
+            "The assistant's program has no dialogue. `NOTARIUM_DESTRUCTIVE=elicit` refuses such acts.",
+        )
+
+
+HEIGHT: Final = 160
+"""Pixels from the base line to the highest column."""
+STACKED: Final = (Result.READ, Result.CHANGED, Result.REFUSED, Result.FAILED, Result.UNSURE)
+_MOST_DAYS: Final = 45
+_MOST_WEEKS: Final = 52 * 7
+_MOST_LABELS: Final = 8
+_MOST_NARROW_LABELS: Final = 4
+_FILLED: Final = 0.76
+"""Share of its place that a column fills."""
+_WIDEST: Final = 9.0
+"""Percent of the width that a column has at most."""
+_MARGIN: Final = 9.0
+"""Percent of the width that the numbers of the scale have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Hold the acts of one day, week or month. ``weekday`` is '' for the longer ones."""
+
+    name: str
+    weekday: str
+    results: Counter[Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Hold one rectangle: the place in percent and pixels, what it counts."""
+
+    result: Result
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Hold a label of the time axis. ``narrow``: a phone has room for it, too."""
+
+    x: float
+    text: str
+    narrow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Hold all parts of the plot. ``lines``: height in pixels and number of each grid line."""
+
+    pieces: tuple[Piece, ...]
+    labels: tuple[Label, ...]
+    lines: tuple[tuple[float, int], ...]
+
+
+def divide(
+    days: Mapping[date, Counter[Result]], since: date, until: date
+) -> tuple[str, list[Period]]:
+    """Return the days from ``since`` to ``until`` one by one, by week or by month, and which of these."""
+    count = (until - since).days + 1
+    unit = "day" if count <= _MOST_DAYS else "week" if count <= _MOST_WEEKS else "month"
+    periods: dict[date, Period] = {}
+    for number in range(count):
+        day = since + timedelta(number)
+        begins = _begin(day, unit)
+        period = periods.setdefault(begins, Period(*_names(begins, unit), Counter()))
+        period.results.update(days.get(day, {}))
+    return unit, list(periods.values())
+
+
+def draw(periods: list[Period]) -> Plot:
+    """Return the columns of these periods."""
+    top = round_up(max((one.results.total() for one in periods), default=0))
+    place = (100 - _MARGIN) / max(len(periods), 1)
+    width = min(place * _FILLED, _WIDEST)
+    pieces = [
+        piece
+        for number, one in enumerate(periods)
+        for piece in _stack(
+            one.results, _MARGIN + place * (number + 0.5) - width / 2, width, HEIGHT / top
+        )
+    ]
+    lines = tuple((HEIGHT - HEIGHT * part / 2, int(top * part / 2)) for part in (0, 1, 2))
+    return Plot(tuple(pieces), tuple(_label(periods, place)), lines)
+
+
+def round_up(most: int) -> int:
+    """Return the number at the top of the scale: even, with one digit that counts, or 1 and a half."""
+    scale = 1
+    while True:
+        for step in (2, 4, 6, 8, 10) if scale == 1 else (1.5, 2, 3, 4, 5, 6, 8, 10):
+            if most <= step * scale:
+                return int(step * scale)
+        scale *= 10
+
+
+def _stack(results: Counter[Result], x: float, width: float, unit: float) -> Iterator[Piece]:
+    y = float(HEIGHT)
+    for result in STACKED:
+        if results[result]:
+            height = max(results[result] * unit, 1.5)  # also one among thousands can be seen
+            y -= height
+            yield Piece(result, round(x, 3), round(y, 2), round(width, 3), round(height, 2))
+
+
+def _label(periods: list[Period], place: float) -> Iterator[Label]:
+    every = max(ceil(len(periods) / _MOST_LABELS), 1)
+    narrow = every * ceil(ceil(len(periods) / every) / _MOST_NARROW_LABELS)
+    for number, one in enumerate(periods):
+        if number % every == 0:
+            yield Label(round(_MARGIN + place * (number + 0.5), 3), one.name, number % narrow == 0)
+
+
+def _begin(day: date, unit: str) -> date:
+    if unit == "week":
+        return day - timedelta(day.weekday())
+    return day.replace(day=1) if unit == "month" else day
+
+
+def _names(begins: date, unit: str) -> tuple[str, str]:
+    """Return the name, and the day of the week of a day."""
+    if unit == "month":
+        return f"{begins:%b %Y}", ""
+    return f"{begins.day} {begins:%b}", f"{begins:%a}" if unit == "day" else ""
+
 
 MARK: Final = b'<!doctype html>\n<html lang="en" data-made-by="mcp-notarium report">\n'
 """The first bytes of every report, and of no other file."""
@@ -59,7 +286,7 @@ def render(facts: PageFacts) -> bytes:
     """Return the bytes of the page."""
     style = resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    unit, periods = plots.divide(facts.activity.days, facts.since, facts.until)
+    unit, periods = divide(facts.activity.days, facts.since, facts.until)
     concerns = facts.concerns()
     html = _environment(facts).get_template("page.html").render(
         facts=facts,
@@ -71,7 +298,7 @@ def render(facts: PageFacts) -> bytes:
         range=_describe_range(facts.since, facts.until),
         unit=unit,
         periods=periods,
-        plot=plots.draw(periods),
+        plot=draw(periods),
         shown=_shown_results(facts.activity),
         programs=sorted(facts.activity.programs.values(), key=lambda one: -one.tally.calls),
         most_latest=MOST_LATEST,
@@ -113,7 +340,7 @@ def _title(titles: Mapping[str, str] | None, reference: str) -> str:
 def _shown_results(activity: Activity) -> list[Result]:
     """Return the results that have a column: those that are rare only where there are some."""
     always = (Result.READ, Result.CHANGED, Result.REFUSED)
-    return [one for one in plots.STACKED if one in always or activity.tally.results[one]]
+    return [one for one in STACKED if one in always or activity.tally.results[one]]
 
 
 def _most_used(notes: Mapping[str, NoteUse]) -> list[tuple[str, NoteUse]]:

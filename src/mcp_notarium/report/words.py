@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -92,6 +93,17 @@ KEYS: Final = {
     "keychain": "the keychain of this system",
     "recovery": "a recovery key on paper",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Hold one check of ``doctor``: what was seen, and what to do."""
+
+    name: str
+    state: str
+    """``ok``, ``warn``, ``bad``, or ``-``: it was not checked, and ``seen`` says why."""
+    seen: str
+    hint: str = ""
 
 
 def size(count: int) -> str:

@@ -1,11 +1,15 @@
-"""Define what the program must know of a kind of store before any store is open.
+"""Define what the program must know of a kind of store before any store is open, and the identity of an account.
 
 Every start imports this module and those that declare a kind, so none of them imports what only an open
 store needs. There is one object of each kind, so kinds compare by identity, which is cheaper to define.
+
+The hash of an identity keeps names out of paths and logs. It is no secret: who knows the three parts can
+compute it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +17,6 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mcp_notarium.config_variable import Variable
-from mcp_notarium.crypto.account_identity import AccountIdentity
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.secret import Secret
 
@@ -22,6 +25,35 @@ if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
     from mcp_notarium.stores.contract import Store
     from mcp_notarium.stores.extensions import NativeReads, NoteIndex
+
+
+_PROGRAM = b"mcp-notarium/v1/owner-identity\n"
+
+
+@dataclass(frozen=True, slots=True)
+class AccountIdentity:
+    """Name one account. Each string is in the form in which the store's kind knows it as the same."""
+
+    kind: str
+    endpoint: str
+    name: str
+
+    @property
+    def shown(self) -> str:
+        """Return what tells people this account from others of its kind: a server or file needs no name."""
+        return self.name or self.endpoint
+
+    @property
+    def owner_hash(self) -> str:
+        """Return SHA-256 over a program constant and the three strings, as 64 hex digits.
+
+        Each string follows its length in bytes (8 bytes, big-endian), so that no two identities meet.
+        """
+        found = hashlib.sha256(_PROGRAM)
+        for text in (self.kind, self.endpoint, self.name):
+            data = text.encode("utf-8", "surrogateescape")
+            found.update(len(data).to_bytes(8, "big") + data)
+        return found.hexdigest()
 
 
 _PLAIN_ID = re.compile("[A-Za-z0-9_-]{4,64}")

@@ -12,7 +12,7 @@ import pytest
 
 from mcp_notarium.account import backup, copies
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import recovery_keys
+from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import (
     CacheDamaged,
     CacheFull,
@@ -191,7 +191,7 @@ def test_a_wrong_key_is_said_of_the_backup_and_nothing_is_changed(config, tmp_pa
     with pytest.raises(LockedError, match="does not open this backup") as raised:
         backup.restore(elsewhere, tmp_path / "b", options=wrong)
     assert raised.value.verdict is Verdict.WRONG_KEY
-    mistyped = replace(GIVEN, old=Secret(recovery_keys.generate().reveal_text()[:-1]))
+    mistyped = replace(GIVEN, old=Secret(user_key.generate_recovery_key().reveal_text()[:-1]))
     with pytest.raises(LockedError, match="nine groups of four"):
         backup.restore(elsewhere, tmp_path / "b", options=mistyped)
     assert not [one for one in (tmp_path / "new").rglob("*") if one.is_file()]

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.account import key_changes, key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, recovery_keys, user_key
+from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.key_file_codec import SlotType
 from mcp_notarium.errors import LockedError, Verdict
@@ -17,7 +17,7 @@ from support import keychains
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, fingerprint, made, open_cheaply
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
-RECOVERY_KEY = recovery_keys.generate()
+RECOVERY_KEY = user_key.generate_recovery_key()
 
 
 def by_keychain(config):

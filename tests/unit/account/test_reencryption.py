@@ -12,7 +12,6 @@ from mcp_notarium.cli import doctor_checks
 from mcp_notarium.crypto import (
     kdf,
     key_slots,
-    recovery_keys,
     user_key,
 )
 from mcp_notarium.crypto.errors import SlotsRefused, WeakPassphrase
@@ -154,7 +153,7 @@ def test_the_wrong_key_changes_nothing(tmp_path):
 
 
 def test_keys_that_are_not_at_hand_are_named_before_they_are_dropped(tmp_path):
-    config, paper = filled(tmp_path), recovery_keys.generate()
+    config, paper = filled(tmp_path), user_key.generate_recovery_key()
     key_changes.add(config, paper, options=GIVEN)
     error = refused(config, SlotsRefused)
     assert "slot 2 (recovery)" in error.message
@@ -212,7 +211,7 @@ def test_a_new_key_has_the_label_of_the_old_one_and_the_day_of_today(tmp_path):
 
 
 def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path):
-    config, paper = filled(tmp_path), recovery_keys.generate()
+    config, paper = filled(tmp_path), user_key.generate_recovery_key()
     key_changes.add(config, paper, label="on paper", options=GIVEN)
     options = replace(GIVEN, old=paper)
     assert "only one" in refused(config, SlotsRefused, drop_others=True, options=options).message
@@ -249,7 +248,7 @@ def test_a_key_of_the_keychain_that_opens_nothing_blocks_no_other_key(tmp_path):
 
 
 def test_slots_that_would_not_follow_are_known_before_the_work_begins(tmp_path):
-    config, paper = filled(tmp_path), recovery_keys.generate()
+    config, paper = filled(tmp_path), user_key.generate_recovery_key()
     key_changes.add(config, paper, options=GIVEN)
     before = fingerprint(config.account_dir)
     came, dropped = rewrite.find_dropped_slots(config, replacing=False, options=GIVEN)
@@ -359,7 +358,7 @@ def test_databases_in_the_quarantine_are_named(tmp_path):
 
 @pytest.mark.parametrize("by", ["recovery", "keychain", "passphrase"])
 def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_path, by):
-    config, system, paper = filled(tmp_path), keychains.working(), recovery_keys.generate()
+    config, system, paper = filled(tmp_path), keychains.working(), user_key.generate_recovery_key()
     dear = replace(kdf.CHEAPEST, memory_kib=kdf.CHEAPEST.memory_kib * 2, time_cost=2)
     key_changes.add(config, OLD, label="mine", parameters=dear, options=GIVEN)
     by_old = replace(GIVEN, old=OLD)

@@ -7,7 +7,7 @@ import pytest
 
 from mcp_notarium.account import key_changes
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_file_codec, recovery_keys, user_key
+from mcp_notarium.crypto import kdf, key_file_codec, user_key
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase, WrongKey
 from mcp_notarium.crypto.key_file_codec import MOST_SLOTS, SlotType
 from mcp_notarium.errors import LockedError, Verdict
@@ -57,7 +57,9 @@ def refused(config, error, action):
 
 
 @pytest.mark.parametrize(
-    "key", [NEW, user_key.generate(), recovery_keys.generate()], ids=["words", "raw", "paper"]
+    "key",
+    [NEW, user_key.generate(), user_key.generate_recovery_key()],
+    ids=["words", "raw", "paper"],
 )
 def test_an_added_key_opens_and_so_does_the_one_before(tmp_path, key):
     config = made(tmp_path)
@@ -193,13 +195,15 @@ def test_a_change_that_fails_at_any_step_leaves_a_cache_that_opens(tmp_path, row
 
 
 def test_a_recovery_key_is_proven_by_opening(tmp_path):
-    config, paper = made(tmp_path), recovery_keys.generate()
+    config, paper = made(tmp_path), user_key.generate_recovery_key()
     add(config, paper, label="on paper")
     typed = paper.reveal_text().lower().replace("-", " ")
     slot = key_changes.recovery_slot(config, typed, bounds=BOUNDS)
     assert (slot.id, slot.type) == (2, SlotType.RECOVERY)
     with pytest.raises(WrongKey):
-        key_changes.recovery_slot(config, recovery_keys.generate().reveal_text(), bounds=BOUNDS)
+        key_changes.recovery_slot(
+            config, user_key.generate_recovery_key().reveal_text(), bounds=BOUNDS
+        )
     with pytest.raises(MalformedKey):
         key_changes.recovery_slot(
             config, typed[:-1] + ("y" if typed[-1] == "z" else "z"), bounds=BOUNDS
@@ -210,7 +214,7 @@ def test_a_recovery_key_is_proven_by_opening(tmp_path):
 
 
 def test_a_lost_passphrase_is_replaced_with_the_recovery_key(tmp_path):
-    config, paper = made(tmp_path), recovery_keys.generate()
+    config, paper = made(tmp_path), user_key.generate_recovery_key()
     add(config, paper)
     back_in = replace(GIVEN, old=paper)
     add(config, NEW, options=back_in)

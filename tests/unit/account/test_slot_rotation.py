@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.account import key_changes, key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_file_codec, key_slots, recovery_keys, slot_changes
+from mcp_notarium.crypto import kdf, key_file_codec, key_slots, slot_changes, user_key
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.files import private_files
@@ -322,7 +322,7 @@ def test_a_rotation_beside_a_killed_servers_log_keeps_what_is_in_it(tmp_path):
         assert row == ("written",)
 
 
-RECOVERY_KEY = recovery_keys.generate()
+RECOVERY_KEY = user_key.generate_recovery_key()
 LOST = (Secret(PASSPHRASE), RECOVERY_KEY)
 
 
@@ -368,7 +368,7 @@ def test_which_of_several_passphrases_is_lost_is_not_guessed(tmp_path):
 
 
 def test_a_recovery_key_is_no_new_key(tmp_path):
-    unchanged(with_recovery_key(tmp_path), SlotsRefused, new=recovery_keys.generate())
+    unchanged(with_recovery_key(tmp_path), SlotsRefused, new=user_key.generate_recovery_key())
 
 
 def test_a_disk_that_fails_after_the_switch_fails_nothing_that_counts(tmp_path):

@@ -2,14 +2,7 @@
 
 import pytest
 
-from mcp_notarium.crypto import (
-    kdf,
-    key_file_codec,
-    key_slots,
-    recovery_keys,
-    slot_changes,
-    user_key,
-)
+from mcp_notarium.crypto import kdf, key_file_codec, key_slots, slot_changes, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.key_file_codec import SlotType
@@ -18,7 +11,7 @@ from support.keyfiles import add_slot
 
 PASSPHRASE = Secret("violet kettle under seven maps")
 RAW = user_key.generate()
-PAPER = recovery_keys.generate()
+PAPER = user_key.generate_recovery_key()
 DATA_KEY = DataKey(Secret(bytes(range(32))))
 BOUNDS = kdf.TEST_BOUNDS
 

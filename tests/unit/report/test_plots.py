@@ -8,7 +8,7 @@ from datetime import date, timedelta
 import pytest
 
 from mcp_notarium.report.activity import Result
-from mcp_notarium.report.plots import HEIGHT, divide, draw, round_up
+from mcp_notarium.report.page import HEIGHT, divide, draw, round_up
 
 LAST = date(2026, 11, 23)
 

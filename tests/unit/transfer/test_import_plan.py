@@ -21,9 +21,8 @@ from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.note_transfer import NoteTransfer
-from mcp_notarium.transfer import formats, import_plan, import_run
-from mcp_notarium.transfer.import_plan import ImportPlan
-from mcp_notarium.transfer.import_run import ImportResult
+from mcp_notarium.transfer import formats, import_plan
+from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
 from support.memory_client import MemoryClient
 from support.memory_store import MemoryStore
 from support.sync_rig import Client, Crash
@@ -61,7 +60,7 @@ def run(client: Client, notes: list[ArchivedNote], kind: str) -> tuple[ImportPla
         one = transfer(client)
         of = registry.kind(kind)
         planned = await import_plan.plan(notes, one, of, now=NOW)
-        return planned, await import_run.carry_out(planned, one, of, lambda _done, _total: None)
+        return planned, await import_plan.carry_out(planned, one, of, lambda _done, _total: None)
 
     return asyncio.run(work())
 
@@ -109,7 +108,7 @@ def test_a_note_that_has_changed_stays_and_another_of_its_id_is_imported(local: 
 def test_a_local_import_that_is_killed_between_transactions_is_finished_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    monkeypatch.setattr(import_run, "_MOST_TOGETHER", 2)
+    monkeypatch.setattr(import_plan, "_MOST_TOGETHER", 2)
     steps: list[str] = []
 
     def end(at: str) -> None:
@@ -164,7 +163,7 @@ def test_several_notes_are_on_the_way_to_a_service_and_an_error_of_all_ends_the_
 def test_an_import_waits_for_a_service_that_is_asked_too_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_run, "_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(import_plan, "_PAUSES", (0.0, 0.0))
     service = MemoryStore()
     client = Client(tmp_path, service)
     asyncio.run(client.sync())

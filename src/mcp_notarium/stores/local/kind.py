@@ -16,8 +16,14 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from mcp_notarium.config_variable import Kind, Variable
-from mcp_notarium.crypto.account_identity import AccountIdentity
-from mcp_notarium.stores.kind import LentTables, StoreKind, StoreSettings, Truth, is_plain_id
+from mcp_notarium.stores.kind import (
+    AccountIdentity,
+    LentTables,
+    StoreKind,
+    StoreSettings,
+    Truth,
+    is_plain_id,
+)
 
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, StoreContext

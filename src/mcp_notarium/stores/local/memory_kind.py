@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_notarium.crypto.account_identity import AccountIdentity
-from mcp_notarium.stores.kind import StoreKind, StoreSettings, Truth
+from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings, Truth
 from mcp_notarium.stores.local.kind import KIND as LOCAL
 
 

@@ -9,9 +9,15 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from mcp_notarium.config_variable import Kind, Trust, Variable
-from mcp_notarium.crypto.account_identity import AccountIdentity
 from mcp_notarium.secret import Secret
-from mcp_notarium.stores.kind import Login, StoreKind, StoreSettings, Truth, is_plain_id
+from mcp_notarium.stores.kind import (
+    AccountIdentity,
+    Login,
+    StoreKind,
+    StoreSettings,
+    Truth,
+    is_plain_id,
+)
 from mcp_notarium.stores.simplenote.urls import Urls
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from mcp_notarium.config_variable import Kind, Trust, Variable
-from mcp_notarium.crypto.account_identity import AccountIdentity
-from mcp_notarium.stores.kind import Login, StoreKind, StoreSettings, Truth
+from mcp_notarium.stores.kind import AccountIdentity, Login, StoreKind, StoreSettings, Truth
 
 if TYPE_CHECKING:
     from mcp_notarium.secret import Secret

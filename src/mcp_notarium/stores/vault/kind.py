@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium.config_variable import Kind, Variable
-from mcp_notarium.crypto.account_identity import AccountIdentity
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.stores.kind import StoreKind, StoreSettings, Truth
+from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings, Truth
 
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, StoreContext

@@ -5,7 +5,7 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.crypto.account_identity import AccountIdentity
+from mcp_notarium.stores.kind import AccountIdentity
 
 _TEXT = st.text(st.sampled_from("ab\n\0/é\udcff"), max_size=4)
 _IDENTITY = st.builds(AccountIdentity, _TEXT, _TEXT, _TEXT)

@@ -1,10 +1,12 @@
-"""Start the server as a client does, shake hands, list its tools and read a note.
+"""Run ``serve`` through the command line, and check a server as a client uses it.
 
-It gets the few variables that clients pass on, and the home folder as its working folder.
+The check starts the server with the few variables that clients pass on, in the home folder; it shakes
+hands, lists the tools and reads a note.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium import __version__
+from mcp_notarium.protocol.server import serve
 
 _SECONDS = 60.0
 """Seconds for the whole talk; a keychain may show a dialog to a person."""
@@ -103,3 +106,21 @@ def _send(process: subprocess.Popen[bytes], message: Mapping[str, Any]) -> None:
     assert process.stdin is not None  # noqa: S101 - a pipe was asked for
     process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
     process.stdin.flush()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add ``--sandbox``."""
+    parser.add_argument(
+        "--sandbox",
+        choices=("auto", "require", "off"),
+        help="block own access to unneeded files, ports and signals (Linux; default: "
+        "NOTARIUM_SANDBOX, else auto)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until the client leaves."""
+    return serve(env_file=args.env_file, account=args.account or None, sandbox=args.sandbox)
+
+
+COMMANDS = {"serve": (add_arguments, run)}
