@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from undefended.defence import PACKAGE, TOP, Defence
+from undefended.defence import PACKAGE, TOP, Custom, Marker
 
 SECONDS = 600.0
 """Longer does no trial take."""
@@ -49,11 +49,11 @@ class Copy:
         self.python = _environment(folder)
 
     @contextmanager
-    def without(self, defence: Defence) -> Iterator[None]:
-        """The copy with the defence taken out while it is entered. Raises ``Stale``."""
-        file = self.top / PACKAGE / defence.file
+    def without(self, place: Marker | Custom) -> Iterator[None]:
+        """The copy without what stands at the place, while it is entered. Raises ``Unfit``."""
+        file = self.top / PACKAGE / place.file
         whole = file.read_text(encoding="utf-8")
-        file.write_text(defence.taken_out(whole), encoding="utf-8")
+        file.write_text(place.taken_out(whole), encoding="utf-8")
         try:
             yield
         finally:
