@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from undefended.custom import CUSTOM
-from undefended.mutations import Unfit, change
+from undefended.mutations import Unfit, change, require_change
 
 TOP = Path(__file__).resolve().parents[2]
 PACKAGE = "src/mcp_notarium"
@@ -23,6 +23,7 @@ LONGEST_MARKER = 45
 MOST_CUSTOM = 25
 
 _MARKER = re.compile(r"# defence: (?P<name>[a-z0-9-]+)(?: (?P<word>\S+))?$")
+_MARKERS = re.compile(r"^ *# defence: .*\n|  # defence: .*$", re.MULTILINE)
 _ROW = re.compile(r"(?P<name>[a-z0-9-]+)(?: \[(?P<numbers>[\d ]+)\])?: (?P<tests>\S.*)")
 
 
@@ -39,6 +40,10 @@ class Marker:
         """Return the file's text without the defence. Raises :class:`Unfit`."""
         return change(text, self.line, self.word)
 
+    def require_fit(self, text: str) -> None:
+        """Raise :class:`Unfit` unless the file's text has what the word changes."""
+        require_change(text, self.line, self.word)
+
 
 @dataclass(frozen=True, slots=True)
 class Custom:
@@ -50,10 +55,15 @@ class Custom:
     new: str
 
     def taken_out(self, text: str) -> str:
-        """Return the file's text without the defence. Raises :class:`Unfit`."""
-        if (found := text.count(self.old)) != 1:
+        """Return the file's text without the defence, and without markers. Raises :class:`Unfit`."""
+        bare = _MARKERS.sub("", text)
+        if (found := bare.count(self.old)) != 1:
             raise Unfit(f"its text stands {found} times")
-        return text.replace(self.old, self.new)
+        return bare.replace(self.old, self.new)
+
+    def require_fit(self, text: str) -> None:
+        """Raise :class:`Unfit` unless the file's text has it once."""
+        self.taken_out(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +147,8 @@ def faults(there: list[Marker | Custom], rows: list[Row], top: Path = TOP) -> li
     found += [f"{name}: no marker" for name in sorted({*listed} - {*named})]
     for one in there:
         try:
-            text = one.taken_out((top / PACKAGE / one.file).read_text(encoding="utf-8"))
-            if one.file.endswith(".py"):
-                ast.parse(text)
-        except (Unfit, OSError, SyntaxError) as error:
+            one.require_fit((top / PACKAGE / one.file).read_text(encoding="utf-8"))
+        except (Unfit, OSError) as error:
             found.append(f"{one.name}: {one.file}: {error}")
         if (
             isinstance(one, Marker)

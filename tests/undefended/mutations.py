@@ -11,12 +11,16 @@ Without a word the form of the line decides (:func:`_remove`). A word chooses an
 from __future__ import annotations
 
 import ast
+import copy
+import functools
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _VALUE = re.compile(r"[\w.'\"()-]*")
-_STATEMENTS = ast.stmt | ast.excepthandler
+_VALUES = ("=False", "=True", "=None")
+_Statement = ast.stmt | ast.excepthandler
 
 
 class Unfit(Exception):
@@ -26,10 +30,24 @@ class Unfit(Exception):
 def change(text: str, line: int, word: str = "") -> str:
     """Return the text with the change made at the line (from 1). Raises :class:`Unfit`."""
     tree = ast.parse(text)
-    before = ast.dump(tree)
     statement = _statement(tree, line)
-    start = statement.lineno
-    inside = [one for one in _inside(statement) if line == start or _line(one) >= line]
+    _replace(tree, statement, _changed(statement, text, line, word))
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def require_change(text: str, line: int, word: str = "") -> None:
+    """Raise :class:`Unfit` unless the change can be made and changes something."""
+    _changed(_statement(_parse(text), line), text, line, word)
+
+
+_parse = functools.lru_cache(4)(ast.parse)
+
+
+def _changed(whole: _Statement, text: str, line: int, word: str) -> ast.AST:
+    """Return the statement with the change made. Raises :class:`Unfit`."""
+    statement = copy.deepcopy(whole)
+    tree = ast.List(elts=[statement])  # so that it can be replaced
+    inside = _inside(statement) if line == statement.lineno else _beginning(statement, line)
     old, equals, new = word.partition("=")
     if not word:
         _remove(tree, statement, line)
@@ -38,46 +56,35 @@ def change(text: str, line: int, word: str = "") -> str:
     elif equals:
         _rename(tree, inside, old, new, text)
     elif word.startswith("-"):
-        parts = [
-            part for part in _parts(_inside(statement)) if _line(part) >= line or line == start
-        ]
-        _drop(tree, _smallest(parts, word[1:], text))
+        _drop(tree, _smallest(_parts(inside), word[1:], text))
     elif word.endswith("()"):
         _replace(tree, call := _call_of(inside, word[:-2]), _first(call))
     else:
         raise Unfit(f"no such word: {word}")
-    if ast.dump(tree) == before:
+    if ast.dump(tree.elts[0]) == ast.dump(whole):
         raise Unfit("it changes nothing")
-    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+    return tree.elts[0]
 
 
 def words(text: str, line: int) -> list[str]:
     """Return the words that make a change at the line, each another one."""
-    inside = _inside(_statement(ast.parse(text), line))
-    names = {name for part in inside for name in _names(part, text) if not name.isdigit()}
+    whole = _statement(_parse(text), line)
+    inside = _inside(whole) if line == whole.lineno else _beginning(whole, line)
+    names = {name for part in inside for name in _names(part, text) if name.isidentifier()}
     called = {f"{_called(part)}()" for part in inside if isinstance(part, ast.Call)}
     fitting: dict[str, str] = {}
-    for word in (
-        "",
-        "=False",
-        "=True",
-        "=None",
-        *(f"-{name}" for name in sorted(names)),
-        *sorted(called),
-    ):
-        try:
-            fitting.setdefault(change(text, line, word), word)
-        except (Unfit, ValueError):
-            continue
+    for word in ("", *_VALUES, *(f"-{name}" for name in sorted(names)), *sorted(called)):
+        with suppress(Unfit):
+            fitting.setdefault(ast.dump(_changed(whole, text, line, word)), word)
     return list(fitting.values())
 
 
-def _statement(tree: ast.AST, line: int) -> ast.stmt | ast.excepthandler:
+def _statement(tree: ast.AST, line: int) -> _Statement:
     """Return the innermost statement at the line."""
     at = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, _STATEMENTS) and node.lineno <= line <= (node.end_lineno or 0)
+        if isinstance(node, _Statement) and node.lineno <= line <= (node.end_lineno or 0)
     ]
     if not at:
         raise Unfit("no statement stands there")
@@ -96,7 +103,18 @@ def _inside(statement: ast.AST) -> list[ast.AST]:
     return [node for head in heads for node in ast.walk(head)]
 
 
-def _remove(tree: ast.AST, statement: ast.stmt | ast.excepthandler, line: int) -> None:
+def _beginning(statement: ast.AST, line: int) -> list[ast.AST]:
+    """Return what begins at a line inside of the statement, from the outside to the inside."""
+    begun = [node for node in _inside(statement) if _line(node) == line]
+    if not begun:
+        raise Unfit("nothing begins there")
+    found: dict[ast.AST, None] = {}
+    for node in begun:
+        found |= dict.fromkeys(ast.walk(node))
+    return list(found)
+
+
+def _remove(tree: ast.AST, statement: _Statement, line: int) -> None:
     """Make the change of a line without a word.
 
     An ``if`` or ``while`` is never true, a ``with`` has only its block, a ``for`` no items, a function
@@ -104,7 +122,10 @@ def _remove(tree: ast.AST, statement: ast.stmt | ast.excepthandler, line: int) -
     other statement is gone.
     """
     if line > statement.lineno:
-        _drop(tree, _beginning(_parts(_inside(statement)), line))
+        begun = [part for part in _parts(_inside(statement)) if _line(part) == line]
+        if not begun:
+            raise Unfit("nothing that can be dropped begins there")
+        _drop(tree, max(begun, key=_size))
         return
     match statement:
         case ast.If() | ast.While():
@@ -134,13 +155,13 @@ def _set(tree: ast.AST, statement: ast.AST, line: int, new: ast.expr) -> None:
 
 def _condition(statement: ast.AST, line: int) -> ast.AST:
     """Return the outermost condition of the statement, or its value; or those of what begins at a line inside."""
-    inside = _inside(statement)
-    if line > getattr(statement, "lineno", 0):
-        there = _beginning([part for part in inside if isinstance(part, ast.expr)], line)
+    if line > _line(statement):
+        begun = [part for part in _beginning(statement, line) if isinstance(part, ast.expr)]
+        there = max(begun, key=_size)
         return there.body if isinstance(there, ast.Lambda) else there
     if isinstance(statement, ast.If | ast.While):
         return statement.test
-    for part in inside:
+    for part in _inside(statement):
         if isinstance(part, ast.IfExp):
             return part.test
         if isinstance(part, ast.comprehension) and part.ifs:
@@ -169,7 +190,7 @@ def _rename(tree: ast.AST, inside: list[ast.AST], old: str, new: str, text: str)
                 part.value = new
             case ast.Constant(value=str(said)):
                 part.value = re.sub(rf"\b{re.escape(old)}\b", new, said)
-            case ast.Constant() if ast.get_source_segment(text, part) == old:
+            case ast.Constant() if _segment(text, part) == old:
                 part.value = ast.literal_eval(new)
 
 
@@ -250,19 +271,27 @@ def _smallest(parts: list[ast.AST], name: str, text: str) -> ast.AST:
     named = [part for part in parts if name in _names(part, text)]
     if not named:
         raise Unfit(f"nothing there is named {name}")
-    return min(named, key=lambda part: len(list(ast.walk(part))))
-
-
-def _beginning(parts: list[ast.AST], line: int) -> ast.AST:
-    """Return the largest part that begins at the line."""
-    there = [part for part in parts if part.lineno == line]
-    if not there:
-        raise Unfit("no part begins there")
-    return max(there, key=lambda part: len(list(ast.walk(part))))
+    return min(named, key=_size)
 
 
 def _called(call: ast.Call) -> str:
     return ast.unparse(call.func).rpartition(".")[2]
+
+
+@functools.lru_cache(4)
+def _lines(text: str) -> list[bytes]:
+    return text.encode().split(b"\n")
+
+
+def _segment(text: str, node: ast.AST) -> str:
+    """Return the source of a node on one line; nothing for another one."""
+    if not isinstance(node, ast.expr | ast.keyword) or node.lineno != node.end_lineno:
+        return ""
+    return _lines(text)[node.lineno - 1][node.col_offset : node.end_col_offset].decode()
+
+
+def _size(node: ast.AST) -> int:
+    return sum(1 for _ in ast.walk(node))
 
 
 def _line(node: ast.AST) -> int:
@@ -271,7 +300,7 @@ def _line(node: ast.AST) -> int:
 
 def _names(part: ast.AST, text: str) -> set[str]:
     """Return the names in a part: variables, attributes, keywords, numbers, words of texts."""
-    found = {ast.get_source_segment(text, part) or ""}
+    found = {_segment(text, part)}
     for node in ast.walk(part):
         match node:
             case ast.Name():
@@ -283,5 +312,5 @@ def _names(part: ast.AST, text: str) -> set[str]:
             case ast.Constant(value=str(said)):
                 found.update(re.findall(r"\w+", said))
             case ast.Constant():
-                found.add(ast.get_source_segment(text, node) or "")
+                found.add(_segment(text, node))
     return found
