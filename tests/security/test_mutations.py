@@ -1,9 +1,13 @@
 """Test the mechanical changes that remove a defence."""
 
 import ast
+from itertools import islice
+from random import Random
 
 import pytest
 
+from undefended.defence import PACKAGE, TOP
+from undefended.mutants import GROUPS, draw
 from undefended.mutations import Unfit, change, words
 
 CODE = """\
@@ -80,3 +84,15 @@ def test_the_words_of_a_line_make_changes_that_differ():
     assert found[:2] == ["", "=True"]
     assert "-b" in found
     assert len({change(CODE, 2, word) for word in found}) == len(found)
+
+
+def test_random_changes_are_the_same_for_a_seed_and_of_each_group():
+    drawn = list(draw(Random(1), 20))
+    assert drawn == list(draw(Random(1), 20)) != list(draw(Random(2), 20))
+    assert {one.tests for one in islice(drawn, len(GROUPS))} == set(GROUPS.values())
+    for one in drawn:
+        text = (TOP / PACKAGE / one.place.file).read_text(encoding="utf-8")
+        assert ast.dump(ast.parse(one.place.taken_out(text))) != ast.dump(ast.parse(text))
+    for files, tests in GROUPS.items():
+        assert all(any((TOP / PACKAGE).glob(pattern)) for pattern in files)
+        assert all((TOP / "tests" / test).exists() for test in tests)
