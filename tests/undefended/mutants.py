@@ -22,7 +22,7 @@ from undefended.defence import PACKAGE, TOP, Marker
 from undefended.mutations import words
 from undefended.trial import Copy
 
-SHARE = 0.25
+SHARE = 1 / 3
 """Part of the changes that may stay unnoticed: some change nothing that can be seen."""
 
 SECONDS = 180.0
