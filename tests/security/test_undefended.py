@@ -1,4 +1,4 @@
-"""Test that the list of defences fits the sources and the page of attacks fits the tests.
+"""Test that the markers of defences fit their table, and the page of attacks the tests.
 
 The whole of it is run by hand: ``./scripts/undefended``.
 """
@@ -10,9 +10,9 @@ import pytest
 
 from support.long import dice
 from support.needs import programs
+from undefended import defence
 from undefended.__main__ import take_out
-from undefended.catalogue import DEFENCES
-from undefended.defence import TOP, Defence, exists, faults
+from undefended.defence import TOP, Custom, Defence, Marker, Row, exists, faults
 from undefended.trial import read_report
 
 PAGE = (TOP / "docs" / "adversarial-tests.md").read_text(encoding="utf-8")
@@ -21,32 +21,54 @@ ROWS = {
 }
 WITHOUT_DEFENCE = {23}
 TEST = "unit/crypto/test_canonical_json.py::test_hostile_bytes_are_refused_as_damage"
-PURE = [one for one in DEFENCES if all(test.startswith("unit/") for test in one.tests)]
+DEFENCES = defence.defences()
+PURE = [one for one in DEFENCES if all(test.startswith("unit/") for test in one.row.tests)]
 (DRAWN,) = dice("undefended").sample(PURE, 1)
 """Another one each day, of those whose tests start nothing; the whole is ``./scripts/undefended``."""
-REAL = next(one for one in DEFENCES if one.name == "no name twice in the key file")
+REAL = Marker("key-file-size", "crypto/canonical_json.py", 1)
 
 
-def test_every_entry_fits_the_source_and_names_tests_that_exist():
-    assert faults(DEFENCES) == []
-    assert len(DEFENCES) > 150
+def test_every_marker_fits_the_source_and_has_tests_that_exist():
+    rows = defence.read_table(defence.TABLE.read_text(encoding="utf-8"))
+    assert faults(defence.places(), rows) == []
+    assert len(DEFENCES) > 300
+    assert len(defence.CUSTOM) <= defence.MOST_CUSTOM
 
 
-def test_an_entry_that_does_not_fit_is_stale():
-    stale = [
-        replace(REAL, name="gone", old="words that stand nowhere"),
-        replace(REAL, name="often", old="raise KeyFileDamaged("),
+def test_what_does_not_fit_is_a_fault():
+    there = [
         replace(REAL, name="nowhere", file="crypto/nothing.py"),
-        replace(REAL, name="no test", tests=("unit/crypto/test_canonical_json.py::test_nothing",)),
-        replace(REAL, name="none", tests=()),
-        REAL,
-        REAL,
+        replace(REAL, name="no-code", line=10_000),
+        replace(REAL, name="odd-word", line=27, word="nonsense"),
+        replace(REAL, name="same", line=27, word="raw=raw"),
+        replace(REAL, name="long" * 10, line=27),
+        Custom("gone", REAL.file, "words that stand nowhere", ""),
+        Custom("often", REAL.file, "KeyFileDamaged(", ""),
+        replace(REAL, name="twice", line=27),
+        replace(REAL, name="twice", line=27),
     ]
-    said = "\n".join(faults(tuple(stale)))
-    for name in ("gone", "often", "nowhere", "no test", "none"):
+    rows = [Row(one.name, (TEST,)) for one in there[:-1]]
+    rows += [Row("untested", ("unit/crypto/test_canonical_json.py::test_nothing",)), rows[0]]
+    said = "\n".join(faults([*there, replace(REAL, name="unlisted", line=27)], rows))
+    for name in ("nowhere", "no-code", "odd-word", "same", "gone", "often", "long" * 10):
         assert f"{name}:" in said
-    assert f"{REAL.name}: two entries" in said
-    assert take_out(tuple(stale), say=lambda _line: None) == 1
+    assert "twice: two places" in said
+    assert "nowhere: two rows" in said
+    assert "unlisted: no row in defences.txt" in said
+    assert "untested: no marker" in said
+    assert "untested: no test unit/" in said
+
+
+def test_a_marker_is_about_its_line_or_the_next_code_below(tmp_path):
+    package = tmp_path / defence.PACKAGE
+    package.mkdir(parents=True)
+    (package / "a.py").write_text(
+        "work()  # defence: first\n# defence: second =None\n# more\n\nx = work()\n"
+    )
+    assert list(defence.find_markers(tmp_path)) == [
+        Marker("first", "a.py", 1),
+        Marker("second", "a.py", 5, "=None"),
+    ]
 
 
 def test_the_page_has_every_number_and_names_tests_that_exist():
@@ -58,7 +80,7 @@ def test_the_page_has_every_number_and_names_tests_that_exist():
 
 
 def test_every_other_number_has_a_defence_to_remove():
-    answered = {number for one in DEFENCES for number in one.items}
+    answered = {number for one in DEFENCES for number in one.row.numbers}
     assert set(ROWS) - answered == WITHOUT_DEFENCE
     assert all("no defence to remove" in ROWS[number] for number in WITHOUT_DEFENCE)
 
@@ -74,15 +96,20 @@ def test_the_pages_name_the_numbers_without_a_defence(page):
 @pytest.mark.slow("runs tests in a copy of the tree")
 def test_a_removed_defence_is_noticed_and_a_harmless_change_is_not():
     programs("git")
-    harmless = Defence("harmless", REAL.file, "_DIGITS = 16\n", "_DIGITS = 8 + 8\n", (TEST,))
+    harmless = Defence(
+        Custom("harmless", REAL.file, "_DIGITS = 16\n", "_DIGITS = 8 + 8\n"),
+        Row("harmless", (TEST,)),
+    )
+    source = TOP / defence.PACKAGE / DRAWN.place.file
+    before = source.read_bytes()
     said = []
     assert take_out((DRAWN, harmless), say=said.append) == 1
     output = "\n".join(said)
-    for test in DRAWN.tests:
+    for test in DRAWN.row.tests:
         assert f"| {DRAWN.name} | {test} | yes |" in output
     assert f"| harmless | {TEST} | NO |" in output
     assert "1 of 2 defences are noticed missing by their tests\nSURVIVED  harmless" in output
-    assert DRAWN.old in (TOP / "src/mcp_notarium" / DRAWN.file).read_text(encoding="utf-8")
+    assert source.read_bytes() == before
 
 
 REPORT = """<testsuites><testsuite>

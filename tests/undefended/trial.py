@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from undefended.defence import PACKAGE, TOP, Defence
+from undefended.defence import PACKAGE, TOP, Custom, Marker
 
 SECONDS = 600.0
 """Longer does no trial take."""
@@ -49,11 +50,11 @@ class Copy:
         self.python = _environment(folder)
 
     @contextmanager
-    def without(self, defence: Defence) -> Iterator[None]:
-        """The copy with the defence taken out while it is entered. Raises ``Stale``."""
-        file = self.top / PACKAGE / defence.file
+    def without(self, place: Marker | Custom) -> Iterator[None]:
+        """The copy without what stands at the place, while it is entered. Raises ``Unfit``."""
+        file = self.top / PACKAGE / place.file
         whole = file.read_text(encoding="utf-8")
-        file.write_text(defence.taken_out(whole), encoding="utf-8")
+        file.write_text(place.taken_out(whole), encoding="utf-8")
         try:
             yield
         finally:
@@ -66,23 +67,38 @@ class Copy:
         wanted = list(dict.fromkeys(tests))
         report = self.top / "report.xml"
         report.unlink(missing_ok=True)
-        done = subprocess.run(
+        code = self._pytest(f"--junitxml={report}", "-o", "junit_family=xunit1", tests=wanted)
+        if code not in {0, 1} or not report.is_file():
+            return Verdict(frozenset(), frozenset(), f"pytest ended with {code}")
+        return read_report(report, wanted)
+
+    def passes(self, tests: Iterable[str], *, seconds: float = SECONDS) -> bool:
+        """Return whether all these tests pass in time."""
+        try:
+            return self._pytest("-x", tests=tests, seconds=seconds) == 0
+        except subprocess.TimeoutExpired:
+            return False
+
+    def _pytest(self, *options: str, tests: Iterable[str], seconds: float = SECONDS) -> int:
+        """Return the exit code of pytest; what it has started ends with it."""
+        running = subprocess.Popen(
             [
-                *(str(self.python), "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-                *(f"--junitxml={report}", "-o", "junit_family=xunit1"),
-                *(f"tests/{test}" for test in wanted),
+                *(str(self.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *options),
+                *(f"tests/{test}" for test in tests),
             ],
             cwd=self.top,
             env=_settings(os.environ),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=SECONDS,
-            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
         )
-        if done.returncode not in {0, 1} or not report.is_file():
-            return Verdict(frozenset(), frozenset(), f"pytest ended with {done.returncode}")
-        return read_report(report, wanted)
+        try:
+            return running.wait(seconds)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
 
 
 def _environment(folder: Path) -> Path:

@@ -141,7 +141,7 @@ def test_server_and_commands_overwrite_every_secret_of_their_environment(act, tm
     """Seen by the process itself, which is left readable for that."""
     secrets = {name: f"canary-of-{name}-5e1f" for name in secret_names()}
     code = "hardening.forbid_dumping = lambda: None\nfrom mcp_notarium.__main__ import main\n"
-    look = "\nprint('environ', open('/proc/self/environ', 'rb').read())"
+    look = "\nimport os\nprint('environ', open('/proc/self/environ', 'rb').read(), os.environ)"
     place = {"HOME": str(tmp_path), "NOTARIUM_DATA_DIR": str(tmp_path / "cache")}
     shown = child(
         code + act + look, **place, SIMPLENOTE_USERNAME="ada@example.org", **secrets

@@ -191,6 +191,11 @@ def test_statements_that_contradict_each_other_become_a_question():
     for order in permutations([revision(3), Tombstone("n")]):
         assert deduplicate(order) == (Missing("n"),)
     assert deduplicate([entry(None, etag="a"), entry(None, etag="b")]) == (Missing("n"),)
+    assert deduplicate([entry(3, etag="a"), entry(3, etag="b")]) == (Missing("n"),)
+
+
+def test_a_removal_told_twice_is_one():
+    assert deduplicate([Tombstone("n"), Tombstone("n")]) == (Tombstone("n"),)
 
 
 def test_other_notes_of_a_page_keep_their_place():

@@ -69,6 +69,13 @@ def test_a_change_is_not_merged_into_another_note():
     assert found == (Held.CLASHING, OURS)
 
 
+def test_a_text_in_the_stores_own_form_is_not_merged():
+    wanted = replace(OURS, native="{}")
+    head = revision("zero\none\ntwo\nthree\n")
+    found = held_for_update(head, base=BASE, base_etag="r1", sent=OURS, wanted=wanted)
+    assert found == (Held.CLASHING, wanted)
+
+
 def test_a_change_whose_base_is_lost_clashes_with_everything_else():
     found, _ = held_for_update(
         revision("zero\n"), base=None, base_etag="r1", sent=OURS, wanted=OURS

@@ -257,6 +257,7 @@ async def test_overlap_is_a_conflict_with_both_texts_of_those_lines_and_nothing_
     assert "push" not in harness.remote.calls
     sent = json.loads(failure(caught.value, ToolNames()).text)
     assert next(iter(sent)) == "begin_untrusted"
+    assert caught.value.tells_text, "it counts as reading"
     patch = modified(6, "our 5")
     now = details["current_local_version"]
     await write(harness, id="n", local_version=now, text_patch=patch)
