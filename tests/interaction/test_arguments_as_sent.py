@@ -353,3 +353,21 @@ async def test_native_tools_take_the_same(tmp_path):
             "update_note", id="[[Plan]]", color="red", isArchived="", content=None
         )
         assert (done["color"], done["title"], done["content"]) == ("red", "Plan", LINES)
+        done = await place.call(
+            "update_note", id=note_id, checkItems={"id": "1", "text": "milk", "checked": False}
+        )
+        assert done["checkItems"] == [{"id": "1", "text": "milk", "checked": False}]
+        made = await place.call(
+            "create_note", content="x", checkItems='{"id": "1", "text": "eggs"}'
+        )
+        assert made["checkItems"] == [{"id": "1", "text": "eggs"}]
+        items = [{"text": "tea", "checked": "false"}, {"text": "jam", "checked": "True"}]
+        made = await place.call("create_note", content="", type="checklist", checkItems=items)
+        assert [one["checked"] for one in made["checkItems"]] == [False, True]
+
+
+@pytest.mark.parametrize(("store", "tool"), [("local", "ListNotes"), ("memento", "get_labels")])
+async def test_a_tool_without_arguments_says_so(store, tool, tmp_path):
+    async with opened(store, tmp_path) as (place, _):
+        said = await refused(place, tool, limit=3)
+        assert said["resolution_hint"] == f"`{tool}` takes no arguments."

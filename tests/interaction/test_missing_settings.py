@@ -100,6 +100,29 @@ def test_every_call_says_what_is_missing_and_nothing_is_made(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("blank", ["", "  ", '""'])
+@pytest.mark.parametrize(
+    ("store", "name"),
+    [
+        ("simplenote", "SIMPLENOTE_USERNAME"),
+        ("trilium", "TRILIUM_URL"),
+        ("memento", "MEMENTO_DATABASE"),
+        ("vault", "VAULT_PATH"),
+    ],
+)
+def test_a_blank_setting_of_a_store_is_not_set(
+    tmp_path: Path, store: str, name: str, blank: str
+) -> None:
+    with server(tmp_path, KEY | {"NOTARIUM_STORE": store, name: blank}) as talker:
+        _, *results = by_handshake(talker)
+        for result in results:
+            error = json.loads(result["content"][0]["text"])
+            assert error["subcategory"] == "settings_missing"
+            assert error["details"] == {"missing": [name]}
+        talker.hang_up()
+        assert talker.leave()[0] == 1
+
+
 def test_nothing_is_read_again(tmp_path: Path) -> None:
     with server(tmp_path, {}) as talker:
         before = by_handshake(talker)
@@ -247,7 +270,7 @@ def test_accounts_that_are_set_up_are_named(
         for result in results:
             error = json.loads(result["content"][0]["text"])
             assert error["message"].startswith(begins)
-            assert "SIMPLENOTE" not in error["message"]
+            assert "SIMPLENOTE" not in json.dumps(error)
             for name in names[:3]:
                 assert f"`--account {name}`" in error["resolution_hint"]
             assert "setup" not in error["resolution_hint"]

@@ -85,9 +85,10 @@ def choose_account(
             return found[name]
         import difflib  # noqa: PLC0415 - only for an error
 
-        near = difflib.get_close_matches(name, found, 1)
+        folded = {one.casefold(): one for one in found}
+        near = difflib.get_close_matches(name.casefold(), folded, 1)
         known = f"There are: {', '.join(found)}." if found else "There is none yet."
-        known = f"Did you mean `{near[0]}`? {known}" if near else known
+        known = f"Did you mean `{folded[near[0]]}`? {known}" if near else known
         raise AccountError(
             f"there is no account `{name}` in {display_path(folder / FILE)}",
             resolution_hint=f"{known} {_SETUP}",

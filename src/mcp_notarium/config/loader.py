@@ -238,6 +238,7 @@ def _point_to_accounts(error: SettingsMissing, environ: Mapping[str, str], *, na
             error.message = (
                 f"{are} set up ({shown}), and the client's configuration does not say {which}"
             )
+            error.details = {"missing": ["--account"]}
         choices = " or ".join(f"`--account {name}`" for name in found[:_MOST_NAMED])
         way = f"add {choices} to the server's arguments in the client's configuration, or run `mcp-notarium install`"
         if named:

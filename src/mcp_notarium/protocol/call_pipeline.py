@@ -197,13 +197,14 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
     wrong = dict.fromkeys(problem["field"].partition(".")[0] for problem in problems)
     missing = [problem["field"] for problem in problems if problem["problem"] == _MISSING]
     named = "; ".join(f"{problem['field']}: {problem['problem']}" for problem in problems[:5])
+    described = describe_arguments(tool, wrong)
     return InvalidRequest(
         f"`{tool.name}` refuses {named}",
         subcategory="arguments",
         details={"problems": problems[:20]},
         resolution_hint=_THE_ID
         if (missing == ["id"] or list(wrong) == ["id"]) and not tool.stands_for
-        else f"`{tool.name}` takes: {describe_arguments(tool, wrong)}.",
+        else f"`{tool.name}` takes{described and ':'} {described or 'no arguments'}.",
     )
 
 

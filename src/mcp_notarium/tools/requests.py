@@ -143,7 +143,7 @@ def _read_list(field: _Field, value: Any) -> Any:
     value = _parse_json(value)
     if isinstance(value, str) and field.lone_text and value.strip():
         return _read_lone_text(value)
-    if isinstance(value, Mapping) and value and _is_model(inner):
+    if isinstance(value, Mapping) and value and (_is_model(inner) or get_origin(inner) is dict):
         return [value]
     if isinstance(value, list) and inner is str:
         return [_read_text(one) for one in value]

@@ -84,6 +84,12 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_named(home):
     assert "mcp-notarium setup" in problem.resolution_hint
 
 
+def test_a_name_in_another_letter_case_is_near(home):
+    write(home, LOCAL)
+    (problem,) = inspect(home, "HOME").problems()
+    assert problem.resolution_hint.startswith("Did you mean `home`?")
+
+
 def test_no_file_is_no_account(home):
     assert inspect(home, ONLY).account is None
 

@@ -57,7 +57,9 @@ def urls_of(settings: StoreSettings) -> Urls:
 
 
 def _identity(settings: StoreSettings) -> AccountIdentity:
-    return AccountIdentity("trilium", urls_of(settings).endpoint(), "")
+    # Without an address it is nobody's account.
+    address = urls_of(settings).endpoint() if settings.text(URL) else ""
+    return AccountIdentity("trilium", address, "")
 
 
 def _open(settings: StoreSettings, context: StoreContext) -> Store:

@@ -7,14 +7,14 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
+from pydantic import AfterValidator, StrictBool
 from pydantic import Field as Described
-from pydantic import StrictBool
 
 from mcp_notarium.domain.characters import escape_surrogates
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.tools.answers import PlainAnswer
 from mcp_notarium.tools.get import TEXT_HIDDEN
-from mcp_notarium.tools.requests import EMPTY, NULL, QUIET, Wire
+from mcp_notarium.tools.requests import EMPTY, NULL, QUIET, Wire, read_flag
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -121,6 +121,17 @@ def encode(value: object) -> str:
     return escape_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
+def _read_checks(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Take ``"false"`` for the flag: the app would show such an item as done."""
+    return [
+        item | {"checked": read_flag(item["checked"])} if "checked" in item else item
+        for item in items
+    ]
+
+
+_Items = Annotated[list[dict[str, Any]], NULL, AfterValidator(_read_checks)]
+
+
 class Card(Wire):
     """Hold the fields of a note that can be set. ``null`` empties a title or a list."""
 
@@ -130,7 +141,7 @@ class Card(Wire):
         max_length=100,
         description="default, red, orange, yellow, green, teal, blue, purple, pink or gray",
     )
-    checkItems: Annotated[list[dict[str, Any]], NULL] | None = Described(  # noqa: N815 - the contract's names
+    checkItems: _Items | None = Described(  # noqa: N815 - the contract's names
         default=None, description="Items of a checklist: {id, text, checked}"
     )
     labels: Annotated[list[str], NULL] | None = Described(default=None, description="Labels (tags)")
