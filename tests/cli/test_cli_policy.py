@@ -109,7 +109,7 @@ def test_explain_says_why(env, tmp_path):
     by_words = printed(env, "explain", *seen["title"].split()[:2], "save")
     assert by_words == seen
     assert printed(env, "explain", "no", "such", "words", "save")["visible"] is None
-    said = run(env, "policy", "explain", "kept", "save").stdout
+    said = run(env, "policy", "explain", "kept", "SAVE").stdout
     assert 'Note kept is hidden by hidden_tags "private".' in said
     assert said.splitlines()[-1].startswith("Verdict: no. `save` is refused")
     (tmp_path / "cache" / "policy.toml").write_text('mode = "full"')

@@ -175,6 +175,16 @@ def test_a_path_of_windows_is_not_looked_for_in_the_working_folder(
     assert str(tmp_path).encode() not in done.stderr.replace(str(tmp_path / "data").encode(), b"")
 
 
+@pytest.mark.parametrize("written", ["file:./dev.db", "FILE:///home/me/dev.db"])
+def test_an_address_of_a_file_is_not_taken_for_a_path(tmp_path: Path, written: str) -> None:
+    env = store_environment(tmp_path, "memento", MEMENTO_DATABASE=written)
+    done = subprocess.run(
+        SERVE, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False
+    )
+    assert done.returncode == 1
+    assert b"MEMENTO_DATABASE is an address (file:...), not a path" in done.stderr
+
+
 @pytest.mark.slow("starts doctor for several stores")
 def test_doctor_names_the_place_of_the_notes_that_cannot_be_used_before_the_first_start(
     tmp_path: Path,

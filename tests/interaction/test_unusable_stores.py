@@ -43,7 +43,7 @@ def no_database(folder: Path, _stack: ExitStack) -> tuple[dict[str, str], tuple[
     """A file that is no database."""
     (folder / "dev.db").write_text("{}\n" * 1000)
     env = store_environment(folder, "memento", MEMENTO_DATABASE=str(folder / "dev.db"))
-    return env, ("no SQLite database", "set it to the file of the app")
+    return env, ("no SQLite database", "~/dev.db", "set it to the file of the app")
 
 
 def other_user(folder: Path, _stack: ExitStack) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -54,6 +54,15 @@ def other_user(folder: Path, _stack: ExitStack) -> tuple[dict[str, str], tuple[s
             database.execute('INSERT INTO "User" (id, email) VALUES (?, ?)', (name, name))
     env = store_environment(folder, "memento", MEMENTO_DATABASE=str(app.path))
     return env, ("MEMENTO_USER_ID is not set", "ada", "set MEMENTO_USER_ID")
+
+
+def no_user(folder: Path, _stack: ExitStack) -> tuple[dict[str, str], tuple[str, ...]]:
+    """An app in which nobody has signed up, and a user in the settings."""
+    given = {"MEMENTO_DATABASE": str(MementoFile(folder / "dev.db").path), "MEMENTO_USER_ID": "x"}
+    return store_environment(folder, "memento", **given), (
+        "no user yet",
+        "leave MEMENTO_USER_ID out",
+    )
 
 
 def trilium(folder: Path, stack: ExitStack) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -83,6 +92,7 @@ WORLDS: dict[Callable[..., Any], tuple[str, str]] = {
     memento: PLACE,
     no_database: PLACE,
     other_user: PLACE,
+    no_user: PLACE,
     trilium: LOGIN,
     simplenote: LOGIN,
 }

@@ -57,7 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whether and why an agent may use a tool on a note (exit code 0: yes)",
     )
     explaining.add_argument("note", metavar="NOTE", nargs="+", help="its id, or words of it alone")
-    explaining.add_argument("tool", choices=TOOLS, metavar="TOOL", help=", ".join(TOOLS))
+    explaining.add_argument(
+        "tool", choices=TOOLS, type=str.lower, metavar="TOOL", help=", ".join(TOOLS)
+    )
     for action in (showing, checking, explaining):
         action.add_argument("--json", action="store_true", help="print JSON")
 

@@ -89,6 +89,11 @@ def _parse_path(variable: Variable, text: str, warnings: list[str]) -> str:
             resolution_hint=f"Write {variable.name} as this system names the place, like "
             f"/home/me/notes.{in_wsl}",
         )
+    if text.lower().startswith("file:"):
+        raise ConfigError(
+            f"{variable.name} is an address (file:...), not a path",
+            resolution_hint=f"Write {variable.name} without `file:`, as in /home/me/notes.",
+        )
     return _parse_text(variable, text, warnings)
 
 

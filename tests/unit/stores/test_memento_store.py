@@ -18,6 +18,7 @@ from mcp_notarium.errors import (
     NoteNotFound,
     OutcomeUnknown,
     StoreProtocolError,
+    StorePlaceUnusable,
     StoreRejected,
     StoreUnavailable,
     VersionConflict,
@@ -192,7 +193,7 @@ def test_with_a_user_only_the_notes_of_this_user_and_of_nobody_are_there(app, op
 
 
 def test_a_user_who_does_not_exist_is_refused(app, opens):
-    with pytest.raises(StoreRejected, match="nothing was saved"):
+    with pytest.raises(StorePlaceUnusable, match="no user yet"):
         push(opens(app.path, user_id="nobody"), "n1", Content("x"))
     assert app.run('SELECT * FROM "Note"') == []
 

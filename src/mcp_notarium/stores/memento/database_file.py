@@ -85,7 +85,7 @@ class DatabaseFile:
 
     def stamp(self) -> str:
         """Return a value that is another one after any change by anybody else."""
-        with self._in_use, _translated():
+        with self._in_use, _translated(self._path):
             kept = self._keep()
             (version,) = _wait(
                 lambda: kept.connection.execute("PRAGMA data_version").fetchone(), STAMP_SECONDS
@@ -95,12 +95,12 @@ class DatabaseFile:
     @contextmanager
     def reading(self) -> Iterator[Opened]:
         """Read one state of the file, which stays while this is open. Raises ``StoreUnavailable``."""
-        with _translated():
+        with _translated(self._path):
             connection = self._connect()
             try:
                 connection.execute("PRAGMA query_only = ON")
                 connection.execute("BEGIN")
-                columns = _wait(lambda: _columns(connection), READ_SECONDS)  # takes the lock
+                columns = _wait(lambda: self._columns(connection), READ_SECONDS)  # takes the lock
                 yield connection, columns
             finally:
                 connection.close()
@@ -113,10 +113,10 @@ class DatabaseFile:
         """
         with self._in_use:
             try:
-                with _translated():
+                with _translated(self._path):
                     kept = self._keep()
                     _wait(lambda: kept.connection.execute("BEGIN IMMEDIATE"), WRITE_SECONDS)
-                    yield kept.connection, _columns(kept.connection)
+                    yield kept.connection, self._columns(kept.connection)
                     _commit(kept.connection)
             except BaseException:
                 self._drop()  # rolls back what is not committed
@@ -180,14 +180,32 @@ class DatabaseFile:
                 f"MEMENTO_DATABASE names a file that cannot be used: {display_path(self._path)} ({describe(error)})"
             ) from None
         if not stat.S_ISREG(found.st_mode):
-            raise _unavailable("MEMENTO_DATABASE names a link or something else that is no file")
+            raise _unavailable(
+                f"MEMENTO_DATABASE names no file, but a link, a folder or so: {display_path(self._path)}"
+            )
         if hasattr(os, "getuid") and found.st_uid != os.getuid():
-            raise _unavailable("MEMENTO_DATABASE names a file of another user")
+            raise _unavailable(
+                f"MEMENTO_DATABASE names a file of another user: {display_path(self._path)}"
+            )
         if not os.access(self._path, os.R_OK):
             raise _unavailable(
                 f"MEMENTO_DATABASE names a file that may not be read: {display_path(self._path)}"
             )
         return found.st_dev, found.st_ino
+
+    def _columns(self, connection: sqlite3.Connection) -> Columns:
+        """Return the columns of the notes. Raises ``StoreUnavailable`` if there are not those that are needed."""
+        rows = connection.execute('PRAGMA table_info("Note")').fetchall()
+        columns = frozenset(row["name"] for row in rows)
+        if not columns:
+            raise _unavailable(
+                f"MEMENTO_DATABASE names a database without notes of Memento: {display_path(self._path)}"
+            )
+        if missing := sorted(REQUIRED - columns):
+            raise _unavailable(
+                f"Memento's notes have no column {', '.join(missing)}: a version of the app that is not known here"
+            )
+        return columns
 
 
 def _wait(act: Callable[[], _Done], seconds: float) -> _Done:
@@ -213,21 +231,8 @@ def _commit(connection: sqlite3.Connection) -> None:
         raise OutcomeUnknown("Memento's database file did not confirm the write") from None
 
 
-def _columns(connection: sqlite3.Connection) -> Columns:
-    """Return the columns of the notes. Raises ``StoreUnavailable`` if there are not those that are needed."""
-    rows = connection.execute('PRAGMA table_info("Note")').fetchall()
-    columns = frozenset(row["name"] for row in rows)
-    if not columns:
-        raise _unavailable("MEMENTO_DATABASE names a database without notes of Memento")
-    if missing := sorted(REQUIRED - columns):
-        raise _unavailable(
-            f"Memento's notes have no column {', '.join(missing)}: a version of the app that is not known here"
-        )
-    return columns
-
-
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translated(path: Path) -> Iterator[None]:
     """Turn an error of SQLite into one that promises that nothing was written."""
     try:
         yield
@@ -237,7 +242,8 @@ def _translated() -> Iterator[None]:
         )
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         kind = StorePlaceUnusable if _code(error) in _FOR_A_PERSON else StoreUnavailable
-        raise kind(f"{said} ({name})", resolution_hint=hint) from None
+        place = f": {display_path(path)}" if _code(error) in _FOR_A_PERSON else ""
+        raise kind(f"{said}{place} ({name})", resolution_hint=hint) from None
 
 
 def _code(error: sqlite3.Error) -> int:

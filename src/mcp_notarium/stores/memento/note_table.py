@@ -111,6 +111,13 @@ def find_owner(connection: sqlite3.Connection, user_id: str, *, counting: bool) 
     error says how many notes each has, for which all notes are read.
     """
     users = _read_users(connection)
+    if users is None:
+        return user_id or None
+    if not users and user_id:
+        raise StorePlaceUnusable(
+            "Memento's file has no user yet, and MEMENTO_USER_ID names one",
+            resolution_hint="Ask the user to leave MEMENTO_USER_ID out, or to sign up in Memento first.",
+        )
     if user_id in users or len(users) + bool(user_id) < 2:  # noqa: PLR2004 - one, named or not
         return user_id or (users[0] if users else None)
     wrong = "names none of them" if user_id else "is not set"
@@ -122,11 +129,11 @@ def find_owner(connection: sqlite3.Connection, user_id: str, *, counting: bool) 
     )
 
 
-def _read_users(connection: sqlite3.Connection) -> list[str]:
+def _read_users(connection: sqlite3.Connection) -> list[str] | None:
     try:
         found = connection.execute('SELECT "id" FROM "User"').fetchall()
     except sqlite3.OperationalError:
-        return []  # an app without users
+        return None  # an app without users
     return [one[0] for one in found if isinstance(one[0], str)]
 
 
